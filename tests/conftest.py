@@ -1,0 +1,119 @@
+"""What holds for every test; fixtures are grouped by theme in ``fix_*.py``.
+
+* ``--long`` also runs the tests marked ``long``; without it the summary says how many were left out.
+* ``--history-seed N`` runs the random history N alone, as its failure names it.
+* A test may be skipped for the reasons in ``ALLOWED_SKIP_REASONS`` only; any other skip fails the run.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Generator
+
+import hypothesis
+import pytest
+
+from metastore_client.java import JavaNotFoundError, find_java
+
+pytest_plugins = ["tests.fix_clock", "tests.fix_metastore", "tests.fix_judge", "tests.fix_spark"]
+
+ALLOWED_SKIP_REASONS = frozenset({"the superuser may write everywhere"})
+
+VERSIONS_SHOWN = ("pyspark", "pyarrow", "pyorc", "thrift")
+
+_LEFT_OUT = pytest.StashKey[int]()
+_SKIPPED = pytest.StashKey[set[str]]()
+
+# A failing example is printed in a form that repeats it; machines differ too much for a deadline.
+hypothesis.settings.register_profile("project", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("project")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options of this test suite."""
+    group = parser.getgroup("hive-mutation-api")
+    group.addoption("--long", action="store_true", help="also run the tests marked long")
+    group.addoption(
+        "--history-seed", type=int, metavar="N", help="run the random history with this seed alone"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Spark find the Java that this project finds, and make room for the summary."""
+    config.stash[_LEFT_OUT] = 0
+    skipped: set[str] = set()
+    config.stash[_SKIPPED] = skipped
+    try:
+        os.environ["JAVA_HOME"] = str(find_java().parent.parent)
+    except JavaNotFoundError:
+        os.environ.pop("JAVA_HOME", None)  # the fixtures that need Java say what is missing
+
+
+def pytest_report_header() -> str:
+    """Name the versions that a failure may depend on."""
+    packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in VERSIONS_SHOWN)
+    return f"versions: Python {platform.python_version()}, {packages}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out long tests unless asked for, or everything but one random history."""
+    seed = config.getoption("--history-seed")
+    if seed is not None:
+        selected = [item for item in items if _seed(item) == seed]
+    elif config.getoption("--long"):
+        selected = list(items)
+    else:
+        selected = [item for item in items if item.get_closest_marker("long") is None]
+        config.stash[_LEFT_OUT] = len(items) - len(selected)
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
+    items[:] = selected
+
+
+def _seed(item: pytest.Item) -> int | None:
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("seed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note a skip whose reason is not allowed."""
+    report = yield
+    _note_skip(item.config, report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Note a module that was skipped as a whole."""
+    report = yield
+    _note_skip(collector.config, report)
+    return report
+
+
+def _note_skip(config: pytest.Config, report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.outcome != "skipped" or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if reason.removeprefix("Skipped: ") not in ALLOWED_SKIP_REASONS:
+        config.stash[_SKIPPED].add(f"{report.nodeid}: {reason}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run in which something was skipped that should have run."""
+    if session.config.stash[_SKIPPED] and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what did not run."""
+    if config.stash[_LEFT_OUT]:
+        terminalreporter.write_line(f"long: {config.stash[_LEFT_OUT]} tests left out; --long runs them too")
+    skips: set[str] = config.stash[_SKIPPED]
+    for skipped in sorted(skips):
+        terminalreporter.write_line(
+            f"skipped without an allowed reason, so the run fails: {skipped}", red=True
+        )

@@ -1,0 +1,154 @@
+"""Who may import whom; read from the source, so that no import is missed because it was not run."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+OPEN_TO_ALL = {"metastore_client.model", "metastore_client.valid_ids", "mutation_api.errors"}
+
+ALLOWED = {
+    "metastore_client": set(),
+    "mutation_api.errors": set(),
+    "mutation_api.acid": set(),
+    "mutation_api.table": {"mutation_api.acid", "metastore_client.partition_name"},
+    "mutation_api.orc": {"mutation_api.acid", "mutation_api.table"},
+    "mutation_api.commit.manifest": {"mutation_api.acid", "mutation_api.table"},
+    "mutation_api.worker": {
+        "mutation_api.acid",
+        "mutation_api.table",
+        "mutation_api.orc",
+        "mutation_api.commit.manifest",
+        "metastore_client.errors",
+    },
+    "mutation_api.commit": {
+        "mutation_api.acid",
+        "mutation_api.table",
+        "mutation_api.commit.manifest",
+        "mutation_api.orc.storage",
+        "metastore_client",
+    },
+    "mutation_api.client": {
+        "mutation_api.acid",
+        "mutation_api.table",
+        "mutation_api.commit",
+        "mutation_api.orc.storage",
+        "metastore_client",
+    },
+    "mutation_api.spark": {
+        "mutation_api.acid",
+        "mutation_api.table",
+        "mutation_api.orc",
+        "mutation_api.commit.manifest",
+        "mutation_api.worker",
+        "metastore_client.java",
+    },
+    "mutation_api.cli": {"mutation_api", "metastore_client"},
+    "mutation_api": {"mutation_api", "metastore_client"},
+    "judges": {"metastore_client.java"},
+}
+"""Layer -> what it may import besides itself and OPEN_TO_ALL; of several fitting names the longest counts."""
+
+SPARK_ONLY_IN = ("mutation_api.spark", "mutation_api.cli")
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _sources() -> dict[str, Path]:
+    paths = [
+        path for package in ("metastore_client", "mutation_api", "judges") for path in _python(ROOT / package)
+    ]
+    return {_module(path): path for path in paths}
+
+
+def _python(package: Path) -> list[Path]:
+    return [path for path in sorted(package.rglob("*.py")) if "_thrift" not in path.parts]
+
+
+SOURCES = _sources()
+
+
+def _imports(tree: ast.AST) -> set[str]:
+    """Full names of imported modules; ``from package import module`` counts as the module."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules = {f"{node.module}.{alias.name}" for alias in node.names} & SOURCES.keys()
+            found |= modules or {node.module}
+    return found
+
+
+def _layer(module: str) -> str:
+    return max((layer for layer in ALLOWED if _is_in(module, layer)), key=len)
+
+
+def _is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def _is_allowed(module: str, imported: str) -> bool:
+    layer = _layer(module)
+    if imported in OPEN_TO_ALL or layer == _layer(imported):
+        return True
+    return any(_is_in(imported, allowed) for allowed in ALLOWED[layer])
+
+
+@functools.cache
+def _tree(module: str) -> ast.AST:
+    return ast.parse(SOURCES[module].read_text(encoding="utf-8"))
+
+
+def test_there_are_sources() -> None:
+    """The rules below are applied to something."""
+    assert len(SOURCES) > 30
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_module_imports_only_from_layers_below(module: str) -> None:
+    """A module imports its own layer and the layers that the table above gives it, nothing else of ours."""
+    ours = {
+        each for each in _imports(_tree(module)) if each.split(".")[0] in ("metastore_client", "mutation_api")
+    }
+    assert sorted(each for each in ours if not _is_allowed(module, each)) == []
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_pyspark_stays_in_its_layer(module: str) -> None:
+    """Only the Spark job and the command line import pyspark; everything else works without it."""
+    if not any(_is_in(module, layer) for layer in SPARK_ONLY_IN):
+        assert not [each for each in _imports(_tree(module)) if _is_in(each, "pyspark")]
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_no_import_hides_in_a_function(module: str) -> None:
+    """Every import stands at the top of its file, where this test and a reader find it."""
+    functions = [
+        node for node in ast.walk(_tree(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    hidden = [
+        node.lineno
+        for function in functions
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert hidden == []
+
+
+def test_no_cycles() -> None:
+    """The imports of our modules form no cycle."""
+    graph = {module: (_imports(_tree(module)) & SOURCES.keys()) - {module} for module in SOURCES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"imports go round: {' -> '.join(error.args[1])}")

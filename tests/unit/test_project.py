@@ -1,0 +1,121 @@
+"""Rules about the project's own text: front doors, docstrings, nothing that exists on one machine only."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("metastore_client", "mutation_api", "judges")
+FRONT_DOORS = sorted(
+    ".".join(path.parent.relative_to(ROOT).parts)
+    for package in PACKAGES
+    for path in (ROOT / package).rglob("__init__.py")
+    if "_thrift" not in path.parts
+)
+MODULES = sorted(
+    path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "_thrift" not in path.parts
+)
+
+TEXT_SUFFIXES = {"", ".cfg", ".ini", ".java", ".md", ".py", ".sh", ".sql", ".thrift", ".toml", ".yml"}
+PLACES = (*PACKAGES, "benchmarks", "docs", "examples", "tests", ".ci")
+
+# Written in pieces, so that this file may hold them.
+FORBIDDEN = {
+    "the host of a package registry": r"(?:repo1?\.mav" r"en|py" r"pi\.org|python" r"hosted\.org)",
+    "a path of one machine": r"/(?:ro" r"ot|ho" r"me/\w+|wo" r"rk)/",
+    "a mark of unfinished work": r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b",
+}
+
+
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _texts() -> list[Path]:
+    beside = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
+    inside = [path for place in PLACES for path in (ROOT / place).rglob("*") if path.is_file()]
+    return sorted(
+        path
+        for path in beside + inside
+        if path.suffix in TEXT_SUFFIXES and not {"golden", "__pycache__"} & set(path.parts)
+    )
+
+
+@pytest.mark.parametrize("package", FRONT_DOORS)
+def test_front_door_is_exact(package: str) -> None:
+    """``__all__`` of a package names what exists, and all that the package imports for others."""
+    module = importlib.import_module(package)
+    offered = list(getattr(module, "__all__", []))
+    assert [name for name in offered if not hasattr(module, name)] == []
+    tree = _tree(ROOT / package.replace(".", "/") / "__init__.py")
+    imported = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+        for alias in node.names
+    }
+    assert imported <= set(offered)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_module_offers_what_it_defines(path: Path) -> None:
+    """Every public class and function of a module stands in its ``__all__``, if it has one."""
+    tree = _tree(path)
+    offered = next((ast.literal_eval(node.value) for node in tree.body if _assigns_all(node)), None)
+    if offered is not None:
+        kinds = ast.FunctionDef | ast.ClassDef
+        defined = {
+            node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")
+        }
+        assert defined <= set(offered)
+
+
+def _assigns_all(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == "__all__"
+    )
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_public_names_are_explained(path: Path) -> None:
+    """Every module and every public class, function and method says what it is for."""
+    tree = _tree(path)
+    assert ast.get_docstring(tree)
+    assert [name for name, node in _public(tree) if not ast.get_docstring(node)] == []
+
+
+def _public(node: ast.Module | ast.ClassDef) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef | ast.ClassDef) and not each.name.startswith("_"):
+            yield each.name, each
+            if isinstance(each, ast.ClassDef):
+                yield from ((f"{each.name}.{name}", method) for name, method in _public(each))
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_nothing_of_one_place(what: str) -> None:
+    """No file names a registry's host or a path of one machine, or is marked as unfinished."""
+    texts = _texts()
+    assert len(texts) > 50
+    pattern = re.compile(FORBIDDEN[what])
+    found = [
+        f"{_name(path)}:{number}: {line.strip()[:80]}"
+        for path in texts
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert found == []
