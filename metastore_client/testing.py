@@ -1,0 +1,740 @@
+"""An in-memory metastore for tests: yours and ours.
+
+:class:`InMemoryMetastore` keeps the rules of Hive 2.3's transaction handler (ids, locks, recorded components,
+conflict check at commit, time-outs) and passes the same contract suite as a real server. It is a whole server
+and its client in one object: hand it to whatever takes a :class:`~metastore_client.client.MetastoreClient`.
+
+    metastore = InMemoryMetastore()
+    metastore.create_table(TableInfo("default", "t", (ColumnInfo("id", "int"),), ...))
+    metastore.fail_next("commit_txn", MetastoreUnavailableError("line cut"), after=True)
+
+Two faults of a real 2.3 server are left out on purpose: a second ``lock`` in one transaction is not granted
+past the transaction's own waiting one, and names are not compared with case.
+
+Source: TxnHandler and CompactionTxnHandler of Hive 2.3.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+
+from metastore_client.capabilities import Capabilities
+from metastore_client.errors import (
+    AlreadyExistsError,
+    InvalidRequestError,
+    MetastoreError,
+    NoSuchLockError,
+    NoSuchObjectError,
+    NoSuchTxnError,
+    TxnAbortedError,
+    TxnOpenError,
+)
+from metastore_client.model import (
+    CompactionInfo,
+    CompactionType,
+    DataOperationType,
+    HeartbeatResult,
+    LockComponent,
+    LockInfo,
+    LockRequest,
+    LockResponse,
+    LockState,
+    LockType,
+    OpenTxns,
+    PartitionInfo,
+    TableInfo,
+    TxnInfo,
+    TxnState,
+)
+from metastore_client.partition_name import (
+    DEFAULT_PARTITION_NAME,
+    check_partition_name,
+    make_partition_name,
+)
+
+__all__ = ["TXN_TIMEOUT_SECONDS_DEFAULT", "InMemoryMetastore"]
+
+TXN_TIMEOUT_SECONDS_DEFAULT = 300.0
+"""``hive.txn.timeout``: a transaction or lock without a heartbeat for longer than this is reaped."""
+
+_COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
+_OPERATION_LETTERS = {
+    DataOperationType.SELECT: "s",
+    DataOperationType.INSERT: "i",
+    DataOperationType.UPDATE: "u",
+    DataOperationType.DELETE: "d",
+}
+_WAITS_FOR_HELD = {
+    LockType.SHARED_READ: {LockType.EXCLUSIVE},
+    LockType.SHARED_WRITE: {LockType.SHARED_WRITE, LockType.EXCLUSIVE},
+    LockType.EXCLUSIVE: {LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE},
+}
+"""Type asked for -> types held by somebody else that it has to wait for."""
+
+_WAITS_FOR_WAITING = {
+    LockType.SHARED_READ: set[LockType](),
+    LockType.SHARED_WRITE: {LockType.SHARED_WRITE},
+    LockType.EXCLUSIVE: {LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE},
+}
+"""Type asked for -> earlier types still waiting that it queues behind; stronger ones are not looked at."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Resource(NamedTuple):
+    """What a component names: a table, or one partition of it."""
+
+    database: str
+    table: str | None
+    partition: str | None
+
+    def overlaps(self, other: _Resource) -> bool:
+        """Whether both may touch the same rows: an unnamed table or partition stands for all of them."""
+        return (
+            self.database == other.database
+            and (self.table is None or other.table is None or self.table == other.table)
+            and (self.partition is None or other.partition is None or self.partition == other.partition)
+        )
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, self))
+
+
+class _Written(NamedTuple):
+    """A recorded component: the resource a transaction writes and how (one letter)."""
+
+    resource: _Resource
+    operation: str
+
+
+class _Committed(NamedTuple):
+    """A committed update or delete; ``commit_id`` is the highest id given out when it committed."""
+
+    written: _Written
+    txn_id: int
+    commit_id: int
+
+
+@dataclass
+class _Txn:
+    id: int
+    user: str
+    hostname: str
+    agent_info: str
+    started: float
+    last_heartbeat: float
+    aborted: bool = False
+    written: list[_Written] = field(default_factory=list)
+
+
+@dataclass
+class _Lock:
+    """One lock request with all its components; they share their state."""
+
+    id: int
+    request: LockRequest
+    resources: tuple[_Resource, ...]
+    last_heartbeat: float
+    state: LockState = LockState.WAITING
+    blocked_by: tuple[int | None, ...] = ()
+
+
+@dataclass
+class _Table:
+    info: TableInfo
+    partitions: dict[str, PartitionInfo] = field(default_factory=dict)
+
+
+@dataclass
+class _Fault:
+    call: str
+    error: BaseException
+    after: bool
+
+
+def _call(
+    method: Callable[Concatenate[InMemoryMetastore, P], R],
+) -> Callable[Concatenate[InMemoryMetastore, P], R]:
+    """Make a method behave as a call to a server: one at a time, remembered, and able to fail on demand."""
+
+    def called(self: InMemoryMetastore, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._mutex:
+            self.calls.append(method.__name__)
+            fault = self._take_fault(method.__name__)
+            if fault is not None and not fault.after:
+                raise fault.error
+            result = method(self, *args, **kwargs)
+            if fault is not None:
+                raise fault.error
+            return result
+
+    functools.update_wrapper(called, method)
+    return called
+
+
+class InMemoryMetastore:
+    """A metastore that lives in this process.
+
+    Thread safe. ``calls`` names every call in the order of arrival.
+
+    Args:
+        warehouse: directory under which tables get their default location; directories of tables and
+            partitions are then made (and removed by ``drop_table``) as a server does. Without it nothing
+            touches the disk.
+        txn_timeout_seconds: age of the last heartbeat from which :meth:`reap` aborts a transaction.
+        clock: seconds since 1970; give your own to let time pass in a test.
+        configuration: answers of :meth:`get_config_value`.
+    """
+
+    def __init__(
+        self,
+        warehouse: str | Path | None = None,
+        *,
+        txn_timeout_seconds: float = TXN_TIMEOUT_SECONDS_DEFAULT,
+        clock: Callable[[], float] = time.time,
+        configuration: Mapping[str, str] | None = None,
+    ) -> None:
+        self.calls: list[str] = []
+        self.txn_timeout_seconds = txn_timeout_seconds
+        self._warehouse = None if warehouse is None else Path(warehouse).absolute()
+        self._clock = clock
+        self._configuration = {
+            "hive.txn.timeout": f"{round(txn_timeout_seconds * 1000)}ms",
+            "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
+            "hive.compactor.initiator.on": "true",
+            "hive.exec.default.partition.name": DEFAULT_PARTITION_NAME,
+            **(configuration or {}),
+        }
+        self._mutex = threading.RLock()
+        self._faults: list[_Fault] = []
+        self._databases: dict[str, str] = {"default": self._database_location("default")}
+        self._tables: dict[tuple[str, str], _Table] = {}
+        self._txns: dict[int, _Txn] = {}
+        self._last_txn_id = 0
+        self._last_lock_id = 0
+        self._locks: dict[int, _Lock] = {}
+        self._completed: set[int] = set()
+        self._write_set: list[_Committed] = []
+        self._compactions: list[CompactionInfo] = []
+
+    # -- what a test can do to the server ----------------------------------------------------------
+    def fail_next(self, call: str, error: BaseException, *, after: bool = False, times: int = 1) -> None:
+        """Let the next calls of a name fail.
+
+        Args:
+            call: a method of :class:`~metastore_client.client.MetastoreClient`, such as ``"commit_txn"``.
+            error: what is raised.
+            after: True lets the call take effect first, as when only the answer is lost.
+            times: how many calls fail.
+        """
+        if not hasattr(self, call):
+            raise ValueError(f"no such call: {call}")
+        with self._mutex:
+            self._faults.extend(_Fault(call, error, after) for _ in range(times))
+
+    def reap(self) -> tuple[int, ...]:
+        """Do what the server's reaper does: abort transactions, and drop lone locks, that ceased to beat.
+
+        Returns:
+            The ids of the transactions aborted now.
+        """
+        with self._mutex:
+            oldest = self._clock() - self.txn_timeout_seconds
+            dead = tuple(t.id for t in self._txns.values() if not t.aborted and t.last_heartbeat < oldest)
+            for txn_id in dead:
+                self._abort(self._txns[txn_id])
+            for lock in list(self._locks.values()):
+                if lock.request.txn_id == 0 and lock.last_heartbeat < oldest:
+                    del self._locks[lock.id]
+            return dead
+
+    def forget_empty_aborted(self) -> tuple[int, ...]:
+        """Do what the server's compaction initiator does: remove aborted transactions that recorded nothing.
+
+        Readers take their ids for committed from then on.
+        """
+        with self._mutex:
+            empty = tuple(t.id for t in self._txns.values() if t.aborted and not t.written)
+            for txn_id in empty:
+                del self._txns[txn_id]
+            return empty
+
+    def _take_fault(self, call: str) -> _Fault | None:
+        fault = next((f for f in self._faults if f.call == call), None)
+        if fault is not None:
+            self._faults.remove(fault)
+        return fault
+
+    # -- the server --------------------------------------------------------------------------------
+    @_call
+    def capabilities(self) -> Capabilities:
+        """Those of Hive 2.3."""
+        return Capabilities(version="3.0", has_write_ids=False)
+
+    @_call
+    def get_config_value(self, name: str, default: str) -> str:
+        """Answer from the configuration given at the start."""
+        return self._configuration.get(name, default)
+
+    def close(self) -> None:
+        """Do nothing: the server lives on, and so do its transactions."""
+
+    # -- databases, tables, partitions -------------------------------------------------------------
+    @_call
+    def create_database(self, name: str, location: str | None = None) -> None:
+        """See :meth:`MetastoreClient.create_database`."""
+        name = name.lower()
+        if name in self._databases:
+            raise AlreadyExistsError(f"Database {name} already exists")
+        self._databases[name] = location or self._database_location(name)
+
+    @_call
+    def get_all_tables(self, database: str) -> list[str]:
+        """See :meth:`MetastoreClient.get_all_tables`."""
+        return sorted(name for in_database, name in self._tables if in_database == database.lower())
+
+    @_call
+    def create_table(self, table: TableInfo) -> None:
+        """See :meth:`MetastoreClient.create_table`."""
+        database, name = table.database.lower(), table.name.lower()
+        if database not in self._databases:
+            raise InvalidRequestError(f"The database {database} does not exist")
+        if (database, name) in self._tables:
+            raise AlreadyExistsError(f"Table {name} already exists")
+        location = table.location or f"{self._databases[database]}/{name}"
+        stored = replace(
+            table,
+            database=database,
+            name=name,
+            location=location,
+            columns=tuple(replace(c, name=c.name.lower()) for c in table.columns),
+            partition_keys=tuple(replace(c, name=c.name.lower()) for c in table.partition_keys),
+            parameters=_checked_parameters(table),
+        )
+        self._make_directory(location)
+        self._tables[database, name] = _Table(stored)
+
+    @_call
+    def drop_table(self, database: str, table: str, *, delete_data: bool) -> None:
+        """See :meth:`MetastoreClient.drop_table`."""
+        location = self._table(database, table).info.location
+        del self._tables[database.lower(), table.lower()]
+        if delete_data and self._warehouse is not None:
+            shutil.rmtree(_local_path(location), ignore_errors=True)
+
+    @_call
+    def get_table(self, database: str, table: str) -> TableInfo:
+        """See :meth:`MetastoreClient.get_table`."""
+        return self._table(database, table).info
+
+    @_call
+    def get_partition_names(self, database: str, table: str) -> list[str]:
+        """See :meth:`MetastoreClient.get_partition_names`."""
+        return sorted(self._table(database, table).partitions)
+
+    @_call
+    def get_partitions_by_names(self, database: str, table: str, names: Sequence[str]) -> list[PartitionInfo]:
+        """See :meth:`MetastoreClient.get_partitions_by_names`."""
+        partitions = self._table(database, table).partitions
+        return [partitions[name] for name in sorted(set(names)) if name in partitions]
+
+    @_call
+    def add_partitions(
+        self, database: str, table: str, values: Sequence[Sequence[str]]
+    ) -> list[PartitionInfo]:
+        """See :meth:`MetastoreClient.add_partitions`."""
+        stored = self._table(database, table)
+        keys = [key.name for key in stored.info.partition_keys]
+        wanted = {_checked_partition_name(stored.info, keys, each): tuple(each) for each in values}
+        created = []
+        for name, texts in wanted.items():
+            if name in stored.partitions:
+                continue
+            location = f"{stored.info.location}/{name}"
+            self._make_directory(location)
+            partition = PartitionInfo(stored.info.database, stored.info.name, texts, name, location)
+            stored.partitions[name] = partition
+            created.append(partition)
+        return created
+
+    @_call
+    def clear_accurate_statistics(
+        self,
+        database: str,
+        table: str,
+        partition_names: Sequence[str] | None,
+        *,
+        write_id: int | None = None,
+        valid_write_ids: str | None = None,
+    ) -> int:
+        """See :meth:`MetastoreClient.clear_accurate_statistics`."""
+        stored = self._table(database, table)
+        if partition_names is None:
+            had = _COLUMN_STATS_ACCURATE in stored.info.parameters
+            stored.info = replace(stored.info, parameters=_without_accuracy(stored.info.parameters))
+            return int(had)
+        cleared = 0
+        for name in dict.fromkeys(partition_names):
+            partition = stored.partitions.get(name)
+            if partition is not None and _COLUMN_STATS_ACCURATE in partition.parameters:
+                stored.partitions[name] = replace(
+                    partition, parameters=_without_accuracy(partition.parameters)
+                )
+                cleared += 1
+        return cleared
+
+    def set_parameters(
+        self, database: str, table: str, partition: str | None, parameters: Mapping[str, str]
+    ) -> None:
+        """Replace the parameters of a table (``partition`` None) or of a partition, as an ALTER would."""
+        with self._mutex:
+            stored = self._table(database, table)
+            if partition is None:
+                stored.info = replace(stored.info, parameters=dict(parameters))
+                return
+            if partition not in stored.partitions:
+                raise NoSuchObjectError(f"{stored.info.full_name} has no partition {partition}")
+            changed = replace(stored.partitions[partition], parameters=dict(parameters))
+            stored.partitions[partition] = changed
+
+    def _table(self, database: str, table: str) -> _Table:
+        stored = self._tables.get((database.lower(), table.lower()))
+        if stored is None:
+            raise NoSuchObjectError(f"{database.lower()}.{table.lower()} table not found")
+        return stored
+
+    def _database_location(self, name: str) -> str:
+        root = f"file:{self._warehouse or '/warehouse'}"
+        return root if name == "default" else f"{root}/{name}.db"
+
+    def _make_directory(self, location: str) -> None:
+        if self._warehouse is not None:
+            _local_path(location).mkdir(parents=True, exist_ok=True)
+
+    # -- transactions ------------------------------------------------------------------------------
+    @_call
+    def open_txn(self, user: str, hostname: str, agent_info: str) -> int:
+        """See :meth:`MetastoreClient.open_txn`."""
+        self._last_txn_id += 1
+        now = self._clock()
+        self._txns[self._last_txn_id] = _Txn(self._last_txn_id, user, hostname, agent_info, now, now)
+        return self._last_txn_id
+
+    @_call
+    def get_open_txns(self) -> OpenTxns:
+        """See :meth:`MetastoreClient.get_open_txns`."""
+        return OpenTxns(
+            self._last_txn_id,
+            tuple(
+                TxnInfo(
+                    id=txn.id,
+                    state=TxnState.ABORTED if txn.aborted else TxnState.OPEN,
+                    user=txn.user,
+                    hostname=txn.hostname,
+                    agent_info=txn.agent_info,
+                    started_time=round(txn.started * 1000),
+                    last_heartbeat_time=round(txn.last_heartbeat * 1000),
+                )
+                for txn in sorted(self._txns.values(), key=lambda t: t.id)
+            ),
+        )
+
+    @_call
+    def heartbeat_txn_range(self, first: int, last: int) -> HeartbeatResult:
+        """See :meth:`MetastoreClient.heartbeat_txn_range`."""
+        aborted, nosuch = set(), set()
+        for txn_id in range(first, last + 1):
+            txn = self._txns.get(txn_id)
+            if txn is None:
+                nosuch.add(txn_id)
+            elif txn.aborted:
+                aborted.add(txn_id)
+            else:
+                txn.last_heartbeat = self._clock()
+        return HeartbeatResult(frozenset(aborted), frozenset(nosuch))
+
+    @_call
+    def commit_txn(self, txn_id: int) -> None:
+        """See :meth:`MetastoreClient.commit_txn`."""
+        if txn_id not in self._txns and txn_id in self._completed:
+            return
+        txn = self._open_txn(txn_id)
+        changes = {w for w in txn.written if w.operation in ("u", "d")}
+        conflict = self._conflict(txn_id, changes)
+        if conflict is not None:
+            self._abort(txn)
+            raise TxnAbortedError(conflict)
+        self._write_set.extend(_Committed(written, txn_id, self._last_txn_id) for written in changes)
+        if txn.written:
+            self._completed.add(txn_id)
+        del self._txns[txn_id]
+        self._drop_locks_of(txn_id)
+        self._forget_old_writes()
+
+    @_call
+    def abort_txn(self, txn_id: int) -> None:
+        """See :meth:`MetastoreClient.abort_txn`."""
+        txn = self._txns.get(txn_id)
+        if txn is None:
+            raise self._no_such_txn(txn_id)
+        self._abort(txn)
+
+    @_call
+    def add_dynamic_partitions(
+        self,
+        txn_id: int,
+        database: str,
+        table: str,
+        partition_names: Sequence[str],
+        operation: DataOperationType,
+        *,
+        write_id: int | None = None,
+    ) -> None:
+        """See :meth:`MetastoreClient.add_dynamic_partitions`."""
+        txn = self._open_txn(txn_id)
+        if operation not in _OPERATION_LETTERS:
+            raise MetastoreError(f"unexpected operation {operation.name} for add_dynamic_partitions")
+        for name in partition_names:
+            _check_name(name, f"{database}.{table}")
+        txn.written.extend(
+            _Written(_Resource(database.lower(), table.lower(), name), _OPERATION_LETTERS[operation])
+            for name in partition_names
+        )
+
+    def _open_txn(self, txn_id: int) -> _Txn:
+        txn = self._txns.get(txn_id)
+        if txn is None:
+            raise self._no_such_txn(txn_id)
+        if txn.aborted:
+            raise TxnAbortedError(f"Transaction txnid:{txn_id} already aborted")
+        return txn
+
+    def _no_such_txn(self, txn_id: int) -> NoSuchTxnError:
+        if txn_id in self._completed:
+            return NoSuchTxnError(f"Transaction txnid:{txn_id} is already committed.")
+        return NoSuchTxnError(f"No such transaction txnid:{txn_id}")
+
+    def _abort(self, txn: _Txn) -> None:
+        txn.aborted = True
+        self._drop_locks_of(txn.id)
+
+    def _conflict(self, txn_id: int, changes: Iterable[_Written]) -> str | None:
+        """Hive's text about a committed change that this one did not see; first committer wins."""
+        for ours in sorted(changes, key=str):
+            for theirs in self._write_set:
+                if (
+                    theirs.written.resource == ours.resource
+                    and theirs.commit_id >= txn_id
+                    and "u" in (theirs.written.operation, ours.operation)
+                ):
+                    return (
+                        f"Aborting [txnid:{txn_id},{self._last_txn_id}] "
+                        f"due to a write conflict on {ours.resource} "
+                        f"committed by [txnid:{theirs.txn_id},{theirs.commit_id}] "
+                        f"{ours.operation}/{theirs.written.operation}"
+                    )
+        return None
+
+    def _forget_old_writes(self) -> None:
+        first_open = min((t.id for t in self._txns.values() if not t.aborted), default=self._last_txn_id + 1)
+        self._write_set = [w for w in self._write_set if w.commit_id >= first_open]
+
+    # -- locks -------------------------------------------------------------------------------------
+    @_call
+    def lock(self, request: LockRequest) -> LockResponse:
+        """See :meth:`MetastoreClient.lock`."""
+        if not request.components:
+            raise InvalidRequestError("a lock request without components")
+        resources = tuple(_resource(component) for component in request.components)
+        written = [w for component in request.components if (w := _recorded(component)) is not None]
+        if request.txn_id > 0:
+            self._open_txn(request.txn_id).written.extend(written)
+        self._last_lock_id += 1
+        lock = _Lock(self._last_lock_id, request, resources, self._clock())
+        self._locks[lock.id] = lock
+        return self._try_to_grant(lock)
+
+    @_call
+    def check_lock(self, lock_id: int, txn_id: int) -> LockResponse:
+        """See :meth:`MetastoreClient.check_lock`."""
+        lock = self._locks.get(lock_id)
+        if lock is None:
+            raise NoSuchLockError(f"No such lock lockid:{lock_id}")
+        if lock.request.txn_id > 0:
+            self._open_txn(lock.request.txn_id).last_heartbeat = self._clock()
+        lock.last_heartbeat = self._clock()
+        return self._try_to_grant(lock)
+
+    @_call
+    def unlock(self, lock_id: int) -> None:
+        """See :meth:`MetastoreClient.unlock`; a lock that is gone already is no error, as on 2.3."""
+        lock = self._locks.get(lock_id)
+        if lock is None:
+            return
+        if lock.request.txn_id > 0 and lock.state is LockState.ACQUIRED:
+            raise TxnOpenError(
+                f"Unlocking locks associated with transaction not permitted. lockid:{lock_id} "
+                f"txnid:{lock.request.txn_id}"
+            )
+        del self._locks[lock_id]
+
+    @_call
+    def show_locks(self, database: str | None = None, table: str | None = None) -> list[LockInfo]:
+        """See :meth:`MetastoreClient.show_locks`."""
+        return [
+            LockInfo(
+                lock_id=lock.id,
+                database=resource.database,
+                table=resource.table,
+                partition=resource.partition,
+                state=lock.state,
+                type=component.type,
+                txn_id=lock.request.txn_id or None,
+                user=lock.request.user,
+                hostname=lock.request.hostname,
+                agent_info=lock.request.agent_info,
+                blocked_by=blocked_by,
+            )
+            for lock in sorted(self._locks.values(), key=lambda each: each.id)
+            for component, resource, blocked_by in zip(
+                lock.request.components, lock.resources, lock.blocked_by, strict=True
+            )
+            if database is None or resource.database == database.lower()
+            if table is None or resource.table == table.lower()
+        ]
+
+    def _try_to_grant(self, lock: _Lock) -> LockResponse:
+        if lock.state is LockState.WAITING:
+            blockers = tuple(self._blocker(lock, at) for at in range(len(lock.resources)))
+            granted = all(blocker is None for blocker in blockers)
+            lock.state = LockState.ACQUIRED if granted else LockState.WAITING
+            lock.blocked_by = blockers
+        return LockResponse(lock.id, lock.state)
+
+    def _blocker(self, lock: _Lock, at: int) -> int | None:
+        """Id of an earlier lock that component ``at`` has to wait for; later locks never count."""
+        wanted, resource = lock.request.components[at], lock.resources[at]
+        for other in self._locks.values():
+            if other.id >= lock.id or 0 < other.request.txn_id == lock.request.txn_id:
+                continue
+            table = _WAITS_FOR_HELD if other.state is LockState.ACQUIRED else _WAITS_FOR_WAITING
+            for theirs, their_resource in zip(other.request.components, other.resources, strict=True):
+                if (
+                    theirs.type in table[wanted.type]
+                    and resource.overlaps(their_resource)
+                    and not _is_database_use(wanted, theirs)
+                    and not _is_database_use(theirs, wanted)
+                ):
+                    return other.id
+        return None
+
+    def _drop_locks_of(self, txn_id: int) -> None:
+        self._locks = {i: lock for i, lock in self._locks.items() if lock.request.txn_id != txn_id}
+
+    # -- compaction --------------------------------------------------------------------------------
+    @_call
+    def compact(
+        self,
+        database: str,
+        table: str,
+        partition: str | None,
+        type: CompactionType,
+        properties: Mapping[str, str] | None = None,
+    ) -> bool:
+        """See :meth:`MetastoreClient.compact`; the queue is kept, nothing is ever compacted."""
+        entry = CompactionInfo(
+            database=database.lower(),
+            table=table.lower(),
+            partition=partition,
+            type=type,
+            state="initiated",
+            id=len(self._compactions) + 1,
+        )
+        same = (entry.database, entry.table, entry.partition)
+        if any((c.database, c.table, c.partition) == same for c in self._compactions):
+            return False
+        self._compactions.append(entry)
+        return True
+
+    @_call
+    def show_compactions(self) -> list[CompactionInfo]:
+        """See :meth:`MetastoreClient.show_compactions`."""
+        return list(self._compactions)
+
+
+def _resource(component: LockComponent) -> _Resource:
+    if component.partition is not None:
+        _check_name(component.partition, f"{component.database}.{component.table}")
+    table = None if component.table is None else component.table.lower()
+    return _Resource(component.database.lower(), table, component.partition)
+
+
+def _recorded(component: LockComponent) -> _Written | None:
+    """What the server notes for the conflict check and the compactor when it takes in a lock component."""
+    if not component.is_transactional or component.operation is DataOperationType.SELECT:
+        return None
+    if component.operation not in _OPERATION_LETTERS:
+        raise MetastoreError(f"unexpected operation {component.operation.name} in a lock request")
+    if component.is_dynamic_partition_write:
+        return None
+    return _Written(_resource(component), _OPERATION_LETTERS[component.operation])
+
+
+def _is_database_use(one: LockComponent, other: LockComponent) -> bool:
+    """Using a database (shared, without a table) and taking one of its tables away are no conflict."""
+    return (
+        one.table is None
+        and one.type is LockType.SHARED_READ
+        and other.table is not None
+        and other.type is LockType.EXCLUSIVE
+    )
+
+
+def _checked_parameters(table: TableInfo) -> dict[str, str]:
+    """Parameters as the server stores them; it makes sure that a transactional table can be one."""
+    parameters = dict(table.parameters)
+    spelled = next((key for key in parameters if key.lower() == "transactional"), None)
+    if spelled is None:
+        return parameters
+    is_transactional = parameters.pop(spelled).lower() == "true"
+    if is_transactional and (not table.bucket_columns or "Orc" not in table.output_format):
+        raise InvalidRequestError(
+            f"{table.full_name}: The table must be bucketed and stored using an ACID compliant format "
+            "(such as ORC)"
+        )
+    parameters["transactional"] = "true" if is_transactional else "false"
+    return parameters
+
+
+def _checked_partition_name(table: TableInfo, keys: Sequence[str], values: Sequence[str]) -> str:
+    if len(values) != len(keys) or not keys or not all(values):
+        raise InvalidRequestError(
+            f"{table.full_name}: a partition needs one text per key, not empty: "
+            f"keys {list(keys)}, values {list(values)}"
+        )
+    name = make_partition_name(keys, values)
+    _check_name(name, table.full_name)
+    return name
+
+
+def _check_name(name: str, where: str) -> None:
+    try:
+        check_partition_name(name)
+    except ValueError as error:
+        raise InvalidRequestError(f"{where}: {error}") from error
+
+
+def _without_accuracy(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in parameters.items() if key != _COLUMN_STATS_ACCURATE}
+
+
+def _local_path(location: str) -> Path:
+    return Path("/" + location.removeprefix("file:").lstrip("/"))

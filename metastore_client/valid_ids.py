@@ -1,0 +1,114 @@
+"""Lists of valid ids: which transactions a snapshot sees. Pure.
+
+Texts as Hive writes them (``hive.txn.valid.txns``)::
+
+    2.x   hwm:minOpen:e1:e2:…                     exceptions open and aborted alike; ``hwm:minOpen:`` if none
+    3.x+  hwm:minOpen:open,open:aborted,aborted   ``hwm:minOpen::`` if none
+
+Source: Hive's ValidReadTxnList.
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+from metastore_client.model import OpenTxns, TxnState
+
+__all__ = ["NO_OPEN_ID", "RangeValidity", "ValidTxnList"]
+
+NO_OPEN_ID = 9223372036854775807
+"""``min_open`` when no transaction is open (Java's Long.MAX_VALUE)."""
+
+
+class RangeValidity(enum.Enum):
+    """How many ids of a range are valid."""
+
+    NONE = "none"
+    SOME = "some"
+    ALL = "all"
+
+
+@dataclass(frozen=True)
+class ValidTxnList:
+    """The ids a snapshot sees: every id <= ``high_watermark`` (included) that is not an exception.
+
+    ``exceptions`` are sorted and hold open and aborted ids alike; ``min_open`` is the smallest open id.
+    """
+
+    high_watermark: int
+    exceptions: tuple[int, ...] = ()
+    min_open: int = NO_OPEN_ID
+
+    def __post_init__(self) -> None:
+        if list(self.exceptions) != sorted(set(self.exceptions)):
+            object.__setattr__(self, "exceptions", tuple(sorted(set(self.exceptions))))
+
+    @classmethod
+    def everything(cls) -> ValidTxnList:
+        """A list in which every id is valid; for directories that no metastore knows."""
+        return cls(high_watermark=NO_OPEN_ID)
+
+    @classmethod
+    def from_open_txns(cls, open_txns: OpenTxns, own_txn_id: int | None) -> ValidTxnList:
+        """The snapshot of a reader: all but open and aborted transactions; its own writes count as valid."""
+        listed = [t for t in open_txns.txns if t.id != own_txn_id]
+        open_ids = [t.id for t in open_txns.txns if t.state is TxnState.OPEN]
+        return cls(
+            high_watermark=open_txns.high_watermark,
+            exceptions=tuple(sorted(t.id for t in listed)),
+            min_open=min(open_ids, default=NO_OPEN_ID),
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> ValidTxnList:
+        """Read the 2.x or the 3.x form. Raises ValueError, naming the text."""
+        parts = text.strip().split(":")
+        try:
+            high_watermark = int(parts[0])
+            min_open = int(parts[1]) if len(parts) > 1 and parts[1] else NO_OPEN_ID
+            is_comma_form = len(parts) == 4 and ("," in text or parts[2] == "" or parts[3] == "")
+            if is_comma_form:
+                exceptions = [i for part in parts[2:] for i in _parse_ids(part)]
+            else:
+                exceptions = [int(p) for p in parts[2:] if p]
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"not a list of valid transactions: {text!r} (expected highWatermark:minOpen:id:id…)"
+            ) from None
+        return cls(high_watermark, tuple(exceptions), min_open)
+
+    def to_text(self) -> str:
+        """The 2.x form, which Hive 2.3's readers parse."""
+        return f"{self.high_watermark}:{self.min_open}:" + ":".join(map(str, self.exceptions))
+
+    def is_valid(self, id: int) -> bool:
+        """Whether the snapshot sees what transaction ``id`` wrote."""
+        if id > self.high_watermark:
+            return False
+        at = bisect_left(self.exceptions, id)
+        return at == len(self.exceptions) or self.exceptions[at] != id
+
+    def is_valid_base(self, id: int) -> bool:
+        """Whether a compacted base up to ``id`` may be used: nothing at or below it was open."""
+        return id < self.min_open and id <= self.high_watermark
+
+    def range_validity(self, first: int, last: int) -> RangeValidity:
+        """How many of the ids first..last (both included) are valid."""
+        if self.high_watermark < first:
+            return RangeValidity.NONE
+        known_last = min(last, self.high_watermark)  # an exception above the watermark counts once
+        invalid = last - known_last
+        invalid += bisect_right(self.exceptions, known_last) - bisect_left(self.exceptions, first)
+        if invalid == 0:
+            return RangeValidity.ALL
+        return RangeValidity.NONE if invalid == last - first + 1 else RangeValidity.SOME
+
+
+def _parse_ids(text: str) -> list[int]:
+    ids: list[int] = []
+    for piece in filter(None, text.split(",")):
+        first, dash, last = piece.partition("-")
+        ids.extend(range(int(first), int(last) + 1) if dash else [int(piece)])
+    return ids

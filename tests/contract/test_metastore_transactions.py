@@ -1,0 +1,338 @@
+"""Behaviours of transactions, on the in-memory metastore and on Hive 2.3.10."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from metastore_client.client import MetastoreClient
+from metastore_client.embedded_server import EmbeddedMetastore
+from metastore_client.errors import MetastoreError, NoSuchLockError, NoSuchTxnError, TxnAbortedError
+from metastore_client.model import (
+    DataOperationType,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockState,
+    LockType,
+    TableInfo,
+    TxnState,
+)
+from metastore_client.testing import InMemoryMetastore
+from metastore_client.thrift_client import connect
+from metastore_client.valid_ids import ValidTxnList
+
+INSERT, UPDATE, DELETE = DataOperationType.INSERT, DataOperationType.UPDATE, DataOperationType.DELETE
+NEVER_USED_TXN_ID = 9_000_000
+
+
+def open_txn(metastore: MetastoreClient) -> int:
+    return metastore.open_txn("user", "host", "agent")
+
+
+def state_of(metastore: MetastoreClient, txn_id: int) -> TxnState | None:
+    return next((t.state for t in metastore.get_open_txns().txns if t.id == txn_id), None)
+
+
+def write(
+    metastore: MetastoreClient, txn_id: int, table: TableInfo, partition: str, operation: DataOperationType
+) -> None:
+    metastore.add_dynamic_partitions(txn_id, table.database, table.name, [partition], operation)
+
+
+def test_ids_grow_and_the_high_watermark_is_the_last_one(metastore: MetastoreClient) -> None:
+    """A later transaction has a higher id, and no id above the watermark was given out."""
+    first, second = open_txn(metastore), open_txn(metastore)
+    assert first < second
+    assert metastore.get_open_txns().high_watermark == second
+
+
+def test_an_open_transaction_is_listed_with_its_owner(metastore: MetastoreClient) -> None:
+    """Others can tell whose transaction it is and when it last beat."""
+    txn_id = open_txn(metastore)
+    (listed,) = [t for t in metastore.get_open_txns().txns if t.id == txn_id]
+    assert (listed.state, listed.user, listed.hostname) == (TxnState.OPEN, "user", "host")
+    assert listed.last_heartbeat_time is not None and listed.started_time is not None
+    assert listed.last_heartbeat_time >= listed.started_time
+
+
+def test_commit_leaves_the_list_and_abort_stays_in_it(metastore: MetastoreClient) -> None:
+    """What is not listed counts as committed, so an aborted transaction has to stay."""
+    committed, aborted = open_txn(metastore), open_txn(metastore)
+    metastore.commit_txn(committed)
+    metastore.abort_txn(aborted)
+    assert state_of(metastore, committed) is None
+    assert state_of(metastore, aborted) is TxnState.ABORTED
+
+
+def test_a_snapshot_sees_committed_and_own_writes_only(metastore: MetastoreClient) -> None:
+    """Valid is what committed before, and what the transaction itself writes; the text form keeps it so."""
+    committed, aborted, other, own = (open_txn(metastore) for _ in range(4))
+    metastore.commit_txn(committed)
+    metastore.abort_txn(aborted)
+    later = open_txn(metastore)
+    valid = ValidTxnList.from_open_txns(metastore.get_open_txns(), own)
+    valid = ValidTxnList.parse(valid.to_text())
+    seen = {i: valid.is_valid(i) for i in (committed, aborted, other, own, later, later + 1)}
+    assert seen == {committed: True, aborted: False, other: False, own: True, later: False, later + 1: False}
+
+
+def test_a_text_with_quotes_or_of_any_length_is_taken(metastore: MetastoreClient) -> None:
+    """User, host and agent go into SQL text on a 2.3 server; no text may break the call."""
+    txn_id = metastore.open_txn("o'brien" * 40, 'h"ost', "agent's " * 100)
+    assert state_of(metastore, txn_id) is TxnState.OPEN
+
+
+def test_commit_of_an_aborted_transaction_is_refused(metastore: MetastoreClient) -> None:
+    """An aborted transaction never becomes visible."""
+    txn_id = open_txn(metastore)
+    metastore.abort_txn(txn_id)
+    with pytest.raises(TxnAbortedError, match=f"txnid:{txn_id}"):
+        metastore.commit_txn(txn_id)
+    assert state_of(metastore, txn_id) is TxnState.ABORTED
+
+
+def test_a_commit_may_be_repeated_once_something_was_written(
+    metastore: MetastoreClient, make_table: Callable[..., TableInfo]
+) -> None:
+    """After a lost answer the commit is asked for again; the server remembers it by its records."""
+    table, txn_id = make_table("t", "ds"), open_txn(metastore)
+    write(metastore, txn_id, table, "ds=a", INSERT)
+    metastore.commit_txn(txn_id)
+    metastore.commit_txn(txn_id)
+
+
+def test_a_repeated_commit_of_an_empty_transaction_is_unknown(metastore: MetastoreClient) -> None:
+    """Without records the server forgets the transaction when it commits."""
+    txn_id = open_txn(metastore)
+    metastore.commit_txn(txn_id)
+    with pytest.raises(NoSuchTxnError):
+        metastore.commit_txn(txn_id)
+
+
+def test_abort_may_be_repeated_but_not_after_commit(
+    metastore: MetastoreClient, make_table: Callable[..., TableInfo]
+) -> None:
+    """Abort of an aborted transaction succeeds; of a committed or unknown one it does not."""
+    table, aborted, committed = make_table("t", "ds"), open_txn(metastore), open_txn(metastore)
+    metastore.abort_txn(aborted)
+    metastore.abort_txn(aborted)
+    write(metastore, committed, table, "ds=a", INSERT)
+    metastore.commit_txn(committed)
+    with pytest.raises(NoSuchTxnError, match="already committed"):
+        metastore.abort_txn(committed)
+    with pytest.raises(NoSuchTxnError):
+        metastore.abort_txn(NEVER_USED_TXN_ID)
+
+
+def test_a_heartbeat_tells_the_fate_of_each_id(metastore: MetastoreClient) -> None:
+    """It never raises: aborted ids and ids unknown (committed ones too) come back as sets."""
+    alive, aborted, committed = (open_txn(metastore) for _ in range(3))
+    metastore.abort_txn(aborted)
+    metastore.commit_txn(committed)
+    result = metastore.heartbeat_txn_range(alive, committed)
+    assert (result.aborted, result.nosuch) == ({aborted}, {committed})
+    assert metastore.heartbeat_txn_range(alive, alive).aborted == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "conflicts"),
+    [
+        *[(UPDATE, UPDATE, "u/u"), (UPDATE, DELETE, "d/u"), (DELETE, UPDATE, "u/d")],
+        *[(DELETE, DELETE, None), (UPDATE, INSERT, None), (INSERT, UPDATE, None), (INSERT, INSERT, None)],
+        *[(DELETE, INSERT, None), (INSERT, DELETE, None)],
+    ],
+)
+def test_the_first_of_two_overlapping_writers_wins(
+    metastore: MetastoreClient,
+    make_table: Callable[..., TableInfo],
+    earlier: DataOperationType,
+    later: DataOperationType,
+    conflicts: str | None,
+) -> None:
+    """The conflict matrix of one partition; the text names resource, winner, own and other operation."""
+    table = make_table("t", "ds")
+    winner, loser = open_txn(metastore), open_txn(metastore)
+    write(metastore, winner, table, "ds=p", earlier)
+    write(metastore, loser, table, "ds=p", later)
+    metastore.commit_txn(winner)
+    if conflicts is None:
+        metastore.commit_txn(loser)
+        return
+    with pytest.raises(TxnAbortedError) as caught:
+        metastore.commit_txn(loser)
+    assert (
+        f"Aborting [txnid:{loser},{loser}] due to a write conflict on {table.database}/t/ds=p "
+        f"committed by [txnid:{winner},{loser}] {conflicts}"
+    ) in str(caught.value)
+    assert state_of(metastore, loser) is TxnState.ABORTED
+
+
+@pytest.mark.parametrize("other_partition", ["ds=q", "ds=P"])
+def test_writers_of_different_partitions_do_not_conflict(
+    metastore: MetastoreClient, make_table: Callable[..., TableInfo], other_partition: str
+) -> None:
+    """Partitions are told apart by their name, with case."""
+    table = make_table("t", "ds")
+    first, second = open_txn(metastore), open_txn(metastore)
+    write(metastore, first, table, "ds=p", UPDATE)
+    write(metastore, second, table, other_partition, UPDATE)
+    metastore.commit_txn(first)
+    metastore.commit_txn(second)
+
+
+def test_a_transaction_that_began_after_the_commit_does_not_conflict(
+    metastore: MetastoreClient, make_table: Callable[..., TableInfo]
+) -> None:
+    """It has seen the earlier change in its snapshot."""
+    table, first = make_table("t", "ds"), open_txn(metastore)
+    write(metastore, first, table, "ds=p", UPDATE)
+    metastore.commit_txn(first)
+    second = open_txn(metastore)
+    write(metastore, second, table, "ds=p", UPDATE)
+    metastore.commit_txn(second)
+
+
+def test_registration_needs_an_open_transaction(
+    metastore: MetastoreClient, make_table: Callable[..., TableInfo]
+) -> None:
+    """Neither an aborted nor an unknown transaction can write."""
+    table, aborted = make_table("t", "ds"), open_txn(metastore)
+    metastore.abort_txn(aborted)
+    with pytest.raises(TxnAbortedError):
+        write(metastore, aborted, table, "ds=a", UPDATE)
+    with pytest.raises(NoSuchTxnError):
+        write(metastore, NEVER_USED_TXN_ID, table, "ds=a", UPDATE)
+
+
+def test_registration_refuses_an_operation_that_says_nothing(
+    metastore: MetastoreClient, make_table: Callable[..., TableInfo]
+) -> None:
+    """UNSET is a mistake of the caller."""
+    table, txn_id = make_table("t", "ds"), open_txn(metastore)
+    with pytest.raises(MetastoreError):
+        write(metastore, txn_id, table, "ds=a", DataOperationType.UNSET)
+
+
+@pytest.mark.parametrize("name", ["ds=a'b", "ds=a:b", "DS=a", "a", "ds=" + "x" * 765])
+def test_registration_refuses_names_that_hive_would_not_write(
+    metastore: MetastoreClient, make_table: Callable[..., TableInfo], name: str
+) -> None:
+    """A raw quote breaks the server's SQL, any other spelling names a partition that does not exist."""
+    table, txn_id = make_table("t", "ds"), open_txn(metastore)
+    with pytest.raises(MetastoreError):
+        write(metastore, txn_id, table, name, UPDATE)
+    metastore.commit_txn(txn_id)
+
+
+def test_many_partitions_register_at_once(
+    metastore: MetastoreClient, make_table: Callable[..., TableInfo]
+) -> None:
+    """More names than go into one call, and the same ones twice."""
+    table, txn_id = make_table("t", "ds"), open_txn(metastore)
+    names = [f"ds={i}" for i in range(1_100)]
+    for _ in range(2):
+        metastore.add_dynamic_partitions(txn_id, table.database.upper(), "T", names, INSERT)
+    metastore.add_dynamic_partitions(txn_id, table.database, "t", [], INSERT)
+    metastore.commit_txn(txn_id)
+
+
+TIMEOUT_SECONDS = 2.0
+
+
+@pytest.fixture(scope="module")
+def impatient_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMetastore]:
+    """A real metastore that reaps after two seconds."""
+    reaper = "hive.timedout.txn.reaper"
+    configuration = {
+        "hive.txn.timeout": f"{TIMEOUT_SECONDS:g}s",
+        f"{reaper}.start": "0s",
+        f"{reaper}.interval": "1s",
+        "hive.compactor.check.interval": "1s",
+    }
+    with EmbeddedMetastore(tmp_path_factory.mktemp("impatient"), configuration=configuration) as metastore:
+        yield metastore
+
+
+class Timed:
+    """A metastore with a short time-out and a way to let its reaper come round."""
+
+    def __init__(self, client: MetastoreClient, wait_until: Callable[[Callable[[], bool]], None]) -> None:
+        self.client = client
+        self.wait_until = wait_until
+
+
+@pytest.fixture(params=["in_memory", pytest.param("real", marks=pytest.mark.slow)])
+def timed(request: pytest.FixtureRequest) -> Iterator[Timed]:
+    """In memory the clock moves on by hand, on the real one it runs."""
+    if request.param == "real":
+        with connect(request.getfixturevalue("impatient_metastore").uri) as client:
+            yield Timed(client, _poll)
+        return
+    now = [1_000.0]
+    metastore = InMemoryMetastore(txn_timeout_seconds=TIMEOUT_SECONDS, clock=lambda: now[0])
+
+    def let_pass(condition: Callable[[], bool]) -> None:
+        for _ in range(100):
+            if condition():
+                return
+            now[0] += 0.1
+            metastore.reap()
+            metastore.forget_empty_aborted()
+        raise AssertionError("did not happen")
+
+    yield Timed(metastore, let_pass)
+
+
+def _poll(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen within 60 s"
+
+
+def lock_one(metastore: MetastoreClient, txn_id: int, table: str) -> tuple[int, LockState]:
+    component = LockComponent(LockType.SHARED_WRITE, LockLevel.TABLE, "default", table, None, UPDATE)
+    response = metastore.lock(LockRequest((component,), txn_id, "user", "host", "agent"))
+    return response.lock_id, response.state
+
+
+def test_a_transaction_that_does_not_beat_is_reaped_and_its_lock_freed(timed: Timed) -> None:
+    """A dead client's lock goes to the next one after the time-out; waiting keeps a transaction alive."""
+    dead = open_txn(timed.client)
+    dead_lock, state = lock_one(timed.client, dead, "reaped")
+    assert state is LockState.ACQUIRED
+    waiting = open_txn(timed.client)
+    lock_id, state = lock_one(timed.client, waiting, "reaped")
+    assert state is LockState.WAITING
+    timed.wait_until(lambda: timed.client.check_lock(lock_id, waiting).state is LockState.ACQUIRED)
+    with pytest.raises(TxnAbortedError):
+        timed.client.commit_txn(dead)
+    with pytest.raises(NoSuchLockError):
+        timed.client.check_lock(dead_lock, dead)
+    assert dead in timed.client.heartbeat_txn_range(dead, dead).aborted
+    timed.client.abort_txn(waiting)
+
+
+def test_beats_keep_a_transaction_alive(timed: Timed) -> None:
+    """A beating transaction outlives one that is silent, opened at the same time."""
+    beating, silent = open_txn(timed.client), open_txn(timed.client)
+
+    def silent_is_dead() -> bool:
+        timed.client.heartbeat_txn_range(beating, beating)
+        return state_of(timed.client, silent) is not TxnState.OPEN
+
+    timed.wait_until(silent_is_dead)
+    assert state_of(timed.client, beating) is TxnState.OPEN
+    timed.client.commit_txn(beating)
+
+
+def test_an_empty_aborted_transaction_is_forgotten_and_a_registered_one_is_not(timed: Timed) -> None:
+    """Why partitions are registered before files appear: what is forgotten counts as committed."""
+    empty, registered = open_txn(timed.client), open_txn(timed.client)
+    timed.client.add_dynamic_partitions(registered, "default", "somewhere", ["ds=a"], UPDATE)
+    timed.client.abort_txn(empty)
+    timed.client.abort_txn(registered)
+    timed.wait_until(lambda: state_of(timed.client, empty) is None)
+    assert state_of(timed.client, registered) is TxnState.ABORTED
