@@ -1,0 +1,1 @@
+"""Rules of the ACID file format: pure functions on values and arrays."""

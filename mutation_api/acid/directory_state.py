@@ -1,0 +1,144 @@
+"""DirectoryState: which directories and files of a partition make up a snapshot. Pure.
+
+A partition directory holds generations of the same rows: bases, deltas of single transactions, deltas that a
+compaction made of several, files from before the table was transactional. Which of them a reader must take
+depends on its list of valid transactions only.
+
+Source: Hive's AcidUtils.getAcidState (2.3); tests compare with it on random directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from metastore_client.valid_ids import RangeValidity, ValidTxnList
+from mutation_api.acid.layout import (
+    LONG_MIN,
+    BaseDirectory,
+    DeltaDirectory,
+    is_hidden,
+    parse_directory_name,
+)
+from mutation_api.errors import DirectoryStateError
+
+__all__ = ["DirectoryState", "choose_directories"]
+
+_NO_STATEMENT = -1
+"""Directories without a statement id sort before those with one."""
+
+
+@dataclass(frozen=True)
+class DirectoryState:
+    """What a snapshot reads of one partition directory; all names are children of that directory.
+
+    ``deltas`` holds insert and delete deltas in the order in which Hive takes them. With a base,
+    ``original_files`` and ``original_directories`` are empty. ``obsolete`` names what this snapshot does not
+    need because something chosen covers it; what is too new for the snapshot is in no list.
+    """
+
+    base: BaseDirectory | None
+    deltas: tuple[DeltaDirectory, ...]
+    original_files: tuple[str, ...]
+    original_directories: tuple[str, ...]
+    obsolete: tuple[str, ...]
+
+
+def choose_directories(
+    directories: Iterable[str], files: Mapping[str, int], valid: ValidTxnList, *, location: str
+) -> DirectoryState:
+    """Choose what a snapshot reads.
+
+    Args:
+        directories: names of the child directories, hidden ones included.
+        files: sizes in bytes of the child files by name, hidden ones included.
+        valid: the transactions the snapshot sees.
+        location: the partition directory, for messages only.
+
+    Raises:
+        DirectoryStateError: a name that Hive fails on or loses rows with, or there are bases but none that
+            this snapshot may use (it is older than a compaction).
+    """
+    acid, original_directories = _parse(sorted(directories), location)
+    bases = [d for d in acid if isinstance(d, BaseDirectory)]
+    base = _best_base(bases, valid, location)
+    visible = [d for d in acid if isinstance(d, DeltaDirectory) and _is_visible(d, valid)]
+    deltas, covered = _choose_deltas(visible, base.last if base else 0, valid)
+    original_files = [name for name in sorted(files) if files[name] > 0 and not is_hidden(name)]
+    originals = original_files + original_directories
+    return DirectoryState(
+        base=base,
+        deltas=tuple(deltas),
+        original_files=() if base else tuple(original_files),
+        original_directories=() if base else tuple(original_directories),
+        obsolete=tuple(
+            [b.name for b in bases if base and b != base and b.last <= base.last]
+            + [d.name for d in covered]
+            + (originals if base else [])
+        ),
+    )
+
+
+def _parse(names: Iterable[str], location: str) -> tuple[list[BaseDirectory | DeltaDirectory], list[str]]:
+    acid: list[BaseDirectory | DeltaDirectory] = []
+    others: list[str] = []
+    for name in names:
+        if is_hidden(name):
+            continue
+        try:
+            parsed = parse_directory_name(name)
+        except DirectoryStateError as error:
+            raise DirectoryStateError(f"{location}: {error}") from error
+        if parsed is None:
+            others.append(name)
+        else:
+            acid.append(parsed)
+    return acid, others
+
+
+def _best_base(bases: list[BaseDirectory], valid: ValidTxnList, location: str) -> BaseDirectory | None:
+    usable = [b for b in bases if b.last == LONG_MIN or valid.is_valid_base(b.last)]
+    if bases and not usable:
+        raise DirectoryStateError(
+            f"{location}: not enough history: no base ({', '.join(b.name for b in bases)}) may be used by a "
+            f"snapshot with valid transactions {valid.to_text()!r}, which is older than the compaction that "
+            "made it; take a new snapshot"
+        )
+    return max(usable, key=lambda b: b.last, default=None)
+
+
+def _is_visible(delta: DeltaDirectory, valid: ValidTxnList) -> bool:
+    return valid.range_validity(delta.first, delta.last) is not RangeValidity.NONE
+
+
+def _choose_deltas(
+    visible: list[DeltaDirectory], base_last: int, valid: ValidTxnList
+) -> tuple[list[DeltaDirectory], list[DeltaDirectory]]:
+    """Walk the deltas from old to new, wide before narrow; a wide one covers the narrow ones inside it.
+
+    Returns those to read and those that are covered.
+    """
+    chosen: list[DeltaDirectory] = []
+    covered: list[DeltaDirectory] = []
+    current, has_statement = base_last, False
+    for delta in sorted(visible, key=_reading_order):
+        if delta.last > current:
+            if valid.range_validity(current + 1, delta.last) is RangeValidity.NONE:
+                continue
+            current, has_statement = delta.last, delta.statement_id is not None
+        elif delta.last == current and has_statement:
+            pass  # another statement of the same transaction
+        elif not (chosen and _same_range(delta, chosen[-1])):  # the delta beside its delete_delta
+            covered.append(delta)
+            continue
+        chosen.append(delta)
+    return chosen, covered
+
+
+def _reading_order(delta: DeltaDirectory) -> tuple[int, int, int, str]:
+    statement = _NO_STATEMENT if delta.statement_id is None else delta.statement_id
+    return (delta.first, -delta.last, statement, delta.name)
+
+
+def _same_range(one: DeltaDirectory, other: DeltaDirectory) -> bool:
+    return (one.first, one.last, one.statement_id) == (other.first, other.last, other.statement_id)

@@ -1,0 +1,174 @@
+"""Names of base, delta, delete_delta, bucket, side and original files: build and parse. Pure.
+
+Hive 2.3 knows ``base_N`` (N may be negative), ``delta_X_Y[_SSSS]`` and ``delete_delta_X_Y[_SSSS]``. Two
+kinds of name look like those and are refused, because Hive fails or, worse, loses rows on them:
+
+* ``…_vM`` (compacted by Hive 4): Hive 2.3 fails the whole query;
+* numbers that are not padded: Hive 2.3 selects the directory, then looks for it under its padded name.
+
+Source: Hive's AcidUtils (2.3); both refusals were observed on Hive 2.3.10.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from mutation_api.errors import DirectoryStateError
+
+__all__ = [
+    "FLUSH_LENGTH_SUFFIX",
+    "LONG_MIN",
+    "BaseDirectory",
+    "DeltaDirectory",
+    "OriginalFile",
+    "base_directory_name",
+    "bucket_file_name",
+    "delete_delta_directory_name",
+    "delta_directory_name",
+    "flush_length_file_name",
+    "is_hidden",
+    "parse_bucket_file_name",
+    "parse_directory_name",
+    "parse_original_file_name",
+]
+
+LONG_MIN = -(2**63)
+"""Number of the base that the first compaction of a converted table may write; every snapshot may use it."""
+
+FLUSH_LENGTH_SUFFIX = "_flush_length"
+"""A side file ``bucket_N_flush_length`` says how much of a file that is still being written is committed."""
+
+BASE_PREFIX = "base_"
+DELTA_PREFIX = "delta_"
+DELETE_DELTA_PREFIX = "delete_delta_"
+BUCKET_PREFIX = "bucket_"
+
+_BASE = re.compile(r"base_(-?[0-9]+)")
+_DELTA = re.compile(r"(delete_)?delta_([0-9]+)_([0-9]+)(?:_([0-9]+))?")
+_COMPACTED_BY_HIVE_4 = re.compile(r"(?:base_-?[0-9]+|(?:delete_)?delta_[0-9]+_[0-9]+(?:_[0-9]+)?)_v[0-9]+")
+_BUCKET = re.compile(r"bucket_([0-9]+)")
+_ORIGINAL = re.compile(r"([0-9]+)_[0-9]+")
+
+
+@dataclass(frozen=True)
+class BaseDirectory:
+    """``base_N``: all rows up to and including transaction ``last``."""
+
+    name: str
+    last: int
+
+
+@dataclass(frozen=True)
+class DeltaDirectory:
+    """``delta_X_Y[_SSSS]`` or ``delete_delta_…``: events of transactions ``first``..``last``, both included.
+
+    ``statement_id`` is None if the name has none.
+    """
+
+    name: str
+    first: int
+    last: int
+    statement_id: int | None
+    is_delete: bool
+
+
+@dataclass(frozen=True)
+class OriginalFile:
+    """A file from before the table became transactional; ``bucket_id`` is None if Hive 2.3 cannot tell it.
+
+    Hive 2.3 does not understand ``000000_0_copy_1``: its rows get bucket -1 and no event can match them.
+    """
+
+    name: str
+    bucket_id: int | None
+
+
+def base_directory_name(last: int) -> str:
+    """Name of the base that holds everything up to transaction ``last``: ``base_0000005``."""
+    return f"{BASE_PREFIX}{_pad(last, 7)}"
+
+
+def delta_directory_name(first: int, last: int, statement_id: int | None) -> str:
+    """``delta_0000005_0000005_0000``; without the last part if ``statement_id`` is None."""
+    statement = "" if statement_id is None else f"_{_pad(statement_id, 4)}"
+    return f"{DELTA_PREFIX}{_pad(first, 7)}_{_pad(last, 7)}{statement}"
+
+
+def delete_delta_directory_name(first: int, last: int, statement_id: int | None) -> str:
+    """``delete_delta_0000005_0000005_0000``; without the last part if ``statement_id`` is None."""
+    return f"delete_{delta_directory_name(first, last, statement_id)}"
+
+
+def bucket_file_name(bucket_id: int) -> str:
+    """``bucket_00003``."""
+    return f"{BUCKET_PREFIX}{_pad(bucket_id, 5)}"
+
+
+def flush_length_file_name(bucket_id: int) -> str:
+    """``bucket_00003_flush_length``."""
+    return f"{bucket_file_name(bucket_id)}{FLUSH_LENGTH_SUFFIX}"
+
+
+def is_hidden(name: str) -> bool:
+    """Whether Hive overlooks a file or directory of this name."""
+    return name.startswith(("_", "."))
+
+
+def parse_directory_name(name: str) -> BaseDirectory | DeltaDirectory | None:
+    """What a directory below a partition is; None if it holds original files (any name but the ACID ones).
+
+    Raises:
+        DirectoryStateError: the name starts like one of ours but Hive 2.3 would fail on it or lose its rows.
+    """
+    if not name.startswith((BASE_PREFIX, DELTA_PREFIX, DELETE_DELTA_PREFIX)):
+        return None
+    if _COMPACTED_BY_HIVE_4.fullmatch(name):
+        raise DirectoryStateError(
+            f"directory {name!r} was compacted by Hive 4, whose _v suffix Hive 2.3 cannot read; "
+            "read the table with Hive 4"
+        )
+    if base := _BASE.fullmatch(name):
+        return BaseDirectory(name, int(base[1]))
+    delta = _DELTA.fullmatch(name)
+    if delta is None:
+        raise DirectoryStateError(
+            f"directory {name!r} starts like an ACID directory but is not base_N or [delete_]delta_X_Y[_S]; "
+            "Hive fails every query on it: rename it so that it starts with an underscore, or remove it"
+        )
+    return _checked_delta(name, delta)
+
+
+def parse_bucket_file_name(name: str) -> int | None:
+    """Bucket id of ``bucket_00003``; None for any other name, a badly padded one (``bucket_3``) included."""
+    match = _BUCKET.fullmatch(name)
+    if match is None or name != bucket_file_name(int(match[1])):
+        return None
+    return int(match[1])
+
+
+def parse_original_file_name(name: str) -> OriginalFile:
+    """What Hive 2.3 makes of a visible file outside the ACID directories: it reads all, few have a bucket."""
+    match = _ORIGINAL.fullmatch(name)
+    return OriginalFile(name, int(match[1]) if match else None)
+
+
+def _checked_delta(name: str, match: re.Match[str]) -> DeltaDirectory:
+    first, last = int(match[2]), int(match[3])
+    statement_id = None if match[4] is None else int(match[4])
+    is_delete = match[1] is not None
+    build = delete_delta_directory_name if is_delete else delta_directory_name
+    expected = build(first, last, statement_id)
+    if name != expected:
+        raise DirectoryStateError(
+            f"directory {name!r} is not padded; Hive 2.3 looks for {expected!r} instead "
+            "and silently loses its rows: rename the directory"
+        )
+    if last < first:
+        raise DirectoryStateError(f"directory {name!r} names a range that ends before it starts")
+    return DeltaDirectory(name, first, last, statement_id, is_delete)
+
+
+def _pad(number: int, width: int) -> str:
+    # Java's %07d counts the sign as one of the seven; so does Python's.
+    return f"{number:0{width}d}"

@@ -1,0 +1,156 @@
+"""Hashes of bucketing version 2 (murmur) for values that are not nested. Pure.
+
+Source: Hive's ObjectInspectorUtils.hashCodeMurmur; tests/golden/bucket_hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from mutation_api.acid.hash_values import (
+    Texts,
+    negated,
+    normalised_decimals,
+    seconds_and_nanos,
+    texts,
+    texts_without_blanks,
+    view,
+)
+from mutation_api.acid.murmur import (
+    murmur_big_endian_16,
+    murmur_big_endian_32,
+    murmur_big_endian_64,
+    murmur_bytes,
+)
+from mutation_api.acid.scalar_hash_v1 import canonical_double_bits, canonical_float_bits
+
+__all__ = ["V2_HASHES"]
+
+_WIDEST_TIMESTAMP = 24
+"""Room for 4 bytes and two variable-length numbers of up to 9 bytes."""
+
+
+def _boolean(array: pa.Array) -> np.ndarray:
+    return view(array.cast(pa.int8()), np.int8).astype(np.uint32)
+
+
+def _tinyint(array: pa.Array) -> np.ndarray:
+    return view(array, np.int8).astype(np.int32).view(np.uint32)
+
+
+def _smallint(array: pa.Array) -> np.ndarray:
+    return murmur_big_endian_16(view(array, np.int16))
+
+
+def _int_or_date(array: pa.Array) -> np.ndarray:
+    return murmur_big_endian_32(view(array, np.uint32))
+
+
+def _bigint(array: pa.Array) -> np.ndarray:
+    return murmur_big_endian_64(view(array, np.uint64))
+
+
+def _float(array: pa.Array) -> np.ndarray:
+    # Hive hands the bits, as a number, to a method that takes a float: they are rounded once more.
+    bits = canonical_float_bits(array).view(np.int32)
+    return murmur_big_endian_32(bits.astype(np.float32).view(np.uint32))
+
+
+def _double(array: pa.Array) -> np.ndarray:
+    bits = canonical_double_bits(array).view(np.int64)
+    return murmur_big_endian_64(bits.astype(np.float64).view(np.uint64))
+
+
+def _string(array: pa.Array) -> np.ndarray:
+    return _bytes_hash(texts(array))
+
+
+def _char(array: pa.Array) -> np.ndarray:
+    return _bytes_hash(texts_without_blanks(texts(array)))
+
+
+def _bytes_hash(found: Texts) -> np.ndarray:
+    return murmur_bytes(found.data, found.starts, found.ends - found.starts)
+
+
+def _decimal(array: pa.Array) -> np.ndarray:
+    """The shortest two's complement form of the digits, high byte first; the scale is not hashed."""
+    number = normalised_decimals(array)
+    high, low, negative = number.high, number.low, number.negative
+    high[negative], low[negative] = negated(high[negative], low[negative])
+    data = np.empty((len(array), 16), np.uint8)
+    data[:, :8] = high.astype(">u8").view(np.uint8).reshape(-1, 8)
+    data[:, 8:] = low.astype(">u8").view(np.uint8).reshape(-1, 8)
+    skipped = _sign_bytes(data)
+    starts = np.arange(len(array), dtype=np.int64) * 16 + skipped
+    return murmur_bytes(data.reshape(-1), starts, 16 - skipped)
+
+
+def _sign_bytes(data: np.ndarray) -> np.ndarray:
+    """How many leading bytes only repeat the sign bit of the byte behind them."""
+    signs = (data.view(np.int8) >> 7).view(np.uint8)
+    redundant = (data[:, :-1] == signs[:, :-1]) & (signs[:, :-1] == signs[:, 1:])
+    count: np.ndarray = np.logical_and.accumulate(redundant, axis=1).sum(axis=1)
+    return count
+
+
+def _timestamp(array: pa.Array) -> np.ndarray:
+    """Hive's binary form of the wall clock read as UTC: low seconds (31 bits), nanoseconds, high seconds."""
+    seconds, nanos = seconds_and_nanos(array)
+    reversed_nanos = _reversed_digits(nanos)
+    wide = (seconds < 0) | (seconds > 2**31 - 1)
+    more = wide | (reversed_nanos != 0)
+    data = np.zeros((len(array), _WIDEST_TIMESTAMP), np.uint8)
+    first = (seconds & 0x7FFFFFFF) | np.where(more, 0x80000000, 0)
+    data[:, :4] = first.astype(">u4").view(np.uint8).reshape(-1, 4)
+    lengths = np.full(len(array), 4, np.int64)
+    _append_number(data, lengths, np.flatnonzero(more), np.where(wide, -reversed_nanos - 1, reversed_nanos))
+    _append_number(data, lengths, np.flatnonzero(wide), seconds >> 31)
+    starts = np.arange(len(array), dtype=np.int64) * _WIDEST_TIMESTAMP
+    return murmur_bytes(data.reshape(-1), starts, lengths)
+
+
+def _reversed_digits(nanos: np.ndarray) -> np.ndarray:
+    """Nine decimal digits the other way round: 5 becomes 500000000."""
+    reversed_nanos = np.zeros_like(nanos)
+    for _ in range(9):
+        nanos, digit = np.divmod(nanos, 10)
+        reversed_nanos = reversed_nanos * 10 + digit
+    return reversed_nanos
+
+
+def _append_number(data: np.ndarray, lengths: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> None:
+    """Write Hadoop's variable-length form of ``numbers[rows]`` behind what the rows hold, in place."""
+    numbers = numbers[rows]
+    short = (numbers >= -112) & (numbers <= 127)
+    magnitude = np.where(numbers < 0, ~numbers, numbers)
+    size = np.where(short, 0, 1 + sum((magnitude >= 1 << bits).astype(np.int64) for bits in range(8, 64, 8)))
+    head = np.where(short, numbers, np.where(numbers < 0, -120, -112) - size)
+    data[rows, lengths[rows]] = head.astype(np.int8).view(np.uint8)
+    lengths[rows] += 1
+    for place in range(int(size.max(initial=0))):
+        wanted = np.flatnonzero(size > place)
+        shift = 8 * (size[wanted] - 1 - place)
+        data[rows[wanted], lengths[rows[wanted]] + place] = (magnitude[wanted] >> shift) & 0xFF
+    lengths[rows] += size
+
+
+V2_HASHES: dict[str, Callable[[pa.Array], np.ndarray]] = {
+    "boolean": _boolean,
+    "tinyint": _tinyint,
+    "smallint": _smallint,
+    "int": _int_or_date,
+    "bigint": _bigint,
+    "float": _float,
+    "double": _double,
+    "string": _string,
+    "varchar": _string,
+    "char": _char,
+    "decimal": _decimal,
+    "date": _int_or_date,
+    "timestamp": _timestamp,
+}
+"""By kind: n values of the column's Arrow type -> uint32, shape (n,). Binary is missing: see bucket_hash."""

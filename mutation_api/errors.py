@@ -1,0 +1,167 @@
+"""Every error that mutation_api raises, on one page.
+
+::
+
+    MutationError                     root: one ``except`` catches all of ours; never raised itself
+    ├─ ClientError                    the driver side
+    │   ├─ ConfigurationError         an option or a hive-site.xml value makes no sense
+    │   ├─ ConnectionFailedError      no metastore could be reached, or it went away
+    │   ├─ TableNotMutableError       the table breaks a rule; the message says which
+    │   ├─ TransactionError
+    │   │   ├─ TransactionStateError      the caller took the steps in a wrong order
+    │   │   ├─ TransactionAbortedError    the server says the transaction is over
+    │   │   └─ CommitOutcomeUnknownError  the line was lost during commit: look, do not retry
+    │   └─ LockError
+    │       ├─ LockNotAcquiredError       somebody else held the lock for too long
+    │       └─ LockLostError              the lock or its heartbeat was lost while we worked
+    ├─ WorkerError                    the executor side
+    │   ├─ BucketIdError              a bucket id that the row or the table contradicts
+    │   ├─ GroupRevisitedError        a (partition, bucket) came back after it was closed
+    │   ├─ RecordSequenceError        records of a group are out of order, or one ROW__ID comes twice
+    │   ├─ RecordLayoutError          columns are missing, extra, or of a type that does not fit
+    │   ├─ RecordValueError           a value that the column, or ORC as Hive reads it, cannot hold
+    │   ├─ RowIdNotFoundError         an update or delete names a row that the snapshot does not have
+    │   ├─ PartitionCreationError     a partition is missing and may not, or could not, be created
+    │   └─ DeltaWriteError            a file could not be written
+    ├─ ReadError                      a table directory cannot be read
+    │   ├─ DirectoryStateError        directories that contradict each other or the snapshot
+    │   └─ CorruptFileError           an ORC file that is damaged or is not what its name says
+    └─ ManifestError                  missing, doubled or contradictory task output
+
+Metastore errors have a tree of their own (:mod:`metastore_client.errors`); ours wrap them with
+``raise … from``.
+
+A message holds the values (transaction, table, partition, bucket, expected, found), because a Spark worker's
+error reaches the driver as text only. All classes take one positional argument, the message, so that they
+survive pickling.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BucketIdError",
+    "ClientError",
+    "CommitOutcomeUnknownError",
+    "ConfigurationError",
+    "ConnectionFailedError",
+    "CorruptFileError",
+    "DeltaWriteError",
+    "DirectoryStateError",
+    "GroupRevisitedError",
+    "LockError",
+    "LockLostError",
+    "LockNotAcquiredError",
+    "ManifestError",
+    "MutationError",
+    "PartitionCreationError",
+    "ReadError",
+    "RecordLayoutError",
+    "RecordSequenceError",
+    "RecordValueError",
+    "RowIdNotFoundError",
+    "TableNotMutableError",
+    "TransactionAbortedError",
+    "TransactionError",
+    "TransactionStateError",
+    "WorkerError",
+]
+
+
+class MutationError(Exception):
+    """Root of all errors of this package."""
+
+
+class ClientError(MutationError):
+    """Something failed on the driver side."""
+
+
+class ConfigurationError(ClientError):
+    """An option or a configuration value makes no sense."""
+
+
+class ConnectionFailedError(ClientError):
+    """No metastore could be reached, or it went away."""
+
+
+class TableNotMutableError(ClientError):
+    """The table cannot be mutated; the message names the rule it breaks."""
+
+
+class TransactionError(ClientError):
+    """Something is wrong with the transaction."""
+
+
+class TransactionStateError(TransactionError):
+    """The caller took the steps of a transaction in a wrong order."""
+
+
+class TransactionAbortedError(TransactionError):
+    """The server says that the transaction is over; nothing of it is visible."""
+
+
+class CommitOutcomeUnknownError(TransactionError):
+    """The connection was lost during commit and the outcome could not be found out: look, do not retry."""
+
+
+class LockError(ClientError):
+    """Something is wrong with the lock."""
+
+
+class LockNotAcquiredError(LockError):
+    """The lock was not granted within the bound, or was refused."""
+
+
+class LockLostError(LockError):
+    """The lock, the transaction or the heartbeat was lost while work was going on."""
+
+
+class WorkerError(MutationError):
+    """Something failed while records were being written."""
+
+
+class BucketIdError(WorkerError):
+    """A bucket id that the row or the table contradicts."""
+
+
+class GroupRevisitedError(WorkerError):
+    """A (partition, bucket) group came back after it had been closed."""
+
+
+class RecordSequenceError(WorkerError):
+    """Records of a group are out of order, or one ROW__ID occurs twice."""
+
+
+class RecordLayoutError(WorkerError):
+    """Columns of the record are missing, extra, or of a type that does not fit."""
+
+
+class RecordValueError(WorkerError):
+    """A value that the column, or ORC as Hive reads it, cannot hold."""
+
+
+class RowIdNotFoundError(WorkerError):
+    """An update or a delete names a row that the snapshot does not hold."""
+
+
+class PartitionCreationError(WorkerError):
+    """A partition is missing and may not, or could not, be created."""
+
+
+class DeltaWriteError(WorkerError):
+    """A file could not be written."""
+
+
+class ReadError(MutationError):
+    """A table directory cannot be read."""
+
+
+class DirectoryStateError(ReadError):
+    """Directories contradict each other or the snapshot."""
+
+
+class CorruptFileError(ReadError):
+    """An ORC file is damaged, or is not what its name says."""
+
+
+class ManifestError(MutationError):
+    """Task output is missing, doubled or contradictory."""
