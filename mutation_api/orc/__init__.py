@@ -1,0 +1,1 @@
+"""ORC files and the file systems they lie on."""

@@ -1,0 +1,415 @@
+"""The tail of an ORC file: read its facts, add user metadata to it.
+
+pyarrow's writer cannot write user metadata, and Hive's ACID readers need two entries. So the finished file's
+tail is extended: protobuf lets a repeated field stand anywhere in a message, hence the serialised entries go
+behind the footer as chunks of their own (marked "not compressed"), and the postscript's footer length grows.
+Nothing that the writer wrote is parsed and printed again, so nothing of it can change. Refused alternative:
+rewriting the footer, which would have to know every field that a future writer puts there.
+
+Layout: ``… stripes, stripe statistics, footer, postscript, 1 byte = length of the postscript``.
+Source: orc_proto.proto and the ORC v1 specification (file tail, compression chunks).
+"""
+
+from __future__ import annotations
+
+import enum
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from mutation_api.errors import CorruptFileError
+from mutation_api.orc.storage import Storage
+
+__all__ = [
+    "TAIL_CHECKSUM_BYTES",
+    "Compression",
+    "OrcTail",
+    "StripeInfo",
+    "append_user_metadata",
+    "parse_tail",
+    "read_tail",
+    "tail_checksum",
+]
+
+TAIL_CHECKSUM_BYTES = 4096
+"""So many bytes at the end of a file, or all of a shorter one, enter its checksum: mostly its footer."""
+
+_FIRST_READ_BYTES = 16 * 1024
+_MAGIC = b"ORC"
+_CHUNK_HEADER_BYTES = 3
+_MAX_CHUNK_BYTES = (1 << 23) - 1
+_MAX_POSTSCRIPT_BYTES = 255
+
+# What parsing arbitrary bytes can raise; everything of it means a damaged file.
+_DAMAGE = (ValueError, IndexError, OverflowError, OSError, zlib.error, pa.ArrowException)
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+_POSTSCRIPT_FOOTER_LENGTH = 1
+_POSTSCRIPT_COMPRESSION = 2
+_POSTSCRIPT_BLOCK_BYTES = 3
+_POSTSCRIPT_MAGIC = 8000
+_FOOTER_STRIPE = 3
+_FOOTER_METADATA = 5
+_FOOTER_ROW_COUNT = 6
+_FOOTER_STRIDE = 8
+_FOOTER_CALENDAR = 11
+_PROLEPTIC_GREGORIAN = 2
+_METADATA_NAME = 1
+_METADATA_VALUE = 2
+
+
+class Compression(enum.IntEnum):
+    """Codes of ORC's compression kinds."""
+
+    NONE = 0
+    ZLIB = 1
+    SNAPPY = 2
+    LZO = 3
+    LZ4 = 4
+    ZSTD = 5
+
+
+@dataclass(frozen=True)
+class StripeInfo:
+    """Where one stripe lies (bytes from the start of the file) and how many rows it holds."""
+
+    offset: int
+    index_length: int
+    data_length: int
+    footer_length: int
+    row_count: int
+
+
+@dataclass(frozen=True)
+class OrcTail:
+    """Facts of a file's tail.
+
+    ``footer_length`` is what the postscript says; ``row_index_stride`` 0 means no index. ``is_proleptic``:
+    the footer says that days are counted in the proleptic Gregorian calendar.
+    """
+
+    compression: Compression
+    block_bytes: int
+    footer_length: int
+    postscript_length: int
+    stripes: tuple[StripeInfo, ...]
+    row_count: int
+    row_index_stride: int
+    is_proleptic: bool
+    user_metadata: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class _Postscript:
+    footer_length: int
+    compression: Compression
+    block_bytes: int
+    length: int
+
+
+def read_tail(storage: Storage, path: str) -> OrcTail:
+    """Facts of the ORC file at a path.
+
+    Reads the last 16 KiB, and once more if the footer is longer. Raises CorruptFileError for what is no ORC
+    file or is cut off, OSError if it cannot be read.
+    """
+    with storage.open_input(path) as stream:
+        size = stream.size()
+        end = _read_end(stream, size, _FIRST_READ_BYTES)
+        try:
+            needed = _tail_length(end)
+            return parse_tail(end if needed <= len(end) else _read_end(stream, size, needed))
+        except CorruptFileError as error:
+            raise CorruptFileError(f"{path} ({size} bytes) is not a complete ORC file: {error}") from error
+
+
+def parse_tail(end: bytes) -> OrcTail:
+    """Facts of a tail.
+
+    Args:
+        end: the last bytes of the file, at least footer and postscript.
+
+    Raises:
+        CorruptFileError: the bytes are no ORC tail, or their compression cannot be read (LZO).
+    """
+    try:
+        postscript = _parse_postscript(end)
+        footer = _plain(_footer_of(end, postscript), postscript.compression, postscript.block_bytes)
+        return _parse_footer(footer, postscript)
+    except _DAMAGE as error:
+        raise CorruptFileError(f"not an ORC tail: {error}") from error
+
+
+def append_user_metadata(end: bytes, entries: Mapping[str, bytes], tail: OrcTail | None = None) -> bytes:
+    """The same tail with user metadata added.
+
+    Args:
+        end: the last bytes of a finished file, at least footer and postscript.
+        entries: name to value; names that the file does not have yet.
+        tail: what :func:`parse_tail` said about ``end``, if the caller has asked already.
+
+    Returns:
+        The bytes that take the place of ``end`` at the end of the file.
+
+    Raises:
+        CorruptFileError: ``end`` is no ORC tail.
+        ValueError: a name is there already, or the postscript would exceed its 255 bytes.
+    """
+    tail = tail or parse_tail(end)
+    doubled = sorted(set(entries) & set(tail.user_metadata))
+    if doubled:
+        raise ValueError(f"the file has user metadata {doubled} already")
+    items = b"".join(
+        _bytes_field(
+            _FOOTER_METADATA,
+            _bytes_field(_METADATA_NAME, name.encode()) + _bytes_field(_METADATA_VALUE, value),
+        )
+        for name, value in entries.items()
+    )
+    added = items if tail.compression is Compression.NONE else _original_chunks(items, tail.block_bytes)
+    start = len(end) - 1 - tail.postscript_length
+    postscript = _with_footer_length(end[start:-1], tail.footer_length + len(added))
+    if len(postscript) > _MAX_POSTSCRIPT_BYTES:
+        raise ValueError(
+            f"the postscript would have {len(postscript)} bytes, {_MAX_POSTSCRIPT_BYTES} is the limit"
+        )
+    return end[:start] + added + postscript + bytes([len(postscript)])
+
+
+def tail_checksum(end: bytes) -> int:
+    """CRC-32 of the last TAIL_CHECKSUM_BYTES bytes of a file (of all, if it is shorter).
+
+    Args:
+        end: the end of the file, at least so many bytes or the whole file.
+    """
+    return zlib.crc32(end[-TAIL_CHECKSUM_BYTES:])
+
+
+def _tail_length(end: bytes) -> int:
+    """Bytes of footer, postscript and the length of the latter."""
+    try:
+        postscript = _parse_postscript(end)
+    except _DAMAGE as error:
+        raise CorruptFileError(f"not an ORC tail: {error}") from error
+    return postscript.footer_length + postscript.length + 1
+
+
+def _read_end(stream: pa.NativeFile, size: int, count: int) -> bytes:
+    count = min(size, count)
+    data: bytes = stream.read_at(count, size - count)
+    return data
+
+
+def _footer_of(end: bytes, postscript: _Postscript) -> bytes:
+    stop = len(end) - 1 - postscript.length
+    start = stop - postscript.footer_length
+    if start < 0:
+        raise ValueError(f"the footer has {postscript.footer_length} bytes, {stop} are there")
+    return end[start:stop]
+
+
+def _parse_postscript(end: bytes) -> _Postscript:
+    if not end:
+        raise ValueError("no bytes")
+    length = end[-1]
+    if length + 1 > len(end):
+        raise ValueError(f"the postscript has {length} bytes, {len(end) - 1} are there")
+    fields = dict(_fields(end[len(end) - 1 - length : -1]))
+    if fields.get(_POSTSCRIPT_MAGIC) != _MAGIC:
+        raise ValueError("the postscript does not say ORC")
+    return _Postscript(
+        footer_length=_number(fields.get(_POSTSCRIPT_FOOTER_LENGTH, 0)),
+        compression=Compression(_number(fields.get(_POSTSCRIPT_COMPRESSION, 0))),
+        block_bytes=_number(fields.get(_POSTSCRIPT_BLOCK_BYTES, 0)) or 256 * 1024,
+        length=length,
+    )
+
+
+def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
+    stripes: list[StripeInfo] = []
+    metadata: dict[str, bytes] = {}
+    numbers = {_FOOTER_ROW_COUNT: 0, _FOOTER_STRIDE: 0, _FOOTER_CALENDAR: 0}
+    for field, value in _fields(footer):
+        if field == _FOOTER_STRIPE:
+            stripe = {key: _number(number) for key, number in _fields(_data(value))}
+            stripes.append(StripeInfo(*(stripe.get(key, 0) for key in (1, 2, 3, 4, 5))))
+        elif field == _FOOTER_METADATA:
+            item = dict(_fields(_data(value)))
+            metadata[_data(item.get(_METADATA_NAME, b"")).decode()] = _data(item.get(_METADATA_VALUE, b""))
+        elif field in numbers:
+            numbers[field] = _number(value)
+    return OrcTail(
+        compression=postscript.compression,
+        block_bytes=postscript.block_bytes,
+        footer_length=postscript.footer_length,
+        postscript_length=postscript.length,
+        stripes=tuple(stripes),
+        row_count=numbers[_FOOTER_ROW_COUNT],
+        row_index_stride=numbers[_FOOTER_STRIDE],
+        is_proleptic=numbers[_FOOTER_CALENDAR] == _PROLEPTIC_GREGORIAN,
+        user_metadata=metadata,
+    )
+
+
+def _with_footer_length(postscript: bytes, footer_length: int) -> bytes:
+    """The postscript with another footer length; every other byte as it was."""
+    position = 0
+    kept = b""
+    while position < len(postscript):
+        start = position
+        field, _, position = _field_at(postscript, position)
+        if field != _POSTSCRIPT_FOOTER_LENGTH:
+            kept += postscript[start:position]
+    return _varint(_POSTSCRIPT_FOOTER_LENGTH << 3 | _VARINT) + _varint(footer_length) + kept
+
+
+def _original_chunks(data: bytes, block_bytes: int) -> bytes:
+    """Chunks that say "not compressed"; none may be longer than the file's compression block."""
+    step = min(block_bytes, _MAX_CHUNK_BYTES)
+    chunks = (data[start : start + step] for start in range(0, len(data), step))
+    return b"".join((len(c) << 1 | 1).to_bytes(_CHUNK_HEADER_BYTES, "little") + c for c in chunks)
+
+
+def _plain(data: bytes, compression: Compression, block_bytes: int) -> bytes:
+    if compression is Compression.NONE:
+        return data
+    parts = []
+    position = 0
+    while position < len(data):
+        header = int.from_bytes(data[position : position + _CHUNK_HEADER_BYTES], "little")
+        start = position + _CHUNK_HEADER_BYTES
+        position = start + (header >> 1)
+        if position > len(data):
+            raise ValueError(f"a compression chunk ends at {position} of {len(data)} bytes")
+        chunk = data[start:position]
+        parts.append(chunk if header & 1 else _decompress(chunk, compression, block_bytes))
+    return b"".join(parts)
+
+
+def _decompress(chunk: bytes, compression: Compression, block_bytes: int) -> bytes:
+    if compression is Compression.ZLIB:
+        return zlib.decompress(chunk, wbits=-15)
+    if compression is Compression.SNAPPY:
+        length, _ = _varint_at(chunk, 0)
+        return _block(
+            pa.Codec("snappy").decompress(chunk, decompressed_size=length, asbytes=True), block_bytes
+        )
+    if compression is Compression.ZSTD:
+        with pa.CompressedInputStream(pa.BufferReader(chunk), "zstd") as stream:
+            return _block(stream.read(), block_bytes)
+    if compression is Compression.LZ4:
+        return _block(_decompress_lz4(chunk), block_bytes)
+    raise ValueError(f"compression {compression.name} cannot be read")
+
+
+def _block(data: bytes, block_bytes: int) -> bytes:
+    if len(data) > block_bytes:
+        raise ValueError(f"a compression chunk holds {len(data)} bytes, its block has {block_bytes}")
+    return data
+
+
+def _decompress_lz4(chunk: bytes) -> bytes:
+    """A raw LZ4 block.
+
+    Written here because pyarrow's codec must be told the exact size, which ORC does not store.
+    """
+    out = bytearray()
+    position = 0
+    while position < len(chunk):
+        token = chunk[position]
+        count, position = _lz4_length(token >> 4, chunk, position + 1)
+        out += chunk[position : position + count]
+        position += count
+        if position >= len(chunk):
+            break
+        distance = int.from_bytes(chunk[position : position + 2], "little")
+        count, position = _lz4_length(token & 15, chunk, position + 2)
+        if not 0 < distance <= len(out):
+            raise ValueError("an LZ4 match points before the block")
+        _lz4_copy(out, distance, count + 4)
+    return bytes(out)
+
+
+def _lz4_length(start: int, chunk: bytes, position: int) -> tuple[int, int]:
+    length = start
+    if start == 15:
+        while True:
+            byte = chunk[position]
+            position += 1
+            length += byte
+            if byte != 255:
+                break
+    return length, position
+
+
+def _lz4_copy(out: bytearray, distance: int, count: int) -> None:
+    """A match may overlap what it produces: then its bytes repeat."""
+    piece = bytes(out[-distance:])
+    repeats = -(-count // distance)
+    out += (piece * repeats)[:count]
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """(field number, value) of a protobuf message: numbers for varints, bytes for everything else."""
+    position = 0
+    while position < len(data):
+        field, value, position = _field_at(data, position)
+        yield field, value
+
+
+def _field_at(data: bytes, position: int) -> tuple[int, int | bytes, int]:
+    key, position = _varint_at(data, position)
+    field, kind = key >> 3, key & 7
+    if kind == _VARINT:
+        number, position = _varint_at(data, position)
+        return field, number, position
+    if kind == _BYTES:
+        length, position = _varint_at(data, position)
+    elif kind in (_FIXED64, _FIXED32):
+        length = 8 if kind == _FIXED64 else 4
+    else:
+        raise ValueError(f"protobuf wire type {kind} is not known")
+    if position + length > len(data):
+        raise ValueError(f"protobuf field {field} ends at {position + length} of {len(data)} bytes")
+    return field, data[position : position + length], position + length
+
+
+def _varint_at(data: bytes, position: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+        shift += 7
+        if shift > 63:
+            raise ValueError("a protobuf number has more than 64 bits")
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _bytes_field(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | _BYTES) + _varint(len(value)) + value
+
+
+def _number(value: int | bytes) -> int:
+    if isinstance(value, bytes):
+        raise ValueError("protobuf: a number is stored as bytes")
+    return value
+
+
+def _data(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise ValueError("protobuf: bytes are stored as a number")
+    return value

@@ -1,0 +1,1 @@
+"""What travels from the driver to the workers."""

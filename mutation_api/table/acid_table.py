@@ -1,0 +1,96 @@
+"""AcidTable: the light, frozen descriptor of one table that the driver hands to workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mutation_api.acid.version import AcidVersion
+from mutation_api.errors import TransactionStateError
+
+__all__ = ["AcidColumn", "AcidTable", "TableRole"]
+
+
+class TableRole(enum.Enum):
+    """What a transaction may do with the table."""
+
+    SOURCE = "source"
+    SINK = "sink"
+
+
+@dataclass(frozen=True)
+class AcidColumn:
+    """A column: name in lower case, Hive type text."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class AcidTable:
+    """Everything a worker needs to write to, or read, one table; nothing it does not need.
+
+    ``columns`` are the data columns in table order; ``bucket_columns`` are in CLUSTERED BY order.
+    ``txn_id`` is None until :meth:`bind`; only a bound sink can be written.
+    ``partition_spellings`` maps the canonical partition name to the name of an existing partition that
+    spells the same values differently (``hr=1`` -> ``hr=01``); ``partition_locations`` holds, by name, the
+    location of partitions that do not lie in their default place. Both name exceptions only.
+    ``time_zone`` is the zone of Hive's own processes, which the v1 hash of timestamp bucket columns depends
+    on.
+    """
+
+    database: str
+    name: str
+    location: str
+    columns: tuple[AcidColumn, ...]
+    partition_keys: tuple[AcidColumn, ...]
+    num_buckets: int
+    bucket_columns: tuple[str, ...]
+    version: AcidVersion
+    bucketing_version: int = 1
+    role: TableRole = TableRole.SINK
+    create_partitions: bool = False
+    txn_id: int | None = None
+    compression: str = "zlib"
+    partition_spellings: Mapping[str, str] = field(default_factory=dict)
+    partition_locations: Mapping[str, str] = field(default_factory=dict)
+    time_zone: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        """``database.table``."""
+        return f"{self.database}.{self.name}"
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the data columns."""
+        return tuple(c.name for c in self.columns)
+
+    @property
+    def partition_key_names(self) -> tuple[str, ...]:
+        """Names of the partition columns."""
+        return tuple(c.name for c in self.partition_keys)
+
+    def bind(self, txn_id: int) -> AcidTable:
+        """The same table, to be written under transaction ``txn_id``."""
+        return dataclasses.replace(self, txn_id=txn_id)
+
+    def required_txn_id(self) -> int:
+        """The transaction's id. Raises TransactionStateError if the descriptor is not bound."""
+        if self.txn_id is None:
+            raise TransactionStateError(
+                f"table {self.full_name}: the descriptor belongs to no transaction yet; "
+                "take it from transaction.table(name) after transaction.begin()"
+            )
+        return self.txn_id
+
+    def partition_location(self, partition_name: str) -> str:
+        """Where the partition with this (escaped) name lies, or would be created.
+
+        '' names the whole of an unpartitioned table.
+        """
+        if not partition_name:
+            return self.location
+        return self.partition_locations.get(partition_name, f"{self.location.rstrip('/')}/{partition_name}")

@@ -1,0 +1,365 @@
+"""Partition values and the names of partitions: typed values <-> Hive's text <-> escaped warehouse path.
+
+The metastore compares names exactly and checks nothing: ``hr=1`` and ``hr=01`` are two partitions. So values
+are always written as Hive's SQL writes them, and a partition that somebody else spelled differently is found
+through :func:`canonical_partition_name`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metastore_client.partition_name import (
+    DEFAULT_PARTITION_NAME,
+    MAX_PARTITION_NAME_LENGTH,
+    escape_path_name,
+    make_partition_name,
+    unescape_path_name,
+)
+from metastore_client.partition_name import parse_partition_name as _parse_pairs
+from mutation_api.acid.conversion import convert_to_column
+from mutation_api.acid.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+
+__all__ = [
+    "DEFAULT_PARTITION_NAME",
+    "MAX_PARTITION_NAME_LENGTH",
+    "MAX_PARTITION_VALUE_LENGTH",
+    "canonical_partition_name",
+    "escape_path_name",
+    "parse_partition_name",
+    "partition_name",
+    "partition_names",
+    "partition_texts",
+    "partition_value",
+    "unescape_path_name",
+]
+
+MAX_PARTITION_VALUE_LENGTH = 256
+"""Width, in characters, of the column that holds one value in the metastore's database (PART_KEY_VAL)."""
+
+_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|[+-]?Infinity")
+_DATE = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
+_TIMESTAMP = re.compile(
+    r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2}) ([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]{1,9}))?"
+)
+
+
+def partition_name(keys: Sequence[str], texts: Sequence[str]) -> str:
+    """Escaped name ``key=value/…`` of a partition.
+
+    Raises:
+        RecordValueError: keys and texts do not go together, or the name is too long for the metastore.
+    """
+    try:
+        name = make_partition_name(keys, texts)
+    except ValueError as error:
+        raise RecordValueError(str(error)) from error
+    _check_name_length(name)
+    return name
+
+
+def parse_partition_name(name: str) -> tuple[str, ...]:
+    """Unescaped texts of a partition's values, in key order; '' (an unpartitioned table) has none.
+
+    Raises:
+        RecordValueError: not ``key=value/…``.
+    """
+    return tuple(text for _, text in _pairs(name)) if name else ()
+
+
+def partition_texts(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, *, column: str) -> pa.StringArray:
+    """Texts under which values of a partition column are stored, as Hive's SQL writes them.
+
+    Args:
+        array: n values, of any type that can become the column's.
+        hive_type: the partition column's type.
+        column: its name, for messages.
+
+    Returns:
+        n strings, none null, not escaped. Null and '' become the default partition's name (a char '' is
+        padded like every other char, so it does not).
+
+    Raises:
+        RecordLayoutError: the column's type cannot be a partition key, or the values' type does not fit it.
+        RecordValueError: a value does not fit the type, or its text is too long for the metastore.
+
+    Source: toString of Hive's writables, compared on 2.3.10, 3.1.2 and 4.0.1.
+    """
+    if hive_type.kind not in _TEXTS:
+        raise RecordLayoutError(
+            f"partition column {column!r}: a {hive_type.text} has no text that all Hive releases agree on; "
+            "such a partition cannot be written"
+        )
+    # A batch has few partitions, so texts are made of distinct values only.
+    encoded = convert_to_column(array, hive_type, column=column, **_unit(hive_type)).dictionary_encode()
+    distinct = _TEXTS[hive_type.kind](encoded.dictionary, hive_type)
+    texts = pc.fill_null(distinct.take(encoded.indices), DEFAULT_PARTITION_NAME)
+    texts = pc.if_else(pc.equal(texts, ""), DEFAULT_PARTITION_NAME, texts)
+    _check_value_length(distinct, column)
+    return texts
+
+
+def partition_value(text: str, hive_type: HiveType) -> object:
+    """Typed value of a partition's text, as Hive reads it.
+
+    Returns:
+        int, bool, float, Decimal, str, datetime.date or datetime.datetime (wall clock); None for the default
+        partition. A char loses its padding.
+
+    Raises:
+        RecordValueError: Hive could not read the text as this type either (it would show NULL), or it holds
+            nanoseconds, which Python's datetime does not.
+    """
+    if text in ("", DEFAULT_PARTITION_NAME):
+        return None
+    read = _VALUES.get(hive_type.kind)
+    if read is None:
+        raise RecordValueError(
+            f"partition value {text!r}: type {hive_type.text} is not supported as a partition key"
+        )
+    try:
+        return read(text, hive_type)
+    except (ValueError, InvalidOperation) as error:
+        raise RecordValueError(f"partition value {text!r} is not a {hive_type.text}: {error}") from error
+
+
+def canonical_partition_name(keys: Sequence[AcidColumn], name: str) -> str:
+    """The name under which we would write the partition that somebody calls ``name``.
+
+    Each value is read as its column's type and printed as Hive's SQL prints it (``hr=01`` -> ``hr=1``). A
+    value that cannot be read so stays as it is.
+
+    Raises:
+        RecordValueError: the name does not have these keys.
+    """
+    pairs = _pairs(name)
+    if [key.lower() for key, _ in pairs] != [key.name for key in keys]:
+        raise RecordValueError(f"partition name {name!r} does not have the keys {[key.name for key in keys]}")
+    texts = [
+        _canonical_text(text, parse_hive_type(key.type)) for key, (_, text) in zip(keys, pairs, strict=True)
+    ]
+    return make_partition_name([key.name for key in keys], texts)
+
+
+def partition_names(table: AcidTable, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.StringArray:
+    """Partition of every row, by escaped name.
+
+    Args:
+        table: names the partition columns and the spelling of existing partitions.
+        columns: arrays of n values each; must hold every partition column (any case), may hold others.
+
+    Returns:
+        n strings; '' in each row if the table is not partitioned.
+
+    Raises:
+        RecordLayoutError: a partition column is missing, or see :func:`partition_texts`.
+        RecordValueError: see :func:`partition_texts`; or a name is too long for the metastore.
+    """
+    given = {name.lower(): array for name, array in columns.items()}
+    missing = [key.name for key in table.partition_keys if key.name not in given]
+    if missing:
+        raise RecordLayoutError(
+            f"table {table.full_name}: partition column(s) {missing} missing; records have {list(columns)}"
+        )
+    if not table.partition_keys:
+        return pa.repeat("", len(next(iter(given.values()))) if given else 0)
+    parts = [_name_parts(table, key, given[key.name]) for key in table.partition_keys]
+    encoded = pc.binary_join_element_wise(*parts, "/").dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    for name in names:
+        _check_name_length(name, f"table {table.full_name}: ")
+    spelled = [table.partition_spellings.get(name, name) for name in names]
+    return pa.array(spelled, pa.string()).take(encoded.indices)
+
+
+def _name_parts(table: AcidTable, key: AcidColumn, array: pa.Array | pa.ChunkedArray) -> pa.StringArray:
+    """``key=escaped value`` of every row."""
+    texts = partition_texts(array, parse_hive_type(key.type), column=f"{table.full_name}.{key.name}")
+    encoded = texts.dictionary_encode()
+    parts = [make_partition_name([key.name], [text]) for text in encoded.dictionary.to_pylist()]
+    return pa.array(parts, pa.string()).take(encoded.indices)
+
+
+def _pairs(name: str) -> tuple[tuple[str, str], ...]:
+    try:
+        return _parse_pairs(name)
+    except ValueError as error:
+        raise RecordValueError(str(error)) from error
+
+
+def _canonical_text(text: str, hive_type: HiveType) -> str:
+    try:
+        value = partition_value(text, hive_type)
+        array = pa.array([value], _reading_type(hive_type))
+        return str(partition_texts(array, hive_type, column="")[0])
+    except (RecordValueError, RecordLayoutError):
+        return text
+
+
+def _reading_type(hive_type: HiveType) -> pa.DataType | None:
+    # A decimal text may have more digits than the column; Arrow chooses the width, the conversion checks it.
+    return None if hive_type.kind == "decimal" else arrow_type(hive_type, **_unit(hive_type))
+
+
+def _unit(hive_type: HiveType) -> dict[str, str]:
+    # Microseconds hold years 1 to 9999; a timestamp partition in nanoseconds is a mistake anyhow.
+    return {"timestamp_unit": "us"} if hive_type.kind == "timestamp" else {}
+
+
+def _check_value_length(texts: pa.Array, column: str) -> None:
+    longest = pc.max(pc.utf8_length(texts)).as_py() or 0
+    if longest > MAX_PARTITION_VALUE_LENGTH:
+        found = next(text for text in texts.to_pylist() if text and len(text) > MAX_PARTITION_VALUE_LENGTH)
+        raise RecordValueError(
+            f"partition column {column!r}: value {found[:60]!r}… has {len(found)} characters; "
+            f"the metastore holds {MAX_PARTITION_VALUE_LENGTH}"
+        )
+
+
+def _check_name_length(name: str, where: str = "") -> None:
+    if len(name) > MAX_PARTITION_NAME_LENGTH:
+        raise RecordValueError(
+            f"{where}partition name {name[:60]!r}… has {len(name)} characters; "
+            f"the metastore holds {MAX_PARTITION_NAME_LENGTH}"
+        )
+
+
+# ---- values to texts: each takes an array of distinct values
+
+
+def _plain_texts(array: pa.Array, _type: HiveType) -> pa.Array:
+    return array.cast(pa.string())
+
+
+def _char_texts(array: pa.Array, hive_type: HiveType) -> pa.Array:
+    """Padded to the declared length, as Hive's writable prints it; so '' becomes blanks, not NULL."""
+    return pc.utf8_rpad(array, hive_type.length, " ")
+
+
+def _timestamp_texts(array: pa.Array, _type: HiveType) -> pa.Array:
+    texts = array.cast(pa.string())
+    return pc.replace_substring_regex(texts, r"\.?0*$", "") if len(texts) else texts
+
+
+def _decimal_texts(array: pa.Array, _type: HiveType) -> pa.Array:
+    return pa.array([None if v is None else _plain_decimal(v) for v in array.to_pylist()], pa.string())
+
+
+def _plain_decimal(value: Decimal) -> str:
+    text = f"{value:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
+
+
+def _float_texts(array: pa.Array, _type: HiveType) -> pa.Array:
+    shortest = array.cast(pa.string()).to_pylist()
+    return pa.array([None if text is None else _java_float(text) for text in shortest], pa.string())
+
+
+def _java_float(text: str) -> str:
+    """Write a shortest float text as Java's toString does: 1.0, 1.0E10, 1.0E-4, NaN, -Infinity."""
+    value = float(text)
+    if math.isnan(value):
+        return "NaN"
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    if math.isinf(value):
+        return f"{sign}Infinity"
+    if value == 0:
+        return f"{sign}0.0"
+    number = Decimal(text).copy_abs().normalize()
+    digits = "".join(map(str, number.as_tuple().digits))
+    exponent = number.adjusted()
+    if -3 <= exponent < 7:
+        plain = f"{number:f}"
+        return sign + (plain if "." in plain else f"{plain}.0")
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+_TEXTS: dict[str, Callable[[pa.Array, HiveType], pa.Array]] = {
+    "boolean": _plain_texts,
+    **dict.fromkeys(INTEGER_KINDS, _plain_texts),
+    **dict.fromkeys(("float", "double"), _float_texts),
+    "decimal": _decimal_texts,
+    "string": _plain_texts,
+    "varchar": _plain_texts,
+    "char": _char_texts,
+    "date": _plain_texts,
+    "timestamp": _timestamp_texts,
+}
+
+
+# ---- texts to values
+
+
+def _read_boolean(text: str, _type: HiveType) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return text.lower() == "true"
+
+
+def _read_integer(text: str, hive_type: HiveType) -> int:
+    limit = 2 ** (_INTEGER_BITS[hive_type.kind] - 1)
+    if not _INTEGER.fullmatch(text) or not -limit <= int(text) < limit:
+        raise ValueError(f"expected a whole number from {-limit} to {limit - 1}")
+    return int(text)
+
+
+def _read_float(text: str, hive_type: HiveType) -> float:
+    if not _FLOAT.fullmatch(text):
+        raise ValueError("expected a number, NaN or Infinity")
+    return float(np.float32(text)) if hive_type.kind == "float" else float(text)
+
+
+def _read_decimal(text: str, hive_type: HiveType) -> Decimal:
+    value = Decimal(text)
+    if not value.is_finite():
+        raise ValueError("expected digits")
+    converted = convert_to_column(pa.array([value]), hive_type, column="").to_pylist()
+    return Decimal(converted[0])
+
+
+def _read_string(text: str, hive_type: HiveType) -> str:
+    cut = text[: hive_type.length] if hive_type.length else text
+    return cut.rstrip(" ") if hive_type.kind == "char" else cut
+
+
+def _read_date(text: str, _type: HiveType) -> datetime.date:
+    found = _DATE.fullmatch(text)
+    if not found:
+        raise ValueError("expected yyyy-MM-dd")
+    return datetime.date(*map(int, found.groups()))
+
+
+def _read_timestamp(text: str, _type: HiveType) -> datetime.datetime:
+    found = _TIMESTAMP.fullmatch(text)
+    if not found:
+        raise ValueError("expected yyyy-MM-dd HH:mm:ss[.f]")
+    *parts, fraction = found.groups()
+    nanos = int((fraction or "").ljust(9, "0"))
+    if nanos % 1000:
+        raise ValueError("digits below microseconds are not supported")
+    year, month, day, hour, minute, second = map(int, parts)
+    return datetime.datetime(year, month, day, hour, minute, second, nanos // 1000)
+
+
+_VALUES: dict[str, Callable[[str, HiveType], object]] = {
+    "boolean": _read_boolean,
+    **dict.fromkeys(INTEGER_KINDS, _read_integer),
+    **dict.fromkeys(("float", "double"), _read_float),
+    "decimal": _read_decimal,
+    **dict.fromkeys(("string", "varchar", "char"), _read_string),
+    "date": _read_date,
+    "timestamp": _read_timestamp,
+}

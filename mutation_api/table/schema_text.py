@@ -1,0 +1,53 @@
+"""Columns written as text, ``id bigint, msg string``, as in a CREATE TABLE statement."""
+
+from __future__ import annotations
+
+import re
+
+from mutation_api.errors import ConfigurationError, TableNotMutableError
+from mutation_api.table.acid_table import AcidColumn
+from mutation_api.table.hive_types import parse_hive_type
+
+__all__ = ["parse_columns"]
+
+_COLUMN = re.compile(
+    r"\s*(?:`(?P<quoted>[^`]+)`|(?P<plain>[^\s:`]+))(?:\s*:\s*|\s+|(?<=`))(?P<type>\S.*)", re.DOTALL
+)
+
+
+def parse_columns(text: str) -> tuple[AcidColumn, ...]:
+    """Columns of a list ``name type, name type``; names become lower case, types are Hive's, nested ones too.
+
+    Raises:
+        ConfigurationError: a column has no name or no type Hive has, or a name comes twice.
+    """
+    columns = tuple(_column(piece, text) for piece in _pieces(text))
+    names = [c.name for c in columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice or not columns:
+        problem = f"column {twice[0]!r} comes twice" if twice else "there is no column"
+        raise ConfigurationError(f"schema {text!r}: {problem} (case does not count)")
+    return columns
+
+
+def _pieces(text: str) -> list[str]:
+    """Split at the commas that are in no brackets."""
+    pieces, depth, start = [], 0, 0
+    for position, character in enumerate(text):
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and depth == 0:
+            pieces.append(text[start:position])
+            start = position + 1
+    pieces.append(text[start:])
+    return pieces if text.strip() else []
+
+
+def _column(piece: str, text: str) -> AcidColumn:
+    match = _COLUMN.fullmatch(piece)
+    if match is None:
+        raise ConfigurationError(f"schema {text!r}: {piece.strip()!r} is not a column name and its type")
+    try:
+        hive_type = parse_hive_type(match["type"])
+    except TableNotMutableError as error:
+        raise ConfigurationError(f"schema {text!r}: {error}") from error
+    return AcidColumn((match["quoted"] or match["plain"]).lower(), hive_type.text)

@@ -1,0 +1,98 @@
+"""AcidTableSerializer: the text form of an AcidTable, for handing it to workers.
+
+``AcidTable:1:<payload>:<checksum>``: the payload is JSON, deflated, in URL-safe base64; the checksum is its
+CRC-32 in hexadecimal. ASCII without blanks, line ends, quotes or ``$``, so the text may be a Spark
+configuration value or an environment variable. Hive's own ``AcidTableV1:`` texts hold a Java object and
+cannot be read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import json
+import re
+import zlib
+
+from mutation_api.acid.version import AcidVersion
+from mutation_api.errors import ConfigurationError
+from mutation_api.table.acid_table import AcidColumn, AcidTable, TableRole
+
+__all__ = ["AcidTableSerializer"]
+
+_VERSION = 1
+_FORM = re.compile(r"AcidTable:([0-9]+):([A-Za-z0-9_=-]*):([0-9a-f]{8})")
+_START = re.compile(r"AcidTable:([0-9]+):")
+_SHOWN_CHARACTERS = 60
+
+
+class AcidTableSerializer:
+    """Turns an AcidTable into text and back."""
+
+    @staticmethod
+    def encode(table: AcidTable) -> str:
+        """Write a table as text."""
+        fields = {field.name: getattr(table, field.name) for field in dataclasses.fields(table)}
+        fields["columns"] = [[column.name, column.type] for column in table.columns]
+        fields["partition_keys"] = [[key.name, key.type] for key in table.partition_keys]
+        fields["partition_spellings"] = dict(table.partition_spellings)
+        fields["partition_locations"] = dict(table.partition_locations)
+        fields["version"] = table.version.value
+        fields["role"] = table.role.value
+        text = json.dumps(fields, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+        payload = base64.urlsafe_b64encode(zlib.compress(text.encode("ascii"))).decode("ascii")
+        return f"AcidTable:{_VERSION}:{payload}:{_checksum(payload)}"
+
+    @staticmethod
+    def decode(text: str) -> AcidTable:
+        """Read what :meth:`encode` wrote.
+
+        Raises:
+            ConfigurationError: the text is something else, was damaged on its way, or comes from a newer
+            release.
+        """
+        payload = _payload(text)
+        try:
+            fields = json.loads(zlib.decompress(base64.urlsafe_b64decode(payload)))
+            fields["columns"] = tuple(AcidColumn(*column) for column in fields["columns"])
+            fields["partition_keys"] = tuple(AcidColumn(*key) for key in fields["partition_keys"])
+            fields["bucket_columns"] = tuple(fields["bucket_columns"])
+            fields["version"] = AcidVersion(fields["version"])
+            fields["role"] = TableRole(fields["role"])
+            _check_names(fields)
+            return AcidTable(**fields)
+        except (ValueError, TypeError, KeyError, zlib.error, binascii.Error) as error:
+            raise ConfigurationError(f"damaged table text {_shown(text)}: {error}") from error
+
+
+def _payload(text: str) -> str:
+    start = _START.match(text)
+    if not start:
+        raise ConfigurationError(f"not a serialized table: {_shown(text)} (expected AcidTable:{_VERSION}:…)")
+    version = int(start.group(1))
+    if version != _VERSION:
+        raise ConfigurationError(
+            f"serialized table of version {version}, this release reads version {_VERSION}: "
+            "use the same release on driver and workers"
+        )
+    form = _FORM.fullmatch(text)
+    if not form or _checksum(form.group(2)) != form.group(3):
+        raise ConfigurationError(
+            f"damaged table text {_shown(text)} ({len(text)} characters): it was cut or changed"
+        )
+    return form.group(2)
+
+
+def _check_names(fields: dict[str, object]) -> None:
+    expected = {field.name for field in dataclasses.fields(AcidTable)}
+    if set(fields) != expected:
+        raise ValueError(f"fields that differ: {sorted(set(fields) ^ expected)}")
+
+
+def _checksum(payload: str) -> str:
+    return f"{zlib.crc32(payload.encode('ascii')):08x}"
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
