@@ -1,0 +1,1 @@
+"""From task output to a committed transaction."""

@@ -1,0 +1,297 @@
+"""Committer: makes staged files part of the tables, or removes every trace of them.
+
+The order is what makes a crash harmless:
+
+1. check everything that can be checked; nothing has happened so far;
+2. create missing partitions;
+3. register every touched partition with the transaction;
+4. give the files their final names;
+5. clear statistics that would lie.
+
+Step 3 must come before 4: a Hive 2.3 metastore forgets an aborted transaction that has registered nothing,
+and from then on readers take its files for committed data (observed on 2.3.10). The commit itself is the
+caller's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import NoSuchObjectError
+from metastore_client.model import DataOperationType, PartitionInfo, TableInfo
+from mutation_api.commit.manifest import DeltaManifest
+from mutation_api.commit.manifest_checks import (
+    check_manifests,
+    check_staged_files,
+    relative_final_path,
+)
+from mutation_api.commit.staging import list_staged_files, remove_staging
+from mutation_api.errors import DeltaWriteError, RowIdNotFoundError, TableNotMutableError
+from mutation_api.orc.storage import Storage
+from mutation_api.table.acid_table import AcidTable
+
+__all__ = ["Committer", "PartitionSource", "PublishedTable", "TableOutput"]
+
+PUBLISH_THREADS = 8
+MAX_NAMES_IN_MESSAGE = 10
+ACID_VERSION_FILE = "_orc_acid_version"
+ACID_VERSION = bytes(4)
+"""What Hive 2.3 writes beside the deltas of a partition: version 0, as four bytes."""
+
+_log = logging.getLogger(__name__)
+
+
+class PartitionSource(Protocol):
+    """Finds partitions, and creates those that are missing if that is allowed."""
+
+    def ensure(
+        self, table: AcidTable, values: Mapping[str, tuple[str, ...]]
+    ) -> tuple[Mapping[str, PartitionInfo], tuple[str, ...]]:
+        """All partitions of ``values`` (escaped name -> unescaped texts) by name, and the names of those
+        created.
+
+        Raises PartitionCreationError, naming the partitions, before anything is created.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class TableOutput:
+    """What a transaction wrote into one table.
+
+    ``table`` is bound; ``description`` and ``partitions_at_begin`` (names) are the table as it was when the
+    transaction began; ``writers`` are the ids of those who handed in their manifests.
+    """
+
+    table: AcidTable
+    description: TableInfo
+    writers: frozenset[str]
+    manifests: tuple[DeltaManifest, ...]
+    partitions_at_begin: frozenset[str]
+    insert_only: bool = False
+
+    @property
+    def partition_values(self) -> dict[str, tuple[str, ...]]:
+        """Unescaped values of every touched partition, by name; empty for an unpartitioned table."""
+        return {m.partition_name: m.partition_values for m in self.manifests if m.partition_name}
+
+    @property
+    def partitions_without_rows(self) -> frozenset[str]:
+        """Names of the partitions in which rows are updated or deleted though the snapshot has none there."""
+        changed = {m.partition_name for m in self.manifests if m.update_count + m.delete_count}
+        return frozenset(changed - {""} - self.partitions_at_begin)
+
+    @property
+    def operation(self) -> DataOperationType:
+        """What the server is told about the partitions; its conflict check looks at it."""
+        changes = any(m.update_count or m.delete_count for m in self.manifests)
+        return DataOperationType.UPDATE if changes else DataOperationType.INSERT
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """What became of one table's files: names of the partitions touched, and of those created for it."""
+
+    partitions_touched: tuple[str, ...]
+    partitions_created: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Directory:
+    """A final directory, and the renames (source, target) that fill it."""
+
+    storage: Storage
+    path: str
+    renames: list[tuple[str, str]]
+
+
+class Committer:
+    """Publishes the output of one transaction, once.
+
+    Args:
+        metastore: where partitions are registered.
+        partitions: creates those that are missing.
+        txn_id: the transaction.
+        check_alive: raises if the transaction is lost; asked before files become visible.
+    """
+
+    def __init__(
+        self,
+        metastore: MetastoreClient,
+        partitions: PartitionSource,
+        txn_id: int,
+        check_alive: Callable[[], None],
+    ) -> None:
+        self._metastore = metastore
+        self._partitions = partitions
+        self._txn_id = txn_id
+        self._check_alive = check_alive
+        self._made: list[_Directory] = []
+
+    def publish(self, outputs: Sequence[TableOutput]) -> dict[str, PublishedTable]:
+        """Make the files of all tables part of the transaction; see the module's text for the order.
+
+        Returns:
+            What was done, by ``database.table``.
+
+        Raises:
+            ManifestError, RowIdNotFoundError, TableNotMutableError, PartitionCreationError: before anything
+                was changed.
+            DeltaWriteError: a file could not be moved.
+            MetastoreError: see :class:`MetastoreClient`.
+            After any error call :meth:`remove_published`.
+        """
+        for output in outputs:
+            self._check(output)
+        written = [o for o in outputs if o.manifests]
+        ensured = [self._partitions.ensure(o.table, o.partition_values) for o in written]
+        for output in written:
+            self._register(output)
+        self._check_alive()
+        for output, (partitions, _) in zip(written, ensured, strict=True):
+            self._move_files(output, partitions)
+        for output in written:
+            self._clear_statistics(output)
+        for output in outputs:
+            remove_staging(output.table, self._txn_id)
+        return {
+            o.table.full_name: PublishedTable(tuple(sorted(o.partition_values)), created)
+            for o, (_, created) in zip(written, ensured, strict=True)
+        }
+
+    def remove_published(self) -> None:
+        """Remove every directory that :meth:`publish` made. Only for a transaction that will never commit.
+
+        A failure is logged: the server knows the transaction as aborted, so readers overlook what stays.
+        """
+        for made in self._made:
+            try:
+                made.storage.delete_directory(made.path)
+            except OSError as error:
+                _log.warning("could not remove %s of transaction %d: %s", made.path, self._txn_id, error)
+
+    def _check(self, output: TableOutput) -> None:
+        table = output.table
+        check_manifests(table, output.writers, output.manifests, insert_only=output.insert_only)
+        self._check_rows_exist(output)
+        with _file_errors(table):
+            files = list_staged_files(table, self._txn_id)
+            manifests = [_with_plain_path(m) for m in output.manifests]
+        check_staged_files(table, output.writers, manifests, files)
+        if output.manifests:
+            self._check_unchanged(output.description)
+
+    def _check_rows_exist(self, output: TableOutput) -> None:
+        """In a combined delta an update of a row that is not there comes out as a new row."""
+        names = sorted(output.partitions_without_rows)
+        if names:
+            raise RowIdNotFoundError(
+                f"table {output.table.full_name}, transaction {self._txn_id}: rows are updated or deleted in "
+                f"partitions {', '.join(names[:MAX_NAMES_IN_MESSAGE])}, which did not exist when the "
+                "transaction began, so they hold no row that it can see: the ROW__IDs are of other partitions"
+            )
+
+    def _check_unchanged(self, before: TableInfo) -> None:
+        try:
+            after = self._metastore.get_table(before.database, before.name)
+        except NoSuchObjectError as error:
+            raise TableNotMutableError(
+                f"table {before.full_name} was dropped while transaction {self._txn_id} was running"
+            ) from error
+        for what, get in _UNCHANGEABLE.items():
+            if get(before) != get(after):
+                raise TableNotMutableError(
+                    f"table {before.full_name} was altered while transaction {self._txn_id} was running: "
+                    f"{what} was {get(before)} and is {get(after)}"
+                )
+
+    def _register(self, output: TableOutput) -> None:
+        table = output.table
+        names = sorted(output.partition_values)
+        if names:
+            self._metastore.add_dynamic_partitions(
+                self._txn_id, table.database, table.name, names, output.operation
+            )
+
+    def _move_files(self, output: TableOutput, partitions: Mapping[str, PartitionInfo]) -> None:
+        with _file_errors(output.table):
+            directories = _final_directories(output, partitions)
+            for directory in directories:
+                if directory.storage.exists(directory.path):
+                    raise FileExistsError(f"{directory.path} is there already")
+                self._made.append(directory)
+            with ThreadPoolExecutor(PUBLISH_THREADS) as pool:
+                list(pool.map(_fill, directories))
+
+    def _clear_statistics(self, output: TableOutput) -> None:
+        table = output.table
+        names = sorted(output.partition_values) if table.partition_keys else None
+        self._metastore.clear_accurate_statistics(table.database, table.name, names)
+
+
+_UNCHANGEABLE: dict[str, Callable[[TableInfo], object]] = {
+    "its location": lambda t: t.location,
+    "its columns": lambda t: [(c.name, c.type) for c in t.columns],
+    "its partition keys": lambda t: [(c.name, c.type) for c in t.partition_keys],
+    "its number of buckets": lambda t: t.num_buckets,
+    "CLUSTERED BY": lambda t: t.bucket_columns,
+    "its format": lambda t: (t.serde, t.input_format, t.output_format),
+    "'transactional'": lambda t: t.parameters.get("transactional"),
+    "'transactional_properties'": lambda t: t.parameters.get("transactional_properties"),
+}
+
+
+def _with_plain_path(manifest: DeltaManifest) -> DeltaManifest:
+    """Locations can be spelled in several ways, paths in one."""
+    location = manifest.staged_path
+    return dataclasses.replace(manifest, staged_path=Storage.for_location(location).path(location))
+
+
+def _final_directories(output: TableOutput, partitions: Mapping[str, PartitionInfo]) -> list[_Directory]:
+    """A partition's place is the metastore's word: another job may just have created it."""
+    directories: dict[str, _Directory] = {}
+    for manifest in output.manifests:
+        name = manifest.partition_name
+        location = partitions[name].location if name else output.table.location
+        storage = Storage.for_location(location)
+        target = f"{storage.path(location)}/{relative_final_path(manifest)}"
+        path = target.rpartition("/")[0]
+        directory = directories.setdefault(path, _Directory(storage, path, []))
+        directory.renames.append((storage.path(manifest.staged_path), target))
+    return list(directories.values())
+
+
+def _fill(directory: _Directory) -> None:
+    storage = directory.storage
+    storage.create_directory(directory.path)
+    _write_version_file(storage, directory.path.rpartition("/")[0])
+    for source, target in directory.renames:
+        storage.rename(source, target)
+    # The files were synced when they were closed; their names are safe from a power cut only now.
+    storage.sync(directory.path)
+
+
+def _write_version_file(storage: Storage, partition_path: str) -> None:
+    path = f"{partition_path}/{ACID_VERSION_FILE}"
+    try:
+        with storage.open_output(path) as stream:
+            stream.write(ACID_VERSION)
+    except FileExistsError:
+        return
+
+
+@contextmanager
+def _file_errors(table: AcidTable) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DeltaWriteError(
+            f"table {table.full_name}, transaction {table.txn_id}: files could not be published: {error}"
+        ) from error

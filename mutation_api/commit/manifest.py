@@ -1,0 +1,95 @@
+"""DeltaManifest: what one task attempt wrote for one (table, partition, bucket, kind). Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mutation_api.errors import ManifestError
+
+__all__ = ["STAGING_PREFIX", "DeltaManifest", "FileKind", "staging_directory"]
+
+STAGING_PREFIX = "_mutation_"
+"""Staging directories start so; the underscore hides them from every Hive reader."""
+
+
+class FileKind(enum.Enum):
+    """Which of the two directories of a transaction a file belongs to."""
+
+    DELTA = "delta"
+    DELETE_DELTA = "delete_delta"
+
+
+def staging_directory(location: str, txn_id: int) -> str:
+    """Hidden directory under a table's (or a foreign partition's) location in which transaction ``txn_id``
+    stages files.
+
+    Below it lie ``<writer_id>/<attempt_id>/…``: a writer is one Spark job or one coordinator of a plain
+    process, an attempt is one task attempt. Nothing else may lie there.
+    """
+    return f"{location.rstrip('/')}/{STAGING_PREFIX}{txn_id}"
+
+
+@dataclass(frozen=True)
+class DeltaManifest:
+    """One staged file and where it belongs.
+
+    ``partition_name`` is the escaped name, '' for an unpartitioned table; ``partition_values`` are the
+    unescaped texts as the metastore stores them. ``final_path`` = partition location / ``delta_X_X_0000`` /
+    ``bucket_00000``. Counts are events by operation as the user issued them: in a split table an update
+    counts as one update in the ``delta`` manifest and as one in the ``delete_delta`` manifest, so sum
+    updates over DELTA manifests only.
+    """
+
+    database: str
+    table: str
+    txn_id: int
+    partition_name: str
+    partition_values: tuple[str, ...]
+    bucket_id: int
+    kind: FileKind
+    writer_id: str
+    attempt_id: str
+    staged_path: str
+    final_path: str
+    insert_count: int
+    update_count: int
+    delete_count: int
+    row_count: int
+    byte_count: int
+    stripe_count: int
+    tail_crc32: int
+
+    @property
+    def full_table_name(self) -> str:
+        """``database.table``."""
+        return f"{self.database}.{self.table}"
+
+    @property
+    def group(self) -> tuple[str, str, str, int, FileKind]:
+        """Of each group there may be one manifest only."""
+        return (self.database, self.table, self.partition_name, self.bucket_id, self.kind)
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        value = dataclasses.asdict(self)
+        value["kind"] = self.kind.value
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> DeltaManifest:
+        """Inverse of :meth:`to_json`. Raises ManifestError, naming the text."""
+        try:
+            value: Mapping[str, object] = json.loads(text)
+            return cls(
+                **{
+                    **value,
+                    "kind": FileKind(value["kind"]),
+                    "partition_values": tuple(value["partition_values"]),  # type: ignore[arg-type]
+                }
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise ManifestError(f"not a manifest: {text[:200]!r} ({error})") from error

@@ -1,0 +1,206 @@
+"""Does the output of the tasks fit together? Pure; each refusal names what contradicts what.
+
+A manifest that is missing is a row lost, one that comes twice is a row doubled: nothing is published before
+every check of every table has passed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from mutation_api.acid.layout import (
+    bucket_file_name,
+    delete_delta_directory_name,
+    delta_directory_name,
+)
+from mutation_api.commit.manifest import DeltaManifest, FileKind
+from mutation_api.errors import ManifestError
+from mutation_api.table.acid_table import AcidTable
+
+__all__ = [
+    "STATEMENT_ID",
+    "StagedFile",
+    "check_manifests",
+    "check_staged_files",
+    "relative_final_path",
+]
+
+STATEMENT_ID = 0
+"""In the names of our directories; Hive's own SQL numbers the statements of a transaction from 0 as well."""
+
+MAX_NAMES_IN_MESSAGE = 10
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A file found in the staging directory; ``size`` in bytes."""
+
+    writer_id: str
+    attempt_id: str
+    path: str
+    size: int
+
+
+def relative_final_path(manifest: DeltaManifest) -> str:
+    """Where the file belongs, below its partition: ``delta_0000005_0000005_0000/bucket_00001``."""
+    is_delta = manifest.kind is FileKind.DELTA
+    name = delta_directory_name if is_delta else delete_delta_directory_name
+    directory = name(manifest.txn_id, manifest.txn_id, STATEMENT_ID)
+    return f"{directory}/{bucket_file_name(manifest.bucket_id)}"
+
+
+def check_manifests(
+    table: AcidTable, writers: Collection[str], manifests: Sequence[DeltaManifest], *, insert_only: bool
+) -> None:
+    """Check the manifests of one table against each other and against the table.
+
+    Args:
+        table: bound to the transaction.
+        writers: ids of those who have handed in their manifests.
+        manifests: all of them.
+        insert_only: the table's lock allows inserts only.
+
+    Raises:
+        ManifestError: see the rules below, one function each.
+    """
+    for manifest in manifests:
+        _check_owner(table, writers, manifest)
+        _check_place(table, manifest)
+        _check_counts(table, manifest)
+        if insert_only and manifest.update_count + manifest.delete_count:
+            raise ManifestError(
+                f"{_where(manifest)}: {manifest.update_count} updates and {manifest.delete_count} deletes, "
+                "but the sink was added with insert_only=True"
+            )
+    _check_unique(manifests)
+    if table.version.splits_updates:
+        _check_pairs(manifests)
+
+
+def check_staged_files(
+    table: AcidTable,
+    writers: Collection[str],
+    manifests: Sequence[DeltaManifest],
+    files: Sequence[StagedFile],
+) -> None:
+    """Check what lies in the staging directories against the manifests.
+
+    Files of a known writer in an attempt that has no manifest are a losing attempt's and may lie there.
+
+    Raises:
+        ManifestError: a file of an unknown writer, a file that its attempt did not report, or a reported
+            file that is missing or has another size.
+    """
+    strangers = sorted({f.writer_id for f in files} - set(writers))
+    if strangers:
+        raise ManifestError(
+            f"table {table.full_name}, transaction {table.txn_id}: {_shown(strangers)} wrote files but "
+            "handed in no manifests: close the coordinator and call transaction.add_manifests(), or its rows "
+            "would be lost"
+        )
+    sizes = {f.path: f.size for f in files}
+    reported = {m.staged_path: m for m in manifests}
+    for path, manifest in reported.items():
+        if sizes.get(path) != manifest.byte_count:
+            found = f"has {sizes[path]} bytes" if path in sizes else "is missing"
+            raise ManifestError(
+                f"{_where(manifest)}: staged file {path} {found}; "
+                f"its manifest says {manifest.byte_count} bytes"
+            )
+    attempts = {(m.writer_id, m.attempt_id) for m in manifests}
+    forgotten = sorted(
+        f.path for f in files if (f.writer_id, f.attempt_id) in attempts and f.path not in reported
+    )
+    if forgotten:
+        raise ManifestError(
+            f"table {table.full_name}, transaction {table.txn_id}: no manifest for {_shown(forgotten)}, "
+            "though the attempt that wrote it handed in others; its rows would be lost"
+        )
+
+
+def _check_owner(table: AcidTable, writers: Collection[str], manifest: DeltaManifest) -> None:
+    if (manifest.database, manifest.table) != (table.database, table.name):
+        raise ManifestError(f"{_where(manifest)}: handed in for table {table.full_name}")
+    if manifest.txn_id != table.txn_id:
+        raise ManifestError(f"{_where(manifest)}: handed in to transaction {table.txn_id}")
+    if manifest.writer_id not in writers:
+        raise ManifestError(f"{_where(manifest)}: writer {manifest.writer_id!r} has not been announced")
+
+
+def _check_place(table: AcidTable, manifest: DeltaManifest) -> None:
+    if not 0 <= manifest.bucket_id < table.num_buckets:
+        raise ManifestError(f"{_where(manifest)}: the table has buckets 0 to {table.num_buckets - 1}")
+    if len(manifest.partition_values) != len(table.partition_keys):
+        raise ManifestError(
+            f"{_where(manifest)}: {len(manifest.partition_values)} partition values; the table has "
+            f"{len(table.partition_keys)} partition keys"
+        )
+    if bool(manifest.partition_name) != bool(table.partition_keys):
+        raise ManifestError(f"{_where(manifest)}: the partition name does not fit the table's partition keys")
+    if manifest.kind is FileKind.DELETE_DELTA and not table.version.splits_updates:
+        raise ManifestError(
+            f"{_where(manifest)}: a table in {table.version.value} layout has no delete deltas"
+        )
+    expected = relative_final_path(manifest)
+    if not manifest.final_path.endswith(f"/{expected}"):
+        raise ManifestError(
+            f"{_where(manifest)}: final path {manifest.final_path} does not end in {expected}"
+        )
+
+
+def _check_counts(table: AcidTable, manifest: DeltaManifest) -> None:
+    counts = {
+        "inserts": manifest.insert_count,
+        "updates": manifest.update_count,
+        "deletes": manifest.delete_count,
+    }
+    absent: tuple[str, ...] = ()
+    if table.version.splits_updates:
+        absent = ("deletes",) if manifest.kind is FileKind.DELTA else ("inserts",)
+    wrong = [k for k, n in counts.items() if n < 0 or (n and k in absent)]
+    if wrong or sum(counts.values()) != manifest.row_count:
+        raise ManifestError(
+            f"{_where(manifest)}: {manifest.row_count} rows in a {manifest.kind.value} cannot be "
+            + ", ".join(f"{n} {k}" for k, n in counts.items())
+        )
+
+
+def _check_unique(manifests: Iterable[DeltaManifest]) -> None:
+    count = Counter(m.group for m in manifests)
+    for manifest in manifests:
+        if count[manifest.group] > 1:
+            writers = sorted({m.writer_id for m in manifests if m.group == manifest.group})
+            raise ManifestError(
+                f"{_where(manifest)}: written {count[manifest.group]} times, by {_shown(writers)}; one "
+                "transaction takes one change set per table: merge them, or use two transactions"
+            )
+
+
+def _check_pairs(manifests: Iterable[DeltaManifest]) -> None:
+    """In a split table an update is one event in each of the two files; half of it loses or doubles a row."""
+    updates: dict[tuple[str, int], dict[FileKind, int]] = defaultdict(dict)
+    for manifest in manifests:
+        updates[manifest.partition_name, manifest.bucket_id][manifest.kind] = manifest.update_count
+    for manifest in manifests:
+        halves = updates[manifest.partition_name, manifest.bucket_id]
+        inserted, deleted = halves.get(FileKind.DELTA, 0), halves.get(FileKind.DELETE_DELTA, 0)
+        if inserted != deleted:
+            raise ManifestError(
+                f"{_where(manifest)}: {inserted} updates in the delta but {deleted} in the delete delta"
+            )
+
+
+def _where(manifest: DeltaManifest) -> str:
+    partition = f" partition {manifest.partition_name}" if manifest.partition_name else ""
+    return (
+        f"transaction {manifest.txn_id}, table {manifest.full_table_name}{partition} "
+        f"bucket {manifest.bucket_id} {manifest.kind.value}, "
+        f"writer {manifest.writer_id!r} attempt {manifest.attempt_id!r}"
+    )
+
+
+def _shown(names: Sequence[str]) -> str:
+    rest = len(names) - MAX_NAMES_IN_MESSAGE
+    return ", ".join(names[:MAX_NAMES_IN_MESSAGE]) + (f" and {rest} more" if rest > 0 else "")

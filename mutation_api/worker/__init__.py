@@ -1,0 +1,1 @@
+"""Executor side; also usable in a single plain process."""

@@ -1,0 +1,312 @@
+"""RecordInspector: ROW__ID and columns out of the layout in which the user's records come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.acid.plain_array import has_union, plain_array, struct_fields
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.orc.hive_values import nulled
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.hive_types import arrow_type, convert_to_column, parse_hive_type
+from mutation_api.worker.python_values import array_of
+
+__all__ = ["RecordInspector", "Records", "RowIds"]
+
+PARTITION_FIELD = "partition"
+_FIELD_COUNT = 3
+
+
+@dataclass(frozen=True)
+class RowIds:
+    """ROW__IDs of n records; where ``is_null``, the numbers mean nothing. ``partitions`` may be missing."""
+
+    is_null: np.ndarray
+    original_txns: np.ndarray
+    buckets: np.ndarray
+    row_ids: np.ndarray
+    partitions: pa.StringArray | None
+
+    @classmethod
+    def none(cls, count: int) -> RowIds:
+        """No record has one."""
+        zeros = np.zeros(count, np.int64)
+        return cls(np.ones(count, np.bool_), zeros, zeros, zeros, None)
+
+
+@dataclass(frozen=True)
+class Records:
+    """n records taken apart: ROW__IDs, and the data columns in table order (None if not asked for)."""
+
+    row_ids: RowIds
+    columns: tuple[pa.Array, ...] | None
+
+
+class RecordInspector:
+    """Finds ROW__ID and the table's columns in records.
+
+    Names count whatever their case. Columns that the table does not have are refused: what looks like data
+    but is not written would be lost in silence.
+
+    Args:
+        table: whose columns.
+        row_id_column: name of the records' ROW__ID.
+        column_names: the records' name of a table column, where it differs.
+
+    Raises:
+        RecordLayoutError: ``column_names`` names a column that the table does not have.
+    """
+
+    def __init__(
+        self,
+        table: AcidTable,
+        *,
+        row_id_column: str = ROW_ID_COLUMN,
+        column_names: Mapping[str, str] | None = None,
+    ) -> None:
+        self._table = table
+        self._types = tuple(parse_hive_type(column.type) for column in table.columns)
+        self._row_id_column = row_id_column.lower()
+        given = {name.lower(): text.lower() for name, text in (column_names or {}).items()}
+        unknown = sorted(set(given) - set(table.column_names))
+        if unknown:
+            raise RecordLayoutError(
+                f"table {table.full_name} has no column {unknown}; it has {table.column_names}"
+            )
+        self._names = tuple(given.get(name, name) for name in table.column_names)
+
+    def of_batch(
+        self, batch: pa.RecordBatch | pa.Table, *, with_row_ids: bool, with_columns: bool
+    ) -> Records:
+        """Take n records of an Arrow batch apart.
+
+        Args:
+            batch: columns in any order.
+            with_row_ids: each record must have a ROW__ID; otherwise it may have one.
+            with_columns: the data columns must be there; otherwise they may be, and are ignored.
+
+        Raises:
+            RecordLayoutError: columns are missing, extra, double, or ROW__ID has another shape.
+        """
+        places = self._places(batch.schema.names)
+        row_id = places.pop(self._row_id_column, None)
+        if row_id is None and with_row_ids:
+            raise self._missing([self._row_id_column.upper()], batch.schema.names)
+        row_ids = RowIds.none(batch.num_rows) if row_id is None else self._row_ids_of(batch.column(row_id))
+        self._check_nulls(row_ids, with_row_ids)
+        if not with_columns:
+            return Records(row_ids, None)
+        self._check_columns(places, batch.schema.names)
+        return Records(row_ids, tuple(plain_array(batch.column(places[name])) for name in self._names))
+
+    def of_record(
+        self, record: Mapping[str, Any], *, with_row_id: bool, with_columns: bool
+    ) -> tuple[Any, tuple[Any, ...] | None]:
+        """ROW__ID (a tuple, or None) and values in table order of one record; see :meth:`of_batch`."""
+        names = list(record)
+        places = self._places(names)
+        at = places.pop(self._row_id_column, None)
+        row_id = None if at is None else self._row_id_tuple(record[names[at]])
+        if row_id is None and with_row_id:
+            raise self._missing([self._row_id_column.upper()], names)
+        if with_row_id and row_id is not None and None in row_id[:_FIELD_COUNT]:
+            raise RecordValueError(
+                f"table {self._table.full_name}: {self._row_id_column.upper()} {row_id[:_FIELD_COUNT]} has "
+                "nulls; updates and deletes need all of it"
+            )
+        if not with_columns:
+            return row_id, None
+        self._check_columns(places, names)
+        return row_id, tuple(record[names[places[name]]] for name in self._names)
+
+    def of_tuples(self, row_ids: Sequence[Any], values: Sequence[tuple[Any, ...] | None]) -> Records:
+        """N records as :meth:`of_record` returned them; a record without values has nulls."""
+        hollow = (None,) * len(self._names)
+        columns = zip(*(hollow if row is None else row for row in values), strict=True)
+        arrays = tuple(
+            array_of(column, hive_type, column=f"{self._table.full_name}.{name}")
+            for column, hive_type, name in zip(columns, self._types, self._table.column_names, strict=True)
+        )
+        return Records(_row_ids_of_tuples(row_ids), arrays)
+
+    def rows(self, columns: Sequence[pa.Array], is_deleted: np.ndarray | None = None) -> pa.StructArray:
+        """Rows with every column as the table's type.
+
+        Args:
+            columns: n values each, in table order.
+            is_deleted: shape (n,), not all true; values of such records are not looked at.
+
+        Raises:
+            RecordLayoutError: a type that can never fit its column.
+            RecordValueError: a value that does not fit.
+        """
+        hidden = is_deleted if is_deleted is not None and is_deleted.any() else None
+        converted = []
+        for array, column, hive_type in zip(columns, self._table.columns, self._types, strict=True):
+            visible = array if hidden is None else nulled(array, hidden)
+            try:
+                converted.append(
+                    convert_to_column(
+                        visible, hive_type, column=column.name, timestamp_unit=_timestamp_unit(array.type)
+                    )
+                )
+            except (RecordLayoutError, RecordValueError) as error:
+                raise type(error)(f"table {self._table.full_name}: {error}") from error
+        fields = [
+            pa.field(name, array.type)
+            for name, array in zip(self._table.column_names, converted, strict=True)
+        ]
+        return pa.StructArray.from_arrays(converted, fields=fields)
+
+    def struct_columns(self, rows: pa.StructArray) -> tuple[pa.Array, ...]:
+        """Columns of a struct array, in table order. Raises RecordLayoutError as :meth:`of_batch`."""
+        names = [field.name for field in rows.type]
+        places = self._places(names)
+        self._check_columns(places, names)
+        if rows.null_count and has_union(rows.type):
+            raise RecordLayoutError(
+                f"table {self._table.full_name}: {rows.null_count} row(s) are NULL; with union columns give "
+                "rows of NULLs instead"
+            )
+        # A NULL row is a row of NULLs.
+        children = struct_fields(rows)
+        return tuple(children[places[name]] for name in self._names)
+
+    def row_type(self) -> pa.StructType:
+        """Row type of a file that begins with deletes only.
+
+        Microseconds, because rows that follow mostly come in them; others are converted, slowly if need be.
+        """
+        return pa.struct(
+            [
+                pa.field(name, arrow_type(hive_type, timestamp_unit="us"))
+                for name, hive_type in zip(self._table.column_names, self._types, strict=True)
+            ]
+        )
+
+    def _places(self, names: Sequence[str]) -> dict[str, int]:
+        places = {name.lower(): place for place, name in enumerate(names)}
+        if len(places) < len(names):
+            doubled = sorted({n for n in names if [m.lower() for m in names].count(n.lower()) > 1})
+            raise RecordLayoutError(
+                f"table {self._table.full_name}: columns {doubled} of the record have the same name "
+                "(case does not count)"
+            )
+        return places
+
+    def _check_columns(self, places: Mapping[str, int], given: Sequence[str]) -> None:
+        missing = [name for name in self._names if name not in places]
+        if missing:
+            raise self._missing(missing, given)
+        if len(places) - (self._row_id_column in places) == len(self._names):
+            return
+        extra = sorted(set(places) - set(self._names) - {self._row_id_column})
+        keys = [name for name in extra if name in self._table.partition_key_names]
+        advice = f"; partition columns ({keys}) are given as partition values" if keys else ""
+        raise RecordLayoutError(
+            f"table {self._table.full_name}: the record has column(s) {extra} that are no data columns of "
+            f"the table ({list(self._table.column_names)}){advice}: drop them"
+        )
+
+    def _missing(self, missing: Sequence[str], given: Sequence[str]) -> RecordLayoutError:
+        return RecordLayoutError(
+            f"table {self._table.full_name}: the record has no {list(missing)}; it has {list(given)}"
+        )
+
+    def _check_nulls(self, row_ids: RowIds, required: bool) -> None:
+        if required and row_ids.is_null.any():
+            raise RecordValueError(
+                f"table {self._table.full_name}: {self._row_id_column.upper()} of record "
+                f"{int(np.argmax(row_ids.is_null))} is null; updates and deletes need it"
+            )
+
+    def _row_ids_of(self, column: pa.Array | pa.ChunkedArray) -> RowIds:
+        array = plain_array(column)
+        if pa.types.is_null(array.type):
+            return RowIds.none(len(array))
+        if not pa.types.is_struct(array.type) or array.type.num_fields < _FIELD_COUNT:
+            raise self._bad_row_id(array.type)
+        names = [field.name.lower() for field in array.type]
+        fields = dict(zip(names, array.flatten(), strict=True))
+        try:
+            txns, buckets, row_ids = (fields[name].cast(pa.int64()) for name in self._row_id_fields())
+        except (KeyError, pa.ArrowException) as error:
+            raise self._bad_row_id(array.type) from error
+        return self._checked_row_ids(array, txns, buckets, row_ids, fields.get(PARTITION_FIELD))
+
+    def _checked_row_ids(
+        self,
+        array: pa.Array,
+        txns: pa.Array,
+        buckets: pa.Array,
+        row_ids: pa.Array,
+        partitions: pa.Array | None,
+    ) -> RowIds:
+        # For an insert a bucket alone may be attached; its other parts do not count.
+        is_null = np.asarray(pc.or_(array.is_null(), buckets.is_null()))
+        incomplete = np.asarray(pc.or_(txns.is_null(), row_ids.is_null())) & ~is_null
+        numbers = [np.asarray(pc.fill_null(part, -1)) for part in (txns, buckets, row_ids)]
+        numbers[0] = np.where(incomplete, -1, numbers[0])
+        texts = (
+            None if partitions is None or pa.types.is_null(partitions.type) else partitions.cast(pa.string())
+        )
+        return RowIds(is_null, numbers[0], numbers[1], numbers[2], texts)
+
+    def _row_id_fields(self) -> tuple[str, str, str]:
+        return self._table.version.transaction_field, "bucketid", "rowid"
+
+    def _row_id_tuple(self, value: Any) -> tuple[Any, ...] | None:
+        if value is None:
+            return None
+        if isinstance(value, Mapping):
+            given = {str(name).lower(): part for name, part in value.items()}
+            parts = tuple(given.get(name) for name in (*self._row_id_fields(), PARTITION_FIELD))
+        else:
+            parts = tuple(value) if isinstance(value, Sequence) else ()
+        if not _FIELD_COUNT <= len(parts) <= _FIELD_COUNT + 1:
+            raise self._bad_row_id(value)
+        partition = parts[_FIELD_COUNT] if len(parts) > _FIELD_COUNT else None
+        if not all(map(_is_whole, parts[:_FIELD_COUNT])) or not isinstance(partition, str | None):
+            raise self._bad_row_id(value)
+        return (*parts[:_FIELD_COUNT], partition)
+
+    def _bad_row_id(self, found: object) -> RecordLayoutError:
+        return RecordLayoutError(
+            f"table {self._table.full_name}: {self._row_id_column.upper()} must be a struct "
+            f"<{', '.join(self._row_id_fields())}[, {PARTITION_FIELD}]> of whole numbers, found {found}"
+        )
+
+
+def _is_whole(part: Any) -> bool:
+    """Whether part of a ROW__ID is missing or a number that ORC can hold."""
+    return part is None or (isinstance(part, int | np.integer) and -(2**63) <= int(part) < 2**63)
+
+
+def _timestamp_unit(arrow: pa.DataType) -> str:
+    """Unit in which a column is stored: nanoseconds only if it comes so; the rest holds years 1 to 9999."""
+    if pa.types.is_timestamp(arrow):
+        return "ns" if arrow.unit == "ns" else "us"
+    if pa.types.is_dictionary(arrow):
+        return _timestamp_unit(arrow.value_type)
+    units = (_timestamp_unit(arrow.field(i).type) for i in range(arrow.num_fields))
+    return "ns" if "ns" in units else "us"
+
+
+def _row_ids_of_tuples(row_ids: Sequence[Any]) -> RowIds:
+    is_null = np.array([row_id is None or row_id[1] is None for row_id in row_ids], np.bool_)
+    numbers = np.array(
+        [
+            [-1, -1, -1] if row_id is None else [-1 if part is None else part for part in row_id[:3]]
+            for row_id in row_ids
+        ],
+        np.int64,
+    ).reshape(len(row_ids), _FIELD_COUNT)
+    partitions = pa.array([None if row_id is None else row_id[3] for row_id in row_ids], pa.string())
+    return RowIds(is_null, numbers[:, 0], numbers[:, 1], numbers[:, 2], partitions)

@@ -1,0 +1,118 @@
+"""What must hold of the order in which records arrive; both checks look at the record itself.
+
+Hive's own API checked neither the first record of a group nor the bucket of the record at hand: measured, a
+wrong first record was accepted and old row versions came back, and a right order was refused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mutation_api.acid.event import Operation
+from mutation_api.errors import GroupRevisitedError, RecordSequenceError
+
+__all__ = ["GroupingValidator", "SequenceValidator"]
+
+
+class GroupingValidator:
+    """Refuses a (partition, bucket) that comes back: its file is closed, and a second one would hide rows.
+
+    Remembers each partition's name and one bit for each bucket number up to its highest.
+    """
+
+    def __init__(self, table_name: str) -> None:
+        self._table_name = table_name
+        self._buckets_by_partition: dict[str, int] = {}
+        self._last: tuple[str, int] | None = None
+
+    def enter(self, partition_name: str, bucket_id: int) -> bool:
+        """Note that a record belongs to a group.
+
+        Returns:
+            Whether this begins a new group.
+
+        Raises:
+            GroupRevisitedError: the group was left before.
+        """
+        if self._last == (partition_name, bucket_id):
+            return False
+        seen = self._buckets_by_partition.get(partition_name, 0)
+        if seen >> bucket_id & 1:
+            raise GroupRevisitedError(
+                f"table {self._table_name}, partition {partition_name!r}, bucket {bucket_id}: it comes back "
+                f"after group {self._last}; records must arrive grouped by partition and bucket: sort them"
+            )
+        self._buckets_by_partition[partition_name] = seen | 1 << bucket_id
+        self._last = (partition_name, bucket_id)
+        return True
+
+
+class SequenceValidator:
+    """Refuses updates and deletes of one group that do not ascend strictly by (original_txn, row_id).
+
+    Readers merge by this order: out of order, old row versions or deleted rows are shown. What inserts carry
+    does not count. The first record counts.
+
+    Args:
+        group: names table, partition and bucket, for messages.
+        inserts_last: no update or delete may follow an insert (v1 legacy: all lie in one file, and inserts
+            have the highest original_txn).
+    """
+
+    def __init__(self, group: str, *, inserts_last: bool) -> None:
+        self._group = group
+        self._inserts_last = inserts_last
+        self._insert_seen = False
+        self._last: tuple[int, int] | None = None
+
+    def check(self, operations: np.ndarray, original_txns: np.ndarray, row_ids: np.ndarray) -> None:
+        """Check n records that follow those checked before; an error changes nothing.
+
+        Args:
+            operations: codes of :class:`Operation`, shape (n,).
+            original_txns: int64, shape (n,).
+            row_ids: int64, shape (n,).
+
+        Raises:
+            RecordSequenceError: names the two records that disagree.
+        """
+        existing = operations != Operation.INSERT
+        insert_seen = self._insert_seen or not existing.all()
+        if self._inserts_last and insert_seen:
+            self._check_inserts_last(existing, original_txns, row_ids)
+        txns, ids = original_txns[existing], row_ids[existing]
+        if len(txns):
+            self._check_ascending(txns, ids)
+            self._last = (int(txns[-1]), int(ids[-1]))
+        self._insert_seen = insert_seen
+
+    def _check_inserts_last(self, existing: np.ndarray, txns: np.ndarray, row_ids: np.ndarray) -> None:
+        after = 0 if self._insert_seen else int(np.argmin(existing))
+        late = np.flatnonzero(existing[after:])
+        if len(late):
+            at = after + int(late[0])
+            raise RecordSequenceError(
+                f"{self._group}: the update or delete of (original_txn, row_id) "
+                f"{int(txns[at]), int(row_ids[at])} follows an insert; in this table's format inserts come "
+                "last in their group: sort them behind the others"
+            )
+
+    def _check_ascending(self, txns: np.ndarray, row_ids: np.ndarray) -> None:
+        if self._last is not None:
+            txns = np.concatenate(([self._last[0]], txns))
+            row_ids = np.concatenate(([self._last[1]], row_ids))
+        same_txn = txns[1:] == txns[:-1]
+        ascends = (txns[1:] > txns[:-1]) | (same_txn & (row_ids[1:] > row_ids[:-1]))
+        if ascends.all():
+            return
+        at = int(np.argmin(ascends))
+        before, found = ((int(txns[i]), int(row_ids[i])) for i in (at, at + 1))
+        if before == found:
+            raise RecordSequenceError(
+                f"{self._group}: the ROW__ID with (original_txn, row_id) {found} occurs twice; "
+                "a change set may update or delete a row once only"
+            )
+        raise RecordSequenceError(
+            f"{self._group}: (original_txn, row_id) {found} comes after {before}; "
+            "updates and deletes of a group must ascend: sort them"
+        )

@@ -1,0 +1,111 @@
+"""What does not fit together is named; what does passes. How a refusal leaves the table: test_committer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from mutation_api.acid.version import AcidVersion
+from mutation_api.client.descriptors import describe
+from mutation_api.commit.manifest import DeltaManifest, FileKind
+from mutation_api.commit.manifest_checks import (
+    MAX_NAMES_IN_MESSAGE,
+    StagedFile,
+    check_manifests,
+    check_staged_files,
+    relative_final_path,
+)
+from mutation_api.errors import ManifestError
+from mutation_api.table.acid_table import AcidTable, TableRole
+from tests.client_support import table_info
+
+
+def table_of(version: AcidVersion = AcidVersion.V1_LEGACY) -> AcidTable:
+    info = table_info(location="file:/w/t")
+    table = describe(info, version, TableRole.SINK, create_partitions=False, time_zone=None)
+    return table.bind(7)
+
+
+def manifest(**changes: object) -> DeltaManifest:
+    fields: dict[str, object] = {
+        "database": "default", "table": "t", "txn_id": 7, "partition_name": "ds=a/hr=1",
+        "partition_values": ("a", "1"), "bucket_id": 1, "kind": FileKind.DELTA, "writer_id": "w",
+        "attempt_id": "0", "staged_path": "/s", "final_path": "", "insert_count": 2, "update_count": 0,
+        "delete_count": 0, "row_count": 2, "byte_count": 10, "stripe_count": 1, "tail_crc32": 0,
+    }  # fmt: skip
+    made = DeltaManifest(**(fields | changes))  # type: ignore[arg-type]
+    return dataclasses.replace(made, final_path=f"/w/t/ds=a/hr=1/{relative_final_path(made)}")
+
+
+def delete_half(**changes: object) -> DeltaManifest:
+    return manifest(**{"kind": FileKind.DELETE_DELTA, "insert_count": 0, "row_count": 1, **changes})
+
+
+def test_names_of_final_files() -> None:
+    """Statement 0, as Hive's SQL; seven digits for the transaction, five for the bucket."""
+    assert relative_final_path(manifest()) == "delta_0000007_0000007_0000/bucket_00001"
+    assert relative_final_path(delete_half()) == "delete_delta_0000007_0000007_0000/bucket_00001"
+
+
+@pytest.mark.parametrize("insert_only", [False, True])
+def test_what_fits_passes(insert_only: bool) -> None:
+    """One manifest for each bucket; none at all is fine too."""
+    both = [manifest(bucket_id=0), manifest(bucket_id=1)]
+    check_manifests(table_of(), {"w"}, both, insert_only=insert_only)
+    check_manifests(table_of(), set(), [], insert_only=insert_only)
+
+
+def test_halves_of_updates_match_bucket_by_bucket() -> None:
+    """Equal sums over the table are not enough."""
+    table = table_of(AcidVersion.V1_SPLIT)
+    update = {"insert_count": 0, "update_count": 1, "row_count": 1}
+    check_manifests(table, {"w"}, [manifest(**update), delete_half(update_count=1)], insert_only=False)
+    crossed = [manifest(**update, bucket_id=0), delete_half(update_count=1, bucket_id=1)]
+    with pytest.raises(ManifestError, match="1 updates in the delta but 0 in the delete delta"):
+        check_manifests(table, {"w"}, crossed, insert_only=False)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        manifest(insert_count=0, delete_count=2),
+        delete_half(insert_count=1),
+        manifest(row_count=3),
+    ],
+)
+def test_a_split_file_holds_its_own_kind_only(wrong: DeltaManifest) -> None:
+    """Deletes in a delta, inserts in a delete delta, or a sum that is wrong."""
+    with pytest.raises(ManifestError, match=f"{wrong.row_count} rows in a {wrong.kind.value} cannot be"):
+        check_manifests(table_of(AcidVersion.V1_SPLIT), {"w"}, [wrong], insert_only=False)
+
+
+def test_an_insert_only_lock_allows_no_changes() -> None:
+    """Another writer may change the same row under such a lock."""
+    changed = manifest(update_count=1, row_count=3)
+    with pytest.raises(ManifestError, match=r"1 updates and 0 deletes, but the sink .* insert_only=True"):
+        check_manifests(table_of(), {"w"}, [changed], insert_only=True)
+
+
+def test_the_message_says_where() -> None:
+    """Transaction, table, partition, bucket, kind, writer and attempt: enough to find the task."""
+    with pytest.raises(ManifestError) as caught:
+        check_manifests(table_of(), {"w"}, [manifest(bucket_id=5)], insert_only=False)
+    assert str(caught.value) == (
+        "transaction 7, table default.t partition ds=a/hr=1 bucket 5 delta, writer 'w' attempt '0': "
+        "the table has buckets 0 to 1"
+    )
+
+
+def test_a_losing_attempt_may_leave_files() -> None:
+    """Files of a known writer whose attempt has no manifest are no rows."""
+    files = [StagedFile("w", "0", "/s", 10), StagedFile("w", "1", "/loser", 99)]
+    check_staged_files(table_of(), {"w"}, [manifest()], files)
+
+
+def test_strangers_are_named_up_to_a_bound() -> None:
+    """A long list is cut, and the message says so."""
+    count = MAX_NAMES_IN_MESSAGE + 3
+    files = [StagedFile(f"stranger{n:02}", "0", f"/{n}", 1) for n in range(count)]
+    with pytest.raises(ManifestError, match="stranger09 and 3 more wrote files but handed in no manifests"):
+        check_staged_files(table_of(), {"w"}, [], files)

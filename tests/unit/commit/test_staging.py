@@ -1,0 +1,100 @@
+"""Staging directories: what is found in them, and which of them may go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from metastore_client.model import OpenTxns, TxnInfo, TxnState
+from mutation_api.acid.version import AcidVersion
+from mutation_api.client.descriptors import describe
+from mutation_api.commit.manifest_checks import StagedFile
+from mutation_api.commit.staging import (
+    list_staged_files,
+    remove_abandoned,
+    remove_staging,
+    staging_directories,
+)
+from mutation_api.table.acid_table import AcidTable, TableRole
+from tests.client_support import table_info
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A table's directory with a space and a percent sign in its name."""
+    root = tmp_path / "a %41 table"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def table(root: Path) -> AcidTable:
+    info = table_info(location=f"file:{root}")
+    return describe(info, AcidVersion.V1_LEGACY, TableRole.SINK, create_partitions=False, time_zone=None)
+
+
+def put(path: Path, content: bytes = b"x") -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return str(path)
+
+
+def txns(high_watermark: int, **states: TxnState) -> OpenTxns:
+    infos = tuple(TxnInfo(int(name[1:]), state, "u", "h") for name, state in states.items())
+    return OpenTxns(high_watermark, infos)
+
+
+def test_every_file_is_found_wherever_it_lies(table: AcidTable, root: Path) -> None:
+    """Also files that lie too high up: whoever wrote them, the committer must hear of them."""
+    good = put(root / "_mutation_7/w/0/0_delta_bucket_00000", b"12345")
+    high = put(root / "_mutation_7/w/stray")
+    higher = put(root / "_mutation_7/stranger")
+    put(root / "_mutation_8/w/0/0_delta_bucket_00000")
+    assert sorted(list_staged_files(table, 7), key=lambda f: f.path) == sorted(
+        [
+            StagedFile("w", "0", good, 5),
+            StagedFile("w", "stray", high, 1),
+            StagedFile("stranger", "stranger", higher, 1),
+        ],
+        key=lambda f: f.path,
+    )
+
+
+def test_nothing_staged_is_no_error(table: AcidTable) -> None:
+    """A transaction that wrote nothing has no directory."""
+    assert list_staged_files(table, 7) == []
+    remove_staging(table, 7)
+
+
+def test_only_the_transactions_own_staging_goes(table: AcidTable, root: Path) -> None:
+    """Transaction 7 is not 70."""
+    for txn_id in (7, 70):
+        put(root / f"_mutation_{txn_id}/w/0/f")
+    remove_staging(table, 7)
+    assert [p.name for p in root.iterdir()] == ["_mutation_70"]
+    assert staging_directories(table, 7) == [f"file:{root}/_mutation_7"]
+
+
+def test_what_the_dead_left_goes_and_the_living_keep_theirs(table: AcidTable, root: Path) -> None:
+    """Aborted and ended ones go; open ones, and those younger than the list, stay, and so does all else."""
+    for name in ("_mutation_1", "_mutation_2", "_mutation_3", "_mutation_9", "_mutation_x", "_mutation_1b"):
+        put(root / name / "w/0/f")
+    put(root / "delta_0000001_0000001_0000/bucket_00000")
+    put(root / "_mutation_4")
+    listing = txns(5, t1=TxnState.ABORTED, t2=TxnState.OPEN)
+    assert sorted(remove_abandoned(table, listing)) == [1, 3]
+    assert sorted(p.name for p in root.iterdir()) == [
+        "_mutation_1b", "_mutation_2", "_mutation_4", "_mutation_9", "_mutation_x",
+        "delta_0000001_0000001_0000",
+    ]  # fmt: skip
+
+
+def test_a_place_that_cannot_be_listed_is_told(
+    table: AcidTable, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Cleaning up after others must not make a transaction fail."""
+    root.rmdir()
+    root.write_text("a file in the table's place")
+    assert remove_abandoned(table, txns(5)) == []
+    assert "could not look for abandoned staging directories" in caplog.text

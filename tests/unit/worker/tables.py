@@ -1,0 +1,44 @@
+"""Tables and readers for the worker's tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.orc as orc
+
+from mutation_api.acid.bucket_resolver import BucketIdResolver
+from mutation_api.acid.version import AcidVersion
+from mutation_api.commit.manifest import DeltaManifest
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+
+TXN_ID = 7
+
+
+def acid_table(location, version=AcidVersion.V1_LEGACY, *, columns=None, keys=(), **changes) -> AcidTable:
+    """A bound table ``db.t (id bigint, msg string)``, 2 buckets by id."""
+    columns = columns or (("id", "bigint"), ("msg", "string"))
+    settings = {
+        "database": "db",
+        "name": "t",
+        "location": f"file:{location}",
+        "columns": tuple(AcidColumn(*column) for column in columns),
+        "partition_keys": tuple(AcidColumn(*key) for key in keys),
+        "num_buckets": 2,
+        "bucket_columns": ("id",),
+        "version": version,
+        "txn_id": TXN_ID,
+    }
+    return AcidTable(**{**settings, **changes})
+
+
+def ids_of_bucket(table: AcidTable, bucket_id: int, count: int) -> list[int]:
+    """The first ``count`` ids that belong to a bucket."""
+    ids = np.arange(count * table.num_buckets * 4)
+    buckets = BucketIdResolver(table).resolve(pa.record_batch({"id": ids})).to_numpy()
+    return ids[buckets == bucket_id][:count].tolist()
+
+
+def events(manifest: DeltaManifest) -> list[tuple]:
+    """(operation, original_txn, bucket, row_id, current_txn, row values) of a staged file."""
+    rows = orc.ORCFile(manifest.staged_path.removeprefix("file:")).read().to_pylist()
+    return [(*list(row.values())[:5], row["row"] and tuple(row["row"].values())) for row in rows]

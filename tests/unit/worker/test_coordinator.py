@@ -1,0 +1,666 @@
+"""MutatorCoordinator: every case of Hive's own API in which it lost or doubled rows, and ours of each."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import stat
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mutation_api.acid.row_id import RecordIdentifier
+from mutation_api.acid.version import AcidVersion
+from mutation_api.commit.manifest import FileKind
+from mutation_api.errors import (
+    BucketIdError,
+    ConfigurationError,
+    DeltaWriteError,
+    GroupRevisitedError,
+    PartitionCreationError,
+    RecordLayoutError,
+    RecordSequenceError,
+    RecordValueError,
+    TransactionStateError,
+)
+from mutation_api.table.acid_table import TableRole
+from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.worker.partition_helper import CreatingPartitionHelper
+from tests.unit.worker.tables import TXN_ID, acid_table, events, ids_of_bucket
+
+AT_ONCE = WriterOptions(batch_rows=1)
+DS = (("ds", "string"),)
+versions = pytest.mark.parametrize("version", list(AcidVersion))
+
+
+def coordinator(table, **settings) -> MutatorCoordinator:
+    return MutatorCoordinator(table, **{"options": AT_ONCE, "writer_id": "w", **settings})
+
+
+def row_id(txn, bucket, number):
+    return RecordIdentifier(txn, bucket, number)
+
+
+def files_below(directory) -> list[str]:
+    return sorted(os.path.join(top, name) for top, _, names in os.walk(directory) for name in names)
+
+
+@pytest.mark.parametrize("batch_rows", [1, 3, 10_000])
+def test_legacy_events(tmp_path, batch_rows):
+    """Updates keep their ROW__ID, deletes have no row, inserts count from 0 under the own transaction."""
+    table = acid_table(tmp_path)
+    one, two, three = ids_of_bucket(table, 1, 3)
+    with coordinator(table, options=WriterOptions(batch_rows=batch_rows)) as target:
+        target.update([], {"ROW__ID": row_id(3, 1, 8), "id": one, "msg": "u"})
+        target.delete([], {"ROW__ID": row_id(4, 1, 0)})
+        target.insert([], {"ID": two, "Msg": "a"})
+        target.insert(None, {"msg": None, "id": three})
+    (manifest,) = target.close()
+    assert events(manifest) == [
+        (1, 3, 1, 8, 7, (one, "u")),
+        (2, 4, 1, 0, 7, None),
+        (0, 7, 1, 0, 7, (two, "a")),
+        (0, 7, 1, 1, 7, (three, None)),
+    ]
+    assert (manifest.insert_count, manifest.update_count, manifest.delete_count) == (2, 1, 1)
+    assert manifest.kind is FileKind.DELTA
+    assert manifest.staged_path == f"file:{tmp_path}/_mutation_7/w/0/0_delta_bucket_00001"
+    assert manifest.final_path == f"file:{tmp_path}/delta_0000007_0000007_0000/bucket_00001"
+    assert (manifest.row_count, manifest.bucket_id, manifest.partition_values) == (4, 1, ())
+    assert files_below(tmp_path) == [manifest.staged_path.removeprefix("file:")]
+
+
+@pytest.mark.parametrize("batch_rows", [1, 3, 10_000])
+def test_split_events(tmp_path, batch_rows):
+    """An update is a delete of its ROW__ID and an insert that shares the inserts' counter, in order."""
+    table = acid_table(tmp_path, AcidVersion.V1_SPLIT)
+    one, two, three = ids_of_bucket(table, 0, 3)
+    with coordinator(table, options=WriterOptions(batch_rows=batch_rows)) as target:
+        target.insert([], {"id": two, "msg": "a"})
+        target.update([], {"ROW__ID": row_id(3, 0, 8), "id": one, "msg": "u"})
+        target.delete([], {"ROW__ID": row_id(4, 0, 0)})
+        target.insert([], {"id": three, "msg": "b"})
+    manifests = {m.kind: m for m in target.close()}
+    delta, deletes = manifests[FileKind.DELTA], manifests[FileKind.DELETE_DELTA]
+    assert events(deletes) == [(2, 3, 0, 8, 7, None), (2, 4, 0, 0, 7, None)]
+    assert events(delta) == [
+        (0, 7, 0, 0, 7, (two, "a")),
+        (0, 7, 0, 1, 7, (one, "u")),
+        (0, 7, 0, 2, 7, (three, "b")),
+    ]
+    assert (delta.insert_count, delta.update_count, delta.delete_count) == (2, 1, 0)
+    assert (deletes.insert_count, deletes.update_count, deletes.delete_count) == (0, 1, 1)
+    assert deletes.final_path == f"file:{tmp_path}/delete_delta_0000007_0000007_0000/bucket_00000"
+
+
+@versions
+def test_a_batch_equals_single_records(tmp_path, version):
+    """The same records give the same events whichever way they come."""
+    table = acid_table(tmp_path, version)
+    ids = ids_of_bucket(table, 0, 3) + ids_of_bucket(table, 1, 2)
+    records = [{"id": i, "msg": f"m{i}"} for i in ids]
+    identities = [row_id(1, 0, n) for n in range(3)] + [row_id(2, 1, n) for n in range(2)]
+    single = coordinator(table, writer_id="single")
+    for identity, record in zip(identities, records, strict=True):
+        single.update([], {**record, "ROW__ID": identity})
+    batch = coordinator(table, writer_id="batch")
+    structs = [{"transactionId": i[0], "bucketId": i[1], "rowId": i[2]} for i in identities]
+    batch.update([], pa.table({"MSG": [r["msg"] for r in records], "row__id": structs, "Id": ids}))
+    assert [events(m) for m in batch.close()] == [events(m) for m in single.close()]
+
+
+@pytest.mark.parametrize("groups", ["a0 a1 a0", "a0 b0 a0", "a0 a1 b0 a1", "a0 a0 b0 b1 b0"])
+def test_a_group_that_comes_back_is_refused(tmp_path, groups):
+    """Its file is closed; Hive's API found this by the file system only, and late."""
+    table = acid_table(tmp_path, keys=DS)
+    target = coordinator(table)
+    *right, wrong = groups.split()
+    for partition, bucket in right:
+        target.insert([partition], {"id": ids_of_bucket(table, int(bucket), 1)[0], "msg": ""})
+    with pytest.raises(GroupRevisitedError, match=rf"partition 'ds={wrong[0]}', bucket {wrong[1]}"):
+        target.insert([wrong[0]], {"id": ids_of_bucket(table, int(wrong[1]), 1)[0], "msg": ""})
+    target.abort()
+    assert files_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("groups", ["a0 b0 a1", "a0 a1 b0 a2", "a2 a0 a1 b0"])
+def test_distinct_groups_in_any_order_are_right(tmp_path, groups):
+    """Hive's API refused the second of these, because it looked at the bucket of the group before."""
+    table = acid_table(tmp_path, keys=DS, num_buckets=3)
+    with coordinator(table) as target:
+        for partition, bucket in groups.split():
+            target.insert([partition], {"id": ids_of_bucket(table, int(bucket), 1)[0], "msg": ""})
+    assert [f"{m.partition_values[0]}{m.bucket_id}" for m in target.close()] == groups.split()
+
+
+# One letter an operation, the number is the row id; the last one is refused.
+@versions
+@pytest.mark.parametrize("records", ["u5 u3", "u1 u3 u2", "u1 u3 d3", "u1 d1", "d1 d1", "d1 i u0"])
+@pytest.mark.parametrize("batch_rows", [1, 100])
+def test_records_out_of_sequence_are_refused(tmp_path, version, records, batch_rows):
+    """The first record of a group counts too; one ROW__ID twice is said to be so."""
+    table = acid_table(tmp_path, version)
+    target = coordinator(table, options=WriterOptions(batch_rows=batch_rows))
+    doubled = records[-2] != "0" and records.split()[-1][1:] == records.split()[-2][1:]
+    with pytest.raises(RecordSequenceError, match="occurs twice" if doubled else "ascend|follows"):
+        play(target, table, records)
+        target.close()
+    target.abort()
+    assert files_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("records", ["i u1", "u1 i u2", "u1 i d2"])
+def test_legacy_inserts_come_last(tmp_path, records):
+    """Hive's API accepted these and old row versions came back; a split table keeps them in two files."""
+    legacy = acid_table(tmp_path / "legacy")
+    with pytest.raises(RecordSequenceError, match="inserts come last"):
+        play(coordinator(legacy), legacy, records)
+    split = acid_table(tmp_path / "split", AcidVersion.V1_SPLIT)
+    target = coordinator(split)
+    play(target, split, records)
+    assert len(target.close()) == 2
+
+
+@versions
+@pytest.mark.parametrize("records", ["u1 u3 d4 i", "d0 u1 d2", "i i", "u0 u1 u2 i i i"])
+def test_right_sequences_are_accepted(tmp_path, version, records):
+    """What is right is not refused."""
+    table = acid_table(tmp_path, version)
+    target = coordinator(table)
+    play(target, table, records)
+    assert sum(m.insert_count for m in target.close()) == records.count("i")
+
+
+def play(target, table, records):
+    some_id = ids_of_bucket(table, 0, 1)[0]
+    for record in records.split():
+        kind, number = record[0], record[1:]
+        if kind == "i":
+            target.insert([], {"id": some_id, "msg": ""})
+        elif kind == "u":
+            target.update([], {"ROW__ID": row_id(1, 0, int(number)), "id": some_id, "msg": ""})
+        else:
+            target.delete([], {"ROW__ID": row_id(1, 0, int(number))})
+
+
+def test_a_new_group_starts_a_new_sequence(tmp_path):
+    """Bucket 0 ends at row 5, bucket 1 starts at row 0: right."""
+    table = acid_table(tmp_path)
+    with coordinator(table) as target:
+        target.delete([], {"ROW__ID": row_id(1, 0, 5)})
+        target.delete([], {"ROW__ID": row_id(1, 1, 0)})
+    assert [m.bucket_id for m in target.close()] == [0, 1]
+
+
+@pytest.mark.parametrize("operation", ["insert", "update"])
+def test_a_bucket_that_the_row_contradicts_is_refused(tmp_path, operation):
+    """A row in a wrong bucket is invisible or doubled; an update cannot move it."""
+    table = acid_table(tmp_path)
+    target = coordinator(table)
+    advice = "leave ROW__ID null" if operation == "insert" else "delete it and insert it again"
+    with pytest.raises(
+        BucketIdError, match=rf"bucket 1 carries bucket 0 \(ROW__ID \(1, 0, 0\)\); .*{advice}"
+    ):
+        getattr(target, operation)(
+            [], {"ROW__ID": row_id(1, 0, 0), "id": ids_of_bucket(table, 1, 1)[0], "msg": ""}
+        )
+    target.abort()
+    assert files_below(tmp_path) == []
+
+
+def test_an_update_within_its_bucket_may_change_the_bucket_column(tmp_path):
+    """Only the bucket counts, not the value."""
+    table = acid_table(tmp_path)
+    with coordinator(table) as target:
+        target.update([], {"ROW__ID": row_id(1, 1, 0), "id": ids_of_bucket(table, 1, 5)[4], "msg": ""})
+
+
+@pytest.mark.parametrize("attached", [None, (None, None, None), (None, 1, None), (5, 1, 9)])
+def test_an_insert_may_carry_its_bucket(tmp_path, attached):
+    """Hive's API demanded an attached bucket; ours computes it, and ignores the other ids."""
+    table = acid_table(tmp_path)
+    with coordinator(table) as target:
+        target.insert([], {"ROW__ID": attached, "id": ids_of_bucket(table, 1, 1)[0], "msg": ""})
+    (manifest,) = target.close()
+    assert events(manifest)[0][:5] == (0, TXN_ID, 1, 0, TXN_ID)
+
+
+@pytest.mark.parametrize("bucket", [2, 7, -1])
+@pytest.mark.parametrize("operation", ["update", "delete"])
+def test_a_bucket_that_does_not_exist_is_refused(tmp_path, operation, bucket):
+    """Hive's API wrote bucket_00007 of a table with two, which no reader opens."""
+    target = coordinator(acid_table(tmp_path))
+    with pytest.raises(BucketIdError, match=f"no bucket {bucket}; the table has 2"):
+        getattr(target, operation)([], {"ROW__ID": row_id(1, bucket, 0), "id": 1, "msg": ""})
+
+
+@versions
+def test_a_delete_needs_only_its_row_id(tmp_path, version):
+    """Whatever lies in its columns, fitting or not, is not looked at."""
+    table = acid_table(tmp_path, version)
+    with coordinator(table) as target:
+        target.delete([], {"ROW__ID": row_id(1, 0, 0), "id": "no number", "other": 1})
+        target.delete([], pa.table({"ROW__ID": [{"transactionid": 1, "bucketid": 0, "rowid": 1}]}))
+    assert [e[3] for e in events(target.close()[0])] == [0, 1]
+
+
+@pytest.mark.parametrize("identity", [(7, 0, 0), (999_999, 0, 0), (-1, 0, 0), (1, 0, -1)])
+def test_a_row_id_that_no_snapshot_can_hold_is_refused(tmp_path, identity):
+    """Hive's API made a new row of an update that names a transaction of the future."""
+    table = acid_table(tmp_path)
+    with pytest.raises(RecordValueError, match="names no row that existed before transaction 7"):
+        coordinator(table).delete([], {"ROW__ID": identity})
+
+
+@pytest.mark.parametrize("identity", [None, (1, None, 1), (None, 0, 1)])
+def test_a_missing_row_id_is_refused(tmp_path, identity):
+    """Without it nothing can be updated or deleted."""
+    with pytest.raises((RecordValueError, RecordLayoutError), match="ROW__ID"):
+        coordinator(acid_table(tmp_path)).delete([], {"ROW__ID": identity})
+    array = pa.array([identity and dict(zip(("transactionid", "bucketid", "rowid"), identity, strict=True))])
+    with pytest.raises((RecordValueError, RecordLayoutError), match="ROW__ID"):
+        coordinator(acid_table(tmp_path)).delete([], pa.table({"ROW__ID": array}))
+
+
+def test_a_row_of_another_partition_is_refused(tmp_path):
+    """A row that is sent elsewhere would be doubled or lost; Hive's API did not notice."""
+    table = acid_table(tmp_path, keys=DS)
+    target = coordinator(table)
+    target.delete(["a"], {"ROW__ID": (1, 0, 0, "ds=a")})
+    with pytest.raises(
+        RecordValueError, match=r"belongs to partition 'ds=a'.*delete it there and insert it here"
+    ):
+        target.delete(["b"], {"ROW__ID": (1, 0, 1, "ds=a")})
+
+
+@pytest.mark.parametrize("values", [[], None, ["a", "b"]])
+def test_a_wrong_number_of_partition_values_is_refused(tmp_path, values):
+    """Hive's API committed such rows where nobody reads them."""
+    with pytest.raises(RecordLayoutError, match=r"1 partition column\(s\) \['ds'\]"):
+        coordinator(acid_table(tmp_path, keys=DS)).insert(values, {"id": 1, "msg": ""})
+    with pytest.raises(RecordLayoutError, match=r"0 partition column\(s\)"):
+        coordinator(acid_table(tmp_path)).insert(["a"], {"id": 1, "msg": ""})
+
+
+@pytest.mark.parametrize(
+    ("hive_type", "values", "name"),
+    [
+        ("string", [None, ""], "ds=__HIVE_DEFAULT_PARTITION__"),
+        ("string", ["x:y/z%q r"], "ds=x%3Ay%2Fz%25q r"),
+        ("int", [1, "1", "01", "+1"], "ds=1"),
+        ("date", [datetime.date(2020, 1, 2), "2020-01-02", "2020-1-2"], "ds=2020-01-02"),
+        ("boolean", [True, "TRUE"], "ds=true"),
+    ],
+)
+def test_partition_values_typed_or_text_name_one_partition(tmp_path, hive_type, values, name):
+    """Every spelling of a value is the partition that Hive's SQL would use; null is the default partition."""
+    for value in values:
+        table = acid_table(tmp_path, keys=(("ds", hive_type),))
+        with coordinator(table, writer_id=f"w{values.index(value)}") as target:
+            target.insert([value], {"id": 1, "msg": ""})
+        assert target.close()[0].partition_name == name
+        assert target.close()[0].final_path.startswith(f"file:{tmp_path}/{name}/delta_")
+
+
+@pytest.mark.parametrize("value", ["x", object(), 2**70, [1]])
+def test_a_partition_value_of_a_wrong_type_is_refused(tmp_path, value):
+    """A text that is no int would become a partition that reads as NULL."""
+    with pytest.raises((RecordValueError, RecordLayoutError), match=r"'ds'|db\.t\.ds"):
+        coordinator(acid_table(tmp_path, keys=(("ds", "int"),))).insert([value], {"id": 1, "msg": ""})
+
+
+def test_partitions_that_lie_elsewhere(tmp_path):
+    """A foreign location is staged at, so that publishing stays a rename; an odd spelling is kept."""
+    elsewhere = f"file:{tmp_path}/elsewhere"
+    table = acid_table(
+        tmp_path / "t",
+        keys=(("ds", "int"),),
+        partition_spellings={"ds=1": "ds=01"},
+        partition_locations={"ds=01": elsewhere},
+    )
+    with coordinator(table) as target:
+        target.insert([1], {"id": 1, "msg": ""})
+    (manifest,) = target.close()
+    assert (manifest.partition_name, manifest.partition_values) == ("ds=01", ("01",))
+    assert manifest.final_path.startswith(f"{elsewhere}/delta_")
+    assert manifest.staged_path.startswith(f"{elsewhere}/_mutation_7/w/0/")
+
+
+def test_a_partition_helper_creates_on_demand(tmp_path):
+    """Asked once for each partition; a refusal or failure is ours, and nothing is written."""
+    asked = []
+
+    def create(name, values):
+        asked.append((name, values))
+        if name == "ds=bad":
+            raise OSError("metastore gone")
+        return f"file:{tmp_path}/{name}"
+
+    table = acid_table(tmp_path, keys=DS, create_partitions=True)
+    target = coordinator(table, partition_helper=CreatingPartitionHelper(table, create))
+    for bucket in (0, 1):
+        target.insert(["a"], {"id": ids_of_bucket(table, bucket, 1)[0], "msg": ""})
+    assert asked == [("ds=a", ("a",))]
+    with pytest.raises(PartitionCreationError, match="'ds=bad' could not be created: metastore gone"):
+        target.insert(["bad"], {"id": 1, "msg": ""})
+    frozen = acid_table(tmp_path, keys=DS)
+    refusing = coordinator(frozen, writer_id="x", partition_helper=CreatingPartitionHelper(frozen, create))
+    with pytest.raises(PartitionCreationError, match="create_partitions=True"):
+        refusing.insert(["a"], {"id": 1, "msg": ""})
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"id": 1}, r"no \['msg'\]"),
+        ({"id": 1, "msg": "", "extra": 2}, r"\['extra'\]"),
+        ({"id": 1, "msg": "", "ds": "a"}, "given as partition values"),
+        ({"id": 1, "msg": "", "MSG": ""}, "same name"),
+        ({"id": "x", "msg": ""}, "'id'"),
+        ({"id": 1, "msg": {"a": 1}}, "'msg'"),
+    ],
+)
+def test_a_record_that_does_not_fit_the_table_is_refused(tmp_path, record, message):
+    """What is not written would be lost in silence; nothing is on disk afterwards."""
+    target = coordinator(acid_table(tmp_path, keys=DS))
+    with pytest.raises(RecordLayoutError, match=message):
+        target.insert(["a"], record)
+    assert files_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 1.5])
+def test_a_value_that_does_not_fit_is_refused(tmp_path, value):
+    """Hive would read NULL; the message names column and value."""
+    table = acid_table(tmp_path, columns=(("id", "bigint"), ("n", "int")))
+    with pytest.raises(RecordValueError, match=f"'n'.*{value}"):
+        coordinator(table).insert([], {"id": 1, "n": value})
+
+
+def test_no_event_at_all(tmp_path):
+    """Nothing is written, not even a directory."""
+    target = coordinator(acid_table(tmp_path))
+    target.insert([], pa.table({"id": pa.array([], pa.int64()), "msg": pa.array([], pa.string())}))
+    assert target.close() == ()
+    assert os.listdir(tmp_path) == []
+
+
+def test_use_after_close_and_abort(tmp_path):
+    """Closing twice gives the same manifests; writing and closing after an abort are refused."""
+    table = acid_table(tmp_path)
+    target = coordinator(table)
+    target.insert([], {"id": 1, "msg": ""})
+    assert target.close() == target.close() != ()
+    with pytest.raises(TransactionStateError, match="is closed"):
+        target.insert([], {"id": 1, "msg": ""})
+    target.abort()
+    target.abort()
+    assert files_below(tmp_path) == []
+    for step in (target.close, lambda: target.delete([], {"ROW__ID": (1, 0, 0)})):
+        with pytest.raises(TransactionStateError, match="was aborted"):
+            step()
+
+
+def test_after_a_failure_nothing_is_written(tmp_path):
+    """A batch may be on disk in part: only abort is left, and close raises the first error again."""
+    table = acid_table(tmp_path)
+    target = coordinator(table)
+    target.insert([], {"id": 1, "msg": ""})
+    with pytest.raises(BucketIdError) as first:
+        target.delete([], {"ROW__ID": (1, 9, 0)})
+    with pytest.raises(TransactionStateError, match=r"failed before.*no bucket 9"):
+        target.insert([], {"id": 1, "msg": ""})
+    with pytest.raises(BucketIdError) as again:
+        target.close()
+    assert again.value is first.value
+    target.abort()
+    assert files_below(tmp_path) == []
+
+
+def test_an_error_in_the_block_aborts_and_travels_on(tmp_path):
+    """The user's own error is not hidden, and their files are gone."""
+    with pytest.raises(KeyError), coordinator(acid_table(tmp_path)) as target:
+        target.insert([], {"id": 1, "msg": ""})
+        raise KeyError("theirs")
+    assert files_below(tmp_path) == []
+
+
+def test_two_attempts_do_not_meet(tmp_path):
+    """A task retry writes beside the first attempt; aborting one leaves the other."""
+    table = acid_table(tmp_path)
+    first, second = (coordinator(table, attempt_id=attempt) for attempt in ("0", "1"))
+    for target in (first, second):
+        target.insert([], {"id": 1, "msg": ""})
+    (kept,) = second.close()
+    first.abort()
+    assert files_below(tmp_path) == [kept.staged_path.removeprefix("file:")]
+
+
+def test_the_same_attempt_twice_is_refused(tmp_path):
+    """Two writers with one name would overwrite each other's file."""
+    table = acid_table(tmp_path)
+    first = coordinator(table)
+    first.insert([], {"id": 1, "msg": ""})
+    second = coordinator(table)
+    with pytest.raises(
+        DeltaWriteError, match=r"table db\.t, bucket . *: file .* could not be created|bucket"
+    ):
+        second.insert([], {"id": 1, "msg": ""})
+    assert len(first.close()) == 1
+
+
+def test_an_unwritable_directory_is_named(tmp_path, monkeypatch):
+    """The error names the path and the table; a file in the directory's place works for root too."""
+    (tmp_path / "_mutation_7").write_text("")
+    with pytest.raises(DeltaWriteError, match=r"table db\.t: .*_mutation_7/w/0 could not be created"):
+        coordinator(acid_table(tmp_path)).insert([], {"id": 1, "msg": ""})
+    assert stat.S_ISREG((tmp_path / "_mutation_7").stat().st_mode)
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, monkeypatch):
+    """The error names file, table, partition and bucket; after abort nothing is left."""
+    table = acid_table(tmp_path, keys=DS)
+    target = coordinator(table)
+    target.insert(["a"], {"id": ids_of_bucket(table, 1, 1)[0], "msg": ""})
+    sink = target._mutator._files[FileKind.DELTA]._writer._sink
+    sink._stream.close()
+    sink._stream = pa.OSFile("/dev/full", "wb")
+    with pytest.raises(
+        DeltaWriteError,
+        match=r"table db\.t, partition 'ds=a', bucket 1: file .*bucket_00001 could not .*space",
+    ):
+        target.close()
+    target.abort()
+    assert files_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b"])
+def test_ids_must_name_a_directory(tmp_path, name):
+    """An id with a slash would write into somebody else's directory."""
+    for setting in ("writer_id", "attempt_id"):
+        with pytest.raises(ConfigurationError, match=setting):
+            coordinator(acid_table(tmp_path), **{setting: name})
+
+
+def test_the_table_must_be_a_bound_sink(tmp_path):
+    """Without a transaction nothing may be written; Hive's API wrote without a lock."""
+    table = acid_table(tmp_path)
+    with pytest.raises(TransactionStateError, match="belongs to no transaction"):
+        coordinator(acid_table(tmp_path, txn_id=None))
+    with pytest.raises(TransactionStateError, match="source"):
+        coordinator(acid_table(tmp_path, role=TableRole.SOURCE))
+    with pytest.raises(ConfigurationError, match="zstd"):
+        coordinator(acid_table(tmp_path, compression="zstd"))
+    assert coordinator(table).table == table
+
+
+@versions
+def test_write_events_slices_of_one_group(tmp_path, version):
+    """The vectorised path: several slices of a group are one file, columns in any order, deletes too."""
+    table = acid_table(tmp_path, version, keys=DS)
+    target = coordinator(table)
+    rows = pa.StructArray.from_arrays(
+        [pa.array(["u", "ignored", "i"]), pa.array([10, 11, 12], pa.int32())], names=["MSG", "id"]
+    )
+    operations = np.array([1, 2, 0], np.int8)
+    target.write_events("ds=a", 0, operations, np.array([1, 1, 0]), np.array([4, 5, 0]), rows)
+    target.write_events("ds=a", 0, operations[2:], np.array([0]), np.array([0]), rows.slice(2))
+    target.write_events("ds=b", 1, np.array([2], np.int8), np.array([1]), np.array([0]), None)
+    manifests = target.close()
+    delta = next(m for m in manifests if m.partition_name == "ds=a" and m.kind is FileKind.DELTA)
+    inserted = [e[3] for e in events(delta) if e[0] == 0]
+    assert inserted == ([0, 1] if version is AcidVersion.V1_LEGACY else [0, 1, 2])
+    assert events(delta)[-1][5] == (12, "i")
+    assert sum(m.delete_count for m in manifests) == 2
+    assert [m.bucket_id for m in manifests if m.partition_name == "ds=b"] == [1]
+
+
+def test_write_events_checks_what_it_can(tmp_path):
+    """Bucket, sequence, identity and columns are checked on this path too."""
+    table = acid_table(tmp_path)
+    delete, insert = np.array([2], np.int8), np.array([0], np.int8)
+    cases = [
+        (BucketIdError, (5, delete, [1], [0], None)),
+        (RecordValueError, (0, delete, [7], [0], None)),
+        (RecordLayoutError, (0, insert, [0], [0], None)),
+        (RecordLayoutError, (0, insert, [0], [0], pa.array([{"id": 1}]))),
+    ]
+    for error, (bucket, operations, txns, numbers, rows) in cases:
+        with pytest.raises(error):
+            coordinator(table).write_events("", bucket, operations, np.array(txns), np.array(numbers), rows)
+    assert files_below(tmp_path) == []
+
+
+@versions
+def test_deletes_first_then_timestamps_of_any_year(tmp_path, version):
+    """A group may begin with deletes, before it is known in which unit its timestamps come."""
+    table = acid_table(tmp_path, version, columns=(("id", "bigint"), ("t", "timestamp")))
+    some_id = ids_of_bucket(table, 0, 1)[0]
+    times = [datetime.datetime(2020, 1, 1), datetime.datetime(9999, 12, 31)]
+    with coordinator(table) as target:
+        target.delete([], {"ROW__ID": (1, 0, 0)})
+        for when in times:
+            target.insert([], {"id": some_id, "t": when})
+        nanos = pa.array([1_500_000_000_000_000_001]).cast(pa.timestamp("ns"))
+        target.insert([], pa.table({"id": [some_id], "t": nanos}))
+    assert sum(m.row_count for m in target.close()) == 4
+
+
+def test_nested_python_values(tmp_path):
+    """Dicts are maps or structs as the column says; tuples are structs; a union is (alternative, value)."""
+    columns = (
+        ("id", "bigint"),
+        ("m", "map<string,int>"),
+        ("s", "struct<a:int,b:array<string>>"),
+        ("u", "uniontype<int,string>"),
+    )
+    table = acid_table(tmp_path, columns=columns)
+    one = ids_of_bucket(table, 0, 1)[0]
+    with coordinator(table, options=WriterOptions()) as target:
+        target.delete([], {"ROW__ID": (1, 0, 0)})
+        target.insert([], {"id": one, "m": {"k": 1}, "s": {"B": ["x", None], "a": 1}, "u": (1, "x")})
+        target.insert([], {"id": one, "m": {}, "s": (2, None), "u": None})
+        target.insert([], {"id": one, "m": None, "s": None, "u": (0, 5)})
+    rows = [e[5] for e in events(target.close()[0])]
+    # The first is the delete: with a union column its row is not NULL, and nobody looks into it.
+    assert rows[1:] == [
+        (one, [("k", 1)], {"a": 1, "b": ["x", None]}, "x"),
+        (one, [], {"a": 2, "b": None}, None),
+        (one, None, None, 5),
+    ]
+    with pytest.raises(RecordLayoutError, match="'s'"):
+        coordinator(table).insert([], {"id": one, "m": None, "s": {"c": 1}, "u": None})
+
+
+def test_a_null_struct_with_a_union_is_refused(tmp_path):
+    """Arrow would abort the whole process on it."""
+    table = acid_table(tmp_path, columns=(("id", "bigint"), ("s", "array<struct<u:uniontype<int,string>>>")))
+    with pytest.raises(RecordValueError, match=r"'s'.*row 0, element: value null .*union field"):
+        coordinator(table).insert([], {"id": 1, "s": [{"u": (0, 1)}, None]})
+
+
+def test_a_null_row_with_a_union_is_refused(tmp_path):
+    """What lies under it would be written as if it were the row's value."""
+    table = acid_table(tmp_path, columns=(("id", "bigint"), ("u", "uniontype<int>")), num_buckets=1)
+    union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([5])])
+    rows = pa.StructArray.from_arrays([pa.array([1]), union], names=["id", "u"], mask=pa.array([True]))
+    with pytest.raises(RecordLayoutError, match=r"1 row\(s\) are NULL"):
+        coordinator(table).write_events("", 0, np.zeros(1, np.int8), np.zeros(1), np.zeros(1), rows)
+
+
+@pytest.mark.parametrize("identity", [(1, 0, 2**63), 7, "abc", (1, 0), (1, 0, 0, 5), (1, "0", 0)])
+def test_a_row_id_of_another_shape_is_refused(tmp_path, identity):
+    """At once, also if records are collected first."""
+    target = coordinator(acid_table(tmp_path), options=WriterOptions())
+    with pytest.raises(RecordLayoutError, match="ROW__ID must be a struct"):
+        target.delete([], {"ROW__ID": identity})
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [({"id": 2**70, "msg": "x"}, RecordValueError), ({"id": 3, "msg": b"x"}, RecordLayoutError)],
+)
+def test_an_error_at_a_later_flush_names_the_record(tmp_path, record, error):
+    """The caller does not know which records are looked at together."""
+    table = acid_table(tmp_path, num_buckets=1)
+    target = coordinator(table, options=WriterOptions(batch_rows=10))
+    target.update([], {"ROW__ID": row_id(1, 0, 4), "id": 1, "msg": "fine"})
+    target.update([], {"ROW__ID": row_id(1, 0, 5), **record})
+    with pytest.raises(error, match=r"update of record \{'id': .*\} with ROW__ID \(1, 0, 5\)"):
+        target.close()
+    with pytest.raises(TransactionStateError, match="failed before"):
+        target.insert([], {"id": 1, "msg": "y"})
+    target.abort()
+    assert files_below(tmp_path) == []
+
+
+def test_a_refusal_quotes_a_long_record_in_part(tmp_path):
+    """A message of a megabyte helps nobody; the column at fault comes first."""
+    target = coordinator(acid_table(tmp_path, num_buckets=1), options=WriterOptions(batch_rows=10))
+    target.insert([], {"id": 2**70, "msg": "x" * 1_000_000})
+    with pytest.raises(RecordValueError, match=r"id.*too large") as refused:
+        target.close()
+    assert len(str(refused.value)) < 1000
+    target.abort()
+
+
+def test_write_events_refuses_arrays_that_do_not_fit_each_other(tmp_path):
+    """Some would be stretched, or the wrong rows taken, by numpy and Arrow."""
+    one, two = np.zeros(1, np.int64), np.zeros(2, np.int64)
+    rows = pa.StructArray.from_arrays([pa.array([1]), pa.array(["x"])], names=["id", "msg"])
+    codes = np.array([2, 0], np.int8)
+    for arrays in [(codes, one, two, rows), (codes, two, one, rows), (codes, two, two, rows)]:
+        with pytest.raises(RecordLayoutError, match="as many of each"):
+            coordinator(acid_table(tmp_path, AcidVersion.V1_SPLIT)).write_events("", 0, *arrays)
+    for code in (-1, 3):
+        with pytest.raises(RecordLayoutError, match=f"operation codes from {code} to {code}"):
+            coordinator(acid_table(tmp_path)).write_events("", 0, np.array([code], np.int8), one, one, rows)
+
+
+def test_an_error_in_closing_aborts(tmp_path):
+    """Nobody else would: the block is over and the caller may have dropped the coordinator."""
+    table = acid_table(tmp_path, num_buckets=1)
+    with (
+        pytest.raises(RecordLayoutError),
+        coordinator(table, options=WriterOptions(batch_rows=10)) as target,
+    ):
+        target.insert([], pa.table({"id": [1], "msg": ["x"]}))
+        target.insert([], {"id": "no number", "msg": "x"})
+    assert files_below(tmp_path) == []
+
+
+def test_an_abort_within_the_block_is_fine(tmp_path):
+    """The block's end then has nothing to close."""
+    with coordinator(acid_table(tmp_path, num_buckets=1)) as target:
+        target.insert([], {"id": 1, "msg": "x"})
+        target.abort()
+    assert files_below(tmp_path) == []
+
+
+def test_zeros_of_both_signs_are_two_partitions(tmp_path):
+    """They are equal in Python; Hive's texts differ."""
+    table = acid_table(tmp_path, keys=(("f", "double"),), num_buckets=1)
+    with coordinator(table) as target:
+        target.insert([0.0], {"id": 1, "msg": "x"})
+        target.insert([-0.0], {"id": 1, "msg": "x"})
+    assert [manifest.partition_name for manifest in target.close()] == ["f=0.0", "f=-0.0"]

@@ -1,0 +1,54 @@
+"""GroupingValidator and SequenceValidator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mutation_api.errors import GroupRevisitedError, RecordSequenceError
+from mutation_api.worker.validators import GroupingValidator, SequenceValidator
+
+
+def check(validator, operations, keys):
+    txns, row_ids = (np.array([key[i] for key in keys], np.int64) for i in (0, 1))
+    validator.check(np.array(operations, np.int8), txns, row_ids)
+
+
+def test_a_group_left_is_closed():
+    """Staying is fine, coming back is not; other buckets of a partition are other groups."""
+    validator = GroupingValidator("db.t")
+    assert [validator.enter(*group) for group in [("a", 0), ("a", 0), ("a", 4095), ("b", 0)]] == [
+        True,
+        False,
+        True,
+        True,
+    ]
+    with pytest.raises(GroupRevisitedError, match=r"table db\.t, partition 'a', bucket 4095"):
+        validator.enter("a", 4095)
+    assert validator.enter("b", 1), "a refusal changes nothing"
+
+
+def test_an_error_changes_nothing():
+    """After a refusal the next right record is still right."""
+    validator = SequenceValidator("group", inserts_last=True)
+    check(validator, [1], [(1, 5)])
+    with pytest.raises(RecordSequenceError, match=r"\(1, 3\) comes after \(1, 5\)"):
+        check(validator, [1, 1], [(1, 6), (1, 3)][::-1])
+    with pytest.raises(RecordSequenceError, match=r"\(1, 5\) occurs twice"):
+        check(validator, [2], [(1, 5)])
+    check(validator, [2], [(1, 6)])
+
+
+def test_what_inserts_carry_does_not_count():
+    """Their ids are assigned later."""
+    validator = SequenceValidator("group", inserts_last=False)
+    check(validator, [0, 1, 0, 2], [(9, 9), (1, 1), (0, 0), (1, 2)])
+
+
+def test_inserts_last_over_several_calls():
+    """The rule holds across batches."""
+    validator = SequenceValidator("group", inserts_last=True)
+    check(validator, [1, 0], [(1, 1), (0, 0)])
+    check(validator, [0], [(0, 0)])
+    with pytest.raises(RecordSequenceError, match="inserts come last"):
+        check(validator, [1], [(1, 2)])
