@@ -1,0 +1,147 @@
+"""MutatorClientBuilder: collects what a client needs; nothing is connected before ``connect()``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from metastore_client.client import MetastoreClient
+from metastore_client.hive_site import MetastoreConfig
+from metastore_client.thrift_client import connect
+from mutation_api.client.catalog import TableSpec, merge_specs, split_full_name
+from mutation_api.client.clock import Clock, SystemClock
+from mutation_api.client.listener import LockFailureListener
+from mutation_api.client.mutator_client import ClientOptions, MutatorClient
+from mutation_api.errors import ConfigurationError
+from mutation_api.table.acid_table import TableRole
+
+__all__ = ["LOCK_TIMEOUT_SECONDS_DEFAULT", "MetastoreTarget", "MutatorClientBuilder"]
+
+LOCK_TIMEOUT_SECONDS_DEFAULT = 600.0
+
+MetastoreTarget = MetastoreClient | MetastoreConfig | str | Mapping[str, str] | Path | None
+"""A metastore's client, or what :func:`metastore_client.thrift_client.connect` takes."""
+
+
+class MutatorClientBuilder:
+    """Builds a MutatorClient::
+
+    MutatorClientBuilder()
+        .metastore("thrift://host:9083")
+        .add_sink_table("default", "t", create_partitions=True)
+        .build()
+    """
+
+    def __init__(self) -> None:
+        self._metastore: MetastoreTarget = None
+        self._specs: list[TableSpec] = []
+        self._user: str | None = None
+        self._listener: LockFailureListener | None = None
+        self._time_zone: str | None = None
+        self._lock_timeout_seconds = LOCK_TIMEOUT_SECONDS_DEFAULT
+        self._clock: Clock = SystemClock()
+
+    def metastore(self, target: MetastoreTarget) -> MutatorClientBuilder:
+        """Which metastore.
+
+        Args:
+            target: ``thrift://host:port`` (several with commas), the keys of a hive-site.xml, the path of
+                one, a MetastoreConfig, None for the hive-site.xml in HIVE_CONF_DIR or HADOOP_CONF_DIR (the
+                default), or a client of yours, which you close yourself.
+        """
+        self._metastore = target
+        return self
+
+    def user(self, name: str) -> MutatorClientBuilder:
+        """Who we are to the metastore and in lists of transactions; default: the user of this process."""
+        self._user = name
+        return self
+
+    def add_source_table(self, database: str, table: str) -> MutatorClientBuilder:
+        """A table that the transactions read; locked against DDL, not against writers."""
+        return self._add(TableSpec(*_names(database, table), TableRole.SOURCE))
+
+    def add_sink_table(
+        self, database: str, table: str, create_partitions: bool = False, *, insert_only: bool = False
+    ) -> MutatorClientBuilder:
+        """A table that the transactions write.
+
+        Args:
+            database: its database.
+            table: its name.
+            create_partitions: whether missing partitions are created; otherwise they are refused.
+            insert_only: the transactions will only insert, so other inserters need not wait, and nobody's
+                commit can conflict; an update or delete is then refused.
+        """
+        spec = TableSpec(
+            *_names(database, table),
+            TableRole.SINK,
+            create_partitions=create_partitions,
+            insert_only=insert_only,
+        )
+        return self._add(spec)
+
+    def lock_failure_listener(self, listener: LockFailureListener) -> MutatorClientBuilder:
+        """Who is told when a transaction is lost while it runs."""
+        self._listener = listener
+        return self
+
+    def time_zone(self, name: str) -> MutatorClientBuilder:
+        """Zone of Hive's own processes, such as ``Europe/Berlin``.
+
+        Needed only for tables clustered by a timestamp column: Hive 2's bucket hash depends on it.
+
+        Raises ConfigurationError for an unknown zone.
+        """
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ConfigurationError(f"not a time zone: {name!r}") from error
+        self._time_zone = name
+        return self
+
+    def lock_timeout_seconds(self, seconds: float) -> MutatorClientBuilder:
+        """Longest wait for the lock, > 0; default LOCK_TIMEOUT_SECONDS_DEFAULT. Raises ConfigurationError."""
+        if not seconds > 0:
+            raise ConfigurationError(f"lock_timeout_seconds must be above 0, not {seconds}")
+        self._lock_timeout_seconds = seconds
+        return self
+
+    def clock(self, clock: Clock) -> MutatorClientBuilder:
+        """By which clock to wait; for tests."""
+        self._clock = clock
+        return self
+
+    def build(self) -> MutatorClient:
+        """The client, not connected yet. Raises ConfigurationError for contradictory tables."""
+        open_metastore, owns_metastore = _opener(self._metastore, self._user)
+        return MutatorClient(
+            open_metastore,
+            owns_metastore=owns_metastore,
+            specs=merge_specs(self._specs),
+            options=ClientOptions(
+                user=self._user,
+                time_zone=self._time_zone,
+                lock_timeout_seconds=self._lock_timeout_seconds,
+                listener=self._listener,
+                clock=self._clock,
+            ),
+        )
+
+    def _add(self, spec: TableSpec) -> MutatorClientBuilder:
+        self._specs.append(spec)
+        return self
+
+
+def _names(database: str, table: str) -> tuple[str, str]:
+    return split_full_name(f"{database}.{table}")
+
+
+def _opener(target: MetastoreTarget, user: str | None) -> tuple[Callable[[], MetastoreClient], bool]:
+    """How to come by the metastore's client, and whether it is ours to close."""
+    if target is None or isinstance(target, (str, Path, Mapping, MetastoreConfig)):
+        return functools.partial(connect, target, user=user), True
+    client = target
+    return (lambda: client), False

@@ -1,0 +1,41 @@
+"""The clock that waits and heartbeats go by; tests put in one that they move themselves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+__all__ = ["Clock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """Monotonic time in seconds, and the two ways of letting it pass."""
+
+    def now(self) -> float:
+        """Seconds since some moment in the past; never goes back."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Return after ``seconds``."""
+        ...
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Return after ``seconds``, or as soon as ``event`` is set; whether it is set."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        """See :meth:`Clock.now`."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """See :meth:`Clock.sleep`."""
+        time.sleep(seconds)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """See :meth:`Clock.wait`."""
+        return event.wait(seconds)

@@ -1,0 +1,101 @@
+"""AcidTable descriptors out of what the metastore says. Pure but for the probe of the location."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+
+from metastore_client.model import ColumnInfo, PartitionInfo, TableInfo
+from mutation_api.acid.version import AcidVersion
+from mutation_api.client.preconditions import compression_of
+from mutation_api.commit.manifest import STAGING_PREFIX
+from mutation_api.errors import TableNotMutableError
+from mutation_api.orc.storage import Storage
+from mutation_api.table.acid_table import AcidColumn, AcidTable, TableRole
+from mutation_api.table.partition import canonical_partition_name
+
+__all__ = ["check_location", "describe", "with_partitions"]
+
+_LOCAL = re.compile(r"file:/+", re.IGNORECASE)
+
+
+def describe(
+    table: TableInfo,
+    version: AcidVersion,
+    role: TableRole,
+    *,
+    create_partitions: bool,
+    time_zone: str | None,
+) -> AcidTable:
+    """The descriptor of a table, as yet without its partitions.
+
+    The hash is Hive's old one whatever ``bucketing_version`` says: a 2.x server does not know that property.
+    """
+    return AcidTable(
+        database=table.database.lower(),
+        name=table.name.lower(),
+        location=table.location,
+        columns=_columns(table.columns),
+        partition_keys=_columns(table.partition_keys),
+        num_buckets=table.num_buckets,
+        bucket_columns=tuple(b.lower() for b in table.bucket_columns),
+        version=version,
+        bucketing_version=1,
+        role=role,
+        create_partitions=create_partitions,
+        compression=compression_of(table),
+        time_zone=time_zone,
+    )
+
+
+def with_partitions(table: AcidTable, partitions: Sequence[PartitionInfo]) -> AcidTable:
+    """The descriptor with what is unusual about its partitions: their spelling and their place.
+
+    Raises:
+        TableNotMutableError: two partitions hold the same values, spelled differently; a row belongs to both.
+    """
+    spellings: dict[str, str] = {}
+    for partition in partitions:
+        canonical = canonical_partition_name(table.partition_keys, partition.name)
+        other = spellings.setdefault(canonical, partition.name)
+        if other != partition.name:
+            raise TableNotMutableError(
+                f"table {table.full_name}: the partitions {other} and {partition.name} spell the same values "
+                "differently, so it is open where a row belongs: move the rows into one and drop the other"
+            )
+    return dataclasses.replace(
+        table,
+        partition_spellings={c: n for c, n in spellings.items() if c != n},
+        partition_locations={
+            p.name: p.location
+            for p in partitions
+            if _normal(p.location) != _normal(f"{table.location.rstrip('/')}/{p.name}")
+        },
+    )
+
+
+def check_location(table: TableInfo) -> None:
+    """Create and remove a hidden directory in the table's. Raises TableNotMutableError if that fails."""
+    try:
+        storage = Storage.for_location(table.location)
+        root = storage.path(table.location)
+        if not storage.exists(root):
+            raise FileNotFoundError(f"{root} does not exist")
+        probe = f"{root}/{STAGING_PREFIX}probe_{uuid.uuid4().hex}"
+        storage.create_directory(probe)
+        storage.delete_directory(probe)
+    except OSError as error:
+        raise TableNotMutableError(
+            f"table {table.full_name} cannot be used: its location {table.location} is not writable: {error}"
+        ) from error
+
+
+def _columns(columns: Iterable[ColumnInfo]) -> tuple[AcidColumn, ...]:
+    return tuple(AcidColumn(c.name.lower(), c.type) for c in columns)
+
+
+def _normal(location: str) -> str:
+    """One text for the spellings of a local location: ``file:/a``, ``file:///a`` and ``/a``."""
+    return _LOCAL.sub("/", location, count=1).rstrip("/")

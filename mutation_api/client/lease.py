@@ -1,0 +1,256 @@
+"""Lease: an open transaction that is kept alive and holds its lock; both writers and readers work under one.
+
+Order: look who writes to the tables, open, beat, lock, look at the open transactions (that is the snapshot).
+
+**Roll-over.** The server's conflict check at commit looks for writers that committed after our transaction
+was *opened*, so a transaction that had to wait for its lock cannot commit after the writer it waited for,
+however fresh its snapshot is. Before any work is done, such a transaction therefore hands over to a second
+one, opened while the first holds the lock. The first stays open as the guard: it keeps other writers out
+until the second has ended. The second locks the tables shared, which goes with the guard's lock, and does all
+the work. What it locks is looked up again: the writer that was waited for may have made new partitions.
+
+The same goes for a writer that committed in the moment between our open and our lock: then nothing waited,
+and still the commit would fail. Comparing who was at work before with who is left finds him.
+
+Refused: to queue the second behind the first and then abort the first. Two clients that wait for each other's
+commits then pass the lock to and fro without end, since each queues between the other's two requests
+(observed on Hive 2.3.10: both gave up after five rounds).
+
+Observed on 2.3.10: without the roll-over the commit fails with a write conflict, with it the second commits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchTxnError
+from metastore_client.model import LockComponent, LockType, OpenTxns
+from metastore_client.valid_ids import ValidTxnList
+from mutation_api.client.clock import Clock
+from mutation_api.client.failure import client_error
+from mutation_api.client.heartbeat import Heartbeat
+from mutation_api.client.lock import Lock, Marks
+from mutation_api.errors import ClientError
+
+__all__ = ["Lease", "LeaseSettings"]
+
+LOCK_REQUESTS = 2
+"""Transactions that are tried when the line breaks while the lock is asked for; each asks once."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LeaseSettings:
+    """What all leases of a client share. ``txn_timeout_seconds`` is the server's ``hive.txn.timeout``."""
+
+    marks: Marks
+    txn_timeout_seconds: float
+    lock_timeout_seconds: float
+
+
+class Lease:
+    """One transaction with its heartbeat and lock, from :meth:`acquire` to :meth:`stop` or :meth:`abort`.
+
+    Args:
+        metastore: must allow calls from several threads.
+        clock: time by which to wait.
+        find_components: what to lock, as of now; asked before each lock request.
+        settings: the client's.
+        on_lost: called once if the transaction is lost after :meth:`acquire`; see Heartbeat.
+    """
+
+    def __init__(
+        self,
+        metastore: MetastoreClient,
+        clock: Clock,
+        find_components: Callable[[], tuple[LockComponent, ...]],
+        settings: LeaseSettings,
+        on_lost: Callable[[ClientError], None],
+    ) -> None:
+        self.roll_overs = 0
+        self.lock_wait_seconds = 0.0
+        self._metastore = metastore
+        self._clock = clock
+        self._find_components = find_components
+        self._components: tuple[LockComponent, ...] = ()
+        self._settings = settings
+        self._on_lost = on_lost
+        self._opened: list[int] = []
+        self._lock: Lock | None = None
+        self._heartbeats: list[Heartbeat] = []
+        self._open_txns = OpenTxns(0, ())
+
+    @property
+    def txn_id(self) -> int:
+        """The transaction's id; another one before :meth:`acquire` has returned."""
+        return self._opened[-1]
+
+    @property
+    def lock_id(self) -> int | None:
+        """Id of the lock."""
+        return None if self._lock is None else self._lock.id
+
+    @property
+    def lost(self) -> ClientError | None:
+        """Why the transaction, or the guard that holds its lock, is lost; None while neither is."""
+        return next((h.lost for h in self._heartbeats if h.lost is not None), None)
+
+    @property
+    def open_txns(self) -> OpenTxns:
+        """Open and aborted transactions as they were when the lock was held."""
+        return self._open_txns
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """The snapshot, taken under the lock."""
+        return ValidTxnList.from_open_txns(self._open_txns, self.txn_id)
+
+    def acquire(self) -> None:
+        """Open a transaction and hold its lock.
+
+        Raises:
+            LockNotAcquiredError: not within the bound; names who holds it.
+            TransactionAbortedError, LockLostError, ConnectionFailedError, TransactionError: see failure.py.
+            Whatever is raised, nothing stays open.
+        """
+        try:
+            self._acquire()
+        except MetastoreError as error:
+            self._abandon()
+            raise client_error(error, f"could not begin transaction {self._opened[-1:]}") from error
+        except BaseException:
+            self._abandon()
+            raise
+
+    def beat(self) -> None:
+        """Ask the server now whether the transaction is alive; :attr:`lost` tells.
+
+        An unreachable server is no loss yet.
+        """
+        for heartbeat in self._heartbeats:
+            heartbeat.beat()
+
+    def stop(self) -> None:
+        """Stop the heartbeats: the transaction is about to end."""
+        for heartbeat in self._heartbeats:
+            heartbeat.stop()
+
+    def release(self) -> None:
+        """Let other writers in, after the transaction has ended. A failure is logged: the guard times out."""
+        self.stop()
+        for txn_id in self._opened[:-1]:
+            self._end_quietly(txn_id)
+
+    def abort(self) -> None:
+        """Stop beating and abort; a transaction that is over already is fine. Raises MetastoreError."""
+        self.stop()
+        try:
+            _abort(self._metastore, self.txn_id)
+        finally:
+            self.release()
+
+    def _acquire(self) -> None:
+        started = self._clock.now()
+        deadline = started + self._settings.lock_timeout_seconds
+        self._components = self._find_components()
+        writers = self._writers()
+        waited = self._open_and_lock(deadline)
+        self._open_txns = self._metastore.get_open_txns()
+        if self._can_conflict() and (waited or _is_overtaken(writers, self.txn_id, self._open_txns)):
+            self._roll_over(deadline)
+            self._open_txns = self._metastore.get_open_txns()
+        self.lock_wait_seconds = self._clock.now() - started
+
+    def _can_conflict(self) -> bool:
+        return any(c.type is not LockType.SHARED_READ for c in self._components)
+
+    def _writers(self) -> frozenset[int]:
+        """Transactions that hold, or wait for, a lock on our tables under which they may write what we may
+        write.
+        """
+        wanted = [c for c in self._components if c.type is not LockType.SHARED_READ]
+        locks = [lock for c in wanted for lock in self._metastore.show_locks(c.database, c.table)]
+        return frozenset(i.txn_id for i in locks if i.txn_id and i.type is not LockType.SHARED_READ)
+
+    def _open_and_lock(self, deadline: float) -> bool:
+        """Whether the lock was waited for."""
+        lock = self._open_and_request(self._components)
+        if lock.is_acquired:
+            return False
+        lock.wait(deadline)
+        return True
+
+    def _open_and_request(self, components: tuple[LockComponent, ...]) -> Lock:
+        for _ in range(LOCK_REQUESTS - 1):
+            try:
+                return self._request(components)
+            except MetastoreUnavailableError as error:
+                if not self._opened:
+                    raise
+                _log.warning("the line broke while transaction %d asked for its lock: %s", self.txn_id, error)
+                self._drop_latest()
+        return self._request(components)
+
+    def _request(self, components: tuple[LockComponent, ...]) -> Lock:
+        marks = self._settings.marks
+        self._opened.append(self._metastore.open_txn(marks.user, marks.hostname, marks.agent_info))
+        self._heartbeats.append(
+            Heartbeat(
+                self._metastore, self.txn_id, self._settings.txn_timeout_seconds, self._clock, self._on_lost
+            )
+        )
+        self._heartbeats[-1].start()
+        self._lock = Lock(self._metastore, self._clock, self.txn_id, components, marks)
+        self._lock.request()
+        return self._lock
+
+    def _drop_latest(self) -> None:
+        self._heartbeats.pop().stop()
+        self._end_quietly(self._opened.pop())
+
+    def _roll_over(self, deadline: float) -> None:
+        """Open the transaction that will do the work; the one that holds the lock becomes its guard."""
+        guard = self.txn_id
+        shared = tuple(dataclasses.replace(c, type=LockType.SHARED_READ) for c in self._find_components())
+        lock = self._open_and_request(shared)
+        if not lock.is_acquired:
+            lock.wait(deadline)
+        self.roll_overs += 1
+        _log.info("transaction %d works under the lock of %d, which had to wait", self.txn_id, guard)
+
+    def _abandon(self) -> None:
+        self.stop()
+        if self._lock is not None:
+            self._lock.give_up()
+        for txn_id in self._opened:
+            self._end_quietly(txn_id)
+
+    def _end_quietly(self, txn_id: int) -> None:
+        try:
+            _abort(self._metastore, txn_id)
+        except MetastoreError as error:
+            _log.warning("could not abort transaction %d, it will time out: %s", txn_id, error)
+
+
+def _abort(metastore: MetastoreClient, txn_id: int) -> None:
+    """Abort; a transaction that is over already is fine."""
+    try:
+        metastore.abort_txn(txn_id)
+    except NoSuchTxnError:
+        _log.debug("transaction %d was over already", txn_id)
+
+
+def _is_overtaken(writers: frozenset[int], txn_id: int, after: OpenTxns) -> bool:
+    """Whether anybody may have committed to our tables since ``txn_id`` was opened.
+
+    ``writers`` were at work just before; ``after`` was seen under the lock. Who was opened later and is
+    gone may have written anything.
+    """
+    listed = {t.id for t in after.txns}
+    gone_later = after.high_watermark - txn_id - sum(i > txn_id for i in listed)
+    return bool(writers - listed) or gone_later > 0

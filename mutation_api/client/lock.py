@@ -1,0 +1,238 @@
+"""Lock: one request for all tables of a transaction, a bounded wait, and release.
+
+A lock request is never repeated, not even on a broken line: on Hive 2.3 and 3.1 the second request of a
+transaction is granted although somebody else holds the lock (Hive's own Mutation API does that, and two
+writers then work on one table). While it waits, :meth:`Lock.poll` asks again; that also keeps the
+transaction alive.
+
+Source: Hive's DbLockManager (back-off) and TxnHandler.checkLock, observed on 2.3.10.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchLockError
+from metastore_client.model import (
+    DataOperationType,
+    LockComponent,
+    LockInfo,
+    LockLevel,
+    LockRequest,
+    LockResponse,
+    LockState,
+    LockType,
+)
+from mutation_api.client.clock import Clock
+from mutation_api.errors import LockNotAcquiredError
+
+__all__ = ["Lock", "LockedTable", "Marks", "lock_components"]
+
+FIRST_POLL_SECONDS = 0.1
+MAX_POLL_SECONDS = 15.0
+"""Hive doubles from 100 ms to 60 s; a job that has waited long should not then idle for a minute."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LockedTable:
+    """A table and what the transaction will do with it.
+
+    ``is_sink`` false: it is only read. ``insert_only``: the sink takes no updates or deletes, so that other
+    writers of inserts need not wait. ``partition_names``: the partitions whose files must stay while the
+    transaction reads them.
+    """
+
+    database: str
+    name: str
+    is_partitioned: bool
+    is_sink: bool
+    insert_only: bool = False
+    partition_names: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """``database.table``."""
+        return f"{self.database}.{self.name}"
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether other writers of the table are kept out, and the server checks for conflicts at commit."""
+        return self.is_sink and not self.insert_only
+
+
+@dataclass(frozen=True)
+class Marks:
+    """How our transactions and locks are told apart from others': user, host and a text for people."""
+
+    user: str
+    hostname: str
+    agent_info: str
+
+
+def lock_components(tables: Iterable[LockedTable]) -> tuple[LockComponent, ...]:
+    """One component per table, and one per partition that may be read; sorted by name, so that two jobs on
+    the same tables cannot block each other for ever.
+
+    A sink of a partitioned table is a dynamic partition write: the server records what was written only
+    when the partitions are registered (``add_dynamic_partitions``), one by one, as Hive's own compactor and
+    conflict check need.
+
+    The partitions, of sources and sinks alike, are locked for reading only, so they keep no writer out and
+    are not recorded as written. They are for Hive's cleaner, which spares the files of a compacted partition
+    only for locks on that very partition; a lock on the table does not stop it (observed on 2.3.10).
+    """
+    ordered = sorted(tables, key=lambda t: (t.database, t.name))
+    return tuple(c for table in ordered for c in (_component(table), *_partition_components(table)))
+
+
+def _partition_components(table: LockedTable) -> Iterable[LockComponent]:
+    read = _component(dataclasses.replace(table, is_sink=False))
+    for name in sorted(table.partition_names):
+        yield dataclasses.replace(read, level=LockLevel.PARTITION, partition=name)
+
+
+def _component(table: LockedTable) -> LockComponent:
+    operation = DataOperationType.SELECT
+    if table.is_sink:
+        operation = DataOperationType.INSERT if table.insert_only else DataOperationType.UPDATE
+    return LockComponent(
+        type=LockType.SHARED_WRITE if table.is_exclusive else LockType.SHARED_READ,
+        level=LockLevel.TABLE,
+        database=table.database.lower(),
+        table=table.name.lower(),
+        partition=None,
+        operation=operation,
+        is_transactional=True,
+        is_dynamic_partition_write=table.is_sink and table.is_partitioned,
+    )
+
+
+class Lock:
+    """The lock of one transaction; ``id`` is None until it was requested."""
+
+    def __init__(
+        self,
+        metastore: MetastoreClient,
+        clock: Clock,
+        txn_id: int,
+        components: tuple[LockComponent, ...],
+        marks: Marks,
+    ) -> None:
+        self.id: int | None = None
+        self.is_acquired = False
+        self._metastore = metastore
+        self._clock = clock
+        self._txn_id = txn_id
+        self._components = components
+        self._marks = marks
+
+    def request(self) -> bool:
+        """Ask, once; whether it was granted at once.
+
+        Raises:
+            LockNotAcquiredError: the server refused it outright.
+            MetastoreUnavailableError: the line broke; the lock may be queued or not: abort the transaction.
+            NoSuchTxnError, TxnAbortedError: the transaction is over.
+        """
+        marks = self._marks
+        request = LockRequest(self._components, self._txn_id, marks.user, marks.hostname, marks.agent_info)
+        response = self._metastore.lock(request)
+        self.id = response.lock_id
+        return self._evaluate(response)
+
+    def poll(self) -> bool:
+        """Ask whether it is granted by now. A broken line counts as "not yet".
+
+        Raises:
+            LockNotAcquiredError: the server gave up on it.
+            NoSuchLockError, NoSuchTxnError, TxnAbortedError: it is gone.
+        """
+        assert self.id is not None
+        try:
+            return self._evaluate(self._metastore.check_lock(self.id, self._txn_id))
+        except MetastoreUnavailableError as error:
+            _log.warning("could not ask for lock %d of transaction %d: %s", self.id, self._txn_id, error)
+            return False
+
+    def wait(self, deadline: float) -> None:
+        """Poll until it is granted.
+
+        Raises:
+            LockNotAcquiredError: not granted at ``deadline`` (the clock's time); names who holds it.
+            See also :meth:`poll`.
+        """
+        pause = FIRST_POLL_SECONDS
+        started = self._clock.now()
+        while not self.poll():
+            remaining = deadline - self._clock.now()
+            if remaining <= 0:
+                raise LockNotAcquiredError(self._timeout_text(self._clock.now() - started))
+            self._clock.sleep(min(pause, remaining))
+            pause = min(pause * 2, MAX_POLL_SECONDS)
+
+    def give_up(self) -> None:
+        """Leave the queue. A granted lock goes with its transaction. Failures are logged: the transaction
+        is aborted next.
+        """
+        if self.id is None or self.is_acquired:
+            return
+        try:
+            self._metastore.unlock(self.id)
+        except NoSuchLockError:
+            pass
+        except MetastoreError as error:
+            _log.warning("could not give up lock %d of transaction %d: %s", self.id, self._txn_id, error)
+
+    def _evaluate(self, response: LockResponse) -> bool:
+        if response.state in (LockState.ABORT, LockState.NOT_ACQUIRED):
+            raise LockNotAcquiredError(
+                f"lock {response.lock_id} of transaction {self._txn_id} on {self._resources()} was refused "
+                f"by the metastore ({response.state.name}): {response.message or 'no reason given'}"
+            )
+        self.is_acquired = response.state is LockState.ACQUIRED
+        return self.is_acquired
+
+    def _resources(self) -> str:
+        tables = [c for c in self._components if c.partition is None]
+        return ", ".join(f"{c.database}.{c.table} ({c.type.name})" for c in tables)
+
+    def _timeout_text(self, waited_seconds: float) -> str:
+        return (
+            f"transaction {self._txn_id} waited {waited_seconds:.1f} s in vain for lock {self.id} on "
+            f"{self._resources()}; {self._blockers()}. Wait for them, raise lock_timeout_seconds, or, if "
+            "their owner is dead, abort them with 'hive-mutate abort TXN'"
+        )
+
+    def _blockers(self) -> str:
+        try:
+            held = [info for c in self._components if c.partition is None for info in self._held_by_others(c)]
+        except MetastoreError as error:
+            return f"who holds it could not be asked ({error})"
+        return "held by " + ("; ".join(map(_describe, held)) or "nobody any more")
+
+    def _held_by_others(self, component: LockComponent) -> Sequence[LockInfo]:
+        infos = self._metastore.show_locks(component.database, component.table)
+        return [
+            i
+            for i in infos
+            if i.txn_id != self._txn_id
+            and i.state is LockState.ACQUIRED
+            and i.type is not LockType.SHARED_READ  # which keeps nobody of ours waiting
+        ]
+
+
+def _describe(info: LockInfo) -> str:
+    resource = ".".join(filter(None, (info.database, info.table))) + (
+        f"/{info.partition}" if info.partition else ""
+    )
+    owner = f"transaction {info.txn_id}" if info.txn_id else "no transaction"
+    agent = f" ({info.agent_info})" if info.agent_info else ""
+    return (
+        f"{info.type.name} lock {info.lock_id} on {resource} of {owner}, {info.user}@{info.hostname}{agent}"
+    )

@@ -1,0 +1,273 @@
+"""MutatorClient: connects, checks the tables, and makes transactions and snapshots."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import re
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import InvalidConfigurationError, MetastoreError
+from metastore_client.hive_site import parse_duration_seconds
+from mutation_api.client.catalog import Catalog, TableSpec, split_full_name
+from mutation_api.client.clock import Clock
+from mutation_api.client.failure import metastore_errors_as_ours
+from mutation_api.client.lease import LeaseSettings
+from mutation_api.client.listener import LockFailureListener
+from mutation_api.client.lock import Marks
+from mutation_api.client.session import ClientSession
+from mutation_api.client.snapshot import Snapshot
+from mutation_api.client.transaction import Transaction
+from mutation_api.client.transaction_state import TransactionState
+from mutation_api.errors import (
+    ClientError,
+    ConfigurationError,
+    ConnectionFailedError,
+    TransactionStateError,
+)
+from mutation_api.table.acid_table import AcidTable, TableRole
+
+__all__ = ["AGENT_NAME", "ClientOptions", "MutatorClient"]
+
+AGENT_NAME = "hive-mutation-api"
+"""Our transactions and locks carry it in their agent information."""
+
+TXN_TIMEOUT = "hive.txn.timeout"
+TXN_TIMEOUT_DEFAULT = "300s"
+INITIATOR_ON = "hive.compactor.initiator.on"
+TXN_MANAGER = "hive.txn.manager"
+DB_TXN_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"
+SUPPORT_CONCURRENCY = "hive.support.concurrency"
+MAX_MARK_LENGTH = 120
+"""The server's columns hold 128 characters."""
+
+_UNSAFE_IN_MARKS = re.compile(r"[^ -~]|['\"\\]")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ClientOptions:
+    """What the builder collected; see the methods of MutatorClientBuilder."""
+
+    user: str | None
+    time_zone: str | None
+    lock_timeout_seconds: float
+    listener: LockFailureListener | None
+    clock: Clock
+
+
+class MutatorClient:
+    """Transactions and snapshots over the tables of one metastore. Made by MutatorClientBuilder.
+
+    A context manager: connects on entry, closes on exit.
+
+    Args:
+        connect: makes the metastore's client; called by :meth:`connect`.
+        owns_metastore: whether :meth:`close` closes that client.
+        specs: the tables, one entry each.
+        options: everything else.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], MetastoreClient],
+        *,
+        owns_metastore: bool,
+        specs: tuple[TableSpec, ...],
+        options: ClientOptions,
+    ) -> None:
+        self._connect = connect
+        self._owns_metastore = owns_metastore
+        self._specs = specs
+        self._options = options
+        self._session: ClientSession | None = None
+        self._tables: tuple[AcidTable, ...] = ()
+        self._warnings: tuple[str, ...] = ()
+        self._transactions: list[Transaction] = []
+        self._snapshots: list[Snapshot] = []
+
+    @property
+    def tables(self) -> tuple[AcidTable, ...]:
+        """The tables as they were at :meth:`connect`: bound to no transaction, partitions not read."""
+        return self._tables
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What :meth:`connect` found that works, but may surprise; they are logged too."""
+        return self._warnings
+
+    @property
+    def metastore(self) -> MetastoreClient:
+        """The metastore's client. Raises TransactionStateError unless connected."""
+        return self._connected().metastore
+
+    def connect(self) -> MutatorClient:
+        """Connect and check every table; returns self. Does nothing if it is connected.
+
+        Raises:
+            ConnectionFailedError: no metastore could be reached.
+            ConfigurationError: its address makes no sense.
+            TableNotMutableError: a table breaks a rule; names both.
+        """
+        if self._session is None:
+            try:
+                metastore = self._connect()
+            except InvalidConfigurationError as error:
+                raise ConfigurationError(str(error)) from error
+            except MetastoreError as error:
+                raise ConnectionFailedError(f"could not connect to the metastore: {error}") from error
+            try:
+                self._look_around(metastore)
+            except BaseException:
+                self._close_metastore(metastore)
+                raise
+        return self
+
+    def new_transaction(self) -> Transaction:
+        """A transaction over all tables of the client, not begun yet.
+
+        Raises TransactionStateError (not connected), ConfigurationError (no tables).
+        """
+        session = self._connected()
+        if not session.specs:
+            raise ConfigurationError(
+                "the client has no tables: name them with add_sink_table() and add_source_table()"
+            )
+        self._transactions = [t for t in self._transactions if t.state in _UNFINISHED]
+        self._transactions.append(Transaction(session))
+        return self._transactions[-1]
+
+    def open_snapshot(self, *full_names: str) -> Snapshot:
+        """A consistent view of tables (``database.table``), which need not be among the client's.
+
+        It stays protected until it, or the client, is closed.
+
+        Raises:
+            TableNotMutableError: a table does not exist or has no ROW__IDs.
+            LockNotAcquiredError, ConnectionFailedError, TransactionError: see Transaction.begin.
+        """
+        session = self._connected()
+        if not full_names:
+            raise ConfigurationError("a snapshot needs the name of at least one table")
+        names = [split_full_name(name) for name in full_names]
+        specs = tuple(TableSpec(d, t, TableRole.SOURCE) for d, t in dict.fromkeys(names))
+        snapshot = Snapshot(session, specs).open()
+        self._snapshots.append(snapshot)
+        return snapshot
+
+    def close(self) -> None:
+        """Abort what is still open, release snapshots, disconnect. May be called twice."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        for snapshot in self._snapshots:
+            snapshot.close()
+        for transaction in self._transactions:
+            _abort_quietly(transaction)
+        self._snapshots, self._transactions = [], []
+        self._close_metastore(session.metastore)
+
+    def __enter__(self) -> MutatorClient:
+        """Connect."""
+        return self.connect()
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _connected(self) -> ClientSession:
+        if self._session is None:
+            raise TransactionStateError(
+                "the client is not connected; call connect(), or use it in a with statement"
+            )
+        return self._session
+
+    def _look_around(self, metastore: MetastoreClient) -> None:
+        catalog = Catalog(metastore, self._options.time_zone)
+        with metastore_errors_as_ours("could not connect"):
+            opened = [catalog.read_and_probe(spec) for spec in self._specs]
+            settings = self._settings(metastore)
+            self._warnings = tuple(self._find_warnings(metastore))
+        self._tables = tuple(o.table for o in opened)
+        self._session = ClientSession(
+            metastore, self._options.clock, settings, catalog, self._specs, self._options.listener
+        )
+        for warning in self._warnings:
+            _log.warning("%s", warning)
+
+    def _settings(self, metastore: MetastoreClient) -> LeaseSettings:
+        text = metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT)
+        return LeaseSettings(
+            marks=Marks(
+                user=_mark(self._options.user or getpass.getuser()),
+                hostname=_mark(socket.gethostname()),
+                agent_info=_mark(f"{AGENT_NAME} pid {os.getpid()}"),
+            ),
+            txn_timeout_seconds=parse_duration_seconds(text),
+            lock_timeout_seconds=self._options.lock_timeout_seconds,
+        )
+
+    def _find_warnings(self, metastore: MetastoreClient) -> list[str]:
+        found = _server_warnings(metastore)
+        has_sinks = any(s.role is TableRole.SINK for s in self._specs)
+        if has_sinks and self._options.listener is None:
+            found.append(
+                "no LockFailureListener is set: who does not use Transaction.on_lost() learns of a lost "
+                "transaction from check() and commit() only"
+            )
+        return found
+
+    def _close_metastore(self, metastore: MetastoreClient) -> None:
+        if self._owns_metastore:
+            metastore.close()
+
+
+_UNFINISHED = (TransactionState.INACTIVE, TransactionState.OPEN, TransactionState.COMMITTING)
+
+
+def _server_warnings(metastore: MetastoreClient) -> list[str]:
+    """What the server tells about itself; a setting that it keeps to itself gives no warning."""
+    found = []
+    if metastore.get_config_value(INITIATOR_ON, "true").strip().lower() != "true":
+        found.append(
+            f"the metastore runs with {INITIATOR_ON}=false: unless another one on the same database does "
+            "better, nothing is compacted by itself, and the transaction of a client that died keeps its "
+            "locks until somebody ends it with 'hive-mutate abort TXN'"
+        )
+    manager = metastore.get_config_value(TXN_MANAGER, DB_TXN_MANAGER).strip()
+    if manager != DB_TXN_MANAGER:
+        found.append(
+            f"the metastore's {TXN_MANAGER} is {manager}: to see the tables, Hive sessions need "
+            f"{DB_TXN_MANAGER}"
+        )
+    if metastore.get_config_value(SUPPORT_CONCURRENCY, "true").strip().lower() != "true":
+        found.append(
+            f"the metastore's {SUPPORT_CONCURRENCY} is not true: a Hive session with this setting takes no "
+            "locks and cannot write the tables"
+        )
+    return found
+
+
+def _mark(text: str) -> str:
+    """What the server can take: it builds SQL out of these texts, and its columns are short."""
+    return _UNSAFE_IN_MARKS.sub("_", text)[:MAX_MARK_LENGTH]
+
+
+def _abort_quietly(transaction: Transaction) -> None:
+    if transaction.state is not TransactionState.OPEN:
+        return
+    try:
+        transaction.abort()
+    except ClientError as error:
+        _log.warning("could not abort a transaction: %s", error)

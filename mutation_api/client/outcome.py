@@ -1,0 +1,140 @@
+"""Commits a transaction and finds out how that ended, even if the line breaks.
+
+=====================================  ====================================================================
+first answer                           then
+=====================================  ====================================================================
+success                                committed
+the server says aborted                aborted
+no such transaction                    listed as aborted: aborted; else somebody else ended it: unknown
+line broken, or a fault of the server  ask again (which is harmless), then look and abort what is still open
+=====================================  ====================================================================
+
+After a broken line "no such transaction" means committed: the commit was done and its record cleaned away,
+because an aborted transaction that has recorded what it wrote stays listed until its files are cleaned.
+
+Source: TxnHandler.commitTxn and openTxns of Hive 2.3, observed on 2.3.10.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import (
+    MetastoreError,
+    NoSuchTxnError,
+    TxnAbortedError,
+)
+from metastore_client.model import TxnState
+from mutation_api.client.clock import Clock
+
+__all__ = ["COMMIT_RETRY_SECONDS", "Outcome", "commit_and_find_out"]
+
+COMMIT_RETRY_SECONDS = 60.0
+"""How long a commit whose answer was lost is asked for again; a metastore can restart in that time."""
+
+FIRST_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class Outcome(enum.Enum):
+    """How a commit ended."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+def commit_and_find_out(
+    metastore: MetastoreClient,
+    clock: Clock,
+    txn_id: int,
+    *,
+    has_records: bool,
+    retry_seconds: float = COMMIT_RETRY_SECONDS,
+) -> tuple[Outcome, MetastoreError | None]:
+    """Commit.
+
+    Args:
+        metastore: where the transaction is open.
+        clock: measures the retries.
+        txn_id: the transaction; its heartbeat has stopped.
+        has_records: the server has recorded something that the transaction wrote.
+        retry_seconds: bound of the retries; must be below the transaction's timeout.
+
+    Returns:
+        The outcome, and the metastore's error that tells why it is not COMMITTED.
+    """
+    try:
+        metastore.commit_txn(txn_id)
+    except TxnAbortedError as error:
+        return Outcome.ABORTED, error
+    except NoSuchTxnError as error:
+        state, _ = _look(metastore, txn_id)
+        is_aborted = state is TxnState.ABORTED or not has_records
+        return (Outcome.ABORTED if is_aborted else Outcome.UNKNOWN), error
+    except MetastoreError as error:
+        _log.warning("the answer to the commit of transaction %d was lost, asking again: %s", txn_id, error)
+        return _ask_again(metastore, clock, txn_id, error, clock.now() + retry_seconds)
+    return Outcome.COMMITTED, None
+
+
+def _ask_again(
+    metastore: MetastoreClient, clock: Clock, txn_id: int, first: MetastoreError, deadline: float
+) -> tuple[Outcome, MetastoreError | None]:
+    pause = FIRST_PAUSE_SECONDS
+    error: MetastoreError | None = first
+    while error is not None:
+        if clock.now() >= deadline:
+            return _settle(metastore, txn_id), error
+        clock.sleep(min(pause, max(0.0, deadline - clock.now())))
+        pause = min(pause * 2, MAX_PAUSE_SECONDS)
+        error = _attempt(metastore, txn_id)
+        if isinstance(error, TxnAbortedError):
+            return Outcome.ABORTED, error
+        if isinstance(error, NoSuchTxnError):
+            state, has_looked = _look(metastore, txn_id)
+            if has_looked:
+                return _outcome_of(state), error
+    return Outcome.COMMITTED, None
+
+
+def _attempt(metastore: MetastoreClient, txn_id: int) -> MetastoreError | None:
+    try:
+        metastore.commit_txn(txn_id)
+    except MetastoreError as error:
+        return error
+    return None
+
+
+def _settle(metastore: MetastoreClient, txn_id: int) -> Outcome:
+    """The server cannot commit: look, and abort what is open, so that it is not committed behind our back."""
+    state, looked = _look(metastore, txn_id)
+    if not looked or state is not TxnState.OPEN:
+        return _outcome_of(state) if looked else Outcome.UNKNOWN
+    try:
+        metastore.abort_txn(txn_id)
+    except NoSuchTxnError:
+        return Outcome.COMMITTED
+    except MetastoreError:
+        return Outcome.UNKNOWN
+    return Outcome.ABORTED
+
+
+def _outcome_of(state: TxnState | None) -> Outcome:
+    if state is None:
+        return Outcome.COMMITTED
+    return Outcome.ABORTED if state is TxnState.ABORTED else Outcome.UNKNOWN
+
+
+def _look(metastore: MetastoreClient, txn_id: int) -> tuple[TxnState | None, bool]:
+    """State of the transaction, None if it is not listed; and whether the server could be asked."""
+    try:
+        listing = metastore.get_open_txns()
+    except MetastoreError as error:
+        _log.warning("could not look at transaction %d: %s", txn_id, error)
+        return None, False
+    return next((t.state for t in listing.txns if t.id == txn_id), None), listing.high_watermark >= txn_id

@@ -1,0 +1,100 @@
+"""PartitionCreator: adds partitions through the metastore in bulk; safe when several clients race."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import AlreadyExistsError, InvalidRequestError, NoSuchObjectError
+from metastore_client.model import PartitionInfo
+from mutation_api.errors import PartitionCreationError
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.partition import canonical_partition_name
+
+__all__ = ["PartitionCreator"]
+
+MAX_NAMES_IN_MESSAGE = 10
+
+
+class PartitionCreator:
+    """Finds the partitions that a transaction has touched and creates those that are missing.
+
+    A partition that somebody else creates at the same moment is as good as our own.
+    """
+
+    def __init__(self, metastore: MetastoreClient) -> None:
+        self._metastore = metastore
+
+    def ensure(
+        self, table: AcidTable, values: Mapping[str, tuple[str, ...]]
+    ) -> tuple[Mapping[str, PartitionInfo], tuple[str, ...]]:
+        """Make sure that partitions exist.
+
+        Args:
+            table: says whether partitions may be created.
+            values: escaped name -> unescaped texts, one per partition key. Empty for an unpartitioned table.
+
+        Returns:
+            All of them by name, and the names of those created here.
+
+        Raises:
+            PartitionCreationError: they are missing and may not be created, exist under another spelling of
+                the same values, or the server refused them.
+            MetastoreError: the server could not be asked.
+        """
+        found = self._find(table, values)
+        missing = sorted(values.keys() - found.keys())
+        if not missing:
+            return found, ()
+        self._check_may_create(table, missing)
+        created = self._create(table, missing, values)
+        found = self._find(table, values)
+        lacking = sorted(values.keys() - found.keys())
+        if lacking:
+            raise PartitionCreationError(
+                f"table {table.full_name}: partitions {_shown(lacking)} were created but are not there; "
+                "somebody dropped them, or the server spells their names differently"
+            )
+        return found, created
+
+    def _find(self, table: AcidTable, names: Collection[str]) -> dict[str, PartitionInfo]:
+        if not names:
+            return {}
+        infos = self._metastore.get_partitions_by_names(table.database, table.name, sorted(names))
+        return {p.name: p for p in infos}
+
+    def _check_may_create(self, table: AcidTable, missing: Sequence[str]) -> None:
+        if not table.create_partitions:
+            raise PartitionCreationError(
+                f"table {table.full_name}: partitions {_shown(missing)} do not exist; create them, or "
+                "allow it with add_sink_table(…, create_partitions=True)"
+            )
+        existing = self._metastore.get_partition_names(table.database, table.name)
+        spelled = {canonical_partition_name(table.partition_keys, name): name for name in existing}
+        for name in missing:
+            canonical = canonical_partition_name(table.partition_keys, name)
+            if spelled.get(canonical, name) != name:
+                raise PartitionCreationError(
+                    f"table {table.full_name}: partition {name} exists as {spelled[canonical]} since this "
+                    "transaction began: run the job again"
+                )
+
+    def _create(
+        self, table: AcidTable, missing: Sequence[str], values: Mapping[str, tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        try:
+            created = self._metastore.add_partitions(
+                table.database, table.name, [values[name] for name in missing]
+            )
+        except AlreadyExistsError:
+            return ()
+        except (InvalidRequestError, NoSuchObjectError) as error:
+            raise PartitionCreationError(
+                f"table {table.full_name}: partitions {_shown(missing)} could not be created: {error}"
+            ) from error
+        return tuple(sorted(p.name for p in created))
+
+
+def _shown(names: Sequence[str]) -> str:
+    rest = len(names) - MAX_NAMES_IN_MESSAGE
+    return ", ".join(names[:MAX_NAMES_IN_MESSAGE]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,40 @@
+"""ClientSession: what the transactions and snapshots of one connected client share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metastore_client.client import MetastoreClient
+from mutation_api.client.catalog import Catalog, TableSpec
+from mutation_api.client.clock import Clock
+from mutation_api.client.lease import LeaseSettings
+from mutation_api.client.listener import LockFailureListener
+
+__all__ = ["ClientSession"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ClientSession:
+    """A metastore, how it is used, and the tables that every transaction of the client is about."""
+
+    metastore: MetastoreClient
+    clock: Clock
+    settings: LeaseSettings
+    catalog: Catalog
+    specs: tuple[TableSpec, ...]
+    listener: LockFailureListener | None
+
+    def tell_listener(
+        self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception
+    ) -> None:
+        """Pass a loss on to the user's listener; what it raises is logged."""
+        if self.listener is None:
+            return
+        try:
+            self.listener.lock_failed(lock_id, txn_id, tables, error)
+        except Exception:
+            _log.exception("the LockFailureListener failed on the loss of transaction %d", txn_id)

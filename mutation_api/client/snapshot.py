@@ -1,0 +1,132 @@
+"""Snapshot: a consistent view of some tables, protected while it is read.
+
+It is a transaction that only reads. Its read lock keeps Hive's cleaner from removing the files that a
+reader of the snapshot needs, and its heartbeat keeps the lock alive.
+"""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+
+from metastore_client.errors import MetastoreError
+from metastore_client.model import LockComponent, PartitionInfo
+from metastore_client.valid_ids import ValidTxnList
+from mutation_api.client.catalog import OpenTable, TableSpec
+from mutation_api.client.failure import metastore_errors_as_ours
+from mutation_api.client.lease import Lease
+from mutation_api.client.lock import lock_components
+from mutation_api.client.session import ClientSession
+from mutation_api.errors import ClientError, ConfigurationError, TransactionStateError
+from mutation_api.table.acid_table import AcidTable
+
+__all__ = ["Snapshot"]
+
+_log = logging.getLogger(__name__)
+
+
+class Snapshot:
+    """The tables as they are when it is made, until :meth:`close`. See ``MutatorClient.open_snapshot``."""
+
+    def __init__(self, session: ClientSession, specs: tuple[TableSpec, ...]) -> None:
+        self._session = session
+        self._specs = specs
+        self._tables: dict[str, OpenTable] = {}
+        self._lease: Lease | None = None
+
+    def open(self) -> Snapshot:
+        """Lock the tables for reading and look at them; called once.
+
+        Raises TableNotMutableError (a table that has no ROW__IDs), LockNotAcquiredError,
+        ConnectionFailedError.
+        """
+        session = self._session
+        lease = Lease(session.metastore, session.clock, self._to_lock, session.settings, self._lose)
+        lease.acquire()
+        self._lease = lease
+        try:
+            with metastore_errors_as_ours("could not read the tables of a snapshot"):
+                opened = [session.catalog.read_with_partitions(s) for s in self._specs]
+        except BaseException:
+            self.close()
+            raise
+        self._tables = {o.table.full_name: o for o in opened}
+        return self
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """Which transactions the snapshot sees."""
+        return self._open_lease().valid_txn_list
+
+    @property
+    def txn_id(self) -> int:
+        """The reading transaction."""
+        return self._open_lease().txn_id
+
+    def table(self, full_name: str) -> AcidTable:
+        """The descriptor of a table; it belongs to no transaction, so it can only be read."""
+        return self._opened(full_name).table
+
+    def partitions(self, full_name: str) -> tuple[PartitionInfo, ...]:
+        """The partitions of a table; empty if it has no partition keys."""
+        return self._opened(full_name).partitions
+
+    def check(self) -> None:
+        """Raise LockLostError or TransactionAbortedError if the lock is lost: files may go away from then
+        on.
+        """
+        lost = self._open_lease().lost
+        if lost is not None:
+            raise type(lost)(str(lost)) from lost
+
+    def close(self) -> None:
+        """Release the lock. May be called twice; a failure is logged, since the lock then times out."""
+        lease, self._lease = self._lease, None
+        if lease is None:
+            return
+        lease.stop()
+        try:
+            self._session.metastore.commit_txn(lease.txn_id)
+        except MetastoreError as error:
+            _log.warning("could not end the reading transaction %d: %s", lease.txn_id, error)
+
+    def __enter__(self) -> Snapshot:
+        """Return self."""
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _to_lock(self) -> tuple[LockComponent, ...]:
+        catalog = self._session.catalog
+        with metastore_errors_as_ours("could not read the tables of a snapshot"):
+            return lock_components([catalog.to_lock(s) for s in self._specs])
+
+    def _opened(self, full_name: str) -> OpenTable:
+        self._open_lease()
+        opened = self._tables.get(full_name.strip().lower())
+        if opened is None:
+            raise ConfigurationError(
+                f"table {full_name} is not in this snapshot; it holds {', '.join(self._tables)}"
+            )
+        return opened
+
+    def _open_lease(self) -> Lease:
+        if self._lease is None:
+            raise TransactionStateError(
+                "the snapshot is closed; take another one from client.open_snapshot()"
+            )
+        return self._lease
+
+    def _lose(self, error: ClientError) -> None:
+        lease = self._lease
+        if lease is not None:
+            _log.error("a snapshot of %s is lost: %s", ", ".join(s.full_name for s in self._specs), error)
+            tables = [s.full_name for s in self._specs]
+            self._session.tell_listener(lease.lock_id, lease.txn_id, tables, error)

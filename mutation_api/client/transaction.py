@@ -1,0 +1,418 @@
+"""Transaction: begin, write, commit or abort; one change set over any number of tables, all or nothing.
+
+::
+
+    with client.new_transaction() as transaction:
+        table = transaction.table("default.t")          # goes to the workers
+        ...
+        transaction.add_manifests("default.t", writer_id, manifests)
+    # committed here; aborted if the block raised
+
+Used once. Methods are called from one thread; :meth:`Transaction.check` and :meth:`Transaction.abort` from
+any.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from metastore_client.errors import MetastoreError
+from metastore_client.model import LockComponent, PartitionInfo
+from metastore_client.valid_ids import ValidTxnList
+from mutation_api.client.catalog import OpenTable
+from mutation_api.client.failure import client_error, metastore_errors_as_ours
+from mutation_api.client.lease import Lease
+from mutation_api.client.lock import lock_components
+from mutation_api.client.outcome import COMMIT_RETRY_SECONDS, Outcome, commit_and_find_out
+from mutation_api.client.partition_creator import PartitionCreator
+from mutation_api.client.session import ClientSession
+from mutation_api.client.summary import TableSummary, TransactionSummary
+from mutation_api.client.transaction_state import Step, TransactionState, next_state, require
+from mutation_api.commit.committer import Committer, PublishedTable, TableOutput
+from mutation_api.commit.manifest import DeltaManifest
+from mutation_api.commit.staging import remove_abandoned, remove_staging
+from mutation_api.errors import (
+    ClientError,
+    CommitOutcomeUnknownError,
+    ConfigurationError,
+    ManifestError,
+    TransactionAbortedError,
+    TransactionStateError,
+)
+from mutation_api.table.acid_table import AcidTable, TableRole
+
+__all__ = ["Transaction"]
+
+_log = logging.getLogger(__name__)
+
+
+class Transaction:
+    """One transaction over the tables of its client. Made by ``MutatorClient.new_transaction``."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+        self._state = TransactionState.INACTIVE
+        self._mutex = threading.RLock()
+        self._lease: Lease | None = None
+        self._tables: dict[str, OpenTable] = {}
+        self._writers: dict[str, set[str]] = {}
+        self._manifests: dict[str, list[DeltaManifest]] = {}
+        self._published: dict[str, PublishedTable] = {}
+        self._is_told = False
+        self._callbacks: list[Callable[[ClientError], None]] = []
+        self._phase_seconds: dict[str, float] = {}
+        self._phase_started = session.clock.now()
+
+    # -- what it is ----------------------------------------------------------------------------------------
+    @property
+    def state(self) -> TransactionState:
+        """Where it stands."""
+        return self._state
+
+    @property
+    def id(self) -> int:
+        """The transaction's id. Raises TransactionStateError before :meth:`begin`."""
+        return self._begun_lease().txn_id
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """Which transactions its snapshot sees. Raises TransactionStateError before :meth:`begin`."""
+        return self._begun_lease().valid_txn_list
+
+    @property
+    def tables(self) -> tuple[AcidTable, ...]:
+        """The descriptors of all tables; see :meth:`table`."""
+        return tuple(self.table(name) for name in self._tables)
+
+    @property
+    def summary(self) -> TransactionSummary:
+        """What it has done so far."""
+        lease = self._lease
+        return TransactionSummary(
+            txn_id=None if lease is None else lease.txn_id,
+            state=self._state.value,
+            tables=tuple(self._table_summary(name) for name in self._sinks()),
+            phase_seconds=dict(self._phase_seconds),
+            lock_wait_seconds=0.0 if lease is None else lease.lock_wait_seconds,
+            roll_overs=0 if lease is None else lease.roll_overs,
+        )
+
+    def table(self, full_name: str) -> AcidTable:
+        """The descriptor of ``database.table``; a sink's is bound to this transaction and goes to the
+        workers.
+
+        Only while the transaction is open: :meth:`begin` may change its id, and what is written later is
+        lost.
+
+        Raises:
+            TransactionStateError: the transaction is not open.
+            ConfigurationError: the table was not added to the client.
+        """
+        table = self._opened(full_name).table
+        return table.bind(self.id) if table.role is TableRole.SINK else table
+
+    def partitions(self, full_name: str) -> tuple[PartitionInfo, ...]:
+        """The table's partitions as they were when the transaction began; empty if it has no partition
+        keys.
+        """
+        return self._opened(full_name).partitions
+
+    # -- the steps -----------------------------------------------------------------------------------------
+    def begin(self) -> None:
+        """Open the transaction, lock its tables, take the snapshot and read the tables anew.
+
+        Raises:
+            LockNotAcquiredError: others held the lock for longer than ``lock_timeout_seconds``.
+            TableNotMutableError: a table was dropped or altered since the client connected, and is unfit now.
+            ConnectionFailedError, TransactionAbortedError, LockLostError, TransactionError: the metastore
+                failed.
+            TransactionStateError: the transaction has been begun before.
+        """
+        after = next_state(self._state, Step.BEGIN, self._txn_id())
+        self._start_clock()
+        try:
+            self._acquire()
+            with metastore_errors_as_ours(f"could not read the tables of transaction {self._txn_id()}"):
+                self._read_tables()
+        except BaseException:
+            self._give_up_begin()
+            raise
+        self._end_phase("begin")
+        self._state = after
+        self.check()
+        self._remove_abandoned()
+
+    def add_manifests(self, full_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+        """Hand in what a writer (one Spark job, or one coordinator) has written to a table; once per writer.
+
+        Raises:
+            TransactionStateError: the transaction is not open.
+            ConfigurationError: the table is no sink of this transaction.
+            ManifestError: the writer has handed in before. Everything else is checked by :meth:`commit`.
+        """
+        opened = self._opened(full_name)
+        name = opened.table.full_name
+        if opened.table.role is not TableRole.SINK:
+            raise ConfigurationError(
+                f"table {name} is a source of this transaction; add it with add_sink_table()"
+            )
+        writers = self._writers.setdefault(name, set())
+        if writer_id in writers:
+            raise ManifestError(f"table {name}, transaction {self.id}: writer {writer_id!r} handed in twice")
+        writers.add(writer_id)
+        self._manifests.setdefault(name, []).extend(manifests)
+
+    def commit(self) -> None:
+        """Publish everything that was handed in, and commit. Whatever is raised, nothing of it is visible.
+
+        The one exception is CommitOutcomeUnknownError: then nobody knows, and nothing was removed.
+
+        Raises:
+            TransactionStateError: the transaction is not open.
+            LockLostError, TransactionAbortedError: lost, or another writer committed first: run the job
+                again.
+            ManifestError, PartitionCreationError, TableNotMutableError, DeltaWriteError: see
+                Committer.publish.
+            CommitOutcomeUnknownError: the line broke during the commit and the metastore could not be asked.
+            ConnectionFailedError, TransactionError: the metastore failed before the commit.
+        """
+        require(self._state, TransactionState.OPEN, "commit", self._txn_id())
+        self._end_phase("work")
+        committer = Committer(
+            self._session.metastore, PartitionCreator(self._session.metastore), self.id, self.check
+        )
+        try:
+            with metastore_errors_as_ours(f"could not publish transaction {self.id}"):
+                self._beat_and_check()
+                self._published = committer.publish(self._outputs())
+                self._beat_and_check()
+        except BaseException:
+            self._roll_back(committer, Step.ABORT)
+            raise
+        self._end_phase("publish")
+        self._finish(committer)
+        self._end_phase("commit")
+
+    def abort(self) -> None:
+        """Abort, and remove what was staged. Harmless if it is aborted already.
+
+        Raises:
+            TransactionStateError: it is committed, or its outcome is unknown.
+            ConnectionFailedError: the metastore could not be told; it will find out by the missing heartbeat.
+        """
+        with self._mutex:
+            before, self._state = self._state, next_state(self._state, Step.ABORT, self._txn_id())
+        if before is TransactionState.OPEN:
+            try:
+                with metastore_errors_as_ours(f"could not abort transaction {self.id}"):
+                    self._begun_lease().abort()
+            finally:
+                self._remove_staging()
+
+    # -- loss ----------------------------------------------------------------------------------------------
+    def check(self) -> None:
+        """Raise if the transaction cannot be committed any more; cheap, asks nobody.
+
+        Raises:
+            LockLostError, TransactionAbortedError: it is lost, and why.
+            TransactionStateError: it is not open.
+        """
+        require(self._state, TransactionState.OPEN, "go on", self._txn_id())
+        lost = self._begun_lease().lost
+        if lost is not None:
+            raise type(lost)(str(lost)) from lost
+
+    def on_lost(self, callback: Callable[[ClientError], None]) -> None:
+        """Have ``callback`` called with the error when the transaction is lost, from a heartbeat's thread.
+
+        Called at once if it is lost already. What it raises is logged.
+        """
+        with self._mutex:
+            self._callbacks.append(callback)
+            lost = None if self._lease is None else self._lease.lost
+        if lost is not None:
+            _call_quietly(callback, lost)
+
+    # -- context manager -----------------------------------------------------------------------------------
+    def __enter__(self) -> Transaction:
+        """Begin, unless that was done."""
+        if self._state is TransactionState.INACTIVE:
+            self.begin()
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Commit, or abort if the block raised; its error is never replaced by one of the abort."""
+        if self._state is not TransactionState.OPEN:
+            return
+        if error is None:
+            self.commit()
+            return
+        try:
+            self.abort()
+        except Exception:
+            _log.exception("could not abort transaction %s after %r", self._txn_id(), error)
+
+    # -- begin ---------------------------------------------------------------------------------------------
+    def _acquire(self) -> None:
+        session = self._session
+        lease = Lease(session.metastore, session.clock, self._to_lock, session.settings, self._on_lost)
+        lease.acquire()
+        self._lease = lease
+
+    def _to_lock(self) -> tuple[LockComponent, ...]:
+        catalog = self._session.catalog
+        with metastore_errors_as_ours("could not read the tables of a transaction"):
+            return lock_components([catalog.to_lock(s) for s in self._session.specs])
+
+    def _read_tables(self) -> None:
+        """Under the lock, so that DDL by Hive cannot change them any more."""
+        opened = [self._session.catalog.read_with_partitions(s) for s in self._session.specs]
+        self._tables = {o.table.full_name: o for o in opened}
+
+    def _give_up_begin(self) -> None:
+        self._state = TransactionState.ABORTED
+        if self._lease is not None:
+            self._abort_quietly()
+
+    def _remove_abandoned(self) -> None:
+        for name in self._sinks():
+            removed = remove_abandoned(self._tables[name].table, self._begun_lease().open_txns)
+            if removed:
+                _log.info("removed what transactions %s left staged in %s", removed, name)
+
+    # -- commit --------------------------------------------------------------------------------------------
+    def _beat_and_check(self) -> None:
+        self._begun_lease().beat()
+        self.check()
+
+    def _outputs(self) -> list[TableOutput]:
+        return [
+            TableOutput(
+                table=self.table(name),
+                description=self._tables[name].description,
+                writers=frozenset(self._writers.get(name, ())),
+                manifests=tuple(self._manifests.get(name, ())),
+                partitions_at_begin=frozenset(p.name for p in self._tables[name].partitions),
+                insert_only=self._tables[name].spec.insert_only,
+            )
+            for name in self._sinks()
+        ]
+
+    def _finish(self, committer: Committer) -> None:
+        """Send the commit. From here on nothing may be removed unless the server says that it is aborted."""
+        self._step(Step.SEND_COMMIT)
+        self._begun_lease().stop()
+        try:
+            outcome, error = commit_and_find_out(
+                self._session.metastore,
+                self._session.clock,
+                self.id,
+                has_records=any(self._manifests.values()),
+                retry_seconds=min(COMMIT_RETRY_SECONDS, self._session.settings.txn_timeout_seconds / 2),
+            )
+        except BaseException:
+            self._step(Step.LOSE_TRACK)
+            _log.error("transaction %d was interrupted while it committed: look whether it did", self.id)
+            raise
+        finally:
+            self._begun_lease().release()
+        if outcome is Outcome.COMMITTED:
+            self._step(Step.SUCCEED)
+        elif outcome is Outcome.ABORTED:
+            self._roll_back(committer, Step.REFUSE)
+            raise _commit_refused(self.id, error) from error
+        else:
+            self._step(Step.LOSE_TRACK)
+            raise CommitOutcomeUnknownError(
+                f"transaction {self.id}: whether it is committed could not be found out ({error}). Do not "
+                "run the job again before you have looked ('hive-mutate show txns'): if it is listed as open "
+                "or aborted, nothing of it is visible; if it is not listed, it is committed"
+            ) from error
+
+    def _roll_back(self, committer: Committer, step: Step) -> None:
+        """Abort first, so that nobody can commit, then remove the files."""
+        self._step(step)
+        self._abort_quietly()
+        committer.remove_published()
+        self._remove_staging()
+
+    # -- parts ---------------------------------------------------------------------------------------------
+    def _abort_quietly(self) -> None:
+        try:
+            self._begun_lease().abort()
+        except MetastoreError as error:
+            _log.warning("could not abort transaction %s, it will time out: %s", self._txn_id(), error)
+
+    def _remove_staging(self) -> None:
+        for name in self._sinks():
+            remove_staging(self._tables[name].table, self.id)
+
+    def _on_lost(self, error: ClientError) -> None:
+        with self._mutex:
+            if self._state is not TransactionState.OPEN or self._is_told:
+                return
+            self._is_told = True
+            callbacks = list(self._callbacks)
+        _log.error("%s", error)
+        lease = self._begun_lease()
+        self._session.tell_listener(lease.lock_id, lease.txn_id, list(self._tables), error)
+        for callback in callbacks:
+            _call_quietly(callback, error)
+
+    def _step(self, step: Step) -> None:
+        with self._mutex:
+            self._state = next_state(self._state, step, self._txn_id())
+
+    def _sinks(self) -> list[str]:
+        return [name for name, opened in self._tables.items() if opened.table.role is TableRole.SINK]
+
+    def _opened(self, full_name: str) -> OpenTable:
+        require(self._state, TransactionState.OPEN, f"use table {full_name}", self._txn_id())
+        opened = self._tables.get(full_name.strip().lower())
+        if opened is None:
+            raise ConfigurationError(
+                f"table {full_name} is not part of the transaction; add it to the MutatorClientBuilder. "
+                f"It has {', '.join(self._tables)}"
+            )
+        return opened
+
+    def _table_summary(self, name: str) -> TableSummary:
+        published = self._published.get(name)
+        created = () if published is None else published.partitions_created
+        return TableSummary.of(name, self._manifests.get(name, ()), created)
+
+    def _begun_lease(self) -> Lease:
+        if self._lease is None:
+            raise TransactionStateError("the transaction has not begun; call begin() first")
+        return self._lease
+
+    def _txn_id(self) -> int | None:
+        return None if self._lease is None else self._lease.txn_id
+
+    def _start_clock(self) -> None:
+        self._phase_started = self._session.clock.now()
+
+    def _end_phase(self, name: str) -> None:
+        now = self._session.clock.now()
+        self._phase_seconds[name] = now - self._phase_started
+        self._phase_started = now
+
+
+def _commit_refused(txn_id: int, error: MetastoreError | None) -> ClientError:
+    doing = f"transaction {txn_id} could not be committed"
+    return TransactionAbortedError(doing) if error is None else client_error(error, doing)
+
+
+def _call_quietly(callback: Callable[[ClientError], None], error: ClientError) -> None:
+    try:
+        callback(error)
+    except Exception:
+        _log.exception("a callback failed on the loss of a transaction")

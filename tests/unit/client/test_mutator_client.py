@@ -1,0 +1,238 @@
+"""Connecting, what it refuses and warns of, and that closing leaves nothing open."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from metastore_client.errors import MetastoreUnavailableError
+from metastore_client.model import TxnState
+from metastore_client.testing import InMemoryMetastore
+from mutation_api.client import catalog
+from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.client.transaction_state import TransactionState
+from mutation_api.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    TableNotMutableError,
+    TransactionStateError,
+)
+from tests.client_support import builder, table_info
+from tests.fix_clock import FakeClock
+
+
+@pytest.fixture
+def metastore(tmp_path: Path) -> InMemoryMetastore:
+    result = InMemoryMetastore(tmp_path)
+    result.create_table(table_info("t"))
+    return result
+
+
+def test_connect_names_a_missing_table(metastore: InMemoryMetastore) -> None:
+    """Refused before any transaction is opened."""
+    with pytest.raises(TableNotMutableError, match=r"default\.nothere cannot be used: it does not exist"):
+        builder(metastore, None, "nothere").build().connect()
+    assert "open_txn" not in metastore.calls
+
+
+def test_connect_refuses_an_unwritable_location(metastore: InMemoryMetastore, tmp_path: Path) -> None:
+    """A sink is tried out with a hidden directory; nothing of it stays."""
+    with builder(metastore, None, "t").build():
+        assert list((tmp_path / "t").iterdir()) == []
+    (tmp_path / "t").rmdir()
+    (tmp_path / "t").write_text("a file in the table's place")
+    with pytest.raises(TableNotMutableError, match="is not writable"):
+        builder(metastore, None, "t").build().connect()
+
+
+def test_a_silent_metastore_is_a_failed_connection(metastore: InMemoryMetastore) -> None:
+    """Whatever call is the first to fail, the error is ours."""
+    metastore.fail_next("get_table", MetastoreUnavailableError("nobody there"))
+    with pytest.raises(ConnectionFailedError, match="nobody there"):
+        builder(metastore, None, "t").build().connect()
+
+
+def test_nobody_listens_at_the_address() -> None:
+    """An address without a server is a failed connection, and says which address."""
+    client = MutatorClientBuilder().metastore({"hive.metastore.uris": "thrift://127.0.0.1:1", **_NO_PATIENCE})
+    with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1:1"):
+        client.build().connect()
+
+
+_NO_PATIENCE = {"hive.metastore.connect.retries": "1", "hive.metastore.client.connect.retry.delay": "1ms"}
+
+
+def test_an_address_that_makes_no_sense() -> None:
+    """A mistake in the configuration is told apart from a server that is down."""
+    with pytest.raises(ConfigurationError):
+        MutatorClientBuilder().metastore("http://host").build().connect()
+
+
+def test_nothing_works_before_connect(metastore: InMemoryMetastore) -> None:
+    """Both ways of starting work say what is missing."""
+    client = builder(metastore, None, "t").build()
+    for call in (client.new_transaction, lambda: client.open_snapshot("default.t")):
+        with pytest.raises(TransactionStateError, match="not connected"):
+            call()
+
+
+def test_a_client_without_tables_makes_no_transactions(metastore: InMemoryMetastore) -> None:
+    """The original fails with a protocol error here."""
+    with (
+        builder(metastore, None).build() as client,
+        pytest.raises(ConfigurationError, match="add_sink_table"),
+    ):
+        client.new_transaction()
+
+
+def test_close_aborts_what_is_open(metastore: InMemoryMetastore, clock: FakeClock) -> None:
+    """Open transactions are aborted, snapshots released; ended ones are left alone; twice is harmless."""
+    client = builder(metastore, clock, "t").build().connect()
+    done = client.new_transaction()
+    done.begin()
+    done.commit()
+    transaction = client.new_transaction()
+    transaction.begin()
+    snapshot = client.open_snapshot("default.t")
+    client.close()
+    client.close()
+    assert transaction.state is TransactionState.ABORTED
+    assert done.state is TransactionState.COMMITTED
+    assert metastore.show_locks() == []
+    assert [t.id for t in metastore.get_open_txns().txns if t.state is TxnState.OPEN] == []
+    with pytest.raises(TransactionStateError, match="closed"):
+        snapshot.table("default.t")
+
+
+def test_warnings_for_a_server_that_never_compacts(tmp_path: Path) -> None:
+    """What works but may surprise is told once, at connect."""
+    configuration = {
+        "hive.compactor.initiator.on": "false",
+        "hive.txn.manager": "Dummy",
+        "hive.support.concurrency": "false",
+    }
+    metastore = InMemoryMetastore(tmp_path, configuration=configuration)
+    metastore.create_table(table_info("t"))
+    with builder(metastore, None, "t").build() as client:
+        for text in ("initiator", "Dummy", "concurrency", "LockFailureListener"):
+            assert len([w for w in client.warnings if text in w]) == 1
+        assert len(client.warnings) == 4
+
+
+def test_no_warnings_where_all_is_well(metastore: InMemoryMetastore) -> None:
+    """Neither for settings that are as they should be nor for those that the server keeps to itself."""
+
+    class Listener:
+        def lock_failed(self, *_: object) -> None: ...
+
+    with builder(metastore, None, "t").lock_failure_listener(Listener()).build() as client:
+        assert client.warnings == ()
+
+
+def test_partitions_of_sinks_are_locked_up_to_a_bound(
+    metastore: InMemoryMetastore,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """So the cleaner spares what the transaction reads; above the bound it says that it may not."""
+    metastore.add_partitions("default", "t", [("a", "1"), ("a", "2")])
+    monkeypatch.setattr(catalog, "MAX_LOCKED_SINK_PARTITIONS", 2)
+    with builder(metastore, clock, "t").build() as client:
+        with client.new_transaction():
+            locks = {(i.partition, i.type.name) for i in metastore.show_locks()}
+        assert locks == {
+            (None, "SHARED_WRITE"),
+            ("ds=a/hr=1", "SHARED_READ"),
+            ("ds=a/hr=2", "SHARED_READ"),
+        }
+        assert "cleaner" not in caplog.text
+        metastore.add_partitions("default", "t", [("a", "3")])
+        with client.new_transaction():
+            assert [i.partition for i in metastore.show_locks()] == [None]
+        assert "sink default.t has 3 partitions" in caplog.text
+        with client.open_snapshot("default.t"):
+            assert len(metastore.show_locks()) == 4, "what is only read is locked whatever it costs"
+
+
+def test_a_snapshot_holds_a_read_lock_and_sees_what_was_committed(
+    metastore: InMemoryMetastore, clock: FakeClock
+) -> None:
+    """It keeps the cleaner away, keeps nobody from writing, and leaves nothing when closed."""
+    metastore.add_partitions("default", "t", [("a", "1")])
+    with builder(metastore, clock, "t").build() as client:
+        writer = client.new_transaction()
+        writer.begin()
+        with client.open_snapshot("DEFAULT.T") as snapshot:
+            assert not snapshot.valid_txn_list.is_valid(writer.id)
+            assert [p.name for p in snapshot.partitions("default.t")] == ["ds=a/hr=1"]
+            assert snapshot.table("default.t").txn_id is None
+            assert {i.type.name for i in metastore.show_locks()} == {"SHARED_WRITE", "SHARED_READ"}
+            writer.commit()
+            snapshot.check()
+        assert metastore.show_locks() == []
+        with client.open_snapshot("default.t") as later:
+            assert later.valid_txn_list.is_valid(writer.id)
+
+
+def test_equal_partitions_in_two_spellings_are_refused(
+    metastore: InMemoryMetastore, clock: FakeClock
+) -> None:
+    """hr=1 and hr=01 hold the same value; a row would belong to both."""
+    metastore.add_partitions("default", "t", [("a", "1"), ("a", "01")])
+    with builder(metastore, clock, "t").build() as client:
+        transaction = client.new_transaction()
+        with pytest.raises(TableNotMutableError, match="spell the same values"):
+            transaction.begin()
+        assert transaction.state is TransactionState.ABORTED
+    assert metastore.show_locks() == []
+
+
+def test_an_odd_spelling_travels_with_the_table(metastore: InMemoryMetastore, clock: FakeClock) -> None:
+    """A row with hr=1 goes to the partition that is there, however it is spelled."""
+    metastore.add_partitions("default", "t", [("a", "01"), ("a", "2")])
+    with builder(metastore, clock, "t").build() as client, client.new_transaction() as transaction:
+        table = transaction.table("default.t")
+        assert table.partition_spellings == {"ds=a/hr=1": "ds=a/hr=01"}
+        assert table.partition_locations == {}
+
+
+def test_marks_are_what_the_server_can_take(metastore: InMemoryMetastore, clock: FakeClock) -> None:
+    """Quotes and long names make a 2.3 server fail inside its SQL."""
+    user = 'o\'brien "x" ü' + "n" * 300
+    with builder(metastore, clock, "t").user(user).build() as client, client.new_transaction():
+        txn = metastore.get_open_txns().txns[0]
+    assert txn.user.startswith("o_brien _x_ _nnn")
+    assert len(txn.user) <= 120
+    assert txn.agent_info == f"hive-mutation-api pid {os.getpid()}"
+
+
+def test_a_table_that_is_source_and_sink_is_locked_once_as_sink(
+    metastore: InMemoryMetastore, clock: FakeClock
+) -> None:
+    """One component per table, the stronger one."""
+    both = builder(metastore, clock, "T", create_partitions=True).add_source_table("default", "t")
+    with both.build() as client, client.new_transaction() as transaction:
+        assert [i.type.name for i in metastore.show_locks()] == ["SHARED_WRITE"]
+        assert transaction.table("default.t").create_partitions
+
+
+def test_contradictory_sinks_are_refused(metastore: InMemoryMetastore) -> None:
+    """Twice the same table with different options cannot be what was meant."""
+    twice = builder(metastore, None, "t").add_sink_table("default", "t", True)
+    with pytest.raises(ConfigurationError, match="twice"):
+        twice.build()
+
+
+def test_the_builder_refuses_what_makes_no_sense() -> None:
+    """Zones, bounds and names are checked where they are given."""
+    for call in (
+        lambda b: b.time_zone("Mars/Olympus"),
+        lambda b: b.lock_timeout_seconds(0),
+        lambda b: b.add_sink_table("default", "a.b"),
+        lambda b: b.add_source_table("", "t"),
+    ):
+        with pytest.raises(ConfigurationError):
+            call(MutatorClientBuilder())
