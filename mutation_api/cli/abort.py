@@ -1,0 +1,28 @@
+"""``hive-mutate abort``: abort transactions that nobody will finish."""
+
+from __future__ import annotations
+
+import argparse
+
+from mutation_api.cli.connection import add_metastore_arguments, metastore_from
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "abort a transaction"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "txn", metavar="TXN", type=int, nargs="+", help="transaction id (hive-mutate show txns)"
+    )
+    add_metastore_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Abort each; one that is aborted already is no error, a committed or unknown one is."""
+    with metastore_from(arguments) as client:
+        for txn_id in arguments.txn:
+            client.abort_txn(txn_id)
+            print(f"transaction {txn_id} is aborted")
+    return 0

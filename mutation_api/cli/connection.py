@@ -1,0 +1,48 @@
+"""Options that name a metastore, shared by the subcommands that talk to one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from metastore_client.thrift_client import ThriftMetastoreClient, connect
+
+__all__ = ["ReportLoss", "add_metastore_arguments", "metastore_from"]
+
+
+def add_metastore_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--metastore``, ``--hive-conf`` and ``--user``."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--metastore",
+        metavar="URI",
+        help="address, thrift://host:port; several with commas (default: that of hive-site.xml)",
+    )
+    group.add_argument(
+        "--hive-conf",
+        metavar="PATH",
+        help="a hive-site.xml or the folder it lies in (default: HIVE_CONF_DIR, then HADOOP_CONF_DIR)",
+    )
+    parser.add_argument("--user", help="who we are to the metastore (default: HADOOP_USER_NAME or you)")
+
+
+def metastore_from(arguments: argparse.Namespace) -> ThriftMetastoreClient:
+    """Connect as the options say; the caller closes the client.
+
+    Raises:
+        InvalidConfigurationError: no address, or one that makes no sense.
+        MetastoreUnavailableError: no server answered.
+    """
+    path = None if arguments.hive_conf is None else Path(arguments.hive_conf)
+    return connect(arguments.metastore if path is None else path, user=arguments.user)
+
+
+class ReportLoss:
+    """Says at once that a transaction is lost; the command fails as soon as its work is stopped."""
+
+    def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
+        """Called from the heartbeat's thread."""
+        what = f"transaction {txn_id} on {', '.join(tables)} is lost"
+        print(f"hive-mutate: {what}, stopping: {error}", file=sys.stderr)

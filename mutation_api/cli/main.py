@@ -1,0 +1,76 @@
+"""The command ``hive-mutate``: finds the subcommand's module, runs it and turns errors into exit codes.
+
+A subcommand is a module with ``HELP`` (one line), ``add_arguments(parser)`` and ``run(arguments) -> int``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from metastore_client.errors import MetastoreError
+from mutation_api.errors import MutationError
+
+__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_USAGE", "main"]
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+SUBCOMMANDS = {
+    "abort": "abort a transaction",
+    "apply": "apply a file of changes to a table in one transaction",
+    "bucket": "compute Hive's bucket hash of values",
+    "metastore": "run the embedded metastore",
+    "show": "show transactions, locks or compactions",
+    "snapshot": "print or save the rows of a table, optionally with ROW__ID",
+}
+"""Name and help of each subcommand; its module has the same name and is imported only when it runs."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``hive-mutate``; returns the exit code.
+
+    0 done; 1 refused or failed (the message is on standard error); 2 wrong usage; 130 interrupted.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    name = next((w for w in words if not w.startswith("-")), None)
+    module = importlib.import_module(f"mutation_api.cli.{name}") if name in SUBCOMMANDS else None
+    parser = _parser(name, module)
+    parsed = parser.parse_args(words)
+    if module is None:
+        parser.print_help(sys.stderr)
+        return EXIT_USAGE
+    try:
+        return int(module.run(parsed))
+    except (MutationError, MetastoreError) as error:
+        print(f"hive-mutate {name}: {type(error).__name__}: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print(f"hive-mutate {name}: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return EXIT_OK
+
+
+def _parser(name: str | None, module: ModuleType | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hive-mutate",
+        description="Atomic change sets over Hive ACID tables.",
+        epilog="exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted",
+    )
+    subparsers = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND")
+    for each, help_line in SUBCOMMANDS.items():
+        subparser = subparsers.add_parser(each, help=help_line, description=help_line)
+        if each == name and module is not None:
+            module.add_arguments(subparser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""``hive-mutate metastore``: run the embedded metastore until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+
+from metastore_client import embedded
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "run the embedded metastore"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.epilog = "prints the address on standard output when it is ready; ends with Ctrl-C"
+    embedded.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run it; the address goes to standard output."""
+    return embedded.run(arguments)

@@ -1,0 +1,69 @@
+"""``hive-mutate show``: what a metastore knows of transactions, locks and compactions."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import enum
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from metastore_client.client import MetastoreClient
+from mutation_api.cli.connection import add_metastore_arguments, metastore_from
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "show transactions, locks or compactions"
+
+_SOURCES: dict[str, Callable[[MetastoreClient], Sequence[Any]]] = {
+    "txns": lambda client: client.get_open_txns().txns,
+    "locks": lambda client: client.show_locks(),
+    "compactions": lambda client: client.show_compactions(),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "what", choices=sorted(_SOURCES), help="txns lists the open ones, and aborted ones not yet cleaned"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_metastore_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a table, or JSON lines."""
+    with metastore_from(arguments) as client:
+        rows = [_row(value) for value in _SOURCES[arguments.what](client)]
+    if arguments.json:
+        for row in rows:
+            print(json.dumps(row))
+    else:
+        print(_table(rows) if rows else f"no {arguments.what}")
+    return 0
+
+
+def _row(value: Any) -> dict[str, object]:
+    """Fields of a value as plain JSON: names of enum members, times as ISO text."""
+    return {field.name: _plain(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)}
+
+
+def _plain(name: str, value: object) -> object:
+    if isinstance(value, enum.Enum):
+        return value.name.lower()
+    if name.endswith("_time") and isinstance(value, int):
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="seconds")
+    return value
+
+
+def _table(rows: Sequence[dict[str, object]]) -> str:
+    """Rows in aligned columns under their names."""
+    lines = [[name.upper() for name in rows[0]]]
+    lines += [["-" if value in (None, "") else str(value) for value in row.values()] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )

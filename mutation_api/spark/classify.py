@@ -1,0 +1,272 @@
+"""Where each change goes: partition, bucket, operation and ROW__ID of a batch, checked. Pure Arrow and numpy.
+
+Runs in Spark's Python workers, before the shuffle: everything that can be wrong with the address of a change
+is found here, while nothing has been written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metastore_client.valid_ids import ValidTxnList
+from mutation_api.acid.bucket_resolver import BucketIdResolver
+from mutation_api.acid.event import Operation
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.errors import BucketIdError, RecordLayoutError, RecordValueError, RowIdNotFoundError
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.partition import partition_names
+
+__all__ = ["ADDRESS_TYPE", "OPERATION_NAMES", "ChangeClassifier"]
+
+OPERATION_NAMES = ("insert", "update", "delete")
+"""Texts of the operation column, at the place of their :class:`~mutation_api.acid.event.Operation` code."""
+
+ADDRESS_TYPE = pa.struct(
+    [
+        ("partition", pa.string()),
+        ("bucket", pa.int32()),
+        ("operation", pa.int8()),
+        ("txn", pa.int64()),
+        ("row_id", pa.int64()),
+    ]
+)
+"""Address of a change. An insert carries the own transaction's id and so sorts behind every existing row."""
+
+SAMPLE_ROWS = 3
+SHOWN_CHARACTERS = 60
+"""Of one value, in a message; a long text would bury the rule."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ChangeClassifier:
+    """Gives every change of a batch its address, or refuses the batch.
+
+    ``missing_columns`` are columns of the table that the change set leaves out; only deletes may do without.
+    ``has_partition_columns`` false: the partition is taken from ROW__ID's own field ``partition``.
+    """
+
+    table: AcidTable
+    valid_txn_list: ValidTxnList
+    missing_columns: tuple[str, ...] = ()
+    has_partition_columns: bool = True
+
+    def classify(
+        self, operations: pa.Array, row_ids: pa.StructArray | None, columns: pa.StructArray | None
+    ) -> pa.StructArray:
+        """Address every change.
+
+        Args:
+            operations: n texts, 'insert', 'update' or 'delete' in any case.
+            row_ids: n ROW__IDs with fields txn, bucket, row_id and, if known, partition; None if the change
+                set has no such column.
+            columns: n rows of the partition and bucket columns, fields in lower case; None if there are none.
+
+        Returns:
+            n addresses of ADDRESS_TYPE.
+
+        Raises:
+            RecordValueError: unknown or null operation, missing ROW__ID, or an update that leaves its
+                partition.
+            RecordLayoutError: an insert or update in a change set that lacks columns.
+            BucketIdError: a ROW__ID of a bucket the table does not have, or an update that leaves its bucket.
+            RowIdNotFoundError: a ROW__ID of a transaction that the snapshot does not see.
+        """
+        batch = _Batch(self.table, operations, row_ids, columns)
+        batch.codes = self._operation_codes(batch)
+        self._check_row_ids(batch)
+        return pa.StructArray.from_arrays(
+            [
+                self._partitions(batch),
+                pa.array(self._buckets(batch), pa.int32()),
+                pa.array(batch.codes, pa.int8()),
+                pa.array(np.where(batch.inserts, self.table.required_txn_id(), batch.txns), pa.int64()),
+                pa.array(np.where(batch.inserts, 0, batch.row_numbers), pa.int64()),
+            ],
+            fields=list(ADDRESS_TYPE),
+        )
+
+    def _operation_codes(self, batch: _Batch) -> npt.NDArray[np.int8]:
+        names = pc.utf8_lower(batch.operations.cast(pa.string()))
+        found = pc.index_in(names, value_set=pa.array(OPERATION_NAMES))
+        codes: npt.NDArray[np.int8] = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int8)
+        batch.refuse(
+            codes < 0,
+            RecordValueError,
+            f"the operation must be one of {', '.join(map(repr, OPERATION_NAMES))}",
+        )
+        if self.missing_columns:
+            batch.refuse(
+                codes != Operation.DELETE,
+                RecordLayoutError,
+                f"the change set lacks the columns {', '.join(self.missing_columns)}; "
+                "only a change set of deletes may leave columns out",
+            )
+        return codes
+
+    def _check_row_ids(self, batch: _Batch) -> None:
+        existing = ~batch.inserts
+        batch.refuse(
+            existing & ~batch.has_row_id,
+            RecordValueError,
+            f"an update or a delete needs the {ROW_ID_COLUMN} of its row; read it with snapshot()",
+        )
+        buckets = self.table.num_buckets
+        batch.refuse(
+            existing & ((batch.bucket_ids < 0) | (batch.bucket_ids >= buckets)),
+            BucketIdError,
+            f"{ROW_ID_COLUMN} names a bucket that the table does not have: expected 0 <= bucket < {buckets}",
+        )
+        batch.refuse(
+            existing & (~self._is_visible(batch.txns, existing) | (batch.row_numbers < 0)),
+            RowIdNotFoundError,
+            f"{ROW_ID_COLUMN} names a row that the snapshot of transaction {self.table.required_txn_id()} "
+            "cannot "
+            "hold: its transaction is negative, in the future, open, aborted or our own, or its row is "
+            "negative. "
+            "Read the table again in this transaction",
+        )
+
+    def _is_visible(self, txns: npt.NDArray[np.int64], where: Mask) -> Mask:
+        """Whether the snapshot may hold rows of the transaction; looked up once for each distinct id."""
+        distinct, positions = np.unique(np.where(where, txns, 0), return_inverse=True)
+        own = self.table.required_txn_id()
+        visible = [t == 0 or (0 < t < own and self.valid_txn_list.is_valid(t)) for t in distinct.tolist()]
+        return np.asarray(visible, dtype=np.bool_)[positions]
+
+    def _partitions(self, batch: _Batch) -> pa.Array:
+        if not self.table.partition_keys:
+            return pa.array([""] * len(batch), pa.string())
+        known = batch.known_partitions()
+        if not self.has_partition_columns:
+            batch.refuse(
+                batch.inserts | pc.is_null(known).to_numpy(zero_copy_only=False),
+                RecordLayoutError,
+                f"the change set lacks the partition columns {', '.join(self.table.partition_key_names)} and "
+                f"{ROW_ID_COLUMN} does not tell the partition either",
+            )
+            return known
+        is_known_delete = pc.and_(pa.array(batch.codes == Operation.DELETE), pc.is_valid(known))
+        computed = self._computed_partitions(batch, pc.invert(is_known_delete))
+        moved = pc.fill_null(pc.not_equal(known, computed), False).to_numpy(zero_copy_only=False)
+        batch.refuse(
+            moved & (batch.codes == Operation.UPDATE),
+            RecordValueError,
+            "an update may not move its row to another partition; delete the old row and insert the new one",
+            {"partition now": known, "partition then": computed},
+        )
+        return pc.if_else(is_known_delete, known, computed)
+
+    def _computed_partitions(self, batch: _Batch, wanted: pa.Array) -> pa.Array:
+        """Partition names by the columns' values where wanted, null elsewhere."""
+        columns = {k: batch.column(k).filter(wanted) for k in self.table.partition_key_names}
+        return pc.replace_with_mask(
+            pa.nulls(len(batch), pa.string()), wanted, partition_names(self.table, columns).cast(pa.string())
+        )
+
+    def _buckets(self, batch: _Batch) -> npt.NDArray[np.int32]:
+        """The bucket a row hashes to; of a delete, the bucket of its ROW__ID: its values do not count."""
+        buckets = batch.bucket_ids.astype(np.int32)
+        hashed = batch.codes != Operation.DELETE
+        if not hashed.any():
+            return buckets
+        assert batch.columns is not None
+        rows = pa.RecordBatch.from_struct_array(batch.columns.filter(pa.array(hashed)))
+        buckets[hashed] = BucketIdResolver(self.table).resolve(rows).to_numpy()
+        batch.refuse(
+            (batch.codes == Operation.UPDATE) & (buckets != batch.bucket_ids),
+            BucketIdError,
+            "an update may not move its row to another bucket (it changes a CLUSTERED BY column); "
+            "delete the old row and insert the new one",
+            {"computed bucket": pa.array(buckets)},
+        )
+        return buckets
+
+
+class _Batch:
+    """Columns of one batch as numpy arrays; values of absent ROW__IDs are -1."""
+
+    def __init__(
+        self,
+        table: AcidTable,
+        operations: pa.Array,
+        row_ids: pa.StructArray | None,
+        columns: pa.StructArray | None,
+    ) -> None:
+        self.table = table
+        self.operations = operations
+        self.row_ids = row_ids
+        self.columns = columns
+        self.txns = self._identifier_part("txn")
+        self.bucket_ids = self._identifier_part("bucket")
+        self.row_numbers = self._identifier_part("row_id")
+        self.has_row_id = self._has_row_id()
+        self.codes: npt.NDArray[np.int8] = np.full(len(operations), -1, np.int8)
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    @property
+    def inserts(self) -> Mask:
+        """Which changes are inserts; their ROW__IDs, if any, are ignored."""
+        is_insert: Mask = self.codes == Operation.INSERT
+        return is_insert
+
+    def column(self, name: str) -> pa.Array:
+        """One of the table's columns."""
+        assert self.columns is not None
+        return pc.struct_field(self.columns, name)
+
+    def known_partitions(self) -> pa.Array:
+        """Partition names that the ROW__IDs carry, null where unknown."""
+        if self.row_ids is None or self.row_ids.type.get_field_index("partition") < 0:
+            return pa.nulls(len(self), pa.string())
+        return pc.struct_field(self.row_ids, "partition").cast(pa.string())
+
+    def refuse(
+        self, wrong: Mask, error: type[Exception], rule: str, details: dict[str, pa.Array] | None = None
+    ) -> None:
+        """Raise ``error`` if any row is wrong; the message names the first of them."""
+        if not wrong.any():
+            return
+        rows = np.flatnonzero(wrong)
+        samples = "; ".join(self._describe(int(i), details or {}) for i in rows[:SAMPLE_ROWS])
+        raise error(
+            f"table {self.table.full_name}: {rule}. {len(rows)} such rows in one batch, first: {samples}"
+        )
+
+    def _describe(self, row: int, details: dict[str, pa.Array]) -> str:
+        parts = {"operation": self.operations[row].as_py()}
+        if self.row_ids is not None:
+            identifier = self.row_ids[row].as_py()
+            parts[ROW_ID_COLUMN] = None if identifier is None else tuple(identifier.values())
+        if self.columns is not None:
+            parts.update(self.columns[row].as_py() or {})
+        parts.update({name: array[row].as_py() for name, array in details.items()})
+        return "(" + ", ".join(f"{name}={_shown(value)}" for name, value in parts.items()) + ")"
+
+    def _identifier_part(self, field: str) -> npt.NDArray[np.int64]:
+        if self.row_ids is None:
+            return np.full(len(self), -1, np.int64)
+        # struct_field, unlike StructArray.field, gives null where the whole struct is null.
+        values = pc.struct_field(self.row_ids, field).cast(pa.int64())
+        filled: npt.NDArray[np.int64] = values.fill_null(-1).to_numpy(zero_copy_only=False)
+        return filled
+
+    def _has_row_id(self) -> Mask:
+        if self.row_ids is None:
+            return np.zeros(len(self), np.bool_)
+        parts = [pc.struct_field(self.row_ids, field) for field in ("txn", "bucket", "row_id")]
+        present: Mask = np.logical_and.reduce([np.asarray(pc.is_valid(part)) for part in parts])
+        return present
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

@@ -1,0 +1,86 @@
+"""Failures of a Spark job, turned back into our own errors on the driver.
+
+A worker's error reaches the driver as text only, inside an exception of pyspark's whose message repeats
+Python's traceback and often the JVM's. The last line of that traceback names our class and its message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import sys
+from collections.abc import Iterator
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException, PySparkException
+
+from mutation_api import errors
+from mutation_api.errors import MutationError, WorkerError
+
+__all__ = ["translated_worker_errors", "worker_error_from_text"]
+
+logger = logging.getLogger(__name__)
+
+OUR_ERROR = re.compile(
+    r"^(?:\S*: )*mutation_api\.errors\.(?P<name>\w+): (?P<message>.*?)"
+    r"(?=\n\s*\n|\n\s+at |\n\s*SQLSTATE|\n\s*Driver stacktrace|\s*\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+PYTHON_ERROR = re.compile(r"^(?P<error>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b.*)$", re.MULTILINE)
+OUR_MODULES = r"(?:mutation_api|metastore_client|numpy|pyarrow|pyorc)\b[\w.]*"
+MISSING_MODULE = re.compile(rf"^ModuleNotFoundError: No module named '(?P<name>{OUR_MODULES})'", re.MULTILINE)
+FIRST_LINES = 3
+LONGEST_CAUSE = 1000
+
+
+@contextlib.contextmanager
+def translated_worker_errors(what: str) -> Iterator[None]:
+    """Within the block a failure of a Spark job becomes one of our errors, without pyspark's long stack.
+
+    An error of ours that a worker raised is raised again with its class and message; any other failure
+    becomes a WorkerError that starts with ``what`` and quotes the first lines. A mistake that Spark finds
+    while it analyses the caller's own DataFrame (AnalysisException) goes through unchanged. The full text is
+    logged at level DEBUG.
+    """
+    try:
+        yield
+    except AnalysisException:
+        raise
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        logger.debug("%s: Spark's own report: %s", what, text)
+        translated = worker_error_from_text(what, text)
+    else:
+        return
+    raise translated from None
+
+
+def worker_error_from_text(what: str, text: str) -> MutationError:
+    """The error of ours that a Spark failure's message tells of; else a WorkerError that quotes it."""
+    found = list(OUR_ERROR.finditer(text))
+    if found:
+        # The last one: an error that was raised from another of ours is printed after it.
+        cls = getattr(errors, found[-1]["name"], WorkerError)
+        if isinstance(cls, type) and issubclass(cls, MutationError):
+            return cls(found[-1]["message"].strip())
+    missing = MISSING_MODULE.search(text)
+    if missing:
+        return WorkerError(
+            f"{what}: Spark's Python workers have no module {missing['name']!r}: they run another Python "
+            f"than this program ({sys.executable}), or hive-mutation-api is not installed there. Here "
+            "set PYSPARK_PYTHON to that program before the session starts (local_session does); on a cluster "
+            "install hive-mutation-api on every worker, or ship an environment that holds it "
+            "(spark.archives)"
+        )
+    return WorkerError(f"{what}: the Spark job failed: {_short_cause(text)}")
+
+
+def _short_cause(text: str) -> str:
+    before_java_stack = text.split("\n\tat ")[0]
+    if "Traceback (most recent call last)" in before_java_stack:
+        python_errors = PYTHON_ERROR.findall(before_java_stack)
+        if python_errors:
+            return str(python_errors[-1])[:LONGEST_CAUSE]
+    lines = [line.strip() for line in before_java_stack.splitlines() if line.strip()]
+    return " ".join(lines[:FIRST_LINES])[:LONGEST_CAUSE]

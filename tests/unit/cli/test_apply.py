@@ -1,0 +1,103 @@
+"""Reading a file of changes with the table's types: strict, and never a silent NULL."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mutation_api.acid.version import AcidVersion
+from mutation_api.cli.apply import read_changes
+from mutation_api.errors import MutationError, RecordLayoutError, RecordValueError
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+
+pytestmark = pytest.mark.slow
+
+TABLE = AcidTable(
+    database="default",
+    name="t",
+    location="file:/warehouse/t",
+    columns=(
+        AcidColumn("id", "int"),
+        AcidColumn("msg", "string"),
+        AcidColumn("price", "decimal(6,2)"),
+        AcidColumn("day", "date"),
+    ),
+    partition_keys=(AcidColumn("ds", "string"),),
+    num_buckets=4,
+    bucket_columns=("id",),
+    version=AcidVersion.V1_LEGACY,
+    txn_id=7,
+)
+HEAD = "operation,ROW__ID.transactionid,ROW__ID.bucketid,ROW__ID.rowid,ID,msg,price,day,ds\n"
+
+
+def read(spark: SparkSession, path: Path, text: str, file_format: str = "csv") -> list[dict[str, object]]:
+    """The changes of a file with this text."""
+    path.write_text(text, encoding="utf-8")
+    rows = read_changes(spark, TABLE, path, file_format, "operation").collect()
+    return [row.asDict(recursive=True) for row in rows]
+
+
+def test_csv_is_typed_and_tells_null_from_empty(spark: SparkSession, tmp_path: Path) -> None:
+    """Types are the table's; an empty field is NULL, a quoted empty one is not; ROW__ID is a struct."""
+    text = HEAD + 'insert,,,,1,"",1.50,2024-02-29,x\nupdate,5,1,7,2,,,,"a ""b"", c"\n'
+    insert, update = read(spark, tmp_path / "c.csv", text)
+    assert insert == {
+        "operation": "insert",
+        "ROW__ID": None,
+        "ID": 1,
+        "msg": "",
+        "price": Decimal("1.50"),
+        "day": datetime.date(2024, 2, 29),
+        "ds": "x",
+    }
+    assert update["ROW__ID"] == {"transactionid": 5, "bucketid": 1, "rowid": 7}
+    assert (update["msg"], update["price"], update["day"], update["ds"]) == (None, None, None, 'a "b", c')
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("insert,,,,x1,m,1,2024-01-01,x", "column ID .int. has 'x1' in row"),
+        ("insert,,,,99999999999,m,1,2024-01-01,x", "column ID .int. has '99999999999'"),
+        ("insert,,,,1,m,123456.7,2024-01-01,x", "column price .* has '123456.7'"),
+        ("insert,,,,1,m,1,2024-02-30,x", "column day .date. has '2024-02-30'"),
+        ("delete,abc,0,0,1,m,1,2024-01-01,x", "column ROW__ID.transactionid .bigint. has 'abc'"),
+    ],
+)
+def test_csv_values_that_do_not_fit_are_refused(
+    spark: SparkSession, tmp_path: Path, line: str, message: str
+) -> None:
+    """A text that is no value of its column's type is an error with column, value and row."""
+    with pytest.raises(RecordValueError, match=message):
+        read(spark, tmp_path / "c.csv", HEAD + "insert,,,,1,ok,1,2024-01-01,x\n" + line + "\n")
+
+
+def test_unknown_columns_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """A column that the table does not have is never dropped, neither in CSV nor in JSON."""
+    with pytest.raises(RecordLayoutError, match="no columns colour"):
+        read(spark, tmp_path / "c.csv", "operation,id,colour\ninsert,1,red\n")
+    with pytest.raises(RecordLayoutError, match="no columns colour"):
+        read(spark, tmp_path / "c.json", '{"operation": "insert", "id": 1, "colour": "red"}\n', "json")
+
+
+def test_json_is_typed(spark: SparkSession, tmp_path: Path) -> None:
+    """JSON is read with the table's types and a struct ROW__ID."""
+    text = (
+        '{"operation": "delete", "ROW__ID": {"transactionid": 5, "bucketid": 1, "rowid": 7}, '
+        '"id": 2, "price": 1.25, "day": "2024-02-29"}\n'
+    )
+    (row,) = read(spark, tmp_path / "c.json", text, "json")
+    assert row["ROW__ID"] == {"transactionid": 5, "bucketid": 1, "rowid": 7, "partition": None}
+    assert (row["price"], row["day"]) == (Decimal("1.25"), datetime.date(2024, 2, 29))
+
+
+@pytest.mark.parametrize("value", ['"x"', "1.5", "99999999999"])
+def test_json_values_that_do_not_fit_are_refused(spark: SparkSession, tmp_path: Path, value: str) -> None:
+    """A JSON value of the wrong type stops the reading; it never becomes NULL."""
+    with pytest.raises((MutationError, Exception), match=r"(?i)malformed|cannot parse|fit"):
+        read(spark, tmp_path / "c.json", f'{{"operation": "insert", "id": {value}}}\n', "json")

@@ -1,0 +1,80 @@
+"""``hive-mutate show`` on a real metastore."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from metastore_client.embedded_server import EmbeddedMetastore
+from metastore_client.model import (
+    CompactionType,
+    DataOperationType,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockType,
+)
+from metastore_client.thrift_client import connect
+from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
+
+pytestmark = pytest.mark.slow
+
+
+def lines_of(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    assert main(words) == EXIT_OK
+    return capsys.readouterr().out.splitlines()
+
+
+def test_transactions_as_table_and_json(
+    embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Columns are aligned; JSON has one object a line, times as ISO text in UTC."""
+    uri = embedded_metastore.uri
+    with connect(uri) as client:
+        txn_id = client.open_txn("shown", "host", "agent")
+    head, *rows = lines_of(capsys, "show", "txns", "--metastore", uri)
+    assert head.split()[:3] == ["ID", "STATE", "USER"]
+    (row,) = [each for each in rows if "shown" in each]
+    assert row.split()[:4] == [str(txn_id), "open", "shown", "host"]
+    assert row.index("open") == head.index("STATE")
+    objects = [json.loads(each) for each in lines_of(capsys, "show", "txns", "--json", "--metastore", uri)]
+    (shown,) = [each for each in objects if each["id"] == txn_id]
+    assert (shown["state"], shown["user"]) == ("open", "shown")
+    assert shown["started_time"].endswith("+00:00")
+    with connect(uri) as client:
+        client.commit_txn(txn_id)
+
+
+def test_locks(embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each component of each lock, with what blocks it."""
+    uri = embedded_metastore.uri
+    component = LockComponent(
+        LockType.SHARED_WRITE, LockLevel.TABLE, "default", "show_locks", None, DataOperationType.UPDATE
+    )
+    with connect(uri) as client:
+        txn_ids = [client.open_txn("u", "h", "a") for _ in range(2)]
+        locks = [client.lock(LockRequest((component,), each, "u", "h", "a")).lock_id for each in txn_ids]
+        objects = [json.loads(x) for x in lines_of(capsys, "show", "locks", "--json", "--metastore", uri)]
+        shown = [each for each in objects if each["table"] == "show_locks"]
+        assert [(each["lock_id"], each["state"], each["blocked_by"]) for each in shown] == [
+            (locks[0], "acquired", None),
+            (locks[1], "waiting", locks[0]),
+        ]
+        for txn_id in txn_ids:
+            client.abort_txn(txn_id)
+
+
+def test_compactions(embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]) -> None:
+    """A queued one is there."""
+    uri = embedded_metastore.uri
+    with connect(uri) as client:
+        client.compact("default", "show_compactions", None, CompactionType.MINOR)
+    rows = lines_of(capsys, "show", "compactions", "--metastore", uri)
+    assert any("show_compactions" in row and "minor" in row and "initiated" in row for row in rows)
+
+
+def test_no_server_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """The message names the address; the exit status says that it failed."""
+    assert main(["show", "txns", "--metastore", "thrift://127.0.0.1:1"]) == EXIT_FAILED
+    assert "thrift://127.0.0.1:1" in capsys.readouterr().err

@@ -1,0 +1,205 @@
+"""Addresses of changes: partition, bucket, operation and ROW__ID, and every way to get them wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from metastore_client.valid_ids import ValidTxnList
+from mutation_api.acid.bucket_resolver import BucketIdResolver
+from mutation_api.acid.version import AcidVersion
+from mutation_api.errors import (
+    BucketIdError,
+    MutationError,
+    RecordLayoutError,
+    RecordValueError,
+    RowIdNotFoundError,
+)
+from mutation_api.spark.classify import ADDRESS_TYPE, ChangeClassifier
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+
+OWN_TXN = 9
+ABORTED_TXN = 6
+
+TABLE = AcidTable(
+    database="default",
+    name="t",
+    location="file:/warehouse/t",
+    columns=(AcidColumn("id", "bigint"), AcidColumn("msg", "string")),
+    partition_keys=(AcidColumn("ds", "string"),),
+    num_buckets=4,
+    bucket_columns=("id",),
+    version=AcidVersion.V1_LEGACY,
+    txn_id=OWN_TXN,
+)
+UNPARTITIONED = dataclasses.replace(TABLE, partition_keys=())
+VALID = ValidTxnList(high_watermark=8, exceptions=(ABORTED_TXN,))
+
+ROW_ID = pa.struct([("txn", pa.int64()), ("bucket", pa.int32()), ("row_id", pa.int64())])
+ROW_ID_WITH_PARTITION = pa.struct([*ROW_ID, ("partition", pa.string())])
+COLUMNS = pa.struct([("ds", pa.string()), ("id", pa.int64())])
+
+
+def bucket_of(*ids: int) -> list[int]:
+    """The bucket each id hashes to."""
+    return list(BucketIdResolver(TABLE).resolve(pa.table({"id": pa.array(ids, pa.int64())})).to_pylist())
+
+
+def row_id(id: int, txn: int = 5, row: int = 0, partition: str | None = None) -> tuple[Any, ...]:
+    """A ROW__ID in the bucket of ``id``."""
+    values = (txn, bucket_of(id)[0], row)
+    return values if partition is None else (*values, partition)
+
+
+def classify(
+    changes: Sequence[tuple[str | None, tuple[Any, ...] | None, str | None, int | None]],
+    table: AcidTable = TABLE,
+    **options: Any,
+) -> list[tuple[Any, ...]]:
+    """Addresses of (operation, ROW__ID, ds, id)."""
+    row_type = ROW_ID_WITH_PARTITION if any(c[1] and len(c[1]) == 4 for c in changes) else ROW_ID
+    names = [field.name for field in row_type]
+    row_ids = pa.array([c[1] and dict(zip(names, c[1], strict=False)) for c in changes], row_type)
+    columns = pa.array([{"ds": c[2], "id": c[3]} for c in changes], COLUMNS)
+    found = ChangeClassifier(table, VALID, **options).classify(
+        pa.array([c[0] for c in changes], pa.string()), row_ids, columns
+    )
+    assert found.type == ADDRESS_TYPE
+    return [tuple(value.values()) for value in found.to_pylist()]
+
+
+def test_each_kind_gets_its_address() -> None:
+    """An insert is addressed by its values, an update and a delete by their ROW__ID; case does not matter."""
+    found = classify(
+        [
+            ("insert", None, "a b", 7),
+            ("UPDATE", row_id(8, row=3), "x/y", 8),
+            ("Delete", row_id(9, txn=2, row=4), "x", None),
+        ]
+    )
+    (insert_bucket,) = bucket_of(7)
+    assert found == [
+        ("ds=a b", insert_bucket, 0, OWN_TXN, 0),
+        ("ds=x%2Fy", bucket_of(8)[0], 1, 5, 3),
+        ("ds=x", bucket_of(9)[0], 2, 2, 4),
+    ]
+
+
+def test_m6_row_id_of_an_insert_is_ignored() -> None:
+    """Of an insert's ROW__ID nothing is used, not even a wrong bucket."""
+    assert classify([("insert", (99, 77, -5), "x", 7)]) == classify([("insert", None, "x", 7)])
+
+
+def test_m7_values_of_a_delete_are_ignored() -> None:
+    """A delete's values decide nothing: not its bucket column, nor its partition if ROW__ID knows that."""
+    other = next(i for i in range(100) if bucket_of(i) != bucket_of(7))
+    found = classify([("delete", row_id(7, partition="ds=x"), "y", other)])
+    assert found == [("ds=x", bucket_of(7)[0], 2, 5, 0)]
+
+
+def test_null_and_empty_partition_values_are_the_default_partition() -> None:
+    """NULL and '' both live in Hive's default partition."""
+    found = classify([("insert", None, None, 1), ("insert", None, "", 2)])
+    assert [f[0] for f in found] == ["ds=__HIVE_DEFAULT_PARTITION__"] * 2
+
+
+def test_unpartitioned_tables_have_the_empty_name() -> None:
+    """The partition name of an unpartitioned table is ''."""
+    assert classify([("insert", None, "ignored", 1)], UNPARTITIONED)[0][0] == ""
+
+
+def test_an_empty_batch_is_fine() -> None:
+    """No changes, no addresses."""
+    assert classify([]) == []
+
+
+def test_many_rows_agree_with_the_resolver() -> None:
+    """In a mixed batch every row keeps its own address."""
+    ids = np.random.default_rng(5).integers(0, 1_000_000, 1000).tolist()
+    kinds = ["insert", "update", "delete"]
+    changes = [(kinds[i % 3], row_id(id, row=i), f"p{i % 7}", id) for i, id in enumerate(ids)]
+    found = classify(changes)
+    assert [f[0] for f in found] == [f"ds=p{i % 7}" for i in range(1000)]
+    assert [f[1] for f in found] == bucket_of(*ids)
+    assert [f[4] for f in found] == [0 if i % 3 == 0 else i for i in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (
+            ("upsert", None, "x", 1),
+            RecordValueError,
+            "one of 'insert', 'update', 'delete'.*operation='upsert'",
+        ),
+        ((None, None, "x", 1), RecordValueError, "operation=None"),
+        (("update", None, "x", 1), RecordValueError, "needs the ROW__ID"),
+        (("delete", (5, None, 1), "x", 1), RecordValueError, "needs the ROW__ID"),
+        (("delete", (5, 4, 1), "x", 1), BucketIdError, r"expected 0 <= bucket < 4.*\(5, 4, 1\)"),
+        (("delete", (5, -1, 1), "x", 1), BucketIdError, "expected 0 <= bucket < 4"),
+        (("delete", row_id(1, txn=OWN_TXN), "x", 1), RowIdNotFoundError, "cannot hold"),
+        (("delete", row_id(1, txn=999_999), "x", 1), RowIdNotFoundError, "cannot hold"),
+        (("delete", row_id(1, txn=ABORTED_TXN), "x", 1), RowIdNotFoundError, "cannot hold"),
+        (("delete", row_id(1, txn=-1), "x", 1), RowIdNotFoundError, "cannot hold"),
+        (("delete", row_id(1, row=-1), "x", 1), RowIdNotFoundError, "cannot hold"),
+    ],
+)
+def test_bad_changes_are_refused_by_name(
+    change: tuple[Any, ...], error: type[MutationError], message: str
+) -> None:
+    """One bad row refuses the batch; the message names the table and shows the row."""
+    good = ("insert", None, "x", 1)
+    with pytest.raises(error, match=message) as caught:
+        classify([good, change, good])
+    assert "table default.t" in str(caught.value)
+    assert "1 such rows" in str(caught.value)
+
+
+def test_original_files_have_transaction_zero() -> None:
+    """Rows from before the table was transactional carry transaction 0 and may be changed."""
+    assert classify([("delete", row_id(1, txn=0), "x", 1)])[0][3] == 0
+
+
+def test_m8_bucket_move_is_refused() -> None:
+    """An update whose bucket column hashes elsewhere is refused, with the advice to delete and insert."""
+    other = next(i for i in range(100) if bucket_of(i) != bucket_of(7))
+    with pytest.raises(
+        BucketIdError, match=r"another bucket.*delete the old row and insert.*computed bucket"
+    ):
+        classify([("update", row_id(7), "x", other)])
+
+
+def test_m24_partition_move_is_refused() -> None:
+    """An update of a row that its ROW__ID places in another partition is refused, with the same advice."""
+    with pytest.raises(RecordValueError, match=r"another partition.*delete the old row.*'ds=x'.*'ds=y'"):
+        classify([("update", row_id(7, partition="ds=x"), "y", 7)])
+    assert classify([("update", row_id(7, partition="ds=x"), "x", 7)])[0][0] == "ds=x"
+
+
+def test_only_deletes_may_leave_columns_out() -> None:
+    """With data columns missing a delete passes, an insert would write NULLs and is refused."""
+    assert classify([("delete", row_id(7), "x", 7)], missing_columns=("msg",))
+    with pytest.raises(RecordLayoutError, match="lacks the columns msg; only a change set of deletes"):
+        classify([("insert", None, "x", 7)], missing_columns=("msg",))
+
+
+def test_partition_from_the_row_id_alone() -> None:
+    """Without partition columns the ROW__ID tells the partition; where it cannot, the change is refused."""
+    found = classify([("update", row_id(7, partition="ds=q"), None, 7)], has_partition_columns=False)
+    assert found[0][0] == "ds=q"
+    with pytest.raises(RecordLayoutError, match="lacks the partition columns ds"):
+        classify([("insert", row_id(7, partition="ds=q"), None, 7)], has_partition_columns=False)
+
+
+def test_without_a_row_id_column_only_inserts_pass() -> None:
+    """A change set without ROW__ID is one of inserts."""
+    classifier = ChangeClassifier(UNPARTITIONED, VALID)
+    columns = pa.array([{"ds": None, "id": 1}], COLUMNS)
+    assert classifier.classify(pa.array(["insert"]), None, columns).to_pylist()[0]["operation"] == 0
+    with pytest.raises(RecordValueError, match="needs the ROW__ID"):
+        classifier.classify(pa.array(["delete"]), None, columns)

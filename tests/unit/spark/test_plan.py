@@ -1,0 +1,261 @@
+"""Matching a change set's columns with the table's, before any Spark job runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import itertools
+import re
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from metastore_client.valid_ids import ValidTxnList
+from mutation_api.acid.version import AcidVersion
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.spark.plan import ADDRESS_COLUMNS, match_columns, plan_changes, wall_clock_type
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+
+TABLE = AcidTable(
+    database="default",
+    name="t",
+    location="file:/warehouse/t",
+    columns=(AcidColumn("id", "bigint"), AcidColumn("msg", "varchar(5)")),
+    partition_keys=(AcidColumn("ds", "string"), AcidColumn("hr", "int")),
+    num_buckets=4,
+    bucket_columns=("id",),
+    version=AcidVersion.V1_LEGACY,
+    txn_id=7,
+)
+ROW_ID = StructType(
+    [
+        StructField("transactionid", LongType()),
+        StructField("bucketid", IntegerType()),
+        StructField("rowid", LongType()),
+    ]
+)
+ROW_ID_WITH_PARTITION = StructType([*ROW_ID.fields, StructField("partition", StringType())])
+
+
+def schema(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+FULL: dict[str, DataType] = {
+    "operation": StringType(),
+    "ROW__ID": ROW_ID,
+    "id": LongType(),
+    "msg": StringType(),
+    "ds": StringType(),
+    "hr": IntegerType(),
+}
+
+
+def test_any_order_and_case() -> None:
+    """Names have no case, and the order does not matter."""
+    layout = match_columns(
+        TABLE,
+        schema(
+            HR=IntegerType(),
+            Msg=StringType(),
+            row__id=ROW_ID,
+            Operation=StringType(),
+            ID=LongType(),
+            ds=StringType(),
+        ),
+    )
+    assert layout.operation == "Operation"
+    assert layout.row_id == "row__id"
+    assert layout.columns == {"id": "ID", "msg": "Msg", "ds": "ds", "hr": "HR"}
+    assert layout.row_id_fields == {"txn": "transactionid", "bucket": "bucketid", "row_id": "rowid"}
+
+
+def test_row_id_of_later_hive_lines() -> None:
+    """A ROW__ID whose first field is called writeid is one too."""
+    row_id = schema(WriteId=LongType(), bucketid=IntegerType(), rowid=LongType())
+    layout = match_columns(TABLE, schema(**{**FULL, "ROW__ID": row_id}))
+    assert layout.row_id_fields["txn"] == "WriteId"
+
+
+def test_inserts_need_no_row_id() -> None:
+    """Without ROW__ID the layout is right; the classifier lets only inserts pass."""
+    assert match_columns(TABLE, schema(**{k: v for k, v in FULL.items() if k != "ROW__ID"})).row_id is None
+
+
+def test_partition_columns_may_be_left_out_if_the_row_id_knows_the_partition() -> None:
+    """All of them together, and then only."""
+    without = {k: v for k, v in FULL.items() if k not in ("ds", "hr")}
+    layout = match_columns(TABLE, schema(**{**without, "ROW__ID": ROW_ID_WITH_PARTITION}))
+    assert layout.row_id_fields["partition"] == "partition"
+    with pytest.raises(RecordLayoutError, match="lacks the partition columns ds, hr"):
+        match_columns(TABLE, schema(**without))
+    with pytest.raises(RecordLayoutError, match="lacks the partition columns hr"):
+        match_columns(TABLE, schema(**{**without, "ds": StringType(), "ROW__ID": ROW_ID_WITH_PARTITION}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"operation": None}, "has no column 'operation'"),
+        ({"extra": LongType(), "More": LongType()}, "columns that the table does not have: extra, More"),
+        ({"ID": LongType()}, "columns twice (names have no case): ID"),
+        ({"id": None, "ROW__ID": None}, "lacks the columns id"),
+        ({"operation": IntegerType()}, "column 'operation' must be a string, found int"),
+        ({"id": BooleanType(), "msg": ArrayType(StringType())}, "id bigint from boolean"),
+        ({"ROW__ID": LongType()}, "ROW__ID is no struct"),
+        ({"ROW__ID": schema(transactionid=LongType(), bucketid=IntegerType())}, "ROW__ID lacks fields"),
+        ({"ROW__ID": StructType([*ROW_ID.fields, StructField("x", LongType())])}, "unexpected field 'x'"),
+        (
+            {"ROW__ID": schema(transactionid=StringType(), bucketid=IntegerType(), rowid=LongType())},
+            "unexpected field 'transactionid' of type string",
+        ),
+    ],
+)
+def test_wrong_columns_are_refused(changed: dict[str, DataType | None], message: str) -> None:
+    """A wrong layout is refused before anything runs; the message names table and columns."""
+    columns = {**FULL, **changed}
+    with pytest.raises(RecordLayoutError, match=re.escape(message)) as caught:
+        match_columns(TABLE, schema(**{k: v for k, v in columns.items() if v is not None}))
+    assert "default.t" in str(caught.value)
+
+
+def test_all_unfit_types_are_listed() -> None:
+    """The user sees every column that cannot fit at once."""
+    with pytest.raises(RecordLayoutError) as caught:
+        match_columns(
+            TABLE, schema(**{**FULL, "id": BooleanType(), "hr": MapType(StringType(), StringType())})
+        )
+    assert "id bigint from boolean" in str(caught.value)
+    assert "hr int from map<string,string>" in str(caught.value)
+
+
+def test_a_table_with_a_column_called_operation() -> None:
+    """The operation's column needs another name then, and can have one."""
+    table = AcidTable(
+        database="default",
+        name="log",
+        location="file:/warehouse/log",
+        columns=(AcidColumn("operation", "string"),),
+        partition_keys=(),
+        num_buckets=2,
+        bucket_columns=("operation",),
+        version=AcidVersion.V1_SPLIT,
+        txn_id=7,
+    )
+    with pytest.raises(RecordLayoutError, match="pass it as operation_column"):
+        match_columns(table, schema(operation=StringType()))
+    layout = match_columns(table, schema(operation=StringType(), op=StringType()), "OP")
+    assert layout.operation == "op"
+    assert layout.columns == {"operation": "operation"}
+
+
+def test_timestamps_become_wall_clocks_at_any_depth() -> None:
+    """TIMESTAMP becomes TIMESTAMP_NTZ in arrays, maps and structs too; nothing else changes."""
+    nested = ArrayType(MapType(TimestampType(), schema(a=TimestampType(), b=LongType())))
+    assert wall_clock_type(nested) == ArrayType(
+        MapType(TimestampNTZType(), schema(a=TimestampNTZType(), b=LongType()))
+    )
+
+
+VALID = ValidTxnList(high_watermark=6)
+
+
+def task_contents(planned: DataFrame) -> list[list[tuple[object, ...]]]:
+    """The addresses that each task gets, in its order."""
+
+    def gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = [
+            str(tuple(row.values())) for batch in batches for row in batch.select(ADDRESS_COLUMNS).to_pylist()
+        ]
+        yield pa.record_batch({"rows": pa.array([rows], pa.list_(pa.string()))})
+
+    collected = planned.mapInArrow(gather, "rows array<string>").collect()
+    return [[eval(text) for text in row[0]] for row in collected]
+
+
+@pytest.mark.slow
+def test_m3_m5_groups_stay_together_and_in_order(spark: SparkSession) -> None:
+    """A group lies in one task, in one run; inside it rows come by (txn, row id), inserts last."""
+    changes = spark.range(20_000).selectExpr(
+        "CASE id % 3 WHEN 0 THEN 'insert' WHEN 1 THEN 'update' ELSE 'delete' END operation",
+        "named_struct('transactionid', 1 + hash(id) % 2, 'bucketid', cast(id % 4 AS int), 'rowid', 20000 - "
+        "id) ROW__ID",
+        "id",
+        "'x' msg",
+        "concat('d', (id * 7) % 13) ds",
+        "cast(id % 3 AS int) hr",
+    )
+    tasks = task_contents(plan_changes(TABLE, changes, VALID, num_partitions=5))
+    runs = [
+        (task, group, list(rows))
+        for task, contents in enumerate(tasks)
+        for group, rows in itertools.groupby(contents, key=lambda row: row[:2])
+    ]
+    groups = [group for _, group, _ in runs]
+    assert len(tasks) == 5
+    assert len(groups) == len(set(groups)) == 13 * 3 * 4
+    assert sum(len(rows) for _, _, rows in runs) == 20_000
+    for _, _, rows in runs:
+        keys = [(operation == 0, txn, row_id) for _, _, operation, txn, row_id in rows]
+        assert keys == sorted(keys)
+
+
+@pytest.mark.slow
+def test_timestamps_are_wall_clocks_of_the_session(spark: SparkSession) -> None:
+    """A TIMESTAMP is stored as the session shows it; TIMESTAMP_NTZ as it is. Odd column names do no harm."""
+    table = dataclasses.replace(
+        TABLE,
+        columns=(AcidColumn("id", "bigint"), AcidColumn("a.b `c", "timestamp"), AcidColumn("n", "timestamp")),
+        partition_keys=(),
+    )
+    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    try:
+        changes = spark.sql(
+            "SELECT 'insert' operation, 1L id, TIMESTAMP '2024-07-01 12:00:00' `A.B ``c`, "
+            "TIMESTAMP_NTZ '2024-07-01 12:00:00' n"
+        )
+        row = plan_changes(table, changes, VALID).collect()[0]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    noon = datetime.datetime(2024, 7, 1, 12)
+    assert (row["a.b `c"], row["n"]) == (noon, noon)
+
+
+@pytest.mark.slow
+def test_data_of_deletes_is_dropped(spark: SparkSession) -> None:
+    """A delete's values are not carried through the shuffle; nobody reads them."""
+    changes = spark.sql(
+        "SELECT 'DELETE' operation, named_struct('transactionid', 1L, 'bucketid', 0, 'rowid', 0L) ROW__ID, "
+        "8L id, 'long text' msg, 'x' ds, 1 hr"
+    )
+    row = plan_changes(TABLE, changes, VALID).collect()[0]
+    assert (row["id"], row["msg"]) == (None, None)
+
+
+@pytest.mark.slow
+def test_a_bad_change_is_told_by_our_own_error(spark: SparkSession) -> None:
+    """What the classifier refuses in a worker arrives on the driver as it was raised."""
+    changes = spark.sql("SELECT 'merge' operation, 8L id, 'x' msg, 'x' ds, 1 hr")
+    planned = plan_changes(TABLE, changes, VALID)
+    with (
+        pytest.raises(RecordValueError, match=r"^table default\.t: the operation must be one of") as caught,
+        translated_worker_errors("writing"),
+    ):
+        planned.collect()
+    assert "\n" not in str(caught.value)
