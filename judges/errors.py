@@ -1,0 +1,24 @@
+"""Errors of the judges.
+
+::
+
+    JudgeError               a judge could not start, answer in time or do what was asked
+    ├─ HiveError             Hive refused or failed; the message is Hive's own
+    └─ ReadersDisagreeError  Hive's two readers give different rows of one directory
+"""
+
+from __future__ import annotations
+
+__all__ = ["HiveError", "JudgeError", "ReadersDisagreeError"]
+
+
+class JudgeError(Exception):
+    """A judge could not start, did not answer in time, or ended."""
+
+
+class HiveError(JudgeError):
+    """Hive refused a request or failed at it."""
+
+
+class ReadersDisagreeError(JudgeError):
+    """The row reader and the vectorised reader of Hive give different rows of one directory."""

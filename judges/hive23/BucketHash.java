@@ -1,0 +1,35 @@
+package hive23;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonElement;
+import com.google.gson.JsonObject;
+import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector;
+import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorUtils;
+import org.apache.hadoop.hive.serde2.typeinfo.TypeInfo;
+import org.apache.hadoop.hive.serde2.typeinfo.TypeInfoUtils;
+
+/** Hive 2.3's bucket hash (version 1) of rows of values: ObjectInspectorUtils.getBucketHashCode. */
+final class BucketHash {
+  private BucketHash() {}
+
+  static JsonObject of(JsonObject request) {
+    JsonArray typeNames = request.getAsJsonArray("types");
+    TypeInfo[] types = new TypeInfo[typeNames.size()];
+    ObjectInspector[] inspectors = new ObjectInspector[types.length];
+    for (int i = 0; i < types.length; i++) {
+      types[i] = TypeInfoUtils.getTypeInfoFromTypeString(typeNames.get(i).getAsString());
+      inspectors[i] = TypeInfoUtils.getStandardJavaObjectInspectorFromTypeInfo(types[i]);
+    }
+    JsonArray hashes = new JsonArray();
+    for (JsonElement row : request.getAsJsonArray("rows")) {
+      Object[] values = new Object[types.length];
+      for (int i = 0; i < types.length; i++) {
+        values[i] = Values.parse(row.getAsJsonArray().get(i), types[i]);
+      }
+      hashes.add(ObjectInspectorUtils.getBucketHashCode(values, inspectors));
+    }
+    JsonObject answer = new JsonObject();
+    answer.add("hashes", hashes);
+    return answer;
+  }
+}

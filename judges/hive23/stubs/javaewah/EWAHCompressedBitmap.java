@@ -1,0 +1,4 @@
+package javaewah;
+
+/** Not among pyspark's jars; Hive's function registry needs the name to load its bitmap functions, which nobody calls. */
+public class EWAHCompressedBitmap {}

@@ -1,0 +1,76 @@
+"""Compiles the judges' Java programs; classes are kept, keyed by what they were made of."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from judges.errors import JudgeError
+from judges.jars import ECLIPSE_COMPILER, cache_directory, fetch
+from metastore_client.java import find_java, spark_jars
+
+__all__ = ["compiled"]
+
+COMPILE_TIMEOUT_SECONDS = 120.0
+JAVA_RELEASE = "17"
+
+
+def compiled(sources: Path) -> Path:
+    """Compile every Java file below a folder against pyspark's jars.
+
+    Returns:
+        A folder of classes inside the cache, made on the first call for these sources, jars and compiler.
+
+    Raises:
+        JudgeError: the compiler cannot be fetched or reports errors.
+    """
+    files = sorted(sources.rglob("*.java"))
+    jars = sorted(
+        spark_jars().glob("*.jar"), key=lambda jar: (not jar.name.startswith("hive-common-"), jar.name)
+    )
+    target = cache_directory() / "classes" / f"{sources.name}-{_key(sources, files, jars)}"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix="compile-") as work:
+            _compile(files, jars, Path(work) / "classes")
+            _publish(Path(work) / "classes", target)
+    return target
+
+
+def _key(sources: Path, files: list[Path], jars: list[Path]) -> str:
+    digest = hashlib.sha256(ECLIPSE_COMPILER.sha256.encode())
+    for jar in jars:
+        digest.update(jar.name.encode())
+    for file in files:
+        digest.update(str(file.relative_to(sources)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _compile(files: list[Path], jars: list[Path], classes: Path) -> None:
+    # -proc:none, since log4j's annotation processor is on the class path and would write files of its own
+    options = [f"-{JAVA_RELEASE}", "-nowarn", "-proc:none", "-encoding", "UTF-8", "-d", str(classes)]
+    options += ["-cp", ":".join(map(str, jars))]
+    command = [str(find_java()), "-jar", str(fetch(ECLIPSE_COMPILER)), *options, *map(str, files)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise JudgeError(
+            f"compiling {files[0].parent} took more than {COMPILE_TIMEOUT_SECONDS:.0f} s"
+        ) from error
+    if done.returncode != 0:
+        raise JudgeError(f"the Java files in {files[0].parent} do not compile:\n{done.stdout}{done.stderr}")
+
+
+def _publish(classes: Path, target: Path) -> None:
+    """Move the finished classes to their place; another process may have been faster, with the same."""
+    try:
+        classes.rename(target)
+    except OSError:
+        if not target.exists():
+            raise
+        shutil.rmtree(classes)

@@ -1,0 +1,140 @@
+"""A program that answers one line of JSON for each line of JSON; bounded waits, log kept."""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from judges.errors import HiveError, JudgeError
+
+__all__ = ["JudgeProcess"]
+
+CLOSE_TIMEOUT_SECONDS = 10.0
+DUMP_TIMEOUT_SECONDS = 2.0
+LOG_TAIL_CHARACTERS = 4000
+
+
+class JudgeProcess:
+    """One running judge.
+
+    The program must end when its standard input does; then it cannot outlive this process, however that ends.
+    """
+
+    def __init__(self, name: str, command: Sequence[str | Path], log_path: Path) -> None:
+        """Start the program; its standard error goes to ``log_path``, which lasts after the process."""
+        self.name = name
+        self.log_path = log_path
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        with log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                list(map(str, command)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                encoding="utf-8",
+                bufsize=1,
+                start_new_session=True,
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests: IO[str] = self._process.stdin
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._reader = threading.Thread(
+            target=self._read_answers, args=(self._process.stdout,), name=f"{name}-answers", daemon=True
+        )
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def ask(self, request: Mapping[str, Any], *, timeout_seconds: float) -> dict[str, Any]:
+        """Send a request and wait for its answer.
+
+        Raises:
+            HiveError: the program answered with an error; the message holds its text.
+            JudgeError: it ended or did not answer in time; it is stopped then, since a late answer would be
+                taken for the next request's.
+        """
+        with self._lock:
+            try:
+                self._requests.write(json.dumps(request) + "\n")
+                self._requests.flush()
+            except (OSError, ValueError) as error:
+                raise JudgeError(f"{self.name} has ended.\n{self.log_tail()}") from error
+            line = self._next_answer(request, timeout_seconds)
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise HiveError(
+                f"{answer['message']} ({answer['error']}) for {_brief(request)}\n{answer['trace']}"
+            )
+        return answer
+
+    def close(self) -> None:
+        """End the program by closing its input; kill it if that does not help."""
+        if self._process.poll() is None:
+            try:
+                self._requests.close()
+                self._process.wait(CLOSE_TIMEOUT_SECONDS)
+            except (OSError, subprocess.TimeoutExpired):
+                self._process.kill()
+                self._process.wait(CLOSE_TIMEOUT_SECONDS)
+        self._reader.join(CLOSE_TIMEOUT_SECONDS)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None and not stream.closed:
+                stream.close()
+
+    def log_tail(self) -> str:
+        """Give the end of the program's log, with its path."""
+        text = self.log_path.read_text(encoding="utf-8", errors="replace")
+        return f"--- {self.log_path}\n{text[-LOG_TAIL_CHARACTERS:]}"
+
+    def _next_answer(self, request: Mapping[str, Any], timeout_seconds: float) -> str:
+        try:
+            line = self._answers.get(timeout=timeout_seconds)
+        except queue.Empty as error:
+            self._dump_threads()
+            self._process.kill()
+            raise JudgeError(
+                f"{self.name} did not answer {_brief(request)} within {timeout_seconds:.0f} s.\n"
+                f"{self.log_tail()}"
+            ) from error
+        if not line:
+            raise JudgeError(f"{self.name} ended at {_brief(request)}.\n{self.log_tail()}")
+        return line
+
+    def _dump_threads(self) -> None:
+        """Let a JVM that hangs write its threads to the log."""
+        self._process.send_signal(signal.SIGQUIT)
+        try:
+            self._process.wait(DUMP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return
+
+    def _read_answers(self, answers: IO[str]) -> None:
+        for line in answers:
+            self._answers.put(line)
+        self._answers.put("")
+
+
+def _brief(request: Mapping[str, Any]) -> str:
+    text = json.dumps(request)
+    return text if len(text) <= 500 else text[:500] + "…"

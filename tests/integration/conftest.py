@@ -1,0 +1,91 @@
+"""Tables in the judge's metastore, made and read without SQL."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pytest
+
+from judges.hive import Hive23
+from metastore_client.model import TxnState
+from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from tests.integration.live_table import LAYOUTS, FilledTable, LiveTable
+
+_numbers = itertools.count(1)
+
+
+class MakeTable(Protocol):
+    """Makes a table; see LiveTable.create."""
+
+    def __call__(self, **how: Any) -> LiveTable: ...
+
+
+@pytest.fixture(scope="session")
+def live_metastore(hive: Hive23) -> Iterator[ThriftMetastoreClient]:
+    """One client of the judge's metastore for all tests."""
+    with connect(hive.uri) as metastore:
+        yield metastore
+
+
+@pytest.fixture(scope="module")
+def live_database(live_metastore: ThriftMetastoreClient) -> str:
+    """A database for the tables of one module; a table of its own for each test needs no other."""
+    name = f"live{next(_numbers)}"
+    live_metastore.create_database(name)
+    return name
+
+
+@pytest.fixture
+def own_transactions(live_metastore: ThriftMetastoreClient) -> Iterator[None]:
+    """Abort what the test leaves open, so that its locks are gone."""
+    last_before = live_metastore.get_open_txns().high_watermark
+    yield
+    for txn in live_metastore.get_open_txns().txns:
+        if txn.id > last_before and txn.state is TxnState.OPEN:
+            live_metastore.abort_txn(txn.id)
+
+
+@pytest.fixture
+def make_table(
+    hive: Hive23, live_metastore: ThriftMetastoreClient, live_database: str, own_transactions: None
+) -> MakeTable:
+    """Make tables for one test."""
+
+    def make(**how: Any) -> LiveTable:
+        return LiveTable.create(hive, live_metastore, live_database, **how)
+
+    return make
+
+
+@pytest.fixture(params=LAYOUTS)
+def layout(request: pytest.FixtureRequest) -> str:
+    """Both layouts of a Hive 2.3 table: ``legacy``, and ``default`` (split update)."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def filled_tables(
+    hive: Hive23, live_metastore: ThriftMetastoreClient, live_database: str
+) -> dict[str, FilledTable]:
+    """By layout: a table with twelve rows in each of two partitions, for tests that leave it unchanged."""
+    return {each: FilledTable.fill(hive, live_metastore, live_database, each) for each in LAYOUTS}
+
+
+@pytest.fixture
+def filled(filled_tables: dict[str, FilledTable], own_transactions: None) -> FilledTable:
+    """The filled table in legacy layout; tests leave it unchanged."""
+    return filled_tables["legacy"]
+
+
+@pytest.fixture
+def filled_anew(
+    hive: Hive23,
+    live_metastore: ThriftMetastoreClient,
+    live_database: str,
+    own_transactions: None,
+    layout: str,
+) -> FilledTable:
+    """A filled table of the test's own, in each layout."""
+    return FilledTable.fill(hive, live_metastore, live_database, layout)

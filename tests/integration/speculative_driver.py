@@ -1,0 +1,87 @@
+"""A driver whose first task to get going stalls, so that Spark starts a twin of it on another host.
+
+    python -m tests.integration.speculative_driver MASTER METASTORE_URI TABLE MARKER
+
+The twin wins. Prints, as one JSON object, the attempts whose directories were there when Spark's job ended
+and those that the manifests name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.commit.manifest import DeltaManifest, staging_directory
+from mutation_api.spark import job, local_session
+from mutation_api.table.acid_table import AcidTable
+
+ROWS = 5000
+BATCH_ROWS = 200
+STALL_SECONDS = 300.0
+"""Far longer than Spark takes to start the twin, finish it and kill the one that stalls."""
+
+SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class StallsOnce(job.ChangeWriter):
+    """A writer; the first task that makes the marker stalls after its first batch, when its file is there."""
+
+    marker: str = ""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from super().__call__(self._stalled(batches))
+
+    def _stalled(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(batches):
+            if number == 1:
+                with contextlib.suppress(FileExistsError):
+                    Path(self.marker).open("x").close()
+                    threading.Event().wait(STALL_SECONDS)
+            yield batch
+
+
+def main(master: str, uri: str, table: str, marker: str) -> int:
+    found: dict[str, Any] = {}
+    original_removal = job._remove_losing_attempts
+
+    def watched_removal(acid_table: AcidTable, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+        staged = staging_directory(acid_table.location, acid_table.required_txn_id())
+        root = Path(staged.removeprefix("file:")) / writer_id
+        found["attempts"] = sorted(path.name for path in root.iterdir() if path.is_dir())
+        found["winners"] = sorted({m.attempt_id for m in manifests})
+        original_removal(acid_table, writer_id, manifests)
+
+    job._remove_losing_attempts = watched_removal
+    job.ChangeWriter = lambda *of: StallsOnce(*of, marker=marker)  # type: ignore[assignment,misc]
+    with local_session("twin", master=master, settings=SETTINGS) as spark:
+        changes = spark.range(ROWS).selectExpr(
+            "'insert' operation", "id", "concat('m', id) msg", "concat('d', id % 3) ds"
+        )
+        builder = MutatorClientBuilder().metastore(uri)
+        builder.add_sink_table(*table.split("."), create_partitions=True)
+        with builder.build() as client, client.new_transaction() as transaction:
+            summary = job.apply_changes(transaction, table, changes, num_partitions=4)
+    print(json.dumps(found | {"files": summary.file_count, "groups": summary.group_count}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
