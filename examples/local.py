@@ -1,0 +1,77 @@
+"""What the examples share: a metastore on this machine, and a table to change."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from metastore_client.embedded import EmbeddedMetastore
+from metastore_client.model import ColumnInfo, TableInfo
+from metastore_client.thrift_client import connect
+
+
+@contextlib.contextmanager
+def metastore_address(arguments: Sequence[str]) -> Iterator[str]:
+    """The address given on the command line; without one that of a metastore started for the block."""
+    if arguments:
+        yield arguments[0]
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="example-") as folder,
+        EmbeddedMetastore(Path(folder)) as metastore,
+    ):
+        yield metastore.uri
+
+
+class PrintLoss:
+    """Tells the user when somebody or something took the lock away; a program would stop its work."""
+
+    def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
+        """Called from the heartbeat's thread."""
+        print(f"lost lock {lock_id} of transaction {txn_id} on {', '.join(tables)}: {error}")
+
+
+def create_table(
+    uri: str,
+    table: str,
+    columns: str,
+    partition_keys: str,
+    bucket_column: str,
+    num_buckets: int,
+    *,
+    layout: str = "legacy",
+) -> None:
+    """Create a transactional table as ``CREATE TABLE … CLUSTERED BY … STORED AS ORC`` would.
+
+    Args:
+        uri: the metastore's address.
+        table: ``database.table``.
+        columns: ``name type, name type``.
+        partition_keys: the same; empty for an unpartitioned table.
+        bucket_column: the CLUSTERED BY column.
+        num_buckets: how many.
+        layout: ``legacy``, or ``default`` for split update.
+    """
+    database, _, name = table.partition(".")
+    metastore = connect(uri)
+    try:
+        metastore.create_table(
+            TableInfo(
+                database=database,
+                name=name,
+                columns=_columns(columns),
+                partition_keys=_columns(partition_keys),
+                num_buckets=num_buckets,
+                bucket_columns=(bucket_column,),
+                parameters={"transactional": "true", "transactional_properties": layout},
+            )
+        )
+    finally:
+        metastore.close()
+
+
+def _columns(text: str) -> tuple[ColumnInfo, ...]:
+    pairs = [part.strip().split(" ", 1) for part in text.split(", ")] if text else []
+    return tuple(ColumnInfo(name, kind) for name, kind in pairs)

@@ -1,0 +1,96 @@
+"""Two tables, one transaction: money moves between accounts, and the journal says so; never one without the
+other.
+
+    python -m examples.two_tables [METASTORE_URI]
+
+Shows a transfer that commits, and one that fails between its two tables and so has touched neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+
+import pyspark.sql.functions as sf
+from pyspark.sql import DataFrame, SparkSession
+
+from examples.local import PrintLoss, create_table, metastore_address
+from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.transaction import Transaction
+from mutation_api.spark.job import apply_changes
+from mutation_api.spark.read import snapshot
+from mutation_api.spark.session import local_session
+
+ACCOUNTS = "default.accounts"
+JOURNAL = "default.journal"
+OPENING_BALANCE = 1000
+NUM_ACCOUNTS = 10
+
+
+class BankClosed(Exception):
+    """Something that goes wrong in the middle of a transfer."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Open accounts, transfer, fail to transfer, show that the sum never changed."""
+    with metastore_address(arguments) as uri, local_session() as spark:
+        create_table(uri, ACCOUNTS, "id bigint, balance bigint", "", "id", 2)
+        create_table(uri, JOURNAL, "source bigint, target bigint, amount bigint", "day string", "source", 2)
+        builder = MutatorClientBuilder().metastore(uri).lock_failure_listener(PrintLoss())
+        builder.add_sink_table("default", "accounts")
+        builder.add_sink_table("default", "journal", create_partitions=True)
+        with builder.build() as client:
+            open_accounts(client, spark)
+            transfer(client, spark, source=1, target=2, amount=250)
+            with contextlib.suppress(BankClosed):
+                transfer(client, spark, source=3, target=4, amount=999, fail=True)
+            return show(client, spark)
+
+
+def open_accounts(client: MutatorClient, spark: SparkSession) -> None:
+    """Insert the accounts."""
+    with client.new_transaction() as transaction:
+        accounts = spark.range(NUM_ACCOUNTS).withColumn("balance", sf.lit(OPENING_BALANCE))
+        print(apply_changes(transaction, ACCOUNTS, accounts.withColumn("operation", sf.lit("insert"))))
+
+
+def transfer(
+    client: MutatorClient, spark: SparkSession, *, source: int, target: int, amount: int, fail: bool = False
+) -> None:
+    """Take from one account, give to another, write it down: three changes in two tables, one transaction."""
+    with client.new_transaction() as transaction:
+        print(apply_changes(transaction, ACCOUNTS, _new_balances(spark, transaction, source, target, amount)))
+        if fail:
+            raise BankClosed
+        entry = spark.sql(f"SELECT {source}L source, {target}L target, {amount}L amount, '2024-08-06' day")
+        print(apply_changes(transaction, JOURNAL, entry.withColumn("operation", sf.lit("insert"))))
+
+
+def _new_balances(
+    spark: SparkSession, transaction: Transaction, source: int, target: int, amount: int
+) -> DataFrame:
+    step = sf.when(sf.col("id") == source, -amount).otherwise(amount)
+    rows = snapshot(spark, transaction, ACCOUNTS).where(sf.col("id").isin(source, target))
+    changed = rows.withColumn("balance", sf.col("balance") + step)
+    return changed.withColumn("operation", sf.lit("update"))
+
+
+def show(client: MutatorClient, spark: SparkSession) -> int:
+    """Print both tables; 0 if accounts and journal agree."""
+    with client.new_transaction() as transaction:
+        accounts = snapshot(spark, transaction, ACCOUNTS).drop("ROW__ID").orderBy("id")
+        journal = snapshot(spark, transaction, JOURNAL).drop("ROW__ID")
+        balances = {row["id"]: row["balance"] for row in accounts.collect()}
+        entries = [(row["source"], row["target"], row["amount"]) for row in journal.collect()]
+    print(f"balances {balances}\njournal {entries}")
+    expected = dict.fromkeys(range(NUM_ACCOUNTS), OPENING_BALANCE)
+    for source, target, amount in entries:
+        expected[source] -= amount
+        expected[target] += amount
+    return 0 if balances == expected else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
