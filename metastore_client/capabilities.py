@@ -17,3 +17,9 @@ class Capabilities:
     version: str
     has_write_ids: bool
     """Ids in files are per-table write ids (3.0 and later); otherwise transaction ids (2.x)."""
+    has_exclusive_write_lock: bool = False
+    """Writers with SHARED_WRITE do not wait for each other, the first to commit wins; EXCL_WRITE makes them
+    wait (4.0 and later). Such a server also answers queries from statistics and wants write ids with changes
+    of them, and asks the creator of an ACID table for its capabilities."""
+    has_write_notifications: bool = False
+    """Takes the names of written files for replication (``add_write_notification_log_in_batch``)."""

@@ -26,7 +26,9 @@ from metastore_client.model import (
     OpenTxns,
     PartitionInfo,
     TableInfo,
+    WriteNotification,
 )
+from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 
 __all__ = ["MetastoreClient"]
 
@@ -57,7 +59,10 @@ class MetastoreClient(Protocol):
         ...
 
     def create_table(self, table: TableInfo) -> None:
-        """Raises AlreadyExistsError, InvalidRequestError, NoSuchObjectError (database)."""
+        """Create a table; told to a server that asks for it: that we can write full ACID tables.
+
+        Raises AlreadyExistsError, InvalidRequestError, NoSuchObjectError (database).
+        """
         ...
 
     def drop_table(self, database: str, table: str, *, delete_data: bool) -> None:
@@ -95,9 +100,12 @@ class MetastoreClient(Protocol):
         partition_names: Sequence[str] | None,
         *,
         write_id: int | None = None,
-        valid_write_ids: str | None = None,
+        valid_write_ids: ValidWriteIdList | None = None,
     ) -> int:
-        """Remove COLUMN_STATS_ACCURATE from the table (None) or from partitions; returns how many had it."""
+        """Remove COLUMN_STATS_ACCURATE from the table (None) or from partitions; returns how many had it.
+
+        ``write_id`` and ``valid_write_ids`` are the writer's; a server that has write ids wants both.
+        """
         ...
 
     # -- transactions ------------------------------------------------------------------------------
@@ -138,6 +146,33 @@ class MetastoreClient(Protocol):
         """Register partitions (escaped names) as written by the transaction. Sent in batches.
 
         Raises: NoSuchTxnError, TxnAbortedError.
+        """
+        ...
+
+    # -- write ids: only where the server has them, else UnsupportedByServerError ---------------------------
+    def allocate_write_id(self, txn_id: int, database: str, table: str) -> int:
+        """The transaction's write id for a table; the same again if it has one.
+
+        The server does not look whether the table exists.
+
+        Raises: NoSuchTxnError, TxnAbortedError, MetastoreError (the transaction is not open).
+        """
+        ...
+
+    def get_valid_write_ids(
+        self, full_names: Sequence[str], valid_txn_list: ValidTxnList
+    ) -> dict[str, ValidWriteIdList]:
+        """The write ids of tables (``database.table``) that belong to the transactions of a snapshot.
+
+        Returns:
+            By full name in lower case, one for each.
+        """
+        ...
+
+    def add_write_notifications(self, notifications: Sequence[WriteNotification]) -> None:
+        """Tell the server which files a transaction wrote, before it commits.
+
+        Raises UnsupportedByServerError unless the server ``has_write_notifications``.
         """
         ...
 

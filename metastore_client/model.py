@@ -24,6 +24,7 @@ __all__ = [
     "TableInfo",
     "TxnInfo",
     "TxnState",
+    "WriteNotification",
 ]
 
 
@@ -216,6 +217,22 @@ class HeartbeatResult:
 
     aborted: frozenset[int] = frozenset()
     nosuch: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class WriteNotification:
+    """The files that a transaction wrote into a table, or into one partition of it.
+
+    ``partition_values`` are unescaped texts, empty for an unpartitioned table. ``files`` are pairs of a full
+    path and the ACID directory in which it lies (``delta_0000002_0000002_0000``).
+    """
+
+    txn_id: int
+    write_id: int
+    database: str
+    table: str
+    partition_values: tuple[str, ...]
+    files: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)

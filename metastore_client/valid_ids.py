@@ -1,11 +1,12 @@
 """Lists of valid ids: which transactions a snapshot sees. Pure.
 
-Texts as Hive writes them (``hive.txn.valid.txns``)::
+Texts as Hive writes them (``hive.txn.valid.txns``, ``hive.txn.valid.writeids``)::
 
-    2.x   hwm:minOpen:e1:e2:…                     exceptions open and aborted alike; ``hwm:minOpen:`` if none
-    3.x+  hwm:minOpen:open,open:aborted,aborted   ``hwm:minOpen::`` if none
+    2.x        hwm:minOpen:e1:e2:…                              exceptions open and aborted alike
+    3.x+       hwm:minOpen:open,open:aborted,aborted            ``hwm:minOpen::`` if none
+    write ids  database.table:hwm:minOpen:open,…:aborted,…
 
-Source: Hive's ValidReadTxnList.
+Source: Hive's ValidReadTxnList, ValidReaderWriteIdList.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 from metastore_client.model import OpenTxns, TxnState
 
-__all__ = ["NO_OPEN_ID", "RangeValidity", "ValidTxnList"]
+__all__ = ["NO_OPEN_ID", "RangeValidity", "ValidIdList", "ValidTxnList", "ValidWriteIdList"]
 
 NO_OPEN_ID = 9223372036854775807
 """``min_open`` when no transaction is open (Java's Long.MAX_VALUE)."""
@@ -31,60 +32,24 @@ class RangeValidity(enum.Enum):
 
 
 @dataclass(frozen=True)
-class ValidTxnList:
+class ValidIdList:
     """The ids a snapshot sees: every id <= ``high_watermark`` (included) that is not an exception.
 
     ``exceptions`` are sorted and hold open and aborted ids alike; ``min_open`` is the smallest open id.
+    ``aborted`` are those of the exceptions that are known to be aborted.
     """
 
     high_watermark: int
     exceptions: tuple[int, ...] = ()
     min_open: int = NO_OPEN_ID
+    aborted: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if list(self.exceptions) != sorted(set(self.exceptions)):
             object.__setattr__(self, "exceptions", tuple(sorted(set(self.exceptions))))
 
-    @classmethod
-    def everything(cls) -> ValidTxnList:
-        """A list in which every id is valid; for directories that no metastore knows."""
-        return cls(high_watermark=NO_OPEN_ID)
-
-    @classmethod
-    def from_open_txns(cls, open_txns: OpenTxns, own_txn_id: int | None) -> ValidTxnList:
-        """The snapshot of a reader: all but open and aborted transactions; its own writes count as valid."""
-        listed = [t for t in open_txns.txns if t.id != own_txn_id]
-        open_ids = [t.id for t in open_txns.txns if t.state is TxnState.OPEN]
-        return cls(
-            high_watermark=open_txns.high_watermark,
-            exceptions=tuple(sorted(t.id for t in listed)),
-            min_open=min(open_ids, default=NO_OPEN_ID),
-        )
-
-    @classmethod
-    def parse(cls, text: str) -> ValidTxnList:
-        """Read the 2.x or the 3.x form. Raises ValueError, naming the text."""
-        parts = text.strip().split(":")
-        try:
-            high_watermark = int(parts[0])
-            min_open = int(parts[1]) if len(parts) > 1 and parts[1] else NO_OPEN_ID
-            is_comma_form = len(parts) == 4 and ("," in text or parts[2] == "" or parts[3] == "")
-            if is_comma_form:
-                exceptions = [i for part in parts[2:] for i in _parse_ids(part)]
-            else:
-                exceptions = [int(p) for p in parts[2:] if p]
-        except (ValueError, IndexError):
-            raise ValueError(
-                f"not a list of valid transactions: {text!r} (expected highWatermark:minOpen:id:id…)"
-            ) from None
-        return cls(high_watermark, tuple(exceptions), min_open)
-
-    def to_text(self) -> str:
-        """The 2.x form, which Hive 2.3's readers parse."""
-        return f"{self.high_watermark}:{self.min_open}:" + ":".join(map(str, self.exceptions))
-
     def is_valid(self, id: int) -> bool:
-        """Whether the snapshot sees what transaction ``id`` wrote."""
+        """Whether the snapshot sees what was written under ``id``."""
         if id > self.high_watermark:
             return False
         at = bisect_left(self.exceptions, id)
@@ -104,6 +69,87 @@ class ValidTxnList:
         if invalid == 0:
             return RangeValidity.ALL
         return RangeValidity.NONE if invalid == last - first + 1 else RangeValidity.SOME
+
+    def to_write_id_text(self) -> str:
+        """The 3.x form: ``hwm:minOpen:open,open:aborted,aborted``."""
+        is_open = [str(i) for i in self.exceptions if i not in self.aborted]
+        aborted = [str(i) for i in self.exceptions if i in self.aborted]
+        return f"{self.high_watermark}:{self.min_open}:{','.join(is_open)}:{','.join(aborted)}"
+
+
+@dataclass(frozen=True)
+class ValidTxnList(ValidIdList):
+    """Transactions that a snapshot sees."""
+
+    @classmethod
+    def everything(cls) -> ValidTxnList:
+        """A list in which every id is valid; for directories that no metastore knows."""
+        return cls(high_watermark=NO_OPEN_ID)
+
+    @classmethod
+    def from_open_txns(cls, open_txns: OpenTxns, own_txn_id: int | None) -> ValidTxnList:
+        """The snapshot of a reader: all but open and aborted transactions; its own writes count as valid."""
+        listed = [t for t in open_txns.txns if t.id != own_txn_id]
+        open_ids = [t.id for t in open_txns.txns if t.state is TxnState.OPEN]
+        return cls(
+            high_watermark=open_txns.high_watermark,
+            exceptions=tuple(sorted(t.id for t in listed)),
+            min_open=min(open_ids, default=NO_OPEN_ID),
+            aborted=frozenset(t.id for t in listed if t.state is TxnState.ABORTED),
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> ValidTxnList:
+        """Read the 2.x or the 3.x form. Raises ValueError, naming the text."""
+        parts = text.strip().split(":")
+        try:
+            high_watermark = int(parts[0])
+            min_open = int(parts[1]) if len(parts) > 1 and parts[1] else NO_OPEN_ID
+            is_comma_form = len(parts) == 4 and ("," in text or parts[2] == "" or parts[3] == "")
+            aborted: list[int] = []
+            if is_comma_form:
+                aborted = _parse_ids(parts[3])
+                exceptions = _parse_ids(parts[2]) + aborted
+            else:
+                exceptions = [int(p) for p in parts[2:] if p]
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"not a list of valid transactions: {text!r} (expected highWatermark:minOpen:id:id…)"
+            ) from None
+        return cls(high_watermark, tuple(exceptions), min_open, frozenset(aborted))
+
+    def to_text(self) -> str:
+        """The 2.x form, which Hive 2.3's readers parse."""
+        return f"{self.high_watermark}:{self.min_open}:" + ":".join(map(str, self.exceptions))
+
+
+@dataclass(frozen=True)
+class ValidWriteIdList(ValidIdList):
+    """Write ids of one table that a snapshot sees; ``table`` is ``database.table``."""
+
+    table: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> ValidWriteIdList:
+        """Read ``database.table:hwm:minOpen:open:aborted``. Raises ValueError, naming the text."""
+        try:
+            table, high_watermark, min_open, is_open, aborted = text.strip().split(":")
+            return cls(
+                int(high_watermark),
+                tuple(_parse_ids(is_open) + _parse_ids(aborted)),
+                int(min_open) if min_open else NO_OPEN_ID,
+                frozenset(_parse_ids(aborted)),
+                table,
+            )
+        except ValueError:
+            raise ValueError(
+                f"not a list of valid write ids: {text!r} (expected "
+                "database.table:highWatermark:minOpen:id,id:id,id, open ones before aborted ones)"
+            ) from None
+
+    def to_text(self) -> str:
+        """The text that the server and Hive's readers parse."""
+        return f"{self.table}:{self.to_write_id_text()}"
 
 
 def _parse_ids(text: str) -> list[int]:

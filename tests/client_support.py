@@ -75,6 +75,7 @@ def stage(
         database=table.database,
         table=table.name,
         txn_id=txn_id,
+        write_id=table.required_write_id(),
         partition_name=partition_name,
         partition_values=parse_partition_name(partition_name),
         bucket_id=bucket_id,

@@ -1,29 +1,109 @@
-"""AcidVersion: the only place that knows how the table formats differ."""
+"""AcidVersion: the only place that knows how the table formats of the Hive lines differ."""
 
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
-__all__ = ["AcidVersion"]
+__all__ = ["AcidVersion", "FileCalendar"]
+
+
+class FileCalendar(enum.Enum):
+    """How the days and wall clocks before 1582-10-15 are counted in a file that Hive is to read right.
+
+    HYBRID: Julian before that day. PROLEPTIC: Gregorian throughout. MARKED_PROLEPTIC: the same, and the ORC
+    footer says so; without the mark Hive 4 takes a file for hybrid.
+    """
+
+    HYBRID = "hybrid"
+    PROLEPTIC = "proleptic"
+    MARKED_PROLEPTIC = "marked-proleptic"
+
+
+@dataclass(frozen=True)
+class _Facts:
+    splits_updates: bool
+    has_row_ids: bool
+    uses_write_ids: bool
+    calendar: FileCalendar
+    matches_columns_by_position: bool
+    keeps_misplaced_rows: bool
 
 
 class AcidVersion(enum.Enum):
-    """Layout of the events of a table.
+    """Layout of a table's files.
 
     V1_LEGACY: Hive 2.x, property ``transactional_properties`` absent or ``legacy``: one delta per
     transaction, updates keep their ROW__ID. V1_SPLIT: Hive 2.x, ``default``: an update is a delete event plus
-    an insert event.
+    an insert event. V2_HIVE3, V2_HIVE4: Hive 3.x and 4.x: as split, with write ids and encoded buckets.
+    INSERT_ONLY_HIVE3, INSERT_ONLY_HIVE4: plain files in delta directories (``insert_only``).
     """
 
     V1_LEGACY = "v1-legacy"
     V1_SPLIT = "v1-split"
+    V2_HIVE3 = "v2-hive3"
+    V2_HIVE4 = "v2-hive4"
+    INSERT_ONLY_HIVE3 = "insert-only-hive3"
+    INSERT_ONLY_HIVE4 = "insert-only-hive4"
 
     @property
     def splits_updates(self) -> bool:
         """An update is written as a delete event (delete_delta) and an insert event (delta)."""
-        return self is AcidVersion.V1_SPLIT
+        return _FACTS[self].splits_updates
+
+    @property
+    def has_row_ids(self) -> bool:
+        """Rows are wrapped in events and have a ROW__ID; otherwise files hold rows alone (insert-only)."""
+        return _FACTS[self].has_row_ids
+
+    @property
+    def uses_write_ids(self) -> bool:
+        """Ids in names and events are the table's write ids; otherwise they are transaction ids (v1)."""
+        return _FACTS[self].uses_write_ids
+
+    @property
+    def encodes_buckets(self) -> bool:
+        """The bucket field of a ROW__ID is a bucket property; see bucket_codec. Otherwise a plain id."""
+        return self.uses_write_ids and self.has_row_ids
+
+    @property
+    def may_be_unbucketed(self) -> bool:
+        """A table need not be CLUSTERED BY."""
+        return self.uses_write_ids
 
     @property
     def transaction_field(self) -> str:
         """Name of the first field of ROW__ID, in lower case as Hive prints it."""
-        return "transactionid"
+        return "writeid" if self.uses_write_ids else "transactionid"
+
+    @property
+    def calendar(self) -> FileCalendar:
+        """How early dates are written."""
+        return _FACTS[self].calendar
+
+    @property
+    def matches_columns_by_position(self) -> bool:
+        """Columns of a file are the table's in order, whatever their names; otherwise they go by name."""
+        return _FACTS[self].matches_columns_by_position
+
+    @property
+    def keeps_misplaced_rows(self) -> bool:
+        """Rows may lie in a bucket that no hash gives, as Hive 3.1 itself does it; updates leave them there."""
+        return _FACTS[self].keeps_misplaced_rows
+
+    @property
+    def is_hive_4(self) -> bool:
+        """Directory names may end in ``_v`` and the id of a compaction; the table's server is Hive 4."""
+        return self.calendar is FileCalendar.MARKED_PROLEPTIC
+
+
+_HYBRID, _PROLEPTIC, _MARKED = FileCalendar.HYBRID, FileCalendar.PROLEPTIC, FileCalendar.MARKED_PROLEPTIC
+_FACTS = {
+    #                                        splits row_ids write_ids calendar position misplaced
+    AcidVersion.V1_LEGACY: _Facts(False, True, False, _HYBRID, False, False),
+    AcidVersion.V1_SPLIT: _Facts(True, True, False, _HYBRID, False, False),
+    AcidVersion.V2_HIVE3: _Facts(True, True, True, _PROLEPTIC, False, True),
+    AcidVersion.V2_HIVE4: _Facts(True, True, True, _MARKED, True, False),
+    AcidVersion.INSERT_ONLY_HIVE3: _Facts(True, False, True, _PROLEPTIC, False, True),
+    AcidVersion.INSERT_ONLY_HIVE4: _Facts(True, False, True, _MARKED, True, False),
+}

@@ -41,12 +41,14 @@ class DeltaManifest:
     unescaped texts as the metastore stores them. ``final_path`` = partition location / ``delta_X_X_0000`` /
     ``bucket_00000``. Counts are events by operation as the user issued them: in a split table an update
     counts as one update in the ``delta`` manifest and as one in the ``delete_delta`` manifest, so sum
-    updates over DELTA manifests only.
+    updates over DELTA manifests only. ``write_id`` is the id in the names of directories: in v1 the
+    transaction's.
     """
 
     database: str
     table: str
     txn_id: int
+    write_id: int
     partition_name: str
     partition_values: tuple[str, ...]
     bucket_id: int

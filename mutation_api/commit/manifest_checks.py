@@ -47,7 +47,7 @@ def relative_final_path(manifest: DeltaManifest) -> str:
     """Where the file belongs, below its partition: ``delta_0000005_0000005_0000/bucket_00001``."""
     is_delta = manifest.kind is FileKind.DELTA
     name = delta_directory_name if is_delta else delete_delta_directory_name
-    directory = name(manifest.txn_id, manifest.txn_id, STATEMENT_ID)
+    directory = name(manifest.write_id, manifest.write_id, STATEMENT_ID)
     return f"{directory}/{bucket_file_name(manifest.bucket_id)}"
 
 

@@ -33,7 +33,8 @@ class AcidTable:
     """Everything a worker needs to write to, or read, one table; nothing it does not need.
 
     ``columns`` are the data columns in table order; ``bucket_columns`` are in CLUSTERED BY order.
-    ``txn_id`` is None until :meth:`bind`; only a bound sink can be written.
+    ``txn_id`` is None until :meth:`bind`; only a bound sink can be written. ``write_id`` goes with it where
+    the version uses write ids.
     ``partition_spellings`` maps the canonical partition name to the name of an existing partition that
     spells the same values differently (``hr=1`` -> ``hr=01``); ``partition_locations`` holds, by name, the
     location of partitions that do not lie in their default place. Both name exceptions only.
@@ -53,6 +54,7 @@ class AcidTable:
     role: TableRole = TableRole.SINK
     create_partitions: bool = False
     txn_id: int | None = None
+    write_id: int | None = None
     compression: str = "zlib"
     partition_spellings: Mapping[str, str] = field(default_factory=dict)
     partition_locations: Mapping[str, str] = field(default_factory=dict)
@@ -73,9 +75,14 @@ class AcidTable:
         """Names of the partition columns."""
         return tuple(c.name for c in self.partition_keys)
 
-    def bind(self, txn_id: int) -> AcidTable:
-        """The same table, to be written under transaction ``txn_id``."""
-        return dataclasses.replace(self, txn_id=txn_id)
+    @property
+    def is_bucketed(self) -> bool:
+        """Whether the table is CLUSTERED BY."""
+        return bool(self.bucket_columns)
+
+    def bind(self, txn_id: int, write_id: int | None = None) -> AcidTable:
+        """The same table, to be written under transaction ``txn_id``, in v2 with this write id."""
+        return dataclasses.replace(self, txn_id=txn_id, write_id=write_id)
 
     def required_txn_id(self) -> int:
         """The transaction's id. Raises TransactionStateError if the descriptor is not bound."""
@@ -85,6 +92,21 @@ class AcidTable:
                 "take it from transaction.table(name) after transaction.begin()"
             )
         return self.txn_id
+
+    def required_write_id(self) -> int:
+        """The id that names and events carry: the write id, in v1 the transaction's id.
+
+        Raises TransactionStateError if the descriptor is not bound.
+        """
+        txn_id = self.required_txn_id()
+        if not self.version.uses_write_ids:
+            return txn_id
+        if self.write_id is None:
+            raise TransactionStateError(
+                f"table {self.full_name}: the descriptor of transaction {txn_id} has no write id; "
+                "take it from transaction.table(name) after transaction.begin()"
+            )
+        return self.write_id
 
     def partition_location(self, partition_name: str) -> str:
         """Where the partition with this (escaped) name lies, or would be created.

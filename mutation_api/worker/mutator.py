@@ -64,8 +64,8 @@ class MutatorGroup:
 
     def final_path(self, kind: FileKind) -> str:
         """Where the committer moves it."""
-        txn_id = self.table.required_txn_id()
-        directory = _DIRECTORY_NAMES[kind](txn_id, txn_id, STATEMENT_ID)
+        write_id = self.table.required_write_id()
+        directory = _DIRECTORY_NAMES[kind](write_id, write_id, STATEMENT_ID)
         return f"{self.partition_location.rstrip('/')}/{directory}/{bucket_file_name(self.bucket_id)}"
 
 
@@ -226,6 +226,7 @@ class _StagedFile:
             database=group.table.database,
             table=group.table.name,
             txn_id=group.table.required_txn_id(),
+            write_id=group.table.required_write_id(),
             partition_name=group.partition_name,
             partition_values=parse_partition_name(group.partition_name),
             bucket_id=group.bucket_id,

@@ -36,6 +36,7 @@ def test_printed_as_an_aligned_table() -> None:
     """One line per table, numbers below each other, thousands apart; then the phases and the wait."""
     summary = TransactionSummary(
         txn_id=7,
+        write_id=7,
         state="committed",
         tables=(TableSummary.of("db.t", [DELTA, DELETE_DELTA]), TableSummary("db.longer")),
         phase_seconds={"begin": 0.5, "commit": 1.25},

@@ -10,7 +10,7 @@ from mutation_api.commit.manifest import DeltaManifest, FileKind, staging_direct
 from mutation_api.errors import ManifestError
 
 MANIFEST = DeltaManifest(
-    "db", "t", 7, "ds=ä%2Fb", ("ä/b",), 3, FileKind.DELETE_DELTA, "w", "0",
+    "db", "t", 7, 7, "ds=ä%2Fb", ("ä/b",), 3, FileKind.DELETE_DELTA, "w", "0",
     "file:/s", "file:/f", 1, 2, 3, 5, 99, 1, 4_000_000_000
 )  # fmt: skip
 

@@ -29,7 +29,8 @@ def table_of(version: AcidVersion = AcidVersion.V1_LEGACY) -> AcidTable:
 
 def manifest(**changes: object) -> DeltaManifest:
     fields: dict[str, object] = {
-        "database": "default", "table": "t", "txn_id": 7, "partition_name": "ds=a/hr=1",
+        "database": "default", "table": "t", "txn_id": 7, "write_id": 7,
+        "partition_name": "ds=a/hr=1",
         "partition_values": ("a", "1"), "bucket_id": 1, "kind": FileKind.DELTA, "writer_id": "w",
         "attempt_id": "0", "staged_path": "/s", "final_path": "", "insert_count": 2, "update_count": 0,
         "delete_count": 0, "row_count": 2, "byte_count": 10, "stripe_count": 1, "tail_crc32": 0,

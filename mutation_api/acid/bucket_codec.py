@@ -1,0 +1,52 @@
+"""The bucket property: what the bucket field of a ROW__ID holds in v2. Pure.
+
+Bits, from the top: 3 version (1), 1 zero, 12 bucket id, 4 zero, 12 statement id. A value whose version bits
+are 0 is a plain bucket id, from a table that Hive 2 wrote.
+
+Source: Hive's BucketCodec (V0, V1).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["MAX_BUCKETS", "bucket_ids", "bucket_property", "unreadable_properties"]
+
+MAX_BUCKETS = 4096
+"""Bucket ids are below this."""
+
+_VERSION_SHIFT = 29
+_BUCKET_SHIFT = 16
+_MASK_12 = 0xFFF
+_UNUSED_BITS = 0x1000F000
+
+
+def bucket_property(bucket_id: int, statement_id: int = 0) -> int:
+    """What stands in the ROW__ID of a row that a statement puts into a bucket: 536870912 for 0 and 0.
+
+    Raises ValueError if one of them has more than 12 bits.
+    """
+    if not (0 <= bucket_id < MAX_BUCKETS and 0 <= statement_id <= _MASK_12):
+        raise ValueError(f"bucket {bucket_id} and statement {statement_id} must be within 0..{_MASK_12}")
+    return 1 << _VERSION_SHIFT | bucket_id << _BUCKET_SHIFT | statement_id
+
+
+def bucket_ids(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+    """Bucket ids that bucket properties name (shape (n,), int32); plain ids (version 0) stay as they are.
+
+    Of values that :func:`unreadable_properties` finds, the result means nothing.
+    """
+    values = properties.astype(np.int64)
+    decoded = np.where(values >> _VERSION_SHIFT == 1, values >> _BUCKET_SHIFT & _MASK_12, values)
+    return decoded.astype(np.int32)
+
+
+def unreadable_properties(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+    """Where a value is no bucket property that Hive could have written (shape (n,))."""
+    values = properties.astype(np.int64)
+    version = values >> _VERSION_SHIFT
+    is_plain = (version == 0) & (values < MAX_BUCKETS)
+    is_encoded = (version == 1) & (values & _UNUSED_BITS == 0)
+    unreadable: npt.NDArray[np.bool_] = ~(is_plain | is_encoded)
+    return unreadable
