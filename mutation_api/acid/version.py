@@ -88,7 +88,7 @@ class AcidVersion(enum.Enum):
 
     @property
     def keeps_misplaced_rows(self) -> bool:
-        """Rows may lie in a bucket that no hash gives, as Hive 3.1 itself does it; updates leave them there."""
+        """Rows may lie in a bucket that no hash gives, as Hive 3.1 writes them; updates leave them there."""
         return _FACTS[self].keeps_misplaced_rows
 
     @property

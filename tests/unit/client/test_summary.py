@@ -9,7 +9,7 @@ from mutation_api.client.summary import TableSummary, TransactionSummary
 from mutation_api.commit.manifest import DeltaManifest, FileKind
 
 DELTA = DeltaManifest(
-    "db", "t", 7, "ds=b", ("b",), 0, FileKind.DELTA, "w", "0", "s", "f", 1000, 20, 0, 1020, 500, 1, 0
+    "db", "t", 7, 7, "ds=b", ("b",), 0, FileKind.DELTA, "w", "0", "s", "f", 1000, 20, 0, 1020, 500, 1, 0
 )
 DELETE_DELTA = dataclasses.replace(
     DELTA, kind=FileKind.DELETE_DELTA, insert_count=0, delete_count=3, row_count=23, byte_count=50
@@ -36,7 +36,6 @@ def test_printed_as_an_aligned_table() -> None:
     """One line per table, numbers below each other, thousands apart; then the phases and the wait."""
     summary = TransactionSummary(
         txn_id=7,
-        write_id=7,
         state="committed",
         tables=(TableSummary.of("db.t", [DELTA, DELETE_DELTA]), TableSummary("db.longer")),
         phase_seconds={"begin": 0.5, "commit": 1.25},
