@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from metastore_client.valid_ids import RangeValidity, ValidTxnList
+from metastore_client.valid_ids import RangeValidity, ValidIdList
 from mutation_api.acid.layout import (
     LONG_MIN,
     BaseDirectory,
@@ -45,7 +45,7 @@ class DirectoryState:
 
 
 def choose_directories(
-    directories: Iterable[str], files: Mapping[str, int], valid: ValidTxnList, *, location: str
+    directories: Iterable[str], files: Mapping[str, int], valid: ValidIdList, *, location: str
 ) -> DirectoryState:
     """Choose what a snapshot reads.
 
@@ -96,23 +96,23 @@ def _parse(names: Iterable[str], location: str) -> tuple[list[BaseDirectory | De
     return acid, others
 
 
-def _best_base(bases: list[BaseDirectory], valid: ValidTxnList, location: str) -> BaseDirectory | None:
+def _best_base(bases: list[BaseDirectory], valid: ValidIdList, location: str) -> BaseDirectory | None:
     usable = [b for b in bases if b.last == LONG_MIN or valid.is_valid_base(b.last)]
     if bases and not usable:
         raise DirectoryStateError(
             f"{location}: not enough history: no base ({', '.join(b.name for b in bases)}) may be used by a "
-            f"snapshot with valid transactions {valid.to_text()!r}, which is older than the compaction that "
+            f"snapshot with valid ids {valid.to_write_id_text()!r}, which is older than the compaction that "
             "made it; take a new snapshot"
         )
     return max(usable, key=lambda b: b.last, default=None)
 
 
-def _is_visible(delta: DeltaDirectory, valid: ValidTxnList) -> bool:
+def _is_visible(delta: DeltaDirectory, valid: ValidIdList) -> bool:
     return valid.range_validity(delta.first, delta.last) is not RangeValidity.NONE
 
 
 def _choose_deltas(
-    visible: list[DeltaDirectory], base_last: int, valid: ValidTxnList
+    visible: list[DeltaDirectory], base_last: int, valid: ValidIdList
 ) -> tuple[list[DeltaDirectory], list[DeltaDirectory]]:
     """Walk the deltas from old to new, wide before narrow; a wide one covers the narrow ones inside it.
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import RecordIdentifier
 
@@ -113,7 +113,7 @@ def find_disorder(keys: EventKeys) -> int | None:
     return int(disorder.argmax()) + 1 if disorder.any() else None
 
 
-def merge_legacy(keys: EventKeys, valid: ValidTxnList) -> np.ndarray:
+def merge_legacy(keys: EventKeys, valid: ValidIdList) -> np.ndarray:
     """Rows that remain of all events of some rows, v1 legacy: the newest visible event of a row decides.
 
     Args:
@@ -133,7 +133,7 @@ def merge_legacy(keys: EventKeys, valid: ValidTxnList) -> np.ndarray:
     return rows
 
 
-def merge_split(keys: EventKeys, is_delete: np.ndarray, valid: ValidTxnList) -> np.ndarray:
+def merge_split(keys: EventKeys, is_delete: np.ndarray, valid: ValidIdList) -> np.ndarray:
     """Rows that remain, v1 split: visible rows minus the keys of visible delete events.
 
     Hive does not look at the operation of what lies in a ``delta``, and two rows that share a key (Hive 2.3
@@ -212,7 +212,7 @@ def _starts(ordered: np.ndarray) -> np.ndarray:
     return is_first
 
 
-def _visible_in_order(keys: EventKeys, packed: np.ndarray, valid: ValidTxnList) -> np.ndarray:
+def _visible_in_order(keys: EventKeys, packed: np.ndarray, valid: ValidIdList) -> np.ndarray:
     """Indices of the events that the snapshot sees, by key."""
     is_visible = _is_visible(keys.current_txn, valid)
     if len(packed) < 2 or bool((packed[1:] >= packed[:-1]).all()):
@@ -222,7 +222,7 @@ def _visible_in_order(keys: EventKeys, packed: np.ndarray, valid: ValidTxnList) 
     return order if is_visible.all() else order[is_visible[order]]
 
 
-def _is_visible(current_txn: np.ndarray, valid: ValidTxnList) -> np.ndarray:
+def _is_visible(current_txn: np.ndarray, valid: ValidIdList) -> np.ndarray:
     is_visible: np.ndarray = current_txn <= valid.high_watermark
     if valid.exceptions and len(current_txn):
         low, high = int(current_txn.min()), int(current_txn.max())

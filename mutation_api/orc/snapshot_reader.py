@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.directory_state import DirectoryState, choose_directories
 from mutation_api.acid.hive_type import parse_hive_type
 from mutation_api.acid.layout import (
@@ -98,7 +98,7 @@ class SnapshotSplit:
 
 
 def plan_splits(
-    table: AcidTable, partition_name: str, location: str, valid: ValidTxnList
+    table: AcidTable, partition_name: str, location: str, valid: ValidIdList
 ) -> list[SnapshotSplit]:
     """What a snapshot reads of one partition: one split per bucket that has anything, by bucket id.
 
@@ -168,7 +168,7 @@ def snapshot_schema(
 def read_split(
     table: AcidTable,
     split: SnapshotSplit,
-    valid: ValidTxnList,
+    valid: ValidIdList,
     columns: Sequence[str] | None = None,
     row_ids: bool = True,
     options: ReadOptions | None = None,
@@ -408,7 +408,7 @@ def _rounds(sources: Sequence[_Source]) -> Iterator[list[_Piece]]:
         remaining = [s for s in remaining if s.chunks or s.known_through != _HIGHEST]
 
 
-def _merge(pieces: list[_Piece], valid: ValidTxnList, *, splits_updates: bool) -> Iterator[EventChunk]:
+def _merge(pieces: list[_Piece], valid: ValidIdList, *, splits_updates: bool) -> Iterator[EventChunk]:
     """The rows that remain of one round, by key."""
     # Deletes last: then indices of rows need no shift.
     pieces = sorted(pieces, key=lambda piece: piece.is_delete)
