@@ -23,3 +23,10 @@ class Capabilities:
     of them, and asks the creator of an ACID table for its capabilities."""
     has_write_notifications: bool = False
     """Takes the names of written files for replication (``add_write_notification_log_in_batch``)."""
+
+    @property
+    def line(self) -> str:
+        """The Hive line whose rules the server follows, in words for people."""
+        if not self.has_write_ids:
+            return "Hive 2.x"
+        return "Hive 4.x" if self.has_exclusive_write_lock else "Hive 3.x"

@@ -6,6 +6,8 @@ The names below are the front door; the Spark job is in :mod:`mutation_api.spark
 from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.row_id import RecordIdentifier
 from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.client.create_table import create_acid_table
+from mutation_api.client.doctor import DoctorReport, TableReport, examine
 from mutation_api.client.listener import LockFailureListener
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.snapshot import Snapshot
@@ -23,6 +25,7 @@ __all__ = [
     "AcidTableSerializer",
     "BucketIdResolver",
     "DeltaManifest",
+    "DoctorReport",
     "LockFailureListener",
     "MutationError",
     "MutatorClient",
@@ -30,8 +33,11 @@ __all__ = [
     "MutatorCoordinator",
     "RecordIdentifier",
     "Snapshot",
+    "TableReport",
     "TableSummary",
     "Transaction",
     "TransactionState",
     "TransactionSummary",
+    "create_acid_table",
+    "examine",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from metastore_client.model import ColumnInfo, PartitionInfo, TableInfo
 from mutation_api.acid.version import AcidVersion
-from mutation_api.client.preconditions import compression_of
+from mutation_api.client.preconditions import bucketing_version_of, compression_of
 from mutation_api.commit.manifest import STAGING_PREFIX
 from mutation_api.errors import TableNotMutableError
 from mutation_api.orc.storage import Storage
@@ -29,10 +29,7 @@ def describe(
     create_partitions: bool,
     time_zone: str | None,
 ) -> AcidTable:
-    """The descriptor of a table, as yet without its partitions.
-
-    The hash is Hive's old one whatever ``bucketing_version`` says: a 2.x server does not know that property.
-    """
+    """The descriptor of a table that passed ``check_mutable``, as yet without its partitions."""
     return AcidTable(
         database=table.database.lower(),
         name=table.name.lower(),
@@ -42,7 +39,7 @@ def describe(
         num_buckets=table.num_buckets,
         bucket_columns=tuple(b.lower() for b in table.bucket_columns),
         version=version,
-        bucketing_version=1,
+        bucketing_version=bucketing_version_of(table, version),
         role=role,
         create_partitions=create_partitions,
         compression=compression_of(table),

@@ -2,7 +2,7 @@
 
 Every rule is checked before a transaction is opened, and once more under its lock.
 
-Source: Hive's TransactionalValidationListener and AcidUtils (2.3); insert-only, replica and external tables
+Source: Hive's TransactionalValidationListener and AcidUtils (2.3, 3.1, 4.1); replica and external tables
 follow other rules than the ones this package knows.
 """
 
@@ -13,15 +13,13 @@ from collections.abc import Iterable, Mapping
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.model import ColumnInfo, TableInfo
+from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import MutationError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
 from mutation_api.table.hive_types import HiveType, arrow_type, parse_hive_type
 
-__all__ = ["MAX_BUCKETS", "check_mutable", "compression_of"]
-
-MAX_BUCKETS = 4096
-"""Hive's BucketCodec has 12 bits for the bucket id."""
+__all__ = ["bucketing_version_of", "check_mutable", "compression_of"]
 
 ORC_CLASSES = {
     "serde": "org.apache.hadoop.hive.ql.io.orc.OrcSerde",
@@ -34,7 +32,16 @@ _COMPRESSIONS = {"NONE": "uncompressed", "ZLIB": "zlib", "SNAPPY": "snappy", "LZ
 becomes zlib.
 """
 
-_VERSIONS = {"": AcidVersion.V1_LEGACY, "legacy": AcidVersion.V1_LEGACY, "default": AcidVersion.V1_SPLIT}
+_VERSIONS = {
+    #                 2.x                    3.x                            4.x
+    "": (AcidVersion.V1_LEGACY, AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4),
+    "legacy": (AcidVersion.V1_LEGACY, None, None),
+    "default": (AcidVersion.V1_SPLIT, AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4),
+    "insert_only": (None, AcidVersion.INSERT_ONLY_HIVE3, AcidVersion.INSERT_ONLY_HIVE4),
+}
+"""``transactional_properties`` -> layout by server; None where that server does not know the word."""
+
+_BUCKETING_VERSIONS = {"": 1, "1": 1, "2": 2}
 _NESTED_KINDS = frozenset({"array", "map", "struct", "uniontype"})
 _REPLICA_PARAMETER = re.compile(r"repl\.last\.id|hive\.repl\..*|repl\.(?:target|incoming)\..*", re.IGNORECASE)
 
@@ -43,20 +50,35 @@ def check_mutable(table: TableInfo, capabilities: Capabilities, role: TableRole)
     """Decide whether, and in which format, a table can be written (or read, as a source).
 
     Returns:
-        The layout of the table's events.
+        The layout of the table's files.
 
     Raises:
         TableNotMutableError: the first rule that the table breaks.
     """
-    _check_server(table, capabilities)
     _check_kind(table)
     _check_orc(table)
-    version = _version(table)
-    _check_buckets(table)
+    version = _version(table, capabilities)
+    _check_buckets(table, version)
+    bucketing_version_of(table, version)
     _check_columns(table)
     if role is TableRole.SINK:
         _check_sink(table)
     return version
+
+
+def bucketing_version_of(table: TableInfo, version: AcidVersion) -> int:
+    """Which of Hive's bucket hashes (1 or 2) new rows of the table get.
+
+    A server without write ids does not know the property and uses the old hash, whatever it says.
+
+    Raises TableNotMutableError if it says anything but nothing, 1 or 2.
+    """
+    if not version.uses_write_ids:
+        return 1
+    text = _parameter(table, "bucketing_version").strip()
+    if text not in _BUCKETING_VERSIONS:
+        raise _refusal(table, f"bucketing_version={text!r} is not known; expected none, '1' or '2'")
+    return _BUCKETING_VERSIONS[text]
 
 
 def compression_of(table: TableInfo) -> str:
@@ -64,18 +86,11 @@ def compression_of(table: TableInfo) -> str:
     return _COMPRESSIONS.get(_parameter(table, "orc.compress").upper(), "zlib")
 
 
-def _check_server(table: TableInfo, capabilities: Capabilities) -> None:
-    if capabilities.has_write_ids:
-        raise _refusal(
-            table,
-            f"the server (it calls itself {capabilities.version}) gives write ids, so it is Hive 3 or later, "
-            "and this version writes the format of Hive 2 only",
-        )
-
-
 def _check_kind(table: TableInfo) -> None:
     if table.table_type != "MANAGED_TABLE" or _flag(table, "EXTERNAL"):
-        raise _refusal(table, f"it must be a managed table, but it is {table.table_type}")
+        raise _refusal(
+            table, f"it must be a managed table, but it is {table.table_type}{_why_external(table)}"
+        )
     if not _flag(table, "transactional"):
         found = _parameter(table, "transactional") or "absent"
         raise _refusal(table, f"it must be transactional, but the property 'transactional' is {found}")
@@ -84,6 +99,12 @@ def _check_kind(table: TableInfo) -> None:
         raise _refusal(
             table, f"it is the target of a replication (property {replica[0]!r}), which alone may write it"
         )
+
+
+def _why_external(table: TableInfo) -> str:
+    if _flag(table, "TRANSLATED_TO_EXTERNAL"):
+        return ": Hive 4 makes a managed table that is not transactional an external one when it is created"
+    return ""
 
 
 def _check_orc(table: TableInfo) -> None:
@@ -95,23 +116,33 @@ def _check_orc(table: TableInfo) -> None:
             )
 
 
-def _version(table: TableInfo) -> AcidVersion:
+def _version(table: TableInfo, capabilities: Capabilities) -> AcidVersion:
     text = _parameter(table, "transactional_properties").strip().lower()
-    if text == "insert_only":
-        raise _refusal(
-            table, "it is insert-only (transactional_properties=insert_only): its files have no ROW__ID"
-        )
     if text not in _VERSIONS:
+        known = ", ".join(repr(word) for word in _VERSIONS if word)
+        raise _refusal(table, f"transactional_properties={text!r} is not known; expected none, {known}")
+    column = (1 + capabilities.has_exclusive_write_lock) if capabilities.has_write_ids else 0
+    version = _VERSIONS[text][column]
+    if version is None:
         raise _refusal(
-            table, f"transactional_properties={text!r} is not known; expected none, 'legacy' or 'default'"
+            table,
+            f"its server (it calls itself {capabilities.version}) does not know "
+            f"transactional_properties={text!r}",
         )
-    return _VERSIONS[text]
+    return version
 
 
-def _check_buckets(table: TableInfo) -> None:
-    if table.num_buckets < 1 or not table.bucket_columns:
+def _check_buckets(table: TableInfo, version: AcidVersion) -> None:
+    is_bucketed = bool(table.bucket_columns)
+    if not is_bucketed and not version.may_be_unbucketed:
         raise _refusal(
             table, "it must be bucketed (CLUSTERED BY … INTO n BUCKETS), as ACID tables of Hive 2 are"
+        )
+    if is_bucketed != (table.num_buckets > 0):
+        raise _refusal(
+            table,
+            f"it contradicts itself: bucketed into {table.num_buckets} by "
+            f"{', '.join(table.bucket_columns) or 'no column'}",
         )
     if table.num_buckets > MAX_BUCKETS:
         raise _refusal(table, f"it has {table.num_buckets} buckets; at most {MAX_BUCKETS} can be told apart")

@@ -7,6 +7,7 @@ import pytest
 from metastore_client.capabilities import Capabilities
 from metastore_client.model import ColumnInfo
 from mutation_api.acid.version import AcidVersion
+from mutation_api.client.descriptors import describe
 from mutation_api.client.preconditions import check_mutable, compression_of
 from mutation_api.errors import TableNotMutableError
 from mutation_api.table.acid_table import TableRole
@@ -14,6 +15,8 @@ from tests.client_support import table_info
 
 HIVE_2 = Capabilities(version="3.0", has_write_ids=False)
 HIVE_3 = Capabilities(version="3.0", has_write_ids=True)
+HIVE_4 = Capabilities(version="4.1.0", has_write_ids=True, has_exclusive_write_lock=True)
+LINES = {"2": HIVE_2, "3": HIVE_3, "4": HIVE_4}
 ACID = {"transactional": "true"}
 TEXT_FORMAT = "org.apache.hadoop.mapred.TextInputFormat"
 
@@ -23,13 +26,17 @@ REFUSED = {
     "external by type": ({"table_type": "EXTERNAL_TABLE"}, "managed"),
     "external by property": ({"parameters": {**ACID, "EXTERNAL": "TRUE"}}, "managed"),
     "view": ({"table_type": "VIRTUAL_VIEW"}, "managed"),
-    "insert-only": ({"parameters": {**ACID, "transactional_properties": "insert_only"}}, "insert-only"),
     "unknown layout": ({"parameters": {**ACID, "transactional_properties": "hash"}}, "'hash' is not known"),
     "replica": ({"parameters": {**ACID, "repl.last.id": "17"}}, "replication"),
     "not ORC": ({"input_format": TEXT_FORMAT}, "ORC"),
     "other serde": ({"serde": "org.apache.hadoop.hive.serde2.OpenCSVSerde"}, "ORC"),
-    "not bucketed": ({"num_buckets": -1, "bucket_columns": ()}, "bucketed"),
+    "made external by the server": (
+        {"table_type": "EXTERNAL_TABLE", "parameters": {"TRANSLATED_TO_EXTERNAL": "TRUE"}},
+        "managed table, but it is EXTERNAL_TABLE: Hive 4 makes",
+    ),
+    "replication": ({"parameters": {**ACID, "hive.repl.ckpt.key": "x"}}, "replication"),
     "buckets without columns": ({"bucket_columns": ()}, "bucketed"),
+    "columns without buckets": ({"num_buckets": 0}, "bucketed into 0 by id"),
     "too many buckets": ({"num_buckets": 4097}, "4097 buckets"),
     "unknown bucket column": ({"bucket_columns": ("nothere",)}, "clustered by nothere"),
     "sorted": ({"sort_columns": ("id",)}, "sorted"),
@@ -45,29 +52,68 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused_with_table_and_rule(case: str) -> None:
-    """A table that breaks a rule is refused; the message names both."""
+def test_refused_with_table_and_rule(case: str, line: str) -> None:
+    """A table that breaks a rule is refused by every line; the message names both."""
     changes, rule = REFUSED[case]
     with pytest.raises(TableNotMutableError, match=rule) as refusal:
-        check_mutable(table_info("broken", **changes), HIVE_2, TableRole.SINK)
+        check_mutable(table_info("broken", **changes), LINES[line], TableRole.SINK)
     assert "default.broken" in str(refusal.value)
 
 
 @pytest.mark.parametrize(
-    ("properties", "version"),
+    ("properties", "expected"),
     [
-        ({}, AcidVersion.V1_LEGACY),
-        ({"transactional_properties": "legacy"}, AcidVersion.V1_LEGACY),
-        ({"transactional_properties": "default"}, AcidVersion.V1_SPLIT),
-        ({"TRANSACTIONAL_PROPERTIES": "Default"}, AcidVersion.V1_SPLIT),
-        ({"bucketing_version": "2"}, AcidVersion.V1_LEGACY),
+        ({}, ("V1_LEGACY", "V2_HIVE3", "V2_HIVE4")),
+        ({"transactional_properties": "legacy"}, ("V1_LEGACY", None, None)),
+        ({"transactional_properties": "default"}, ("V1_SPLIT", "V2_HIVE3", "V2_HIVE4")),
+        ({"TRANSACTIONAL_PROPERTIES": "Default"}, ("V1_SPLIT", "V2_HIVE3", "V2_HIVE4")),
+        (
+            {"transactional_properties": "insert_only"},
+            (None, "INSERT_ONLY_HIVE3", "INSERT_ONLY_HIVE4"),
+        ),
     ],
 )
-def test_layout_follows_transactional_properties(properties: dict[str, str], version: AcidVersion) -> None:
-    """Absent and legacy mean one delta, default means split updates; names and values in any case."""
+def test_layout_follows_server_and_properties(
+    properties: dict[str, str], expected: tuple[str | None, ...]
+) -> None:
+    """Names and values in any case; a word that the server does not know is refused."""
     info = table_info(parameters={"Transactional": "TRUE", **properties})
-    assert check_mutable(info, HIVE_2, TableRole.SINK) is version
+    for capabilities, version in zip(LINES.values(), expected, strict=True):
+        if version is None:
+            with pytest.raises(TableNotMutableError, match="does not know transactional_properties="):
+                check_mutable(info, capabilities, TableRole.SINK)
+        else:
+            assert check_mutable(info, capabilities, TableRole.SINK) is AcidVersion[version]
+
+
+@pytest.mark.parametrize("num_buckets", [-1, 0])
+def test_tables_without_buckets_need_write_ids(num_buckets: int) -> None:
+    """Hive 2 has no such ACID tables; Hive 3 and 4 do, and -1 and 0 mean the same to them."""
+    info = table_info(num_buckets=num_buckets, bucket_columns=())
+    with pytest.raises(TableNotMutableError, match="must be bucketed"):
+        check_mutable(info, HIVE_2, TableRole.SINK)
+    assert check_mutable(info, HIVE_3, TableRole.SINK) is AcidVersion.V2_HIVE3
+    assert check_mutable(info, HIVE_4, TableRole.SINK) is AcidVersion.V2_HIVE4
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [(None, (1, 1, 1)), ("1", (1, 1, 1)), ("2", (1, 2, 2)), ("3", (1, None, None))]
+)
+def test_the_hash_follows_the_property_where_the_server_knows_it(
+    text: str | None, expected: tuple[int | None, ...]
+) -> None:
+    """Hive 2 hashes the old way whatever the property says; a number of the future is refused elsewhere."""
+    info = table_info(parameters=ACID if text is None else {**ACID, "bucketing_version": text})
+    for capabilities, number in zip(LINES.values(), expected, strict=True):
+        if number is None:
+            with pytest.raises(TableNotMutableError, match="bucketing_version='3'"):
+                check_mutable(info, capabilities, TableRole.SINK)
+        else:
+            version = check_mutable(info, capabilities, TableRole.SINK)
+            table = describe(info, version, TableRole.SINK, create_partitions=False, time_zone=None)
+            assert table.bucketing_version == number
 
 
 def test_sources_may_be_sorted() -> None:
@@ -79,12 +125,6 @@ def test_sources_may_be_sorted() -> None:
 def test_all_4096_buckets_are_allowed() -> None:
     """4096 is the last number of buckets that Hive can address."""
     check_mutable(dataclasses.replace(table_info(), num_buckets=4096), HIVE_2, TableRole.SINK)
-
-
-def test_servers_with_write_ids_are_refused() -> None:
-    """Hive 3 reads other files than the ones we write; the refusal says so before anything is opened."""
-    with pytest.raises(TableNotMutableError, match="Hive 3 or later"):
-        check_mutable(table_info(), HIVE_3, TableRole.SINK)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,97 @@
+"""Doctor: what kind of server is this, and which of its tables can be mutated? Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import MetastoreError, NoSuchObjectError
+from mutation_api.acid.version import AcidVersion
+from mutation_api.client.catalog import split_full_name
+from mutation_api.client.failure import metastore_errors_as_ours
+from mutation_api.client.preconditions import check_mutable
+from mutation_api.errors import TableNotMutableError
+from mutation_api.table.acid_table import TableRole
+
+__all__ = ["DoctorReport", "TableReport", "examine"]
+
+SETTINGS = (
+    "hive.txn.manager",
+    "hive.support.concurrency",
+    "hive.txn.timeout",
+    "hive.txn.xlock.write",
+    "hive.compactor.initiator.on",
+    "hive.compactor.worker.threads",
+    "hive.metastore.dml.events",
+)
+"""What the server is asked for: how it locks, when it gives a client up, who compacts, who is told."""
+
+NOT_TOLD = "(not told)"
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """One table: the layout in which it can be written, or the reason why it cannot."""
+
+    full_name: str
+    version: AcidVersion | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """``server`` are pairs of a word or setting and its value, ``tables`` are sorted by name."""
+
+    server: tuple[tuple[str, str], ...]
+    tables: tuple[TableReport, ...]
+
+
+def examine(metastore: MetastoreClient, database: str) -> DoctorReport:
+    """Look at a server and at every table of one of its databases.
+
+    Raises:
+        ConnectionFailedError, TransactionError: the server could not be asked. A single table that the
+            server does not describe is reported with that reason.
+        ConfigurationError: not the name of a database.
+    """
+    database, _ = split_full_name(f"{database}.any")
+    with metastore_errors_as_ours(f"could not examine database {database}"):
+        return DoctorReport(tuple(_server(metastore)), tuple(_tables(metastore, database)))
+
+
+def _server(metastore: MetastoreClient) -> Iterator[tuple[str, str]]:
+    capabilities = metastore.capabilities()
+    yield "line", capabilities.line
+    yield "calls itself", capabilities.version
+    yield "write ids", _yes_or_no(capabilities.has_write_ids)
+    yield "exclusive write lock", _yes_or_no(capabilities.has_exclusive_write_lock)
+    yield "write notifications", _yes_or_no(capabilities.has_write_notifications)
+    for name in SETTINGS:
+        yield name, metastore.get_config_value(name, NOT_TOLD).strip() or NOT_TOLD
+
+
+def _tables(metastore: MetastoreClient, database: str) -> Iterator[TableReport]:
+    for name in metastore.get_all_tables(database):
+        try:
+            yield _table(metastore, database, name)
+        except NoSuchObjectError:
+            continue  # dropped since it was listed
+
+
+def _table(metastore: MetastoreClient, database: str, name: str) -> TableReport:
+    full_name = f"{database}.{name}"
+    try:
+        info = metastore.get_table(database, name)
+        version = check_mutable(info, metastore.capabilities(), TableRole.SINK)
+    except TableNotMutableError as error:
+        return TableReport(full_name, None, str(error))
+    except NoSuchObjectError:
+        raise
+    except MetastoreError as error:
+        return TableReport(full_name, None, f"the metastore does not describe it: {error}")
+    return TableReport(full_name, version, None)
+
+
+def _yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
