@@ -10,6 +10,7 @@
     │   ├─ TransactionError
     │   │   ├─ TransactionStateError      the caller took the steps in a wrong order
     │   │   ├─ TransactionAbortedError    the server says the transaction is over
+    │   │   │   └─ WriteConflictError         another one changed the same partition and committed first
     │   │   └─ CommitOutcomeUnknownError  the line was lost during commit: look, do not retry
     │   └─ LockError
     │       ├─ LockNotAcquiredError       somebody else held the lock for too long
@@ -64,6 +65,7 @@ __all__ = [
     "TransactionError",
     "TransactionStateError",
     "WorkerError",
+    "WriteConflictError",
 ]
 
 
@@ -97,6 +99,10 @@ class TransactionStateError(TransactionError):
 
 class TransactionAbortedError(TransactionError):
     """The server says that the transaction is over; nothing of it is visible."""
+
+
+class WriteConflictError(TransactionAbortedError):
+    """Another transaction changed the same table or partition and committed first; nothing is visible."""
 
 
 class CommitOutcomeUnknownError(TransactionError):

@@ -13,6 +13,7 @@ from metastore_client.thrift_client import connect
 from mutation_api.client.catalog import TableSpec, merge_specs, split_full_name
 from mutation_api.client.clock import Clock, SystemClock
 from mutation_api.client.listener import LockFailureListener
+from mutation_api.client.lock import WriteLock
 from mutation_api.client.mutator_client import ClientOptions, MutatorClient
 from mutation_api.errors import ConfigurationError
 from mutation_api.table.acid_table import TableRole
@@ -41,6 +42,7 @@ class MutatorClientBuilder:
         self._listener: LockFailureListener | None = None
         self._time_zone: str | None = None
         self._lock_timeout_seconds = LOCK_TIMEOUT_SECONDS_DEFAULT
+        self._write_lock = WriteLock.EXCLUSIVE
         self._clock: Clock = SystemClock()
 
     def metastore(self, target: MetastoreTarget) -> MutatorClientBuilder:
@@ -109,6 +111,23 @@ class MutatorClientBuilder:
         self._lock_timeout_seconds = seconds
         return self
 
+    def write_lock(self, mode: str) -> MutatorClientBuilder:
+        """Whether writers of one table wait for each other; only a server of Hive 4 leaves the choice.
+
+        Args:
+            mode: ``exclusive`` (the default): they do, so a long job cannot lose its work; the inserts of
+                Hive's own SQL wait for it too. ``optimistic``: they do not; of two transactions that change
+                one partition the first to commit wins, and the other gets a WriteConflictError.
+
+        Raises ConfigurationError for another word.
+        """
+        try:
+            self._write_lock = WriteLock(mode)
+        except ValueError:
+            known = " or ".join(repr(w.value) for w in WriteLock)
+            raise ConfigurationError(f"write_lock must be {known}, not {mode!r}") from None
+        return self
+
     def clock(self, clock: Clock) -> MutatorClientBuilder:
         """By which clock to wait; for tests."""
         self._clock = clock
@@ -126,6 +145,7 @@ class MutatorClientBuilder:
                 time_zone=self._time_zone,
                 lock_timeout_seconds=self._lock_timeout_seconds,
                 listener=self._listener,
+                write_lock=self._write_lock,
                 clock=self._clock,
             ),
         )

@@ -10,7 +10,7 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
 from metastore_client.model import PartitionInfo, TableInfo
 from mutation_api.client.descriptors import check_location, describe, with_partitions
-from mutation_api.client.lock import LockedTable
+from mutation_api.client.lock import LockedTable, WriteLock
 from mutation_api.client.preconditions import check_mutable
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.table.acid_table import AcidTable, TableRole
@@ -57,13 +57,30 @@ class OpenTable:
     table: AcidTable
     partitions: tuple[PartitionInfo, ...] = ()
 
+    @property
+    def insert_only(self) -> bool:
+        """Rows are neither updated nor deleted: the user said so, or the table has no ROW__IDs."""
+        return self.spec.insert_only or not self.table.version.has_row_ids
+
 
 class Catalog:
-    """Tables as one client sees them. ``time_zone`` is the zone of Hive's own processes, see AcidTable."""
+    """Tables as one client sees them.
 
-    def __init__(self, metastore: MetastoreClient, time_zone: str | None) -> None:
+    Args:
+        metastore: where they are described.
+        time_zone: the zone of Hive's own processes, see AcidTable.
+        write_lock: how sinks are locked.
+    """
+
+    def __init__(
+        self,
+        metastore: MetastoreClient,
+        time_zone: str | None = None,
+        write_lock: WriteLock = WriteLock.EXCLUSIVE,
+    ) -> None:
         self._metastore = metastore
         self._time_zone = time_zone
+        self._write_lock = write_lock
 
     def read(self, spec: TableSpec) -> OpenTable:
         """Read a table without its partitions.
@@ -88,18 +105,22 @@ class Catalog:
 
     def to_lock(self, spec: TableSpec) -> LockedTable:
         """What a transaction locks of a table. Raises as :meth:`read`."""
-        table = self.read(spec).table
-        is_partitioned = bool(table.partition_keys)
+        opened = self.read(spec)
+        is_partitioned = bool(opened.table.partition_keys)
+        capabilities = self._metastore.capabilities()
         return LockedTable(
-            database=table.database,
-            name=table.name,
+            database=opened.table.database,
+            name=opened.table.name,
             is_partitioned=is_partitioned,
             is_sink=spec.role is TableRole.SINK,
-            insert_only=spec.insert_only,
+            insert_only=opened.insert_only,
             partition_names=self._partitions_to_lock(spec) if is_partitioned else (),
+            write_lock=self._write_lock.lock_type(capabilities),
         )
 
     def _partitions_to_lock(self, spec: TableSpec) -> tuple[str, ...]:
+        if self._metastore.capabilities().has_write_ids:
+            return ()  # its cleaner spares whatever an open transaction may read
         names = self._metastore.get_partition_names(spec.database, spec.name)
         if spec.role is TableRole.SINK and len(names) > MAX_LOCKED_SINK_PARTITIONS:
             _log.warning(

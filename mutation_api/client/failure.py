@@ -19,6 +19,7 @@ from mutation_api.errors import (
     LockLostError,
     TransactionAbortedError,
     TransactionError,
+    WriteConflictError,
 )
 
 __all__ = ["client_error", "metastore_errors_as_ours"]
@@ -32,7 +33,7 @@ def client_error(error: MetastoreError, doing: str) -> ClientError:
     if isinstance(error, MetastoreUnavailableError):
         return ConnectionFailedError(f"{text}. The metastore could not be reached, or the line broke")
     if isinstance(error, TxnAbortedError):
-        return TransactionAbortedError(f"{text}. {_why_aborted(error)}")
+        return _aborted(error, text)
     if isinstance(error, NoSuchTxnError):
         return TransactionAbortedError(
             f"{text}. The transaction was ended by somebody else; nothing of it is visible"
@@ -53,14 +54,14 @@ def metastore_errors_as_ours(doing: str) -> Iterator[None]:
         raise client_error(error, doing) from error
 
 
-def _why_aborted(error: TxnAbortedError) -> str:
+def _aborted(error: TxnAbortedError, text: str) -> TransactionAbortedError:
     conflict = _CONFLICT.search(str(error))
     if conflict is None:
-        return (
-            "The transaction timed out, or somebody aborted it; nothing of it is visible: run the whole job "
-            "again"
+        return TransactionAbortedError(
+            f"{text}. The transaction timed out, or somebody aborted it; nothing of it is visible: run the "
+            "whole job again"
         )
-    return (
-        f"Transaction {conflict['winner']} changed {conflict['resource']} and committed first; nothing of "
-        "ours is visible: run the whole job again, against a new snapshot"
+    return WriteConflictError(
+        f"{text}. Transaction {conflict['winner']} changed {conflict['resource']} and committed first; "
+        "nothing of ours is visible: run the whole job again, against a new snapshot"
     )

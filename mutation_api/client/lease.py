@@ -1,6 +1,8 @@
 """Lease: an open transaction that is kept alive and holds its lock; both writers and readers work under one.
 
-Order: look who writes to the tables, open, beat, lock, look at the open transactions (that is the snapshot).
+Order: look who writes to the tables, open, beat, allocate a write id for each sink, lock, look at the open
+transactions and the tables' write ids (that is the snapshot). Write ids come before the lock, so that the
+server's record of it carries them.
 
 **Roll-over.** The server's conflict check at commit looks for writers that committed after our transaction
 was *opened*, so a transaction that had to wait for its lock cannot commit after the writer it waited for,
@@ -12,34 +14,49 @@ the work. What it locks is looked up again: the writer that was waited for may h
 The same goes for a writer that committed in the moment between our open and our lock: then nothing waited,
 and still the commit would fail. Comparing who was at work before with who is left finds him.
 
+**Write ids** must grow in the order in which rows come into sight: of a row with a higher write id than that
+of its delete event one of Hive's readers keeps the row and the other does not (observed on 3.1.3). So the
+second transaction gets ids of its own, and a transaction that finds a higher one in its snapshot (somebody
+inserted who need not wait) hands over too.
+
+If the second transaction is not granted its shared lock at once, somebody who wants the table for himself
+stands between the two and waits for the guard. Both give way to him and start over behind him.
+
 Refused: to queue the second behind the first and then abort the first. Two clients that wait for each other's
 commits then pass the lock to and fro without end, since each queues between the other's two requests
 (observed on Hive 2.3.10: both gave up after five rounds).
 
-Observed on 2.3.10: without the roll-over the commit fails with a write conflict, with it the second commits.
+Observed on 2.3.10, 3.1.3 and 4.1.0: without the roll-over the commit fails with a write conflict, with it
+the second commits.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchTxnError
-from metastore_client.model import LockComponent, LockType, OpenTxns
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.model import DataOperationType, LockComponent, LockType, OpenTxns
+from metastore_client.valid_ids import ValidIdList, ValidTxnList, ValidWriteIdList
 from mutation_api.client.clock import Clock
 from mutation_api.client.failure import client_error
 from mutation_api.client.heartbeat import Heartbeat
 from mutation_api.client.lock import Lock, Marks
-from mutation_api.errors import ClientError
+from mutation_api.errors import ClientError, TransactionError
 
 __all__ = ["Lease", "LeaseSettings"]
 
 LOCK_REQUESTS = 2
 """Transactions that are tried when the line breaks while the lock is asked for; each asks once."""
+
+ROLL_OVERS = 5
+"""Transactions that are tried under one guard, when others keep inserting with higher write ids."""
+
+GIVE_WAYS = 3
+"""How often others who want the table for themselves are let past."""
 
 _log = logging.getLogger(__name__)
 
@@ -84,6 +101,8 @@ class Lease:
         self._lock: Lock | None = None
         self._heartbeats: list[Heartbeat] = []
         self._open_txns = OpenTxns(0, ())
+        self._write_ids: dict[str, int] = {}
+        self._valid_write_ids: dict[str, ValidWriteIdList] = {}
 
     @property
     def txn_id(self) -> int:
@@ -107,8 +126,23 @@ class Lease:
 
     @property
     def valid_txn_list(self) -> ValidTxnList:
-        """The snapshot, taken under the lock."""
-        return ValidTxnList.from_open_txns(self._open_txns, self.txn_id)
+        """The snapshot, taken under the lock. With write ids it ends at the transaction's own id, as Hive's
+        does.
+        """
+        return ValidTxnList.from_open_txns(self._open_txns, self.txn_id, has_write_ids=self._has_write_ids)
+
+    @property
+    def valid_write_ids(self) -> Mapping[str, ValidWriteIdList]:
+        """The snapshot of each table by ``database.table``; empty where there are no write ids."""
+        return self._valid_write_ids
+
+    def valid_ids(self, full_name: str) -> ValidIdList:
+        """The ids in a table's files that the snapshot sees."""
+        return self._valid_write_ids[full_name] if self._has_write_ids else self.valid_txn_list
+
+    def write_id(self, full_name: str) -> int | None:
+        """The transaction's write id for a sink; None where there are no write ids."""
+        return self._write_ids.get(full_name)
 
     def acquire(self) -> None:
         """Open a transaction and hold its lock.
@@ -157,14 +191,43 @@ class Lease:
     def _acquire(self) -> None:
         started = self._clock.now()
         deadline = started + self._settings.lock_timeout_seconds
+        give_ways = 0
+        while not self._attempt(deadline, may_give_way=give_ways < GIVE_WAYS):
+            give_ways += 1
+            self._drop_all()
+        self.lock_wait_seconds = self._clock.now() - started
+
+    def _attempt(self, deadline: float, *, may_give_way: bool) -> bool:
+        """Whether the transaction may start; otherwise it and its guard stand in somebody's way."""
         self._components = self._find_components()
         writers = self._writers()
         waited = self._open_and_lock(deadline)
+        self._look()
+        if not self._can_conflict():
+            return True
+        if waited or _is_overtaken(writers, self.txn_id, self._open_txns) or self._is_behind():
+            return self._roll_over(deadline, may_give_way=may_give_way)
+        return True
+
+    @property
+    def _has_write_ids(self) -> bool:
+        return self._metastore.capabilities().has_write_ids
+
+    def _look(self) -> None:
+        """Take the snapshot."""
         self._open_txns = self._metastore.get_open_txns()
-        if self._can_conflict() and (waited or _is_overtaken(writers, self.txn_id, self._open_txns)):
-            self._roll_over(deadline)
-            self._open_txns = self._metastore.get_open_txns()
-        self.lock_wait_seconds = self._clock.now() - started
+        if self._has_write_ids:
+            names = sorted({_full_name(c) for c in self._components})
+            self._valid_write_ids = self._metastore.get_valid_write_ids(names, self.valid_txn_list)
+
+    def _is_behind(self) -> bool:
+        """Whether the snapshot sees rows of a sink under a higher write id than ours."""
+        changed = {_full_name(c) for c in self._components if c.operation is DataOperationType.UPDATE}
+        return any(
+            self._valid_write_ids[name].is_valid(id)
+            for name in changed & self._write_ids.keys()
+            for id in range(self._write_ids[name] + 1, self._valid_write_ids[name].high_watermark + 1)
+        )
 
     def _can_conflict(self) -> bool:
         return any(c.type is not LockType.SHARED_READ for c in self._components)
@@ -187,10 +250,11 @@ class Lease:
 
     def _open_and_request(self, components: tuple[LockComponent, ...]) -> Lock:
         for _ in range(LOCK_REQUESTS - 1):
+            opened = len(self._opened)
             try:
                 return self._request(components)
             except MetastoreUnavailableError as error:
-                if not self._opened:
+                if len(self._opened) == opened:
                     raise
                 _log.warning("the line broke while transaction %d asked for its lock: %s", self.txn_id, error)
                 self._drop_latest()
@@ -205,23 +269,54 @@ class Lease:
             )
         )
         self._heartbeats[-1].start()
+        if self._has_write_ids:
+            self._write_ids = self._allocate(components)
         self._lock = Lock(self._metastore, self._clock, self.txn_id, components, marks)
         self._lock.request()
         return self._lock
+
+    def _allocate(self, components: Iterable[LockComponent]) -> dict[str, int]:
+        """A write id for each sink."""
+        sinks = {_full_name(c): c for c in components if c.operation is not DataOperationType.SELECT}
+        return {
+            name: self._metastore.allocate_write_id(self.txn_id, c.database, c.table or "")
+            for name, c in sorted(sinks.items())
+        }
 
     def _drop_latest(self) -> None:
         self._heartbeats.pop().stop()
         self._end_quietly(self._opened.pop())
 
-    def _roll_over(self, deadline: float) -> None:
-        """Open the transaction that will do the work; the one that holds the lock becomes its guard."""
+    def _drop_all(self) -> None:
+        _log.info("transactions %s give way to somebody who wants the table for himself", self._opened)
+        if self._lock is not None:
+            self._lock.give_up()
+        while self._opened:
+            self._drop_latest()
+
+    def _roll_over(self, deadline: float, *, may_give_way: bool) -> bool:
+        """Open the transaction that will do the work; the one that holds the lock becomes its guard.
+
+        Returns False if somebody stands between the two.
+        """
         guard = self.txn_id
-        shared = tuple(dataclasses.replace(c, type=LockType.SHARED_READ) for c in self._find_components())
-        lock = self._open_and_request(shared)
-        if not lock.is_acquired:
-            lock.wait(deadline)
-        self.roll_overs += 1
-        _log.info("transaction %d works under the lock of %d, which had to wait", self.txn_id, guard)
+        for _ in range(ROLL_OVERS):
+            self._components = self._find_components()
+            lock = self._open_and_request(_shared(self._components))
+            if not lock.is_acquired:
+                if may_give_way:
+                    return False
+                lock.wait(deadline)
+            self.roll_overs += 1
+            self._look()
+            if not self._is_behind():
+                _log.info("transaction %d works under the lock of %d", self.txn_id, guard)
+                return True
+            self._drop_latest()
+        raise TransactionError(
+            f"transaction {guard}: others inserted under higher write ids {ROLL_OVERS} times in a row, "
+            "between its write ids and its snapshot: try again when fewer write to the table"
+        )
 
     def _abandon(self) -> None:
         self.stop()
@@ -235,6 +330,15 @@ class Lease:
             _abort(self._metastore, txn_id)
         except MetastoreError as error:
             _log.warning("could not abort transaction %d, it will time out: %s", txn_id, error)
+
+
+def _shared(components: Iterable[LockComponent]) -> tuple[LockComponent, ...]:
+    """The same, in a way that goes with everybody's locks but an exclusive one."""
+    return tuple(dataclasses.replace(c, type=LockType.SHARED_READ) for c in components)
+
+
+def _full_name(component: LockComponent) -> str:
+    return f"{component.database}.{component.table}"
 
 
 def _abort(metastore: MetastoreClient, txn_id: int) -> None:

@@ -11,10 +11,12 @@ Source: Hive's DbLockManager (back-off) and TxnHandler.checkLock, observed on 2.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from metastore_client.capabilities import Capabilities
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchLockError
 from metastore_client.model import (
@@ -30,7 +32,7 @@ from metastore_client.model import (
 from mutation_api.client.clock import Clock
 from mutation_api.errors import LockNotAcquiredError
 
-__all__ = ["Lock", "LockedTable", "Marks", "lock_components"]
+__all__ = ["Lock", "LockedTable", "Marks", "WriteLock", "lock_components"]
 
 FIRST_POLL_SECONDS = 0.1
 MAX_POLL_SECONDS = 15.0
@@ -39,13 +41,31 @@ MAX_POLL_SECONDS = 15.0
 _log = logging.getLogger(__name__)
 
 
+class WriteLock(enum.Enum):
+    """What becomes of two writers of one table, where the server leaves the choice to its clients.
+
+    EXCLUSIVE: the second waits, so a long job cannot lose its work to a short one; the inserts of Hive's own
+    SQL wait as well. OPTIMISTIC: nobody waits, and of two that change one partition the first to commit wins,
+    as with Hive 4's own SQL. A server without the choice lets updates wait for each other.
+    """
+
+    EXCLUSIVE = "exclusive"
+    OPTIMISTIC = "optimistic"
+
+    def lock_type(self, capabilities: Capabilities) -> LockType:
+        """What a transaction that updates or deletes asks for."""
+        if capabilities.has_exclusive_write_lock and self is WriteLock.EXCLUSIVE:
+            return LockType.EXCL_WRITE
+        return LockType.SHARED_WRITE
+
+
 @dataclass(frozen=True)
 class LockedTable:
     """A table and what the transaction will do with it.
 
     ``is_sink`` false: it is only read. ``insert_only``: the sink takes no updates or deletes, so that other
     writers of inserts need not wait. ``partition_names``: the partitions whose files must stay while the
-    transaction reads them.
+    transaction reads them. ``write_lock``: for a sink with updates or deletes.
     """
 
     database: str
@@ -54,6 +74,7 @@ class LockedTable:
     is_sink: bool
     insert_only: bool = False
     partition_names: tuple[str, ...] = ()
+    write_lock: LockType = LockType.SHARED_WRITE
 
     @property
     def full_name(self) -> str:
@@ -61,9 +82,9 @@ class LockedTable:
         return f"{self.database}.{self.name}"
 
     @property
-    def is_exclusive(self) -> bool:
-        """Whether other writers of the table are kept out, and the server checks for conflicts at commit."""
-        return self.is_sink and not self.insert_only
+    def lock_type(self) -> LockType:
+        """Anything but SHARED_READ: the server checks for conflicts with other writers at commit."""
+        return self.write_lock if self.is_sink and not self.insert_only else LockType.SHARED_READ
 
 
 @dataclass(frozen=True)
@@ -84,8 +105,9 @@ def lock_components(tables: Iterable[LockedTable]) -> tuple[LockComponent, ...]:
     conflict check need.
 
     The partitions, of sources and sinks alike, are locked for reading only, so they keep no writer out and
-    are not recorded as written. They are for Hive's cleaner, which spares the files of a compacted partition
-    only for locks on that very partition; a lock on the table does not stop it (observed on 2.3.10).
+    are not recorded as written. They are for the cleaner of Hive 2, which spares the files of a compacted
+    partition only for locks on that very partition; a lock on the table does not stop it (observed on
+    2.3.10).
     """
     ordered = sorted(tables, key=lambda t: (t.database, t.name))
     return tuple(c for table in ordered for c in (_component(table), *_partition_components(table)))
@@ -102,7 +124,7 @@ def _component(table: LockedTable) -> LockComponent:
     if table.is_sink:
         operation = DataOperationType.INSERT if table.insert_only else DataOperationType.UPDATE
     return LockComponent(
-        type=LockType.SHARED_WRITE if table.is_exclusive else LockType.SHARED_READ,
+        type=table.lock_type,
         level=LockLevel.TABLE,
         database=table.database.lower(),
         table=table.name.lower(),

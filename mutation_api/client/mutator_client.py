@@ -19,7 +19,7 @@ from mutation_api.client.clock import Clock
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.lease import LeaseSettings
 from mutation_api.client.listener import LockFailureListener
-from mutation_api.client.lock import Marks
+from mutation_api.client.lock import Marks, WriteLock
 from mutation_api.client.session import ClientSession
 from mutation_api.client.snapshot import Snapshot
 from mutation_api.client.transaction import Transaction
@@ -59,6 +59,7 @@ class ClientOptions:
     time_zone: str | None
     lock_timeout_seconds: float
     listener: LockFailureListener | None
+    write_lock: WriteLock
     clock: Clock
 
 
@@ -194,7 +195,7 @@ class MutatorClient:
         return self._session
 
     def _look_around(self, metastore: MetastoreClient) -> None:
-        catalog = Catalog(metastore, self._options.time_zone)
+        catalog = Catalog(metastore, self._options.time_zone, self._options.write_lock)
         with metastore_errors_as_ours("could not connect"):
             opened = [catalog.read_and_probe(spec) for spec in self._specs]
             settings = self._settings(metastore)
@@ -242,8 +243,8 @@ def _server_warnings(metastore: MetastoreClient) -> list[str]:
     if metastore.get_config_value(INITIATOR_ON, "true").strip().lower() != "true":
         found.append(
             f"the metastore runs with {INITIATOR_ON}=false: unless another one on the same database does "
-            "better, nothing is compacted by itself, and the transaction of a client that died keeps its "
-            "locks until somebody ends it with 'hive-mutate abort TXN'"
+            "better, nothing is compacted by itself, and before Hive 4 the transaction of a client that died "
+            "keeps its locks until somebody ends it with 'hive-mutate abort TXN'"
         )
     manager = metastore.get_config_value(TXN_MANAGER, DB_TXN_MANAGER).strip()
     if manager != DB_TXN_MANAGER:

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from metastore_client.errors import MetastoreError
 from metastore_client.model import LockComponent, PartitionInfo
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.client.catalog import OpenTable, TableSpec
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.lease import Lease
@@ -66,6 +66,10 @@ class Snapshot:
     def table(self, full_name: str) -> AcidTable:
         """The descriptor of a table; it belongs to no transaction, so it can only be read."""
         return self._opened(full_name).table
+
+    def valid_ids(self, full_name: str) -> ValidIdList:
+        """Which of the ids in the table's files it sees: write ids, or transaction ids in v1."""
+        return self._open_lease().valid_ids(self._opened(full_name).table.full_name)
 
     def partitions(self, full_name: str) -> tuple[PartitionInfo, ...]:
         """The partitions of a table; empty if it has no partition keys."""

@@ -21,7 +21,7 @@ from types import TracebackType
 
 from metastore_client.errors import MetastoreError
 from metastore_client.model import LockComponent, PartitionInfo
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.client.catalog import OpenTable
 from mutation_api.client.failure import client_error, metastore_errors_as_ours
 from mutation_api.client.lease import Lease
@@ -112,7 +112,16 @@ class Transaction:
             ConfigurationError: the table was not added to the client.
         """
         table = self._opened(full_name).table
-        return table.bind(self.id) if table.role is TableRole.SINK else table
+        if table.role is not TableRole.SINK:
+            return table
+        return table.bind(self.id, self._begun_lease().write_id(table.full_name))
+
+    def valid_ids(self, full_name: str) -> ValidIdList:
+        """Which of the ids in the table's files its snapshot sees: write ids, or transaction ids in v1.
+
+        Raises as :meth:`table`.
+        """
+        return self._begun_lease().valid_ids(self._opened(full_name).table.full_name)
 
     def partitions(self, full_name: str) -> tuple[PartitionInfo, ...]:
         """The table's partitions as they were when the transaction began; empty if it has no partition
@@ -301,7 +310,8 @@ class Transaction:
                 writers=frozenset(self._writers.get(name, ())),
                 manifests=tuple(self._manifests.get(name, ())),
                 partitions_at_begin=frozenset(p.name for p in self._tables[name].partitions),
-                insert_only=self._tables[name].spec.insert_only,
+                insert_only=self._tables[name].insert_only,
+                valid_write_ids=self._begun_lease().valid_write_ids.get(name),
             )
             for name in self._sinks()
         ]

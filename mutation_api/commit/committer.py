@@ -6,17 +6,19 @@ The order is what makes a crash harmless:
 2. create missing partitions;
 3. register every touched partition with the transaction;
 4. give the files their final names;
-5. clear statistics that would lie.
+5. clear statistics that would lie: Hive 4 answers ``count(*)`` from them;
+6. tell the server the names of the files, if it wants to know them for replication.
 
-Step 3 must come before 4: a Hive 2.3 metastore forgets an aborted transaction that has registered nothing,
-and from then on readers take its files for committed data (observed on 2.3.10). The commit itself is the
-caller's.
+Step 3 must come before 4: a metastore of Hive 2.3 or 3.1 forgets an aborted transaction that has registered
+nothing, and from then on readers take its files for committed data (observed on 2.3.10 and 3.1.3). The commit
+itself is the caller's.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,13 +27,16 @@ from typing import Protocol
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
-from metastore_client.model import DataOperationType, PartitionInfo, TableInfo
+from metastore_client.model import DataOperationType, PartitionInfo, TableInfo, WriteNotification
+from metastore_client.valid_ids import ValidWriteIdList
+from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.commit.manifest_checks import (
     check_manifests,
     check_staged_files,
     relative_final_path,
 )
+from mutation_api.commit.old_events import ACID_VERSION_FILE, refuse_old_events
 from mutation_api.commit.staging import list_staged_files, remove_staging
 from mutation_api.errors import DeltaWriteError, RowIdNotFoundError, TableNotMutableError
 from mutation_api.orc.storage import Storage
@@ -41,9 +46,11 @@ __all__ = ["Committer", "PartitionSource", "PublishedTable", "TableOutput"]
 
 PUBLISH_THREADS = 8
 MAX_NAMES_IN_MESSAGE = 10
-ACID_VERSION_FILE = "_orc_acid_version"
-ACID_VERSION = bytes(4)
+DML_EVENTS = "hive.metastore.dml.events"
+V1_MARK = bytes(4)
 """What Hive 2.3 writes beside the deltas of a partition: version 0, as four bytes."""
+V2_MARK = b"2"
+"""What Hive 3 and 4 write into each delta and delete delta."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +74,8 @@ class TableOutput:
     """What a transaction wrote into one table.
 
     ``table`` is bound; ``description`` and ``partitions_at_begin`` (names) are the table as it was when the
-    transaction began; ``writers`` are the ids of those who handed in their manifests.
+    transaction began; ``writers`` are the ids of those who handed in their manifests; ``valid_write_ids``
+    is the transaction's view of the table where there are write ids.
     """
 
     table: AcidTable
@@ -76,6 +84,7 @@ class TableOutput:
     manifests: tuple[DeltaManifest, ...]
     partitions_at_begin: frozenset[str]
     insert_only: bool = False
+    valid_write_ids: ValidWriteIdList | None = None
 
     @property
     def partition_values(self) -> dict[str, tuple[str, ...]]:
@@ -87,6 +96,11 @@ class TableOutput:
         """Names of the partitions in which rows are updated or deleted though the snapshot has none there."""
         changed = {m.partition_name for m in self.manifests if m.update_count + m.delete_count}
         return frozenset(changed - {""} - self.partitions_at_begin)
+
+    @property
+    def write_id(self) -> int | None:
+        """The transaction's write id for the table; None in v1."""
+        return self.table.required_write_id() if self.table.version.uses_write_ids else None
 
     @property
     def operation(self) -> DataOperationType:
@@ -109,6 +123,7 @@ class _Directory:
 
     storage: Storage
     path: str
+    version: AcidVersion
     renames: list[tuple[str, str]]
 
 
@@ -159,6 +174,7 @@ class Committer:
             self._move_files(output, partitions)
         for output in written:
             self._clear_statistics(output)
+        self._notify(written, [partitions for partitions, _ in ensured])
         for output in outputs:
             remove_staging(output.table, self._txn_id)
         return {
@@ -187,6 +203,9 @@ class Committer:
         check_staged_files(table, output.writers, manifests, files)
         if output.manifests:
             self._check_unchanged(output.description)
+        if table.version.encodes_buckets:
+            with _file_errors(table):
+                refuse_old_events(table, sorted(_known_places(output)))
 
     def _check_rows_exist(self, output: TableOutput) -> None:
         """In a combined delta an update of a row that is not there comes out as a new row."""
@@ -217,7 +236,7 @@ class Committer:
         names = sorted(output.partition_values)
         if names:
             self._metastore.add_dynamic_partitions(
-                self._txn_id, table.database, table.name, names, output.operation
+                self._txn_id, table.database, table.name, names, output.operation, write_id=output.write_id
             )
 
     def _move_files(self, output: TableOutput, partitions: Mapping[str, PartitionInfo]) -> None:
@@ -233,7 +252,26 @@ class Committer:
     def _clear_statistics(self, output: TableOutput) -> None:
         table = output.table
         names = sorted(output.partition_values) if table.partition_keys else None
-        self._metastore.clear_accurate_statistics(table.database, table.name, names)
+        self._metastore.clear_accurate_statistics(
+            table.database,
+            table.name,
+            names,
+            write_id=output.write_id,
+            valid_write_ids=output.valid_write_ids,
+        )
+
+    def _notify(
+        self, outputs: Sequence[TableOutput], partitions: Sequence[Mapping[str, PartitionInfo]]
+    ) -> None:
+        if outputs and self._wants_notifications():
+            pairs = zip(outputs, partitions, strict=True)
+            self._metastore.add_write_notifications([n for o, p in pairs for n in _notifications(o, p)])
+
+    def _wants_notifications(self) -> bool:
+        """Asked of the server, whose setting decides."""
+        if not self._metastore.capabilities().has_write_notifications:
+            return False
+        return self._metastore.get_config_value(DML_EVENTS, "false").strip().lower() == "true"
 
 
 _UNCHANGEABLE: dict[str, Callable[[TableInfo], object]] = {
@@ -246,6 +284,35 @@ _UNCHANGEABLE: dict[str, Callable[[TableInfo], object]] = {
     "'transactional'": lambda t: t.parameters.get("transactional"),
     "'transactional_properties'": lambda t: t.parameters.get("transactional_properties"),
 }
+
+
+def _known_places(output: TableOutput) -> set[str]:
+    """Touched partitions that were there when the transaction began; '' for an unpartitioned table."""
+    touched = {m.partition_name for m in output.manifests}
+    return touched & (output.partitions_at_begin | {""})
+
+
+def _notifications(
+    output: TableOutput, partitions: Mapping[str, PartitionInfo]
+) -> Iterator[WriteNotification]:
+    """The data files of each partition, delete deltas included, by their full names."""
+    table = output.table
+    files: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for manifest in output.manifests:
+        name = manifest.partition_name
+        location = (partitions[name].location if name else table.location).rstrip("/")
+        relative = relative_final_path(manifest, table.version)
+        files[name].append((f"{location}/{relative}", relative.partition("/")[0]))
+    for name, written in sorted(files.items()):
+        values = partitions[name].values if name else ()
+        yield WriteNotification(
+            table.required_txn_id(),
+            table.required_write_id(),
+            table.database,
+            table.name,
+            values,
+            tuple(sorted(written)),
+        )
 
 
 def _with_plain_path(manifest: DeltaManifest) -> DeltaManifest:
@@ -261,9 +328,9 @@ def _final_directories(output: TableOutput, partitions: Mapping[str, PartitionIn
         name = manifest.partition_name
         location = partitions[name].location if name else output.table.location
         storage = Storage.for_location(location)
-        target = f"{storage.path(location)}/{relative_final_path(manifest)}"
+        target = f"{storage.path(location)}/{relative_final_path(manifest, output.table.version)}"
         path = target.rpartition("/")[0]
-        directory = directories.setdefault(path, _Directory(storage, path, []))
+        directory = directories.setdefault(path, _Directory(storage, path, output.table.version, []))
         directory.renames.append((storage.path(manifest.staged_path), target))
     return list(directories.values())
 
@@ -271,18 +338,21 @@ def _final_directories(output: TableOutput, partitions: Mapping[str, PartitionIn
 def _fill(directory: _Directory) -> None:
     storage = directory.storage
     storage.create_directory(directory.path)
-    _write_version_file(storage, directory.path.rpartition("/")[0])
+    if directory.version.has_row_ids:
+        _mark_version(directory)
     for source, target in directory.renames:
         storage.rename(source, target)
     # The files were synced when they were closed; their names are safe from a power cut only now.
     storage.sync(directory.path)
 
 
-def _write_version_file(storage: Storage, partition_path: str) -> None:
-    path = f"{partition_path}/{ACID_VERSION_FILE}"
+def _mark_version(directory: _Directory) -> None:
+    place, mark = directory.path, V2_MARK
+    if not directory.version.uses_write_ids:
+        place, mark = directory.path.rpartition("/")[0], V1_MARK
     try:
-        with storage.open_output(path) as stream:
-            stream.write(ACID_VERSION)
+        with directory.storage.open_output(f"{place}/{ACID_VERSION_FILE}") as stream:
+            stream.write(mark)
     except FileExistsError:
         return
 

@@ -106,7 +106,7 @@ def test_partitions_are_registered_before_files_become_visible(
     """An aborted transaction that registered nothing comes back to life on Hive 2.3; hence the order."""
     seen: list[tuple[list[str], DataOperationType, list[str]]] = []
 
-    def spy(txn_id, database, table, names, operation) -> None:  # type: ignore[no-untyped-def]
+    def spy(txn_id, database, table, names, operation, *, write_id) -> None:  # type: ignore[no-untyped-def]
         seen.append((list(names), operation, files_below(tmp_path)))
 
     monkeypatch.setattr(metastore, "add_dynamic_partitions", spy)
