@@ -74,10 +74,12 @@ class TxnState(enum.IntEnum):
 
 
 class CompactionType(enum.IntEnum):
-    """Kind of compaction."""
+    """Kind of compaction; those after MAJOR exist in 4.x only, where the server queues them too."""
 
     MINOR = 1
     MAJOR = 2
+    REBALANCE = 3
+    ABORT_TXN_CLEANUP = 4
 
 
 @dataclass(frozen=True)

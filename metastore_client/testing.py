@@ -1,17 +1,23 @@
 """An in-memory metastore for tests: yours and ours.
 
-:class:`InMemoryMetastore` keeps the rules of Hive 2.3's transaction handler (ids, locks, recorded components,
-conflict check at commit, time-outs) and passes the same contract suite as a real server. It is a whole server
-and its client in one object: hand it to whatever takes a :class:`~metastore_client.client.MetastoreClient`.
+:class:`InMemoryMetastore` keeps the rules of Hive's transaction handler (ids, write ids, locks, recorded
+components, conflict check at commit, time-outs) and passes the same contract suite as real servers. It is a
+whole server and its client in one object: hand it to whatever takes a
+:class:`~metastore_client.client.MetastoreClient`. Which line of Hive it behaves like its capabilities say::
+
+    InMemoryMetastore()                               # Hive 2.3
+    InMemoryMetastore(capabilities=HIVE_3_1)
+    InMemoryMetastore(capabilities=HIVE_4_1)
 
     metastore = InMemoryMetastore()
     metastore.create_table(TableInfo("default", "t", (ColumnInfo("id", "int"),), ...))
     metastore.fail_next("commit_txn", MetastoreUnavailableError("line cut"), after=True)
 
-Two faults of a real 2.3 server are left out on purpose: a second ``lock`` in one transaction is not granted
-past the transaction's own waiting one, and names are not compared with case.
+Two faults of real servers are left out on purpose: a second ``lock`` in one transaction is not granted past
+the transaction's own waiting one (2.3, 3.1), and names are not compared with case (2.3).
 
-Source: TxnHandler and CompactionTxnHandler of Hive 2.3.
+Source: TxnHandler and CompactionTxnHandler of Hive 2.3; for 3.1 and 4.1 what 3.1.3 and 4.1.0 did
+    (tests/contract).
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ from metastore_client.errors import (
     NoSuchTxnError,
     TxnAbortedError,
     TxnOpenError,
+    UnsupportedByServerError,
 )
 from metastore_client.model import (
     CompactionInfo,
@@ -52,14 +59,25 @@ from metastore_client.model import (
     TableInfo,
     TxnInfo,
     TxnState,
+    WriteNotification,
 )
 from metastore_client.partition_name import (
     DEFAULT_PARTITION_NAME,
     check_partition_name,
     make_partition_name,
 )
+from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList, ValidWriteIdList
 
-__all__ = ["TXN_TIMEOUT_SECONDS_DEFAULT", "InMemoryMetastore"]
+__all__ = ["HIVE_2_3", "HIVE_3_1", "HIVE_4_1", "TXN_TIMEOUT_SECONDS_DEFAULT", "InMemoryMetastore"]
+
+HIVE_2_3 = Capabilities(version="3.0", has_write_ids=False)
+"""What a server of Hive 2.3 can do."""
+HIVE_3_1 = Capabilities(version="3.0", has_write_ids=True)
+"""What a server of Hive 3.1 can do; it calls itself as 2.3 does."""
+HIVE_4_1 = Capabilities(
+    version="4.1.0", has_write_ids=True, has_exclusive_write_lock=True, has_write_notifications=True
+)
+"""What a server of Hive 4.1 can do."""
 
 TXN_TIMEOUT_SECONDS_DEFAULT = 300.0
 """``hive.txn.timeout``: a transaction or lock without a heartbeat for longer than this is reaped."""
@@ -109,10 +127,14 @@ class _Resource(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """A recorded component: the resource a transaction writes and how (one letter)."""
+    """A recorded component: the resource a transaction writes and how (one letter).
+
+    ``is_placeholder``: it stands for partitions that are not registered yet.
+    """
 
     resource: _Resource
     operation: str
+    is_placeholder: bool = False
 
 
 class _Committed(NamedTuple):
@@ -192,6 +214,11 @@ class InMemoryMetastore:
         txn_timeout_seconds: age of the last heartbeat from which :meth:`reap` aborts a transaction.
         clock: seconds since 1970; give your own to let time pass in a test.
         configuration: answers of :meth:`get_config_value`.
+        capabilities: which line of Hive it behaves like: HIVE_2_3, HIVE_3_1 or HIVE_4_1.
+
+    Attributes:
+        calls: see above.
+        write_notifications: what :meth:`add_write_notifications` was told, aborted transactions left out.
     """
 
     def __init__(
@@ -201,8 +228,11 @@ class InMemoryMetastore:
         txn_timeout_seconds: float = TXN_TIMEOUT_SECONDS_DEFAULT,
         clock: Callable[[], float] = time.time,
         configuration: Mapping[str, str] | None = None,
+        capabilities: Capabilities = HIVE_2_3,
     ) -> None:
         self.calls: list[str] = []
+        self.write_notifications: list[WriteNotification] = []
+        self._capabilities = capabilities
         self.txn_timeout_seconds = txn_timeout_seconds
         self._warehouse = None if warehouse is None else Path(warehouse).absolute()
         self._clock = clock
@@ -222,6 +252,7 @@ class InMemoryMetastore:
         self._last_lock_id = 0
         self._locks: dict[int, _Lock] = {}
         self._completed: set[int] = set()
+        self._write_ids: dict[tuple[str, str], dict[int, int]] = {}
         self._write_set: list[_Committed] = []
         self._compactions: list[CompactionInfo] = []
 
@@ -276,8 +307,8 @@ class InMemoryMetastore:
     # -- the server --------------------------------------------------------------------------------
     @_call
     def capabilities(self) -> Capabilities:
-        """Those of Hive 2.3."""
-        return Capabilities(version="3.0", has_write_ids=False)
+        """Those given at the start."""
+        return self._capabilities
 
     @_call
     def get_config_value(self, name: str, default: str) -> str:
@@ -317,7 +348,7 @@ class InMemoryMetastore:
             location=location,
             columns=tuple(replace(c, name=c.name.lower()) for c in table.columns),
             partition_keys=tuple(replace(c, name=c.name.lower()) for c in table.partition_keys),
-            parameters=_checked_parameters(table),
+            parameters=_checked_parameters(table, self._capabilities),
         )
         self._make_directory(location)
         self._tables[database, name] = _Table(stored)
@@ -373,7 +404,7 @@ class InMemoryMetastore:
         partition_names: Sequence[str] | None,
         *,
         write_id: int | None = None,
-        valid_write_ids: str | None = None,
+        valid_write_ids: ValidWriteIdList | None = None,
     ) -> int:
         """See :meth:`MetastoreClient.clear_accurate_statistics`."""
         stored = self._table(database, table)
@@ -473,7 +504,7 @@ class InMemoryMetastore:
             self._abort(txn)
             raise TxnAbortedError(conflict)
         self._write_set.extend(_Committed(written, txn_id, self._last_txn_id) for written in changes)
-        if txn.written:
+        if txn.written or self._capabilities.has_exclusive_write_lock:  # 4.x remembers empty ones for a while
             self._completed.add(txn_id)
         del self._txns[txn_id]
         self._drop_locks_of(txn_id)
@@ -504,8 +535,13 @@ class InMemoryMetastore:
             raise MetastoreError(f"unexpected operation {operation.name} for add_dynamic_partitions")
         for name in partition_names:
             _check_name(name, f"{database}.{table}")
+        if partition_names and self._capabilities.has_write_ids and write_id is None:
+            raise InvalidRequestError(f"{database}.{table}: a server with write ids wants the writer's")
+        whole = _Resource(database.lower(), table.lower(), None)
+        if partition_names:
+            txn.written = [w for w in txn.written if not (w.is_placeholder and w.resource == whole)]
         txn.written.extend(
-            _Written(_Resource(database.lower(), table.lower(), name), _OPERATION_LETTERS[operation])
+            _Written(whole._replace(partition=name), _OPERATION_LETTERS[operation])
             for name in partition_names
         )
 
@@ -524,6 +560,7 @@ class InMemoryMetastore:
 
     def _abort(self, txn: _Txn) -> None:
         txn.aborted = True
+        self.write_notifications = [n for n in self.write_notifications if n.txn_id != txn.id]
         self._drop_locks_of(txn.id)
 
     def _conflict(self, txn_id: int, changes: Iterable[_Written]) -> str | None:
@@ -547,6 +584,47 @@ class InMemoryMetastore:
         first_open = min((t.id for t in self._txns.values() if not t.aborted), default=self._last_txn_id + 1)
         self._write_set = [w for w in self._write_set if w.commit_id >= first_open]
 
+    # -- write ids -----------------------------------------------------------------------------------
+    @_call
+    def allocate_write_id(self, txn_id: int, database: str, table: str) -> int:
+        """See :meth:`MetastoreClient.allocate_write_id`."""
+        self._require_write_ids()
+        self._open_txn(txn_id)
+        ids = self._write_ids.setdefault((database.lower(), table.lower()), {})
+        return ids.setdefault(txn_id, len(ids) + 1)
+
+    @_call
+    def get_valid_write_ids(
+        self, full_names: Sequence[str], valid_txn_list: ValidTxnList
+    ) -> dict[str, ValidWriteIdList]:
+        """See :meth:`MetastoreClient.get_valid_write_ids`."""
+        self._require_write_ids()
+        names = sorted({name.lower() for name in full_names})
+        return {name: self._valid_write_ids(name, valid_txn_list) for name in names}
+
+    @_call
+    def add_write_notifications(self, notifications: Sequence[WriteNotification]) -> None:
+        """See :meth:`MetastoreClient.add_write_notifications`."""
+        if not self._capabilities.has_write_notifications:
+            raise UnsupportedByServerError("the server does not take the names of written files")
+        self.write_notifications.extend(notifications)
+
+    def _require_write_ids(self) -> None:
+        if not self._capabilities.has_write_ids:
+            raise UnsupportedByServerError("the server has no write ids")
+
+    def _valid_write_ids(self, full_name: str, txns: ValidTxnList) -> ValidWriteIdList:
+        """As servers do it: up to the highest id of the snapshot's transactions, else to the last of all."""
+        database, dot, table = full_name.partition(".")
+        if not (database and dot and table):
+            raise InvalidRequestError(f"get_valid_write_ids: expected database.table, found {full_name!r}")
+        ids = self._write_ids.get((database, table), {})
+        watermark = max((ids[t] for t in ids if t <= txns.high_watermark), default=len(ids))
+        invalid = {id: txn for txn, id in ids.items() if id <= watermark and not txns.is_valid(txn)}
+        aborted = frozenset(id for id, txn in invalid.items() if txn in txns.aborted)
+        min_open = min(set(invalid) - aborted, default=NO_OPEN_ID)
+        return ValidWriteIdList(watermark, tuple(sorted(invalid)), min_open, aborted, full_name)
+
     # -- locks -------------------------------------------------------------------------------------
     @_call
     def lock(self, request: LockRequest) -> LockResponse:
@@ -554,7 +632,7 @@ class InMemoryMetastore:
         if not request.components:
             raise InvalidRequestError("a lock request without components")
         resources = tuple(_resource(component) for component in request.components)
-        written = [w for component in request.components if (w := _recorded(component)) is not None]
+        written = [w for c in request.components if (w := _recorded(c, self._capabilities)) is not None]
         if request.txn_id > 0:
             self._open_txn(request.txn_id).written.extend(written)
         self._last_lock_id += 1
@@ -677,15 +755,19 @@ def _resource(component: LockComponent) -> _Resource:
     return _Resource(component.database.lower(), table, component.partition)
 
 
-def _recorded(component: LockComponent) -> _Written | None:
-    """What the server notes for the conflict check and the compactor when it takes in a lock component."""
+def _recorded(component: LockComponent, capabilities: Capabilities) -> _Written | None:
+    """What the server notes for the conflict check and the compactor when it takes in a lock component.
+
+    4.x also notes what is going to be written to partitions yet unknown.
+    """
     if not component.is_transactional or component.operation is DataOperationType.SELECT:
         return None
     if component.operation not in _OPERATION_LETTERS:
         raise MetastoreError(f"unexpected operation {component.operation.name} in a lock request")
+    written = _Written(_resource(component), _OPERATION_LETTERS[component.operation])
     if component.is_dynamic_partition_write:
-        return None
-    return _Written(_resource(component), _OPERATION_LETTERS[component.operation])
+        return written._replace(is_placeholder=True) if capabilities.has_exclusive_write_lock else None
+    return written
 
 
 def _is_database_use(one: LockComponent, other: LockComponent) -> bool:
@@ -698,18 +780,25 @@ def _is_database_use(one: LockComponent, other: LockComponent) -> bool:
     )
 
 
-def _checked_parameters(table: TableInfo) -> dict[str, str]:
+def _checked_parameters(table: TableInfo, capabilities: Capabilities) -> dict[str, str]:
     """Parameters as the server stores them; it makes sure that a transactional table can be one."""
     parameters = dict(table.parameters)
     spelled = next((key for key in parameters if key.lower() == "transactional"), None)
     if spelled is None:
         return parameters
     is_transactional = parameters.pop(spelled).lower() == "true"
-    if is_transactional and (not table.bucket_columns or "Orc" not in table.output_format):
+    must_be_bucketed = not capabilities.has_write_ids
+    is_insert_only = parameters.get("transactional_properties") == "insert_only"
+    if is_transactional and (
+        (must_be_bucketed and not table.bucket_columns)
+        or ("Orc" not in table.output_format and not is_insert_only)
+    ):
         raise InvalidRequestError(
-            f"{table.full_name}: The table must be bucketed and stored using an ACID compliant format "
-            "(such as ORC)"
+            f"{table.full_name}: The table must be {'bucketed and ' if must_be_bucketed else ''}"
+            "stored using an ACID compliant format (such as ORC)"
         )
+    if is_transactional and capabilities.has_write_ids:
+        parameters.setdefault("transactional_properties", "default")
     parameters["transactional"] = "true" if is_transactional else "false"
     return parameters
 

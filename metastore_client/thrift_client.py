@@ -1,4 +1,4 @@
-"""The metastore over Thrift: :class:`ThriftMetastoreClient`. The only module that sees generated types.
+"""The metastore over Thrift: :class:`ThriftMetastoreClient`.
 
 Which calls are repeated when the line breaks is the heart of it. Reads, heartbeats, ``check_lock``,
 ``unlock``, registrations, creation of partitions and aborts may be, since doing them twice changes nothing;
@@ -6,24 +6,25 @@ Which calls are repeated when the line breaks is the heart of it. Reads, heartbe
 transaction, a 2.3 server grants the second one past the queue. ``commit_txn`` is left to the caller, who
 knows how to find out what became of it.
 
-Source: Hive's hive_metastore.thrift; what servers answer was tried on 2.3.10 (tests/contract,
-    tests/integration).
+A server of 3.1 also hangs up when it fails inside, so a line that ends is no proof that a node is down. Where
+that is known to happen (write ids for a transaction that is not open), the transaction's state is asked for
+on a new line.
+
+Source: Hive's hive_metastore.thrift; what servers answer was tried on 2.3.10, 3.1.3 and 4.1.0
+    (tests/contract, tests/integration).
 """
 
 from __future__ import annotations
 
-import re
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from thrift.Thrift import TApplicationException, TException, TType
+from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TTransportException
 
-from metastore_client._thrift.gen import Metastore, Metastore2, Metastore3
-from metastore_client._thrift.gen import ttypes as generated_types
+from metastore_client._thrift.gen import Metastore, Metastore2, Metastore3, Metastore4
 from metastore_client.capabilities import Capabilities
 from metastore_client.errors import (
     AlreadyExistsError,
@@ -39,30 +40,44 @@ from metastore_client.errors import (
 )
 from metastore_client.hive_site import MetastoreConfig
 from metastore_client.model import (
-    ColumnInfo,
     CompactionInfo,
     CompactionType,
     DataOperationType,
     HeartbeatResult,
-    LockComponent,
     LockInfo,
     LockRequest,
     LockResponse,
-    LockState,
-    LockType,
     OpenTxns,
     PartitionInfo,
     TableInfo,
-    TxnInfo,
-    TxnState,
+    WriteNotification,
 )
-from metastore_client.partition_name import check_partition_name, make_partition_name
+from metastore_client.thrift_checks import check_argument
+from metastore_client.thrift_values import (
+    check_name,
+    compaction_info,
+    lock_info,
+    lock_response,
+    new_partition,
+    new_partition_name,
+    partition_info,
+    pop_accuracy,
+    safe_text,
+    table_info,
+    thrift_component,
+    thrift_table,
+    ttypes,
+    txn_info,
+    valid_write_ids_of,
+    write_notification_request,
+)
 from metastore_client.transport import Connection, ConnectionPool, OpenSocket, open_plain_socket
+from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 
 __all__ = [
     "ADD_PARTITIONS_BATCH",
     "FETCH_PARTITIONS_BATCH",
-    "MAX_NAME_LENGTH",
+    "NOTIFICATIONS_BATCH",
     "REGISTER_PARTITIONS_BATCH",
     "ThriftMetastoreClient",
     "connect",
@@ -74,14 +89,10 @@ REGISTER_PARTITIONS_BATCH = 1_000
 """Partitions per ``add_dynamic_partitions``."""
 FETCH_PARTITIONS_BATCH = 500
 """Partitions per ``get_partitions_by_names``."""
-MAX_NAME_LENGTH = 128
-"""Width of the columns for user, host and agent in the server's database."""
+NOTIFICATIONS_BATCH = 100
+"""Partitions per ``add_write_notification_log_in_batch``; each may name many files."""
 RACE_TRIES = 5
 
-ttypes: Any = generated_types
-"""Generated code has no types; what it gives is turned into our own values in this module."""
-
-_COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
 _ALL_PARTITIONS = -1
 _ERRORS: dict[type[TException], type[MetastoreError]] = {
     ttypes.AlreadyExistsException: AlreadyExistsError,
@@ -95,9 +106,15 @@ _ERRORS: dict[type[TException], type[MetastoreError]] = {
     ttypes.TxnAbortedException: TxnAbortedError,
     ttypes.TxnOpenException: TxnOpenError,
 }
-_REQUESTS_WITH_CONTENTS = ("create_database", "create_table", "add_partitions_req")
+_REQUESTS_WITH_CONTENTS = ("create_database", "create_table", "create_table_req", "add_partitions_req")
 """Calls in which a MetaException, the server's word for anything, is about what we sent."""
-_INTEGER_BITS = {TType.BYTE: 8, TType.I16: 16, TType.I32: 32, TType.I64: 64}
+_CLIENT_CAPABILITIES = ttypes.ClientCapabilities(
+    values=[ttypes.ClientCapability.TEST_CAPABILITY, ttypes.ClientCapability.INSERT_ONLY_TABLES]
+)
+"""Without them a 3.x server does not show insert-only tables, and one in test mode shows none at all."""
+_PROCESSOR_CAPABILITIES = ("HIVEFULLACIDWRITE", "HIVEMANAGEDINSERTWRITE")
+"""What a 4.x server wants of the creator of a full ACID table, and of an insert-only one."""
+_CATALOG = "hive"
 
 T = TypeVar("T")
 
@@ -151,8 +168,7 @@ class ThriftMetastoreClient:
         """See :meth:`MetastoreClient.capabilities`."""
         with self._mutex:
             if self._capabilities is None:
-                version = self._call("getVersion", repeat=True)
-                self._capabilities = Capabilities(version=version, has_write_ids=self._has_catalogs())
+                self._capabilities = self._probe()
             return self._capabilities
 
     def get_config_value(self, name: str, default: str) -> str:
@@ -166,10 +182,23 @@ class ThriftMetastoreClient:
         """See :meth:`MetastoreClient.close`."""
         self._pool.close()
 
-    def _has_catalogs(self) -> bool:
-        """Whether this is Hive 3.0 or newer: 2.3 and 3.1 name the same version, but 2.x has no catalogs."""
+    def _probe(self) -> Capabilities:
+        """Ask for calls without effect; 2.3 and 3.1 name the same version, and vendors mix the lines."""
+        no_notifications = ttypes.WriteNotificationLogBatchRequest(
+            catalog=_CATALOG, db="default", table="", requestList=[]
+        )
+        has_write_ids = self._knows("get_catalogs")
+        return Capabilities(
+            version=self._call("getVersion", repeat=True),
+            has_write_ids=has_write_ids,
+            has_exclusive_write_lock=has_write_ids and self._knows("get_latest_txnid_in_conflict", 0),
+            has_write_notifications=has_write_ids
+            and self._knows("add_write_notification_log_in_batch", no_notifications),
+        )
+
+    def _knows(self, name: str, *arguments: Any) -> bool:
         try:
-            self._call("get_catalogs", repeat=True)
+            self._call(name, *arguments, service=Metastore4, repeat=True)
         except UnsupportedByServerError:
             return False
         return True
@@ -185,7 +214,14 @@ class ThriftMetastoreClient:
 
     def create_table(self, table: TableInfo) -> None:
         """See :meth:`MetastoreClient.create_table`."""
-        self._call("create_table", _thrift_table(table, self.config.user))
+        sent = thrift_table(table, self.config.user)
+        if self.capabilities().has_exclusive_write_lock:
+            request = ttypes.CreateTableRequest(
+                table=sent, processorCapabilities=list(_PROCESSOR_CAPABILITIES)
+            )
+            self._call("create_table_req", request, service=Metastore4)
+        else:
+            self._call("create_table", sent)
 
     def drop_table(self, database: str, table: str, *, delete_data: bool) -> None:
         """See :meth:`MetastoreClient.drop_table`."""
@@ -193,7 +229,7 @@ class ThriftMetastoreClient:
 
     def get_table(self, database: str, table: str) -> TableInfo:
         """See :meth:`MetastoreClient.get_table`."""
-        return _table_info(self._get_raw_table(database, table))
+        return table_info(self._get_raw_table(database, table))
 
     def get_partition_names(self, database: str, table: str) -> list[str]:
         """See :meth:`MetastoreClient.get_partition_names`."""
@@ -208,7 +244,7 @@ class ThriftMetastoreClient:
         """See :meth:`MetastoreClient.get_partitions_by_names`."""
         keys = [key.name for key in self.get_table(database, table).partition_keys]
         found = [
-            _partition_info(raw, keys)
+            partition_info(raw, keys)
             for batch in _batches(sorted(set(names)), FETCH_PARTITIONS_BATCH)
             for raw in self._get_raw_partitions(database, table, batch)
         ]
@@ -225,9 +261,9 @@ class ThriftMetastoreClient:
         keys = [key.name for key in raw_table.partitionKeys or ()]
         wanted: dict[str, Any] = {}
         for each in values:
-            wanted.setdefault(_new_partition_name(raw_table, keys, each), _new_partition(raw_table, each))
+            wanted.setdefault(new_partition_name(raw_table, keys, each), new_partition(raw_table, each))
         return [
-            _partition_info(raw, keys)
+            partition_info(raw, keys)
             for batch in _batches(list(wanted.values()), ADD_PARTITIONS_BATCH)
             for raw in self._add_raw_partitions(database, table, batch)
         ]
@@ -239,31 +275,82 @@ class ThriftMetastoreClient:
         partition_names: Sequence[str] | None,
         *,
         write_id: int | None = None,
-        valid_write_ids: str | None = None,
+        valid_write_ids: ValidWriteIdList | None = None,
     ) -> int:
         """See :meth:`MetastoreClient.clear_accurate_statistics`.
 
-        The server has no call for this: what carries the flag is read, changed and written at once. Asking it
-        not to compute statistics makes it store exactly what we send.
+        The server has no call for this: what carries the flag is read, changed and written at once.
         """
-        context = ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
-        where = (database.lower(), table.lower())
+        if (write_id is None) != (valid_write_ids is None):
+            raise InvalidRequestError(f"{database}.{table}: a write id and valid write ids go together")
+        writer: dict[str, Any] = {}
+        if valid_write_ids is not None:
+            writer = {"writeId": write_id, "validWriteIdList": valid_write_ids.to_text()}
         if partition_names is None:
             raw = self._get_raw_table(database, table)
-            if not _pop_accuracy(raw):
+            if not pop_accuracy(raw):
                 return 0
-            self._call("alter_table_with_environment_context", *where, raw, context, repeat=True)
+            self._alter_raw_table(raw, writer)
             return 1
         cleared = 0
         for batch in _batches(sorted(set(partition_names)), FETCH_PARTITIONS_BATCH):
-            changed = [raw for raw in self._get_raw_partitions(database, table, batch) if _pop_accuracy(raw)]
+            changed = [raw for raw in self._get_raw_partitions(database, table, batch) if pop_accuracy(raw)]
             if changed:
-                self._call("alter_partitions_with_environment_context", *where, changed, context, repeat=True)
+                self._alter_raw_partitions(database, table, changed, writer)
             cleared += len(changed)
         return cleared
 
+    def _alter_raw_table(self, raw: Any, writer: Mapping[str, Any]) -> None:
+        """Store a table as it is given; ``writer`` holds the write id and the valid write ids, or nothing."""
+        if writer and self.capabilities().has_exclusive_write_lock:
+            request = ttypes.AlterTableRequest(
+                catName=_CATALOG,
+                dbName=raw.dbName,
+                tableName=raw.tableName,
+                table=raw,
+                environmentContext=_stored_as_sent(),
+                **writer,
+            )
+            self._call("alter_table_req", request, service=Metastore4, repeat=True)
+        else:
+            self._call(
+                "alter_table_with_environment_context",
+                raw.dbName,
+                raw.tableName,
+                raw,
+                _stored_as_sent(),
+                repeat=True,
+            )
+
+    def _alter_raw_partitions(
+        self, database: str, table: str, changed: Sequence[Any], writer: Mapping[str, Any]
+    ) -> None:
+        """Store partitions as they are given; ``writer`` as for a table."""
+        database, table = database.lower(), table.lower()
+        if writer and self.capabilities().has_exclusive_write_lock:
+            request = ttypes.AlterPartitionsRequest(
+                catName=_CATALOG,
+                dbName=database,
+                tableName=table,
+                partitions=list(changed),
+                environmentContext=_stored_as_sent(),
+                **writer,
+            )
+            self._call("alter_partitions_req", request, service=Metastore4, repeat=True)
+        else:
+            self._call(
+                "alter_partitions_with_environment_context",
+                database,
+                table,
+                list(changed),
+                _stored_as_sent(),
+                repeat=True,
+            )
+
     def _get_raw_table(self, database: str, table: str) -> Any:
-        request = ttypes.GetTableRequest(dbName=database.lower(), tblName=table.lower())
+        request = ttypes.GetTableRequest(
+            dbName=database.lower(), tblName=table.lower(), capabilities=_CLIENT_CAPABILITIES
+        )
         return self._call("get_table_req", request, repeat=True).table
 
     def _get_raw_partitions(self, database: str, table: str, names: Sequence[str]) -> list[Any]:
@@ -291,7 +378,7 @@ class ThriftMetastoreClient:
     def open_txn(self, user: str, hostname: str, agent_info: str) -> int:
         """See :meth:`MetastoreClient.open_txn`."""
         request = ttypes.OpenTxnRequest(
-            num_txns=1, user=_safe(user), hostname=_safe(hostname), agentInfo=_safe(agent_info)
+            num_txns=1, user=safe_text(user), hostname=safe_text(hostname), agentInfo=safe_text(agent_info)
         )
         ids = self._call("open_txns", request, repeat=True).txn_ids
         if len(ids) != 1:
@@ -301,7 +388,7 @@ class ThriftMetastoreClient:
     def get_open_txns(self) -> OpenTxns:
         """See :meth:`MetastoreClient.get_open_txns`."""
         answer = self._call("get_open_txns_info", repeat=True)
-        return OpenTxns(answer.txn_high_water_mark, tuple(_txn_info(txn) for txn in answer.open_txns))
+        return OpenTxns(answer.txn_high_water_mark, tuple(txn_info(txn) for txn in answer.open_txns))
 
     def heartbeat_txn_range(self, first: int, last: int) -> HeartbeatResult:
         """See :meth:`MetastoreClient.heartbeat_txn_range`."""
@@ -330,7 +417,7 @@ class ThriftMetastoreClient:
     ) -> None:
         """See :meth:`MetastoreClient.add_dynamic_partitions`."""
         for name in partition_names:
-            _check_name(name, f"{database}.{table}")
+            check_name(name, f"{database}.{table}")
         for batch in _batches(list(partition_names), REGISTER_PARTITIONS_BATCH):
             fields = {
                 "txnid": txn_id,
@@ -346,24 +433,99 @@ class ThriftMetastoreClient:
                 request = ttypes.AddDynamicPartitions2(**fields)
                 self._call("add_dynamic_partitions", request, service=Metastore2, repeat=True)
 
+    # -- write ids -----------------------------------------------------------------------------------------
+    def allocate_write_id(self, txn_id: int, database: str, table: str) -> int:
+        """See :meth:`MetastoreClient.allocate_write_id`.
+
+        For a transaction that is not open the server has no declared error: it hangs up (3.1) or fails (4.x).
+        """
+        self._require_write_ids("allocate_table_write_ids")
+        request = ttypes.AllocateTableWriteIdsRequest(
+            dbName=database.lower(), tableName=table.lower(), txnIds=[txn_id]
+        )
+        try:
+            answer = self._call("allocate_table_write_ids", request, service=Metastore3)
+        except (NoSuchTxnError, TxnAbortedError):
+            raise
+        except MetastoreError as error:
+            self._require_open(txn_id, error)
+            answer = self._call("allocate_table_write_ids", request, service=Metastore3, repeat=True)
+        ids = {pair.txnId: pair.writeId for pair in answer.txnToWriteIds}
+        if set(ids) != {txn_id}:
+            raise MetastoreError(f"asked for a write id of transaction {txn_id}, the server answered {ids}")
+        return int(ids[txn_id])
+
+    def get_valid_write_ids(
+        self, full_names: Sequence[str], valid_txn_list: ValidTxnList
+    ) -> dict[str, ValidWriteIdList]:
+        """See :meth:`MetastoreClient.get_valid_write_ids`."""
+        self._require_write_ids("get_valid_write_ids")
+        names = sorted({name.lower() for name in full_names})
+        for name in names:
+            if not all(name.partition(".")):
+                raise InvalidRequestError(f"get_valid_write_ids: expected database.table, found {name!r}")
+        if not names:
+            return {}
+        request = ttypes.GetValidWriteIdsRequest(
+            fullTableNames=names, validTxnList=valid_txn_list.to_write_id_text()
+        )
+        answer = self._call("get_valid_write_ids", request, service=Metastore3, repeat=True)
+        found = {raw.fullTableName: valid_write_ids_of(raw) for raw in answer.tblValidWriteIds}
+        if set(found) != set(names):
+            raise MetastoreError(f"asked for the valid write ids of {names}, the server told {sorted(found)}")
+        return found
+
+    def add_write_notifications(self, notifications: Sequence[WriteNotification]) -> None:
+        """See :meth:`MetastoreClient.add_write_notifications`."""
+        if not self.capabilities().has_write_notifications:
+            raise UnsupportedByServerError("the server does not take the names of written files")
+        by_table: dict[tuple[str, str], list[WriteNotification]] = {}
+        for notification in notifications:
+            where = (notification.database.lower(), notification.table.lower())
+            by_table.setdefault(where, []).append(notification)
+        for (database, table), of_table in by_table.items():
+            for batch in _batches(of_table, NOTIFICATIONS_BATCH):
+                request = ttypes.WriteNotificationLogBatchRequest(
+                    catalog=_CATALOG,
+                    db=database,
+                    table=table,
+                    requestList=[write_notification_request(notification) for notification in batch],
+                )
+                # Not repeated: the server would add the files a second time.
+                self._call("add_write_notification_log_in_batch", request, service=Metastore4)
+
+    def _require_write_ids(self, call: str) -> None:
+        if not self.capabilities().has_write_ids:
+            raise UnsupportedByServerError(f"the server has no write ids: {call}")
+
+    def _require_open(self, txn_id: int, failure: MetastoreError) -> None:
+        """Raise what a failure of a call means if the transaction is not open (any more)."""
+        state = self.heartbeat_txn_range(txn_id, txn_id)
+        if txn_id in state.aborted:
+            raise TxnAbortedError(f"transaction {txn_id} is aborted: {failure}") from failure
+        if txn_id in state.nosuch:
+            raise NoSuchTxnError(
+                f"transaction {txn_id} never existed, is committed, or was aborted and removed: {failure}"
+            ) from failure
+
     # -- locks ---------------------------------------------------------------------------------------------
     def lock(self, request: LockRequest) -> LockResponse:
         """See :meth:`MetastoreClient.lock`."""
         if not request.components:
             raise InvalidRequestError("a lock request without components")
         sent = ttypes.LockRequest(
-            component=[_thrift_component(component) for component in request.components],
+            component=[thrift_component(component) for component in request.components],
             txnid=request.txn_id,
-            user=_safe(request.user),
-            hostname=_safe(request.hostname),
-            agentInfo=_safe(request.agent_info),
+            user=safe_text(request.user),
+            hostname=safe_text(request.hostname),
+            agentInfo=safe_text(request.agent_info),
         )
-        return _lock_response(self._call("lock", sent))
+        return lock_response(self._call("lock", sent))
 
     def check_lock(self, lock_id: int, txn_id: int) -> LockResponse:
         """See :meth:`MetastoreClient.check_lock`."""
         request = ttypes.CheckLockRequest(lockid=lock_id, txnid=txn_id)
-        return _lock_response(self._call("check_lock", request, repeat=True))
+        return lock_response(self._call("check_lock", request, repeat=True))
 
     def unlock(self, lock_id: int) -> None:
         """See :meth:`MetastoreClient.unlock`."""
@@ -375,7 +537,7 @@ class ThriftMetastoreClient:
             dbname=None if database is None else database.lower(),
             tablename=None if table is None else table.lower(),
         )
-        return [_lock_info(lock) for lock in self._call("show_locks", request, repeat=True).locks or ()]
+        return [lock_info(lock) for lock in self._call("show_locks", request, repeat=True).locks or ()]
 
     # -- compaction ----------------------------------------------------------------------------------------
     def compact(
@@ -399,7 +561,7 @@ class ThriftMetastoreClient:
     def show_compactions(self) -> list[CompactionInfo]:
         """See :meth:`MetastoreClient.show_compactions`."""
         answer = self._call("show_compact", ttypes.ShowCompactRequest(), repeat=True)
-        return [_compaction_info(each) for each in answer.compacts]
+        return [compaction_info(each) for each in answer.compacts]
 
     # -- one call ------------------------------------------------------------------------------------------
     def _introduce(self, connection: Connection) -> None:
@@ -421,7 +583,7 @@ class ThriftMetastoreClient:
             repeat: whether doing it twice does no harm, so that it is repeated after the line broke.
         """
         for argument in arguments:
-            _check_argument(argument, name)
+            check_argument(argument, name)
         tries_left = self.config.failure_retries if repeat else 0
         broken: MetastoreUnavailableError | None = None
         while True:
@@ -490,237 +652,11 @@ def _application_error(error: TApplicationException, name: str, connection: Conn
     return failure if error.type == TApplicationException.INTERNAL_ERROR else _UnusableConnection(failure)
 
 
-# -- checks before anything is sent --------------------------------------------------------------------------
-
-
-def _check_argument(value: Any, where: str) -> None:
-    """Refuse a request with a missing required field or a value of a wrong type.
-
-    Generated code sends such a request half, and the server hangs up on it.
-    """
-    spec = getattr(value, "thrift_spec", None)
-    if spec is None:
-        if value is None:
-            raise InvalidRequestError(f"{where}: an argument is missing")
-        return
-    try:
-        value.validate()
-    except TException as error:
-        raise InvalidRequestError(f"{where}: {type(value).__name__}: {error}") from error
-    for entry in filter(None, spec):
-        field = getattr(value, entry[2])
-        if field is not None:
-            _check_field(field, entry[1], entry[3], f"{where}: {type(value).__name__}.{entry[2]}")
-
-
-def _check_field(value: Any, kind: int, details: Any, where: str) -> None:
-    """Check one value against its Thrift type; ``details`` is what the generated specification says of it."""
-    if kind == TType.STRUCT:
-        _check_argument(value, where)
-    elif kind == TType.LIST:
-        for item in value:
-            _check_field(item, details[0], details[1], where)
-    elif kind == TType.MAP:
-        for key, item in value.items():
-            _check_field(key, details[0], details[1], where)
-            _check_field(item, details[2], details[3], where)
-    elif kind == TType.STRING and not isinstance(value, str):
-        raise InvalidRequestError(f"{where} must be a text, not {value!r}")
-    elif kind in _INTEGER_BITS:
-        limit = 1 << (_INTEGER_BITS[kind] - 1)
-        if not isinstance(value, int) or not -limit <= value < limit:
-            raise InvalidRequestError(
-                f"{where} must be an integer of {_INTEGER_BITS[kind]} bits, not {value!r}"
-            )
-
-
-def _check_name(name: str, where: str) -> None:
-    try:
-        check_partition_name(name)
-    except ValueError as error:
-        raise InvalidRequestError(f"{where}: {error}") from error
-
-
-def _safe(text: str) -> str:
-    """Make a user, host or agent text fit: a 2.3 server puts it between quotes, 128 characters at most."""
-    if not isinstance(text, str):
-        raise InvalidRequestError(f"user, host and agent must be texts, not {text!r}")
-    return re.sub(r"['\"\\\x00-\x1f]", "", text)[:MAX_NAME_LENGTH]
+def _stored_as_sent() -> Any:
+    """Asking the server not to compute statistics makes it store exactly what we send."""
+    return ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
 
 
 def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
-
-
-# -- our values to Thrift and back ---------------------------------------------------------------------------
-
-
-def _thrift_table(table: TableInfo, user: str) -> Any:
-    return ttypes.Table(
-        tableName=table.name.lower(),
-        dbName=table.database.lower(),
-        owner=table.owner or user,
-        createTime=int(time.time()),
-        lastAccessTime=0,
-        retention=0,
-        sd=ttypes.StorageDescriptor(
-            cols=_fields(table.columns),
-            location=table.location or None,
-            inputFormat=table.input_format,
-            outputFormat=table.output_format,
-            compressed=False,
-            numBuckets=table.num_buckets,
-            serdeInfo=ttypes.SerDeInfo(
-                serializationLib=table.serde, parameters={"serialization.format": "1"}
-            ),
-            bucketCols=[name.lower() for name in table.bucket_columns],
-            sortCols=[ttypes.Order(col=name.lower(), order=1) for name in table.sort_columns],
-            parameters={},
-            skewedInfo=ttypes.SkewedInfo(
-                skewedColNames=list(table.skewed_columns),
-                skewedColValues=[],
-                skewedColValueLocationMaps={},
-            ),
-            storedAsSubDirectories=False,
-        ),
-        partitionKeys=_fields(table.partition_keys),
-        parameters=dict(table.parameters),
-        tableType=table.table_type,
-    )
-
-
-def _fields(columns: Sequence[ColumnInfo]) -> list[Any]:
-    return [ttypes.FieldSchema(name=c.name.lower(), type=c.type, comment=c.comment) for c in columns]
-
-
-def _columns(fields: Sequence[Any] | None) -> tuple[ColumnInfo, ...]:
-    return tuple(ColumnInfo(f.name.lower(), f.type, f.comment or "") for f in fields or ())
-
-
-def _table_info(raw: Any) -> TableInfo:
-    storage = raw.sd
-    return TableInfo(
-        database=raw.dbName,
-        name=raw.tableName,
-        columns=_columns(storage.cols),
-        partition_keys=_columns(raw.partitionKeys),
-        location=storage.location or "",
-        table_type=raw.tableType or "",
-        num_buckets=-1 if storage.numBuckets is None else storage.numBuckets,
-        bucket_columns=tuple(name.lower() for name in storage.bucketCols or ()),
-        sort_columns=tuple(order.col.lower() for order in storage.sortCols or ()),
-        skewed_columns=() if storage.skewedInfo is None else tuple(storage.skewedInfo.skewedColNames or ()),
-        input_format=storage.inputFormat or "",
-        output_format=storage.outputFormat or "",
-        serde="" if storage.serdeInfo is None else storage.serdeInfo.serializationLib or "",
-        parameters=dict(raw.parameters or {}),
-        owner=raw.owner or "",
-    )
-
-
-def _new_partition_name(raw_table: Any, keys: Sequence[str], values: Sequence[str]) -> str:
-    where = f"{raw_table.dbName}.{raw_table.tableName}"
-    if len(values) != len(keys) or not keys or not all(values):
-        raise InvalidRequestError(
-            f"{where}: a partition needs one text per key, not empty: "
-            f"keys {list(keys)}, values {list(values)}"
-        )
-    name = make_partition_name(keys, values)
-    _check_name(name, where)
-    return name
-
-
-def _new_partition(raw_table: Any, values: Sequence[str]) -> Any:
-    """A partition stored like its table; location and statistics are for the server to set."""
-    storage = raw_table.sd
-    return ttypes.Partition(
-        values=list(values),
-        dbName=raw_table.dbName,
-        tableName=raw_table.tableName,
-        createTime=int(time.time()),
-        lastAccessTime=0,
-        sd=ttypes.StorageDescriptor(
-            **{entry[2]: getattr(storage, entry[2]) for entry in filter(None, storage.thrift_spec)}
-            | {"location": None}
-        ),
-        parameters={},
-    )
-
-
-def _pop_accuracy(raw: Any) -> bool:
-    """Take the flag that statistics are right off a table or partition; whether it was there."""
-    return (raw.parameters or {}).pop(_COLUMN_STATS_ACCURATE, None) is not None
-
-
-def _partition_info(raw: Any, keys: Sequence[str]) -> PartitionInfo:
-    return PartitionInfo(
-        database=raw.dbName,
-        table=raw.tableName,
-        values=tuple(raw.values),
-        name=make_partition_name(keys, raw.values),
-        location=raw.sd.location or "",
-        parameters=dict(raw.parameters or {}),
-    )
-
-
-def _txn_info(raw: Any) -> TxnInfo:
-    return TxnInfo(
-        id=raw.id,
-        state=TxnState(raw.state),
-        user=raw.user,
-        hostname=raw.hostname,
-        agent_info=raw.agentInfo or "",
-        started_time=raw.startedTime,
-        last_heartbeat_time=raw.lastHeartbeatTime,
-    )
-
-
-def _thrift_component(component: LockComponent) -> Any:
-    if component.partition is not None:
-        _check_name(component.partition, f"{component.database}.{component.table}")
-    return ttypes.LockComponent(
-        type=int(component.type),
-        level=int(component.level),
-        dbname=component.database.lower(),
-        tablename=None if component.table is None else component.table.lower(),
-        partitionname=component.partition,
-        operationType=int(component.operation),
-        isTransactional=component.is_transactional,
-        isDynamicPartitionWrite=component.is_dynamic_partition_write,
-    )
-
-
-def _lock_response(raw: Any) -> LockResponse:
-    return LockResponse(raw.lockid, LockState(raw.state), raw.errorMessage or "")
-
-
-def _lock_info(raw: Any) -> LockInfo:
-    return LockInfo(
-        lock_id=raw.lockid,
-        database=raw.dbname,
-        table=raw.tablename,
-        partition=raw.partname,
-        state=LockState(raw.state),
-        type=LockType(raw.type),
-        txn_id=raw.txnid or None,
-        user=raw.user,
-        hostname=raw.hostname,
-        agent_info=raw.agentInfo or "",
-        blocked_by=raw.blockedByExtId or None,
-    )
-
-
-def _compaction_info(raw: Any) -> CompactionInfo:
-    return CompactionInfo(
-        database=raw.dbname,
-        table=raw.tablename,
-        partition=raw.partitionname,
-        type=CompactionType(raw.type),
-        state=raw.state,
-        id=raw.id,
-        worker_id=raw.workerid or "",
-        start_time=raw.start,
-        run_as=raw.runAs or "",
-        highest_write_id=raw.hightestTxnId,
-    )

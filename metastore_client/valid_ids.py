@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metastore_client.model import OpenTxns, TxnState
@@ -87,12 +88,30 @@ class ValidTxnList(ValidIdList):
         return cls(high_watermark=NO_OPEN_ID)
 
     @classmethod
-    def from_open_txns(cls, open_txns: OpenTxns, own_txn_id: int | None) -> ValidTxnList:
-        """The snapshot of a reader: all but open and aborted transactions; its own writes count as valid."""
-        listed = [t for t in open_txns.txns if t.id != own_txn_id]
-        open_ids = [t.id for t in open_txns.txns if t.state is TxnState.OPEN]
+    def from_open_txns(
+        cls, open_txns: OpenTxns, own_txn_id: int | None, *, has_write_ids: bool = False
+    ) -> ValidTxnList:
+        """The snapshot of a reader: all but open and aborted transactions; its own writes count as valid.
+
+        Args:
+            open_txns: the server's list, asked for after the locks were granted.
+            own_txn_id: the transaction that reads, None for a reader without one.
+            has_write_ids: the server's capability. There a snapshot ends at the own transaction, as Hive's
+                ends: a younger one that has committed may hold a higher write id, and a delete with a write
+                id below its row's is obeyed by one of Hive's readers and not by the other.
+
+        Source: createValidReadTxnList in Hive's TxnUtils (2.3), TxnCommonUtils (3.0 and later).
+        """
+        if has_write_ids and own_txn_id is not None:
+            listed = [t for t in open_txns.txns if t.id < own_txn_id]
+            open_ids = [t.id for t in listed if t.state is TxnState.OPEN]
+            high_watermark = min(own_txn_id, open_txns.high_watermark)
+        else:
+            listed = [t for t in open_txns.txns if t.id != own_txn_id]
+            open_ids = [t.id for t in open_txns.txns if t.state is TxnState.OPEN]
+            high_watermark = open_txns.high_watermark
         return cls(
-            high_watermark=open_txns.high_watermark,
+            high_watermark=high_watermark,
             exceptions=tuple(sorted(t.id for t in listed)),
             min_open=min(open_ids, default=NO_OPEN_ID),
             aborted=frozenset(t.id for t in listed if t.state is TxnState.ABORTED),
@@ -128,6 +147,29 @@ class ValidWriteIdList(ValidIdList):
     """Write ids of one table that a snapshot sees; ``table`` is ``database.table``."""
 
     table: str = ""
+
+    @classmethod
+    def from_bits(
+        cls,
+        table: str,
+        high_watermark: int,
+        invalid: Sequence[int],
+        min_open: int | None,
+        aborted_bits: bytes,
+    ) -> ValidWriteIdList:
+        """Build it from an answer; bit i % 8 of byte i // 8 tells whether ``invalid[i]`` is aborted."""
+        aborted = (
+            id
+            for at, id in enumerate(invalid)
+            if at // 8 < len(aborted_bits) and aborted_bits[at // 8] >> at % 8 & 1
+        )
+        return cls(
+            high_watermark,
+            tuple(invalid),
+            NO_OPEN_ID if min_open is None else min_open,
+            frozenset(aborted),
+            table,
+        )
 
     @classmethod
     def parse(cls, text: str) -> ValidWriteIdList:

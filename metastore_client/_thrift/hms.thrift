@@ -13,7 +13,8 @@ enum LockState { ACQUIRED = 1, WAITING = 2, ABORT = 3, NOT_ACQUIRED = 4 }
 enum LockType { SHARED_READ = 1, SHARED_WRITE = 2, EXCLUSIVE = 3, EXCL_WRITE = 4 }
 enum TxnState { COMMITTED = 1, ABORTED = 2, OPEN = 3 }
 enum DataOperationType { SELECT = 1, INSERT = 2, UPDATE = 3, DELETE = 4, UNSET = 5, NO_TXN = 6 }
-enum CompactionType { MINOR = 1, MAJOR = 2 }
+enum CompactionType { MINOR = 1, MAJOR = 2, REBALANCE = 3, ABORT_TXN_CLEANUP = 4 }
+enum ClientCapability { TEST_CAPABILITY = 1, INSERT_ONLY_TABLES = 2 }
 
 exception MetaException { 1: string message }
 exception NoSuchObjectException { 1: string message }
@@ -117,9 +118,15 @@ struct EnvironmentContext {
   1: map<string, string> properties
 }
 
+// A server of 3.x refuses to show insert-only tables to a client that does not say that it knows them.
+struct ClientCapabilities {
+  1: required list<ClientCapability> values
+}
+
 struct GetTableRequest {
   1: required string dbName,
   2: required string tblName,
+  3: optional ClientCapabilities capabilities,
   4: optional string catName,
   6: optional string validWriteIdList,
   11: optional i64 id
@@ -142,6 +149,44 @@ struct AddPartitionsRequest {
 
 struct AddPartitionsResult {
   1: optional list<Partition> partitions
+}
+
+// A server of 4.x creates ACID tables only for a client that says that it can write them.
+struct CreateTableRequest {
+  1: required Table table,
+  2: optional EnvironmentContext envContext,
+  9: optional list<string> processorCapabilities,
+  10: optional string processorIdentifier
+}
+
+struct AlterTableRequest {
+  1: optional string catName,
+  2: required string dbName,
+  3: required string tableName,
+  4: required Table table,
+  5: optional EnvironmentContext environmentContext,
+  6: optional i64 writeId,
+  7: optional string validWriteIdList,
+  8: optional list<string> processorCapabilities,
+  9: optional string processorIdentifier,
+  10: optional string expectedParameterKey,
+  11: optional string expectedParameterValue
+}
+
+struct AlterTableResponse {
+}
+
+struct AlterPartitionsRequest {
+  1: optional string catName,
+  2: required string dbName,
+  3: required string tableName,
+  4: required list<Partition> partitions,
+  5: optional EnvironmentContext environmentContext,
+  6: optional i64 writeId,
+  7: optional string validWriteIdList
+}
+
+struct AlterPartitionsResponse {
 }
 
 struct GetCatalogsResponse {
@@ -228,7 +273,8 @@ struct TxnToWriteId {
 struct AllocateTableWriteIdsRequest {
   1: required string dbName,
   2: required string tableName,
-  3: optional list<i64> txnIds
+  3: optional list<i64> txnIds,
+  6: optional bool reallocate
 }
 
 struct AllocateTableWriteIdsResponse {
@@ -250,6 +296,39 @@ struct TableValidWriteIds {
 
 struct GetValidWriteIdsResponse {
   1: required list<TableValidWriteIds> tblValidWriteIds
+}
+
+// -- replication ----------------------------------------------------------------------------------------------
+
+// The layout of 3.0 and later.
+struct InsertEventRequestData {
+  1: optional bool replace,
+  2: required list<string> filesAdded,
+  3: optional list<string> filesAddedChecksum,
+  4: optional list<string> subDirectoryList,
+  5: optional list<string> partitionVal
+}
+
+struct WriteNotificationLogRequest {
+  1: required i64 txnId,
+  2: required i64 writeId,
+  3: required string db,
+  4: required string table,
+  5: required InsertEventRequestData fileInfo,
+  6: optional list<string> partitionVals
+}
+
+struct WriteNotificationLogResponse {
+}
+
+struct WriteNotificationLogBatchRequest {
+  1: required string catalog,
+  2: required string db,
+  3: required string table,
+  4: required list<WriteNotificationLogRequest> requestList
+}
+
+struct WriteNotificationLogBatchResponse {
 }
 
 // -- locks ----------------------------------------------------------------------------------------------------
@@ -410,4 +489,18 @@ service Metastore3 extends Metastore {
     throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: MetaException o3),
   GetValidWriteIdsResponse get_valid_write_ids(1: GetValidWriteIdsRequest rqst)
     throws (1: NoSuchTxnException o1, 2: MetaException o2),
+}
+
+service Metastore4 extends Metastore3 {
+  i64 get_latest_txnid_in_conflict(1: i64 txnId) throws (1: MetaException o1),
+
+  void create_table_req(1: CreateTableRequest request)
+    throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: MetaException o3, 4: NoSuchObjectException o4),
+  AlterTableResponse alter_table_req(1: AlterTableRequest req)
+    throws (1: InvalidOperationException o1, 2: MetaException o2),
+  AlterPartitionsResponse alter_partitions_req(1: AlterPartitionsRequest req)
+    throws (1: InvalidOperationException o1, 2: MetaException o2),
+
+  WriteNotificationLogResponse add_write_notification_log(1: WriteNotificationLogRequest rqst),
+  WriteNotificationLogBatchResponse add_write_notification_log_in_batch(1: WriteNotificationLogBatchRequest rqst),
 }

@@ -1,1 +1,1 @@
-__all__ = ['ttypes', 'constants', 'Metastore', 'Metastore2', 'Metastore3']
+__all__ = ['ttypes', 'constants', 'Metastore', 'Metastore2', 'Metastore3', 'Metastore4']

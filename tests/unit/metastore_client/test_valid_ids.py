@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from metastore_client.model import OpenTxns, TxnInfo, TxnState
-from metastore_client.valid_ids import NO_OPEN_ID, RangeValidity, ValidTxnList
+from metastore_client.valid_ids import NO_OPEN_ID, RangeValidity, ValidTxnList, ValidWriteIdList
 
 ids = st.integers(min_value=1, max_value=40)
 lists = st.builds(
@@ -26,7 +28,7 @@ def test_text_round_trip(valid: ValidTxnList) -> None:
 
 @given(lists)
 def test_the_comma_form_means_the_same(valid: ValidTxnList) -> None:
-    """Open ids before the last colon, aborted ones behind it; only the union decides about validity."""
+    """Open ids before the last colon, aborted ones behind it."""
     middle = len(valid.exceptions) // 2
     opened, aborted = valid.exceptions[:middle], valid.exceptions[middle:]
     if len(valid.exceptions) == 1 or (len(opened) == 1 and len(aborted) == 1):
@@ -34,7 +36,9 @@ def test_the_comma_form_means_the_same(valid: ValidTxnList) -> None:
     text = (
         f"{valid.high_watermark}:{valid.min_open}:{','.join(map(str, opened))}:{','.join(map(str, aborted))}"
     )
-    assert ValidTxnList.parse(text) == valid
+    parsed = ValidTxnList.parse(text)
+    assert parsed == replace(valid, aborted=frozenset(aborted))
+    assert parsed.to_write_id_text() == text
 
 
 @given(lists, ids, ids)
@@ -76,6 +80,35 @@ def test_a_snapshot_of_a_transaction() -> None:
     valid = ValidTxnList.from_open_txns(OpenTxns(6, txns), own_txn_id=5)
     assert valid == ValidTxnList(6, (2, 3), 3)
     assert [i for i in range(1, 8) if valid.is_valid(i)] == [1, 4, 5, 6]
+
+
+def test_a_snapshot_with_write_ids_ends_at_the_own_transaction() -> None:
+    """As Hive 3 and 4 make it: what began later is not seen, committed or not, and is not listed."""
+    txns = tuple(
+        TxnInfo(id, state, "u", "h")
+        for id, state in [
+            *[(7, TxnState.ABORTED), (9, TxnState.OPEN), (10, TxnState.ABORTED)],
+            *[(12, TxnState.OPEN), (13, TxnState.ABORTED), (14, TxnState.OPEN)],
+        ]
+    )
+    valid = ValidTxnList.from_open_txns(OpenTxns(15, txns), own_txn_id=12, has_write_ids=True)
+    assert valid.to_write_id_text() == "12:9:9:7,10"
+    assert [i for i in range(6, 16) if valid.is_valid(i)] == [6, 8, 11, 12]
+    reader = ValidTxnList.from_open_txns(OpenTxns(15, txns), own_txn_id=None, has_write_ids=True)
+    assert reader.to_write_id_text() == "15:9:9,12,14:7,10,13"
+    alone = ValidTxnList.from_open_txns(OpenTxns(12, ()), own_txn_id=12, has_write_ids=True)
+    assert alone.to_write_id_text() == f"12:{NO_OPEN_ID}::"
+
+
+def test_the_bits_of_aborted_write_ids_are_little_endian() -> None:
+    """What Hive 3.1.3 answered for [2,3,4,5] with the first and third aborted, and past the last byte."""
+    valid = ValidWriteIdList.from_bits("d.t", 5, [2, 3, 4, 5], 3, b"\x05")
+    assert valid == ValidWriteIdList(5, (2, 3, 4, 5), 3, frozenset({2, 4}), "d.t")
+    assert valid.to_text() == "d.t:5:3:3,5:2,4"
+    assert ValidWriteIdList.parse(valid.to_text()) == valid
+    long = ValidWriteIdList.from_bits("d.t", 30, range(1, 31), 1, b"\x00\x81")
+    assert long.aborted == {9, 16}
+    assert ValidWriteIdList.from_bits("d.t", 0, [], None, b"").to_text() == f"d.t:0:{NO_OPEN_ID}::"
 
 
 def test_everything_is_valid_without_a_metastore() -> None:
