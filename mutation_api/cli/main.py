@@ -25,21 +25,24 @@ SUBCOMMANDS = {
     "abort": "abort a transaction",
     "apply": "apply a file of changes to a table in one transaction",
     "bucket": "compute Hive's bucket hash of values",
+    "create-table": "create an ACID table",
+    "doctor": "tell what server it is, and which tables can be mutated",
     "metastore": "run the embedded metastore",
     "show": "show transactions, locks or compactions",
     "snapshot": "print or save the rows of a table, optionally with ROW__ID",
 }
-"""Name and help of each subcommand; its module has the same name and is imported only when it runs."""
+"""Name and help of each subcommand; its module (``_`` for ``-``) is imported only when it runs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``hive-mutate``; returns the exit code.
 
-    0 done; 1 refused or failed (the message is on standard error); 2 wrong usage; 130 interrupted.
+    0 done; 1 refused or failed (the message is on standard error); 2 wrong usage; 130 interrupted. Ctrl-C is
+    the ordinary end of ``metastore``, whose code is then 0; ``doctor`` gives 1 if a table cannot be mutated.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = next((w for w in words if not w.startswith("-")), None)
-    module = importlib.import_module(f"mutation_api.cli.{name}") if name in SUBCOMMANDS else None
+    module = _module(name) if name in SUBCOMMANDS else None
     parser = _parser(name, module)
     parsed = parser.parse_args(words)
     if module is None:
@@ -58,11 +61,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_OK
 
 
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"mutation_api.cli.{name.replace('-', '_')}")
+
+
 def _parser(name: str | None, module: ModuleType | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hive-mutate",
         description="Atomic change sets over Hive ACID tables.",
-        epilog="exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted",
+        epilog="exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted (metastore: 0, since "
+        "it runs until then)",
     )
     subparsers = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND")
     for each, help_line in SUBCOMMANDS.items():

@@ -1,4 +1,9 @@
-"""``hive-mutate show``: what a metastore knows of transactions, locks and compactions."""
+"""``hive-mutate show``: what a metastore knows of transactions, locks and compactions.
+
+A lock on many partitions has a line for each of them. Lines of one lock and table that differ in the
+partition only are shown as one, with their number for the partition (``812 partitions``); --all shows each,
+and so does --json.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what", choices=sorted(_SOURCES), help="txns lists the open ones, and aborted ones not yet cleaned"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--all", action="store_true", help="locks: a line for each partition")
     add_metastore_arguments(parser)
 
 
@@ -37,12 +43,23 @@ def run(arguments: argparse.Namespace) -> int:
     """Print a table, or JSON lines."""
     with metastore_from(arguments) as client:
         rows = [_row(value) for value in _SOURCES[arguments.what](client)]
+    if arguments.what == "locks" and not (arguments.json or arguments.all):
+        rows = _folded(rows)
     if arguments.json:
         for row in rows:
             print(json.dumps(row))
     else:
         print(_table(rows) if rows else f"no {arguments.what}")
     return 0
+
+
+def _folded(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    """One row for those locks that differ in the partition only; the others as they are."""
+    groups: dict[object, list[dict[str, object]]] = {}
+    for place, row in enumerate(rows):
+        rest = tuple((name, value) for name, value in row.items() if name != "partition")
+        groups.setdefault(rest if row["partition"] else place, []).append(row)
+    return [g[0] if len(g) == 1 else {**g[0], "partition": f"{len(g):,} partitions"} for g in groups.values()]
 
 
 def _row(value: Any) -> dict[str, object]:

@@ -47,6 +47,8 @@ ALLOWED = {
         "mutation_api.orc",
         "mutation_api.commit.manifest",
         "mutation_api.worker",
+        "mutation_api.client.create_table",
+        "metastore_client.client",
         "metastore_client.java",
     },
     "mutation_api.cli": {"mutation_api", "metastore_client"},

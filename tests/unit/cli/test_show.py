@@ -65,6 +65,39 @@ def test_locks(embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixt
             client.abort_txn(txn_id)
 
 
+def test_locks_of_many_partitions_are_one_line(
+    embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With their number, apart from another lock's and from the table's own; --all and --json show each."""
+    uri = embedded_metastore.uri
+
+    def component(partition: str | None) -> LockComponent:
+        level = LockLevel.PARTITION if partition else LockLevel.TABLE
+        return LockComponent(
+            LockType.SHARED_READ, level, "default", "folded", partition, DataOperationType.SELECT
+        )
+
+    many = tuple(component(f"ds={n}") for n in range(30))
+    with connect(uri) as client:
+        first, second = (client.open_txn("u", "h", "a") for _ in range(2))
+        client.lock(LockRequest((component(None), *many), first, "u", "h", "a"))
+        client.lock(LockRequest((component("ds=7"),), second, "u", "h", "a"))
+        rows, each, objects = (
+            [row for row in lines_of(capsys, "show", "locks", *how, "--metastore", uri) if "folded" in row]
+            for how in ((), ("--all",), ("--json",))
+        )
+        for txn_id in (first, second):
+            client.abort_txn(txn_id)
+    assert sorted(partition_of(row) for row in rows) == ["-", "30 partitions", "ds=7"]
+    assert sorted(map(partition_of, each)) == sorted(["-", "ds=7", *(f"ds={n}" for n in range(30))])
+    assert len(objects) == 32
+
+
+def partition_of(row: str) -> str:
+    """The partition's column, which stands between the table's name and the state."""
+    return row.partition("folded")[2].partition("acquired")[0].strip()
+
+
 def test_compactions(embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]) -> None:
     """A queued one is there."""
     uri = embedded_metastore.uri

@@ -1,0 +1,63 @@
+"""``hive-mutate doctor``: what server is this, and which tables of a database can be mutated?
+
+Changes nothing. Prints the server's line, capabilities and settings, then each table with the layout of its
+files or the reason why it cannot be mutated. The exit code is 0 if all tables that were asked for can be
+mutated, 1 if one of them cannot; name a single table (DB.TABLE) to ask about it alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mutation_api.cli.connection import add_metastore_arguments, metastore_from
+from mutation_api.client.doctor import DoctorReport, TableReport, examine
+from mutation_api.errors import ConfigurationError
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "tell what server it is, and which tables can be mutated"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (__doc__ or "").partition("\n\n")[2]
+    parser.add_argument("name", metavar="DB[.TABLE]", help="a database, or one of its tables")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_metastore_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the report; 0 if every table in it can be mutated, else 1."""
+    database, dot, _ = arguments.name.partition(".")
+    with metastore_from(arguments) as metastore:
+        report = examine(metastore, database)
+    tables = report.tables
+    if dot:
+        tables = tuple(table for table in tables if table.full_name == arguments.name.lower())
+        if not tables:
+            raise ConfigurationError(f"there is no table {arguments.name}")
+    print(_json(report, tables) if arguments.json else _text(report, tables))
+    return int(any(table.version is None for table in tables))
+
+
+def _text(report: DoctorReport, tables: tuple[TableReport, ...]) -> str:
+    width = max(len(word) for word, _ in report.server)
+    lines = [f"{word.ljust(width)}  {value}" for word, value in report.server]
+    lines.append("")
+    lines += [_line(table) for table in tables] or ["the database has no tables, or does not exist"]
+    return "\n".join(lines)
+
+
+def _line(table: TableReport) -> str:
+    if table.version is not None:
+        return f"{table.full_name}: can be mutated ({table.version.value})"
+    return f"{table.full_name}: NO: {table.reason}"
+
+
+def _json(report: DoctorReport, tables: tuple[TableReport, ...]) -> str:
+    each = [
+        {"table": t.full_name, "layout": None if t.version is None else t.version.value, "reason": t.reason}
+        for t in tables
+    ]
+    return json.dumps({"server": dict(report.server), "tables": each})

@@ -1,0 +1,100 @@
+"""``hive-mutate create-table`` and ``doctor`` on a real metastore."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from metastore_client.embedded_server import EmbeddedMetastore
+from metastore_client.model import ColumnInfo, TableInfo
+from metastore_client.thrift_client import connect
+from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def uri(embedded_metastore: EmbeddedMetastore) -> str:
+    """A metastore of Hive 2.3 with an empty database ``made``."""
+    with connect(embedded_metastore.uri) as client:
+        client.create_database("made")
+    return embedded_metastore.uri
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    code = main(words)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the options say is in the metastore; doctor passes it, and names what breaks a rule of another."""
+    where = ("--metastore", uri)
+    code, printed, _ = run(
+        capsys,
+        *("create-table", "made.Orders", "--columns", "ID bigint, price decimal(10, 2)"),
+        *("--partitioned-by", "day date, hr int", "--clustered-by", "id", "--buckets", "4"),
+        *("--property", "orc.compress=SNAPPY", *where),
+    )
+    assert code == EXIT_OK
+    assert printed.startswith(
+        "created made.orders, 2 columns, partitioned by day, hr, clustered by id into 4 buckets, at "
+    )
+    with connect(uri) as client:
+        info = client.get_table("made", "orders")
+        assert info.columns == (ColumnInfo("id", "bigint"), ColumnInfo("price", "decimal(10,2)"))
+        assert info.partition_keys == (ColumnInfo("day", "date"), ColumnInfo("hr", "int"))
+        assert (info.num_buckets, info.bucket_columns) == (4, ("id",))
+        assert info.parameters["orc.compress"] == "SNAPPY"
+
+        code, printed, _ = run(capsys, "doctor", "made", *where)
+        assert (code, printed.splitlines()[-1]) == (EXIT_OK, "made.orders: can be mutated (v1-split)")
+        client.create_table(TableInfo("made", "plain", (ColumnInfo("id", "int"),)))
+
+    code, printed, errors = run(capsys, "doctor", "made", *where)
+    assert (code, errors) == (EXIT_FAILED, "")
+    assert "write ids" in printed
+    assert printed.splitlines()[-2] == "made.orders: can be mutated (v1-split)"
+    assert printed.splitlines()[-1].startswith("made.plain: NO: table made.plain cannot be used: ")
+    assert run(capsys, "doctor", "made.ORDERS", *where)[0] == EXIT_OK
+
+    code, printed, _ = run(capsys, "doctor", "made", "--json", *where)
+    orders, plain = json.loads(printed)["tables"]
+    assert (orders["layout"], orders["reason"], plain["layout"]) == ("v1-split", None, None)
+    assert "transactional" in plain["reason"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("create-table", "made.bad", "--columns", "id bigint"), "made.bad"),
+        (("create-table", "made.bad", "--columns", "id bigint", "--clustered-by", "id"), "go together"),
+        (("create-table", "made.bad", "--columns", "id lint"), "lint"),
+        (("create-table", "bad", "--columns", "id int"), "expected database.table"),
+        (
+            ("create-table", "none.bad", "--columns", "id int", "--clustered-by", "id", "--buckets", "2"),
+            "none",
+        ),
+        (("create-table", "made.bad", "--columns", "id int", "--property", "x"), "expected KEY=VALUE"),
+        (("doctor", "made.nothing"), "there is no table made.nothing"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(
+    uri: str, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 1, the reason on standard error, nothing created."""
+    code, printed, errors = run(capsys, *words, "--metastore", uri)
+    assert (code, printed) == (EXIT_FAILED, "")
+    assert message in errors
+    assert len(errors.splitlines()) == 1
+    with connect(uri) as client:
+        assert "bad" not in client.get_all_tables("made")
+
+
+def test_a_database_without_tables(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The server is described all the same, and nothing is wrong."""
+    code, printed, _ = run(capsys, "doctor", "nowhere", "--metastore", uri)
+    assert code == EXIT_OK
+    assert printed.splitlines()[-1] == "the database has no tables, or does not exist"
