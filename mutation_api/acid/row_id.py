@@ -37,6 +37,22 @@ class RowIdArrays:
     def __len__(self) -> int:
         return len(self.row_ids)
 
-    def take(self, where: npt.NDArray[np.bool_] | slice) -> RowIdArrays:
-        """Those of some records: of a slice, or where a mask is true."""
+    def take(self, where: npt.NDArray[np.bool_ | np.integer] | slice) -> RowIdArrays:
+        """Those of some records: of a slice, at places, or where a mask is true."""
         return RowIdArrays(self.original_txns[where], self.buckets[where], self.row_ids[where])
+
+    def at(self, index: int) -> RecordIdentifier:
+        """One of them."""
+        return RecordIdentifier(
+            int(self.original_txns[index]), int(self.buckets[index]), int(self.row_ids[index])
+        )
+
+    def ascend(self) -> npt.NDArray[np.bool_]:
+        """Whether each but the first is greater than the one before, in the order of RecordIdentifier.
+
+        Shape (n - 1,).
+        """
+        txns, buckets, numbers = self.original_txns, self.buckets, self.row_ids
+        later = (buckets[1:] > buckets[:-1]) | ((buckets[1:] == buckets[:-1]) & (numbers[1:] > numbers[:-1]))
+        ascends: npt.NDArray[np.bool_] = (txns[1:] > txns[:-1]) | ((txns[1:] == txns[:-1]) & later)
+        return ascends

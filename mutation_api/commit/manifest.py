@@ -8,9 +8,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mutation_api.acid.layout import (
+    bucket_file_name,
+    delete_delta_directory_name,
+    delta_directory_name,
+    plain_file_name,
+)
+from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ManifestError
 
-__all__ = ["STAGING_PREFIX", "DeltaManifest", "FileKind", "staging_directory"]
+__all__ = ["STAGING_PREFIX", "DeltaManifest", "FileKind", "relative_path", "staging_directory"]
+
+STATEMENT_ID = 0
+"""In the names of our directories: a change set is one statement, and Hive's SQL numbers them from 0."""
 
 STAGING_PREFIX = "_mutation_"
 """Staging directories start so; the underscore hides them from every Hive reader."""
@@ -31,6 +41,16 @@ def staging_directory(location: str, txn_id: int) -> str:
     process, an attempt is one task attempt. Nothing else may lie there.
     """
     return f"{location.rstrip('/')}/{STAGING_PREFIX}{txn_id}"
+
+
+def relative_path(kind: FileKind, write_id: int, bucket_id: int, version: AcidVersion) -> str:
+    """Where a file belongs, below its partition: ``delta_0000005_0000005_0000/bucket_00001``.
+
+    In insert-only tables ``delta_0000005_0000005_0000/000001_0``.
+    """
+    directory_name = delta_directory_name if kind is FileKind.DELTA else delete_delta_directory_name
+    file_name = bucket_file_name if version.has_row_ids else plain_file_name
+    return f"{directory_name(write_id, write_id, STATEMENT_ID)}/{file_name(bucket_id)}"
 
 
 @dataclass(frozen=True)

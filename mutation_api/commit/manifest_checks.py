@@ -10,25 +10,18 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from mutation_api.acid.layout import (
-    bucket_file_name,
-    delete_delta_directory_name,
-    delta_directory_name,
-)
-from mutation_api.commit.manifest import DeltaManifest, FileKind
+from mutation_api.acid.bucket_codec import MAX_BUCKETS
+from mutation_api.acid.version import AcidVersion
+from mutation_api.commit.manifest import DeltaManifest, FileKind, relative_path
 from mutation_api.errors import ManifestError
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = [
-    "STATEMENT_ID",
     "StagedFile",
     "check_manifests",
     "check_staged_files",
     "relative_final_path",
 ]
-
-STATEMENT_ID = 0
-"""In the names of our directories; Hive's own SQL numbers the statements of a transaction from 0 as well."""
 
 MAX_NAMES_IN_MESSAGE = 10
 
@@ -43,12 +36,9 @@ class StagedFile:
     size: int
 
 
-def relative_final_path(manifest: DeltaManifest) -> str:
+def relative_final_path(manifest: DeltaManifest, version: AcidVersion) -> str:
     """Where the file belongs, below its partition: ``delta_0000005_0000005_0000/bucket_00001``."""
-    is_delta = manifest.kind is FileKind.DELTA
-    name = delta_directory_name if is_delta else delete_delta_directory_name
-    directory = name(manifest.write_id, manifest.write_id, STATEMENT_ID)
-    return f"{directory}/{bucket_file_name(manifest.bucket_id)}"
+    return relative_path(manifest.kind, manifest.write_id, manifest.bucket_id, version)
 
 
 def check_manifests(
@@ -75,7 +65,7 @@ def check_manifests(
                 "but the sink was added with insert_only=True"
             )
     _check_unique(manifests)
-    if table.version.splits_updates:
+    if _has_delete_deltas(table.version):
         _check_pairs(manifests)
 
 
@@ -125,13 +115,19 @@ def _check_owner(table: AcidTable, writers: Collection[str], manifest: DeltaMani
         raise ManifestError(f"{_where(manifest)}: handed in for table {table.full_name}")
     if manifest.txn_id != table.txn_id:
         raise ManifestError(f"{_where(manifest)}: handed in to transaction {table.txn_id}")
+    if manifest.write_id != table.required_write_id():
+        raise ManifestError(
+            f"{_where(manifest)}: written under id {manifest.write_id}; the transaction's id for the table "
+            f"is {table.required_write_id()}, and readers go by it"
+        )
     if manifest.writer_id not in writers:
         raise ManifestError(f"{_where(manifest)}: writer {manifest.writer_id!r} has not been announced")
 
 
 def _check_place(table: AcidTable, manifest: DeltaManifest) -> None:
-    if not 0 <= manifest.bucket_id < table.num_buckets:
-        raise ManifestError(f"{_where(manifest)}: the table has buckets 0 to {table.num_buckets - 1}")
+    bucket_count = table.num_buckets if table.is_bucketed else MAX_BUCKETS
+    if not 0 <= manifest.bucket_id < bucket_count:
+        raise ManifestError(f"{_where(manifest)}: the table has buckets 0 to {bucket_count - 1}")
     if len(manifest.partition_values) != len(table.partition_keys):
         raise ManifestError(
             f"{_where(manifest)}: {len(manifest.partition_values)} partition values; the table has "
@@ -139,15 +135,19 @@ def _check_place(table: AcidTable, manifest: DeltaManifest) -> None:
         )
     if bool(manifest.partition_name) != bool(table.partition_keys):
         raise ManifestError(f"{_where(manifest)}: the partition name does not fit the table's partition keys")
-    if manifest.kind is FileKind.DELETE_DELTA and not table.version.splits_updates:
+    if manifest.kind is FileKind.DELETE_DELTA and not _has_delete_deltas(table.version):
         raise ManifestError(
             f"{_where(manifest)}: a table in {table.version.value} layout has no delete deltas"
         )
-    expected = relative_final_path(manifest)
+    expected = relative_final_path(manifest, table.version)
     if not manifest.final_path.endswith(f"/{expected}"):
         raise ManifestError(
             f"{_where(manifest)}: final path {manifest.final_path} does not end in {expected}"
         )
+
+
+def _has_delete_deltas(version: AcidVersion) -> bool:
+    return version.splits_updates and version.has_row_ids
 
 
 def _check_counts(table: AcidTable, manifest: DeltaManifest) -> None:
@@ -157,7 +157,9 @@ def _check_counts(table: AcidTable, manifest: DeltaManifest) -> None:
         "deletes": manifest.delete_count,
     }
     absent: tuple[str, ...] = ()
-    if table.version.splits_updates:
+    if not table.version.has_row_ids:
+        absent = ("updates", "deletes")
+    elif table.version.splits_updates:
         absent = ("deletes",) if manifest.kind is FileKind.DELTA else ("inserts",)
     wrong = [k for k, n in counts.items() if n < 0 or (n and k in absent)]
     if wrong or sum(counts.values()) != manifest.row_count:

@@ -1,5 +1,5 @@
 """OrcEventWriter: batches of ACID events -> one ORC file, rows in order, with the metadata that Hive's
-readers need.
+readers need. For insert-only tables: the rows alone, without events and metadata.
 
 pyarrow encodes. Its file is completed while it is being written: from the moment the encoder is closed,
 everything it emits (the last stripe and the tail, at most a stripe) is held back, the tail is extended, and
@@ -24,8 +24,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.orc
 
-from mutation_api.acid.event import ORIGINAL_TRANSACTION, ROW_ID, Operation, event_schema
+from mutation_api.acid.event import Operation, event_schema
 from mutation_api.acid.plain_array import has_union, struct_fields
+from mutation_api.acid.row_id import RowIdArrays
+from mutation_api.acid.version import AcidVersion, FileCalendar
 from mutation_api.errors import ConfigurationError, CorruptFileError, DeltaWriteError, RecordValueError
 from mutation_api.orc.hive_values import holds_dates, hollow, nulled, storable, union_safe
 from mutation_api.orc.key_log import KeyLog
@@ -41,6 +43,7 @@ from mutation_api.orc.tail import (
 
 __all__ = [
     "ACID_STATS",
+    "ACID_VERSION",
     "BATCH_ROWS_DEFAULT",
     "COMPRESSIONS",
     "KEY_INDEX",
@@ -54,6 +57,10 @@ KEY_INDEX = "hive.acid.key.index"
 """User metadata: ``originalTransaction,bucket,rowId;`` of the last row of each stripe."""
 ACID_STATS = "hive.acid.stats"
 """User metadata: ``inserts,updates,deletes`` of the file."""
+
+ACID_VERSION = "hive.acid.version"
+"""User metadata of files with write ids, as Hive itself writes it; its readers were content without."""
+_ACID_VERSION_2 = b"2"
 
 STRIPE_BYTES_DEFAULT = 8 * 1024 * 1024
 """What Hive's own writer uses for deltas (64 MiB / ``orc.base.delta.ratio``)."""
@@ -118,7 +125,7 @@ class EventFileFacts:
 
 
 class OrcEventWriter:
-    """Writes one ACID file. Not safe from several threads; holds about one stripe in memory.
+    """Writes one file of a table. Not safe from several threads; holds about one stripe in memory.
 
     The caller is responsible for the order of the events. After an error the file is unusable:
     :meth:`discard` it.
@@ -128,8 +135,8 @@ class OrcEventWriter:
         path: the file to create; its directory must exist. The finished file's path is in the facts: it is
             another one, beginning with this, if the encoder had to change.
         row_type: struct of the data columns, ``row_type`` of the table (timestamps of any one unit).
-        bucket: value of the ``bucket`` field, the plain bucket id in v1.
-        txn_id: value of ``currentTransaction``.
+        version: of the table's files.
+        own_id: value of ``currentTransaction``: the write id, in v1 the transaction's.
         options: stripe size and compression (None counts as zlib).
 
     Raises:
@@ -142,19 +149,19 @@ class OrcEventWriter:
         path: str,
         row_type: pa.StructType,
         *,
-        bucket: int,
-        txn_id: int,
+        version: AcidVersion,
+        own_id: int,
         options: WriterOptions | None = None,
     ) -> None:
         options = options or WriterOptions()
         self._storage = storage
         self._path = path
-        self._schema = event_schema(row_type)
+        self._version = version
+        self._schema = _file_schema(row_type, version)
         self._row_type = row_type
         self._date_columns = [i for i, field in enumerate(row_type) if holds_dates(field.type)]
         self._union_columns = [i for i, field in enumerate(row_type) if has_union(field.type)]
-        self._bucket = bucket
-        self._txn_id = txn_id
+        self._own_id = own_id
         self._compression = (options.compression or COMPRESSIONS[0]).lower()
         self._stripe_bytes = options.stripe_bytes
         self._counts = np.zeros(len(Operation), np.int64)
@@ -174,16 +181,14 @@ class OrcEventWriter:
     def write(
         self,
         operations: np.ndarray,
-        original_txns: np.ndarray,
-        row_ids: np.ndarray,
+        row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
         """Append n events.
 
         Args:
             operations: int8 or wider, shape (n,), codes of :class:`Operation`.
-            original_txns: int64, shape (n,).
-            row_ids: int64, shape (n,).
+            row_ids: n identities as they are to be stored, those of inserts too.
             rows: n rows of ``row_type``; rows of deletes are written as NULL whatever they hold. None if all
                 are deletes.
 
@@ -200,20 +205,13 @@ class OrcEventWriter:
             rows, needs_pyorc = self._in_unit_of_file(rows, needs_pyorc)
         if needs_pyorc and not isinstance(self._encoder, PyorcEncoder):
             self._change_to_pyorc()
-        events = pa.Table.from_arrays(
-            [
-                pa.array(operations, pa.int32()),
-                pa.array(original_txns, pa.int64()),
-                pa.array(np.full(count, self._bucket, np.int32)),
-                pa.array(row_ids, pa.int64()),
-                pa.array(np.full(count, self._txn_id, np.int64)),
-                # A copy without offsets: of a struct with nulls pyarrow 26 encodes the wrong rows if it, or a
-                # child of it, is a slice.
-                pa.concat_arrays([rows]),
-            ],
-            schema=event_schema(rows.type),
-        )
-        self._encoder.write(events)
+        # A copy without offsets: of a struct with nulls pyarrow 26 encodes the wrong rows if it, or a child
+        # of it, is a slice.
+        rows = pa.concat_arrays([rows])
+        if isinstance(self._encoder, PyorcEncoder):
+            self._encoder.write(self._table(operations, row_ids, rows))
+        else:
+            self._encoder.write(self._table(operations, row_ids, rows), row_ids)
         self._counts += np.bincount(operations, minlength=len(Operation))
 
     def close(self) -> EventFileFacts:
@@ -228,7 +226,8 @@ class OrcEventWriter:
         self._encoder.close()
         held = self._sink.held()
         tail = self._checked_tail(held)
-        held = append_user_metadata(held, self._metadata(tail), tail)
+        is_marked = self._version.calendar is FileCalendar.MARKED_PROLEPTIC
+        held = append_user_metadata(held, self._metadata(tail), tail, mark_proleptic=is_marked)
         self._sink.finish(held)
         return EventFileFacts(
             path=self._path,
@@ -246,6 +245,23 @@ class OrcEventWriter:
         for path in {self._path, self._path.removesuffix(_PYORC_SUFFIX)}:
             if self._storage.exists(path):
                 self._storage.delete_file(path)
+
+    def _table(self, operations: np.ndarray, row_ids: RowIdArrays, rows: pa.StructArray) -> pa.Table:
+        """What the file holds: events around the rows, or the rows alone."""
+        schema = _file_schema(rows.type, self._version)
+        if not self._version.has_row_ids:
+            return pa.Table.from_arrays(struct_fields(rows), schema=schema)
+        return pa.Table.from_arrays(
+            [
+                pa.array(operations, pa.int32()),
+                pa.array(row_ids.original_txns, pa.int64()),
+                pa.array(row_ids.buckets, pa.int32()),
+                pa.array(row_ids.row_ids, pa.int64()),
+                pa.array(np.full(len(operations), self._own_id, np.int64)),
+                rows,
+            ],
+            schema=schema,
+        )
 
     def _pyarrow_encoder(self) -> _PyarrowEncoder:
         return _PyarrowEncoder(self._sink, self._compression, self._stripe_bytes)
@@ -265,9 +281,10 @@ class OrcEventWriter:
             return rows, False
         children = struct_fields(rows)
         needs_pyorc = False
+        hybrid = self._version.calendar is FileCalendar.HYBRID
         for index in self._date_columns:
             column = nulled(children[index], deletes) if any_deletes else children[index]
-            stored = storable(column, rows.type.field(index).name)
+            stored = storable(column, rows.type.field(index).name, hybrid=hybrid)
             children[index] = stored.values
             needs_pyorc |= stored.needs_pyorc
         for index in self._union_columns:
@@ -298,7 +315,13 @@ class OrcEventWriter:
         self._sink.finish(b"")
         self._path = written + _PYORC_SUFFIX
         self._sink = _TailHoldingSink(self._storage.open_output(self._path))
-        encoder = PyorcEncoder(self._sink, self._schema, self._compression, self._stripe_bytes)
+        encoder = PyorcEncoder(
+            self._sink,
+            self._schema,
+            self._compression,
+            self._stripe_bytes,
+            has_keys=self._version.has_row_ids,
+        )
         if self.row_count:
             with self._storage.open_input(written) as stream:
                 encoder.copy_from(stream)
@@ -321,17 +344,24 @@ class OrcEventWriter:
         return tail
 
     def _metadata(self, tail: OrcTail) -> dict[str, bytes]:
+        if not self._version.has_row_ids:
+            return {}
         ends = np.cumsum([stripe.row_count for stripe in tail.stripes], dtype=np.int64)
         try:
-            txns, row_ids = self._encoder.keys.at(ends)
+            keys = self._encoder.keys.at(ends)
         except KeyError as error:
             raise DeltaWriteError(
                 f"{self._path}: a stripe ends after row {error}, whose key was not noted; "
                 "the encoder cuts stripes in another way than this version knows; the file must not be used"
             ) from error
-        index = "".join(f"{txn},{self._bucket},{row_id};" for txn, row_id in zip(txns, row_ids, strict=True))
+        index = "".join(f"{key.original_txn},{key.bucket},{key.row_id};" for key in keys)
         stats = ",".join(str(int(self._counts[operation])) for operation in Operation)
-        return {KEY_INDEX: index.encode(), ACID_STATS: stats.encode()}
+        metadata = {KEY_INDEX: index.encode(), ACID_STATS: stats.encode()}
+        return {**metadata, ACID_VERSION: _ACID_VERSION_2} if self._version.uses_write_ids else metadata
+
+
+def _file_schema(row_type: pa.StructType, version: AcidVersion) -> pa.Schema:
+    return event_schema(row_type) if version.has_row_ids else pa.schema(list(row_type))
 
 
 class _PyarrowEncoder:
@@ -350,13 +380,11 @@ class _PyarrowEncoder:
             dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
         )
 
-    def write(self, events: pa.Table) -> None:
-        self._writer.write(events)
-        count = events.num_rows
+    def write(self, table: pa.Table, keys: RowIdArrays) -> None:
+        self._writer.write(table)
+        count = table.num_rows
         ends = np.append(np.arange(_ENCODER_BATCH_ROWS, count, _ENCODER_BATCH_ROWS), count)
-        txns = events.column(ORIGINAL_TRANSACTION).chunk(0).to_numpy()
-        row_ids = events.column(ROW_ID).chunk(0).to_numpy()
-        self.keys.note(self._rows + ends, txns[ends - 1], row_ids[ends - 1])
+        self.keys.note(self._rows + ends, keys.take(ends - 1))
         self._rows += count
 
     def close(self) -> None:

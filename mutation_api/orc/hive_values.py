@@ -1,16 +1,18 @@
-"""Dates and timestamps as Hive 2.3's ORC reader expects them to be stored.
+"""Dates and timestamps as Hive's ORC readers expect them to be stored.
 
-Two things differ from what Arrow holds:
+Two things may differ from what Arrow holds:
 
 * Hive 2.3 counts days in the hybrid calendar (Julian before 1582-10-15), Arrow in the proleptic Gregorian
-  one. The day number is changed so that Hive shows the same ``yyyy-mm-dd``.
+  one. For it the day number is changed so that Hive shows the same ``yyyy-mm-dd``; later lines read
+  proleptic days (see FileCalendar).
 * ORC stores a timestamp as whole seconds and nanoseconds, the seconds cut towards zero. pyarrow's writer
   hands a negative nanosecond part to ORC for fractions before 1970, and Java readers throw on it (``nanos >
   999999999 or < 0``); pyorc's encoding of them is right. From -0.999 s to 0 (exclusive) *no*
   encoding exists: readers recognise a cut second by its sign, and the second there is 0. Java's own writer
   shifts such values by a second.
 
-Source: ORC's TimestampTreeReader/Writer; both limits were measured on Hive 2.3.10's readers.
+Source: ORC's TimestampTreeReader/Writer; both limits were measured on Hive 2.3.10's readers,
+the first also on those of 3.1.3 and 4.1.0.
 """
 
 from __future__ import annotations
@@ -128,44 +130,45 @@ def nulled(array: pa.Array, mask: np.ndarray) -> pa.Array:
     return pa.StructArray.from_arrays([array], names=[""], mask=pa.array(mask)).flatten()[0]
 
 
-def storable(array: pa.Array, column: str) -> StorableColumn:
+def storable(array: pa.Array, column: str, *, hybrid: bool) -> StorableColumn:
     """Values of one column as they are to be stored.
 
     Args:
         array: n values, of ``arrow_type`` of the column.
         column: its name, for messages.
+        hybrid: store days before 1582-10-15 in the hybrid calendar.
 
     Raises:
         RecordValueError: a timestamp that no ORC encoding brings back; names the column and the value.
     """
     arrow = array.type
     if pa.types.is_date32(arrow):
-        return StorableColumn(_dates(array), False)
+        return StorableColumn(_dates(array) if hybrid else array, False)
     if pa.types.is_timestamp(arrow):
-        return _timestamps(array, column)
+        return _timestamps(array, column, hybrid)
     if not holds_dates(arrow) or not len(array):
         return StorableColumn(array, False)
     if pa.types.is_map(arrow):
-        return _map(array, column)
+        return _map(array, column, hybrid)
     if pa.types.is_list(arrow):
-        return _list(array, column)
+        return _list(array, column, hybrid)
     if pa.types.is_union(arrow):
-        return _union(array, column)
-    return _struct(array, column)
+        return _union(array, column, hybrid)
+    return _struct(array, column, hybrid)
 
 
-def _list(array: pa.Array, column: str) -> StorableColumn:
+def _list(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
     offsets, values = rebased_list(array)
-    child = storable(values, column)
+    child = storable(values, column, hybrid=hybrid)
     if child.values is values:
         return StorableColumn(array, child.needs_pyorc)
     rebuilt = pa.ListArray.from_arrays(list_offsets(offsets, array), child.values)
     return StorableColumn(rebuilt, child.needs_pyorc)
 
 
-def _map(array: pa.Array, column: str) -> StorableColumn:
+def _map(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
     offsets, keys, items = map_parts(array)
-    key, item = storable(keys, column), storable(items, column)
+    key, item = storable(keys, column, hybrid=hybrid), storable(items, column, hybrid=hybrid)
     needs_pyorc = key.needs_pyorc or item.needs_pyorc
     if key.values is keys and item.values is items:
         return StorableColumn(array, needs_pyorc)
@@ -173,10 +176,10 @@ def _map(array: pa.Array, column: str) -> StorableColumn:
     return StorableColumn(rebuilt, needs_pyorc)
 
 
-def _struct(array: pa.Array, column: str) -> StorableColumn:
+def _struct(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
     # With nulls where the struct is null: garbage there must not be judged.
     given = struct_fields(array)
-    children = [storable(child, column) for child in given]
+    children = [storable(child, column, hybrid=hybrid) for child in given]
     needs_pyorc = any(child.needs_pyorc for child in children)
     if all(child.values is old for child, old in zip(children, given, strict=True)):
         return StorableColumn(array, needs_pyorc)
@@ -188,9 +191,9 @@ def _struct(array: pa.Array, column: str) -> StorableColumn:
     return StorableColumn(rebuilt, needs_pyorc)
 
 
-def _union(array: pa.Array, column: str) -> StorableColumn:
+def _union(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
     tags, parts = union_parts(array)
-    children = [storable(part, column) for part in parts]
+    children = [storable(part, column, hybrid=hybrid) for part in parts]
     needs_pyorc = any(child.needs_pyorc for child in children)
     names = [array.type.field(i).name for i in range(array.type.num_fields)]
     return StorableColumn(dense_union(tags, [child.values for child in children], names), needs_pyorc)
@@ -205,7 +208,7 @@ def _dates(array: pa.Array) -> pa.Array:
     return pa.array(hybrid, pa.int32(), mask=_nulls(array)).cast(pa.date32())
 
 
-def _timestamps(array: pa.Array, column: str) -> StorableColumn:
+def _timestamps(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
     """Most columns are done after one look at their smallest value."""
     ticks = array.cast(pa.int64())
     first = pc.min(ticks).as_py()
@@ -214,7 +217,7 @@ def _timestamps(array: pa.Array, column: str) -> StorableColumn:
     unit = array.type.unit
     numbers = _numbers(ticks)
     needs_pyorc = _has_early_fraction(numbers, unit, column)
-    if first >= FIRST_GREGORIAN_DAY * _SECONDS_PER_DAY * _UNITS_PER_SECOND[unit]:
+    if not hybrid or first >= FIRST_GREGORIAN_DAY * _SECONDS_PER_DAY * _UNITS_PER_SECOND[unit]:
         return StorableColumn(array, needs_pyorc)
     shifted = hybrid_from_proleptic_timestamps(numbers, unit)
     return StorableColumn(pa.array(shifted, pa.int64(), mask=_nulls(array)).cast(array.type), needs_pyorc)

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
+from mutation_api.acid.row_id import RecordIdentifier, RowIdArrays
+
 __all__ = ["KeyLog"]
 
 
 class KeyLog:
-    """(original_txn, row_id) by number of rows up to and including the row; 24 bytes for each entry."""
+    """ROW__IDs by number of rows up to and including the row; 28 to 32 bytes for each entry."""
 
     def __init__(self) -> None:
         self._ends: list[np.ndarray] = []
-        self._txns: list[np.ndarray] = []
-        self._row_ids: list[np.ndarray] = []
+        self._keys: list[RowIdArrays] = []
 
-    def note(self, ends: np.ndarray, txns: np.ndarray, row_ids: np.ndarray) -> None:
+    def note(self, ends: np.ndarray, keys: RowIdArrays) -> None:
         """Add entries; ``ends`` ascend over all calls."""
         self._ends.append(ends)
-        self._txns.append(txns)
-        self._row_ids.append(row_ids)
+        self._keys.append(keys)
 
-    def at(self, ends: np.ndarray) -> tuple[list[int], list[int]]:
-        """Original_txns and row_ids of the rows at these ends. Raises KeyError for one that was not noted."""
+    def at(self, ends: np.ndarray) -> list[RecordIdentifier]:
+        """ROW__IDs of the rows at these ends. Raises KeyError for one that was not noted."""
         if not len(ends):
-            return [], []
+            return []
         known = np.concatenate(self._ends) if self._ends else np.zeros(1, np.int64)
         places = np.minimum(np.searchsorted(known, ends), len(known) - 1)
         missing = ends[known[places] != ends]
         if len(missing):
             raise KeyError(int(missing[0]))
-        return np.concatenate(self._txns)[places].tolist(), np.concatenate(self._row_ids)[places].tolist()
+        txns, buckets, numbers = (
+            np.concatenate(parts)[places].tolist()
+            for parts in zip(*((k.original_txns, k.buckets, k.row_ids) for k in self._keys), strict=True)
+        )
+        return [RecordIdentifier(*key) for key in zip(txns, buckets, numbers, strict=True)]

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyorc
 
 from mutation_api.acid.plain_array import map_parts, rebased_list
+from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.orc.key_log import KeyLog
 
 __all__ = ["PyorcEncoder"]
@@ -27,7 +28,8 @@ _COMPRESSION_KINDS = {
 }
 _COMPRESSION_BLOCK_BYTES = 64 * 1024
 _ROW_INDEX_STRIDE = 10_000
-_ORIGINAL_TXN, _ROW_ID = 1, 3
+_KEY_FIELDS = slice(1, 4)
+"""Places of original transaction, bucket and row id in an event."""
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _NANOS_PER_SECOND = 10**9
 
@@ -76,10 +78,13 @@ _CONVERTERS: dict[pyorc.TypeKind, type[pyorc.converters.ORCConverter]] = {
 
 
 class PyorcEncoder:
-    """pyorc's writer over a sink; ``keys`` notes each row at which it may end a stripe."""
+    """pyorc's writer over a sink; ``keys`` notes each row at which it may end a stripe, if rows have keys."""
 
-    def __init__(self, sink: Any, schema: pa.Schema, compression: str, stripe_bytes: int) -> None:
+    def __init__(
+        self, sink: Any, schema: pa.Schema, compression: str, stripe_bytes: int, *, has_keys: bool = True
+    ) -> None:
         self.keys = KeyLog()
+        self._has_keys = has_keys
         self._rows = 0
         self._last: tuple[Any, ...] | None = None
         self._writer: pyorc.Writer[Any] = pyorc.Writer(
@@ -95,7 +100,7 @@ class PyorcEncoder:
         )
 
     def write(self, events: pa.Table) -> None:
-        """Append events, in the event schema."""
+        """Append rows of the schema."""
         columns = [_stored_objects(column.combine_chunks()) for column in events.columns]
         for row in zip(*columns, strict=True):
             self._write_row(row)
@@ -118,10 +123,10 @@ class PyorcEncoder:
             self._note_last()
 
     def _note_last(self) -> None:
-        if self._last is None:
+        if self._last is None or not self._has_keys:
             return
-        txn, row_id = self._last[_ORIGINAL_TXN], self._last[_ROW_ID]
-        self.keys.note(np.array([self._rows]), np.array([txn]), np.array([row_id]))
+        key = (np.array([number]) for number in self._last[_KEY_FIELDS])
+        self.keys.note(np.array([self._rows]), RowIdArrays(*key))
         self._last = None
 
 

@@ -56,7 +56,9 @@ _FOOTER_METADATA = 5
 _FOOTER_ROW_COUNT = 6
 _FOOTER_STRIDE = 8
 _FOOTER_CALENDAR = 11
+_JULIAN_GREGORIAN = 1
 _PROLEPTIC_GREGORIAN = 2
+_IS_PROLEPTIC = {_JULIAN_GREGORIAN: False, _PROLEPTIC_GREGORIAN: True}
 _METADATA_NAME = 1
 _METADATA_VALUE = 2
 
@@ -88,7 +90,7 @@ class OrcTail:
     """Facts of a file's tail.
 
     ``footer_length`` is what the postscript says; ``row_index_stride`` 0 means no index. ``is_proleptic``:
-    the footer says that days are counted in the proleptic Gregorian calendar.
+    whether days are counted in the proleptic Gregorian calendar; None if the footer does not say.
     """
 
     compression: Compression
@@ -98,7 +100,7 @@ class OrcTail:
     stripes: tuple[StripeInfo, ...]
     row_count: int
     row_index_stride: int
-    is_proleptic: bool
+    is_proleptic: bool | None
     user_metadata: Mapping[str, bytes]
 
 
@@ -143,13 +145,21 @@ def parse_tail(end: bytes) -> OrcTail:
         raise CorruptFileError(f"not an ORC tail: {error}") from error
 
 
-def append_user_metadata(end: bytes, entries: Mapping[str, bytes], tail: OrcTail | None = None) -> bytes:
+def append_user_metadata(
+    end: bytes,
+    entries: Mapping[str, bytes],
+    tail: OrcTail | None = None,
+    *,
+    mark_proleptic: bool = False,
+) -> bytes:
     """The same tail with user metadata added.
 
     Args:
         end: the last bytes of a finished file, at least footer and postscript.
         entries: name to value; names that the file does not have yet.
         tail: what :func:`parse_tail` said about ``end``, if the caller has asked already.
+        mark_proleptic: also say that days are counted in the proleptic Gregorian calendar; of a field that
+            comes twice protobuf takes the last.
 
     Returns:
         The bytes that take the place of ``end`` at the end of the file.
@@ -169,6 +179,8 @@ def append_user_metadata(end: bytes, entries: Mapping[str, bytes], tail: OrcTail
         )
         for name, value in entries.items()
     )
+    if mark_proleptic:
+        items += _varint(_FOOTER_CALENDAR << 3 | _VARINT) + _varint(_PROLEPTIC_GREGORIAN)
     added = items if tail.compression is Compression.NONE else _original_chunks(items, tail.block_bytes)
     start = len(end) - 1 - tail.postscript_length
     postscript = _with_footer_length(end[start:-1], tail.footer_length + len(added))
@@ -249,7 +261,7 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
         stripes=tuple(stripes),
         row_count=numbers[_FOOTER_ROW_COUNT],
         row_index_stride=numbers[_FOOTER_STRIDE],
-        is_proleptic=numbers[_FOOTER_CALENDAR] == _PROLEPTIC_GREGORIAN,
+        is_proleptic=_IS_PROLEPTIC.get(numbers[_FOOTER_CALENDAR]),
         user_metadata=metadata,
     )
 

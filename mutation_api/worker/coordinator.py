@@ -1,9 +1,9 @@
 """MutatorCoordinator: insert, update and delete records of one table in one transaction.
 
 Records come grouped by partition and bucket, and within a group ordered: updates and deletes ascending by
-(original_txn, row_id), inserts after them in v1 legacy tables. The coordinator opens one group's files at a
-time, so a thousand partitions cost one encoder. Everything is written to hidden files of this attempt;
-``close`` returns manifests, and only the committer gives files their final names.
+(original_txn, bucket, row_id), inserts after them in v1 legacy tables. The coordinator opens one group's
+files at a time, so a thousand partitions cost one encoder. Everything is written to hidden files of this
+attempt; ``close`` returns manifests, and only the committer gives files their final names.
 
 Single records are collected and handled like a batch: their columns, order and values are checked when
 ``batch_rows`` have come, the partition changes, or the coordinator is closed. ``WriterOptions(batch_rows=1)``
@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from mutation_api.acid.event import Operation
+from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.commit.manifest import DeltaManifest, staging_directory
 from mutation_api.errors import (
     ConfigurationError,
@@ -72,10 +73,13 @@ class MutatorCoordinator:
         options: of the files; compression None takes the table's.
         partition_helper: where partitions lie; from the table's descriptor if None.
         record_inspector: finds ROW__ID and columns in records; by the table's own names if None.
+        insert_bucket_id: number of the file that takes new rows if the table is not bucketed, 0 to 4095. Two
+            writers of one transaction must have different ones. Of no account in bucketed tables.
 
     Raises:
         TransactionStateError: the table belongs to no transaction, or is a source.
-        ConfigurationError: an id that cannot name a directory, or a compression that Hive 2.3 cannot read.
+        ConfigurationError: an id that cannot name a directory, or a compression that Hive 2.3 cannot read,
+            or an ``insert_bucket_id`` that no row can have.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class MutatorCoordinator:
         options: WriterOptions | None = None,
         partition_helper: PartitionHelper | None = None,
         record_inspector: RecordInspector | None = None,
+        insert_bucket_id: int = 0,
     ) -> None:
         if table.role is not TableRole.SINK:
             raise TransactionStateError(
@@ -99,7 +104,7 @@ class MutatorCoordinator:
         self._options = _with_compression(options or WriterOptions(), table)
         self._partitions = partition_helper or TablePartitionHelper(table)
         self._inspector = record_inspector or RecordInspector(table)
-        self._checks = RecordChecks(table)
+        self._checks = RecordChecks(table, insert_bucket_id)
         self._grouping = GroupingValidator(table.full_name)
         self._sequence: SequenceValidator | None = None
         self._mutator: Mutator | None = None
@@ -196,18 +201,16 @@ class MutatorCoordinator:
         partition_name: str,
         bucket_id: int,
         operations: np.ndarray,
-        original_txns: np.ndarray,
-        row_ids: np.ndarray,
+        row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
         """Write the next slice of one group, prepared by a plan: bucket ids are computed, rows sorted.
 
         Args:
             partition_name: escaped, as existing partitions spell it; '' if not partitioned.
-            bucket_id: of all records.
+            bucket_id: of all records: the plain id, the number of their file.
             operations: int8, shape (n,), codes of :class:`Operation`.
-            original_txns: int64, shape (n,); of inserts ignored.
-            row_ids: int64, shape (n,); of inserts ignored.
+            row_ids: of n records; of inserts ignored.
             rows: n structs with all data columns in any order; None if all are deletes.
 
         Raises:
@@ -216,9 +219,10 @@ class MutatorCoordinator:
         """
         with self._guard():
             self._flush()
-            self._checks.lengths(partition_name, operations, original_txns, row_ids, rows)
+            self._checks.lengths(partition_name, operations, row_ids, rows)
+            self._checks.operations(partition_name, operations)
             if len(operations):
-                self._write_events(partition_name, bucket_id, operations, original_txns, row_ids, rows)
+                self._write_events(partition_name, bucket_id, operations, row_ids, rows)
 
     def close(self) -> tuple[DeltaManifest, ...]:
         """Complete the last group.
@@ -331,18 +335,17 @@ class MutatorCoordinator:
         deletes = operations == Operation.DELETE
         row_ids = records.row_ids
         rows = None
-        buckets = row_ids.buckets
+        self._checks.operations(name, operations)
         self._checks.row_ids(name, operations, records)
         if records.columns is not None and not deletes.all():
             rows = self._inspector.rows(records.columns, deletes)
-            buckets = self._checks.buckets(name, operations, records, rows)
+        buckets = self._checks.buckets(name, operations, records, rows)
         for start, stop in _runs(buckets):
             self._write_group(
                 name,
                 int(buckets[start]),
                 operations[start:stop],
-                row_ids.original_txns[start:stop],
-                row_ids.row_ids[start:stop],
+                row_ids.numbers.take(slice(start, stop)),
                 None if rows is None else rows.slice(start, stop - start),
             )
 
@@ -351,8 +354,7 @@ class MutatorCoordinator:
         name: str,
         bucket_id: int,
         operations: np.ndarray,
-        original_txns: np.ndarray,
-        row_ids: np.ndarray,
+        row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
         deletes = operations == Operation.DELETE
@@ -364,11 +366,11 @@ class MutatorCoordinator:
         self._checks.bucket_range(name, np.array([bucket_id]))
         existing = operations != Operation.INSERT
         if existing.any():
-            self._checks.identities(name, original_txns[existing], row_ids[existing])
+            self._checks.identities(name, row_ids if existing.all() else row_ids.take(existing), bucket_id)
         if rows is not None:
             columns = self._inspector.struct_columns(rows)
             rows = None if deletes.all() else self._inspector.rows(columns, deletes)
-        self._write_group(name, int(bucket_id), operations, original_txns, row_ids, rows)
+        self._write_group(name, int(bucket_id), operations, row_ids, rows)
 
     # ---- partitions
 
@@ -407,8 +409,7 @@ class MutatorCoordinator:
         name: str,
         bucket_id: int,
         operations: np.ndarray,
-        original_txns: np.ndarray,
-        row_ids: np.ndarray,
+        row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
         if self._grouping.enter(name, bucket_id):
@@ -420,8 +421,8 @@ class MutatorCoordinator:
             )
         assert self._mutator is not None
         assert self._sequence is not None
-        self._sequence.check(operations, original_txns, row_ids)
-        self._mutator.write(operations, original_txns, row_ids, rows)
+        self._sequence.check(operations, row_ids)
+        self._mutator.write(operations, row_ids, rows)
 
     def _close_group(self) -> None:
         if self._mutator is not None:

@@ -1,29 +1,32 @@
 """Mutator: the one or two files of one (partition, bucket) group of one transaction.
 
 =========  ======================================  ===================================================
-operation  v1 legacy                               v1 split
+operation  v1 legacy                               v1 split and v2
 =========  ======================================  ===================================================
-insert     delta: op 0, own txn, counted row_id    the same
+insert     delta: op 0, own id, counted row_id     the same
 update     delta: op 1, its ROW__ID, the new row   delete_delta: op 2, its ROW__ID; and
-                                                   delta: op 0, own txn, counted row_id, the new row
+                                                   delta: op 0, own id, counted row_id, the new row
 delete     delta: op 2, its ROW__ID, no row        delete_delta: op 2, its ROW__ID, no row
 =========  ======================================  ===================================================
 
-The counter starts at 0 and counts inserts and updates' new versions in the order of writing.
-Source: Hive's OrcRecordUpdater (2.3).
+The own id is the transaction's, in v2 the write id. The bucket of new rows is the plain id, in v2 the bucket
+property of statement 0; that of existing rows is copied as it is. The counter starts at 0 and counts inserts
+and updates' new versions in the order of writing. Files of insert-only tables hold the rows alone.
+Source: Hive's OrcRecordUpdater (2.3, 3.1, 4.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.event import Operation
-from mutation_api.acid.layout import bucket_file_name, delete_delta_directory_name, delta_directory_name
-from mutation_api.commit.manifest import DeltaManifest, FileKind
+from mutation_api.acid.layout import bucket_file_name
+from mutation_api.acid.row_id import RowIdArrays
+from mutation_api.commit.manifest import STATEMENT_ID, DeltaManifest, FileKind, relative_path
 from mutation_api.errors import DeltaWriteError, RecordValueError
 from mutation_api.orc.event_writer import EventFileFacts, OrcEventWriter, WriterOptions
 from mutation_api.orc.storage import Storage
@@ -31,14 +34,6 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import parse_partition_name
 
 __all__ = ["Mutator", "MutatorGroup"]
-
-STATEMENT_ID = 0
-"""Statement number in directory names: a change set is one statement, and Hive's SQL numbers them from 0."""
-
-_DIRECTORY_NAMES: dict[FileKind, Callable[[int, int, int | None], str]] = {
-    FileKind.DELTA: delta_directory_name,
-    FileKind.DELETE_DELTA: delete_delta_directory_name,
-}
 
 
 @dataclass(frozen=True)
@@ -64,9 +59,8 @@ class MutatorGroup:
 
     def final_path(self, kind: FileKind) -> str:
         """Where the committer moves it."""
-        write_id = self.table.required_write_id()
-        directory = _DIRECTORY_NAMES[kind](write_id, write_id, STATEMENT_ID)
-        return f"{self.partition_location.rstrip('/')}/{directory}/{bucket_file_name(self.bucket_id)}"
+        path = relative_path(kind, self.table.required_write_id(), self.bucket_id, self.table.version)
+        return f"{self.partition_location.rstrip('/')}/{path}"
 
 
 class Mutator:
@@ -82,23 +76,23 @@ class Mutator:
         self.group = group
         self._row_type = row_type
         self._options = options
-        self._txn_id = group.table.required_txn_id()
+        self._own_id = group.table.required_write_id()
+        encodes = group.table.version.encodes_buckets
+        self._bucket = bucket_property(group.bucket_id, STATEMENT_ID) if encodes else group.bucket_id
         self._next_row_id = 0
         self._files: dict[FileKind, _StagedFile] = {}
 
     def write(
         self,
         operations: np.ndarray,
-        original_txns: np.ndarray,
-        row_ids: np.ndarray,
+        row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
         """Append n records, checked and in order.
 
         Args:
             operations: codes as the user meant them, shape (n,).
-            original_txns: int64, shape (n,); of inserts ignored.
-            row_ids: int64, shape (n,); of inserts ignored.
+            row_ids: of n records; of inserts ignored.
             rows: n rows of the row type; may be None if all are deletes.
 
         Raises:
@@ -106,9 +100,9 @@ class Mutator:
             RecordValueError: a value that ORC cannot hold.
         """
         if self.group.table.version.splits_updates:
-            self._write_split(operations, original_txns, row_ids, rows)
+            self._write_split(operations, row_ids, rows)
         else:
-            self._write_legacy(operations, original_txns, row_ids, rows)
+            self._write_legacy(operations, row_ids, rows)
 
     def close(self) -> tuple[DeltaManifest, ...]:
         """Complete the files. Raises DeltaWriteError."""
@@ -122,23 +116,22 @@ class Mutator:
     def _write_legacy(
         self,
         operations: np.ndarray,
-        original_txns: np.ndarray,
-        row_ids: np.ndarray,
+        row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
         inserts = operations == Operation.INSERT
         if inserts.any():
-            original_txns = np.where(inserts, self._txn_id, original_txns)
-            numbers = row_ids.astype(np.int64, copy=True)
+            txns = np.where(inserts, self._own_id, row_ids.original_txns)
+            buckets = np.where(inserts, self._bucket, row_ids.buckets)
+            numbers = row_ids.row_ids.astype(np.int64, copy=True)
             numbers[inserts] = self._numbers(int(inserts.sum()))
-            row_ids = numbers
-        self._file(FileKind.DELTA).write(operations, operations, original_txns, row_ids, rows)
+            row_ids = RowIdArrays(txns, buckets, numbers)
+        self._file(FileKind.DELTA).write(operations, operations, row_ids, rows)
 
     def _write_split(
         self,
         operations: np.ndarray,
-        original_txns: np.ndarray,
-        row_ids: np.ndarray,
+        row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
         old = operations != Operation.INSERT
@@ -146,15 +139,18 @@ class Mutator:
         if old.any():
             meant = operations[old]
             events = np.full(len(meant), Operation.DELETE, np.int8)
-            self._file(FileKind.DELETE_DELTA).write(events, meant, original_txns[old], row_ids[old], None)
+            self._file(FileKind.DELETE_DELTA).write(events, meant, row_ids.take(old), None)
         if new.any():
             assert rows is not None, "the caller checks that inserts and updates have rows"
             meant = operations[new]
             count = len(meant)
             events = np.full(count, Operation.INSERT, np.int8)
             kept = rows if count == len(rows) else rows.filter(pa.array(new))
-            txns = np.full(count, self._txn_id, np.int64)
-            self._file(FileKind.DELTA).write(events, meant, txns, self._numbers(count), kept)
+            self._file(FileKind.DELTA).write(events, meant, self._new_row_ids(count), kept)
+
+    def _new_row_ids(self, count: int) -> RowIdArrays:
+        own_ids = np.full(count, self._own_id, np.int64)
+        return RowIdArrays(own_ids, np.full(count, self._bucket, np.int32), self._numbers(count))
 
     def _numbers(self, count: int) -> np.ndarray:
         first = self._next_row_id
@@ -184,8 +180,8 @@ class _StagedFile:
                 storage,
                 self._path,
                 row_type,
-                bucket=group.bucket_id,
-                txn_id=group.table.required_txn_id(),
+                version=group.table.version,
+                own_id=group.table.required_write_id(),
                 options=options,
             )
         except OSError as error:
@@ -195,12 +191,11 @@ class _StagedFile:
         self,
         events: np.ndarray,
         meant: np.ndarray,
-        original_txns: np.ndarray,
-        row_ids: np.ndarray,
+        row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
         try:
-            self._writer.write(events, original_txns, row_ids, rows)
+            self._writer.write(events, row_ids, rows)
         except RecordValueError as error:
             raise RecordValueError(f"{self._group}: {error}") from error
         except (OSError, pa.ArrowException) as error:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.acid.plain_array import has_union, plain_array, struct_fields
-from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.acid.row_id import ROW_ID_COLUMN, RowIdArrays
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.orc.hive_values import nulled
 from mutation_api.table.acid_table import AcidTable
@@ -26,19 +26,17 @@ _FIELD_COUNT = 3
 
 @dataclass(frozen=True)
 class RowIds:
-    """ROW__IDs of n records; where ``is_null``, the numbers mean nothing. ``partitions`` may be missing."""
+    """ROW__IDs of n records; where ``is_null``, ``numbers`` mean nothing. ``partitions`` may be missing."""
 
     is_null: np.ndarray
-    original_txns: np.ndarray
-    buckets: np.ndarray
-    row_ids: np.ndarray
+    numbers: RowIdArrays
     partitions: pa.StringArray | None
 
     @classmethod
     def none(cls, count: int) -> RowIds:
         """No record has one."""
         zeros = np.zeros(count, np.int64)
-        return cls(np.ones(count, np.bool_), zeros, zeros, zeros, None)
+        return cls(np.ones(count, np.bool_), RowIdArrays(zeros, zeros, zeros), None)
 
 
 @dataclass(frozen=True)
@@ -257,7 +255,7 @@ class RecordInspector:
         texts = (
             None if partitions is None or pa.types.is_null(partitions.type) else partitions.cast(pa.string())
         )
-        return RowIds(is_null, numbers[0], numbers[1], numbers[2], texts)
+        return RowIds(is_null, RowIdArrays(*numbers), texts)
 
     def _row_id_fields(self) -> tuple[str, str, str]:
         return self._table.version.transaction_field, "bucketid", "rowid"
@@ -309,4 +307,4 @@ def _row_ids_of_tuples(row_ids: Sequence[Any]) -> RowIds:
         np.int64,
     ).reshape(len(row_ids), _FIELD_COUNT)
     partitions = pa.array([None if row_id is None else row_id[3] for row_id in row_ids], pa.string())
-    return RowIds(is_null, numbers[:, 0], numbers[:, 1], numbers[:, 2], partitions)
+    return RowIds(is_null, RowIdArrays(*numbers.T), partitions)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mutation_api.acid.event import Operation
+from mutation_api.acid.row_id import RecordIdentifier, RowIdArrays
 from mutation_api.errors import GroupRevisitedError, RecordSequenceError
 
 __all__ = ["GroupingValidator", "SequenceValidator"]
@@ -48,7 +49,7 @@ class GroupingValidator:
 
 
 class SequenceValidator:
-    """Refuses updates and deletes of one group that do not ascend strictly by (original_txn, row_id).
+    """Refuses updates and deletes of one group that do not ascend strictly by (original_txn, bucket, row_id).
 
     Readers merge by this order: out of order, old row versions or deleted rows are shown. What inserts carry
     does not count. The first record counts.
@@ -63,15 +64,14 @@ class SequenceValidator:
         self._group = group
         self._inserts_last = inserts_last
         self._insert_seen = False
-        self._last: tuple[int, int] | None = None
+        self._last: RecordIdentifier | None = None
 
-    def check(self, operations: np.ndarray, original_txns: np.ndarray, row_ids: np.ndarray) -> None:
+    def check(self, operations: np.ndarray, row_ids: RowIdArrays) -> None:
         """Check n records that follow those checked before; an error changes nothing.
 
         Args:
             operations: codes of :class:`Operation`, shape (n,).
-            original_txns: int64, shape (n,).
-            row_ids: int64, shape (n,).
+            row_ids: of n records.
 
         Raises:
             RecordSequenceError: names the two records that disagree.
@@ -79,40 +79,38 @@ class SequenceValidator:
         existing = operations != Operation.INSERT
         insert_seen = self._insert_seen or not existing.all()
         if self._inserts_last and insert_seen:
-            self._check_inserts_last(existing, original_txns, row_ids)
-        txns, ids = original_txns[existing], row_ids[existing]
-        if len(txns):
-            self._check_ascending(txns, ids)
-            self._last = (int(txns[-1]), int(ids[-1]))
+            self._check_inserts_last(existing, row_ids)
+        kept = row_ids if existing.all() else row_ids.take(existing)
+        if len(kept):
+            self._check_ascending(kept)
+            self._last = kept.at(-1)
         self._insert_seen = insert_seen
 
-    def _check_inserts_last(self, existing: np.ndarray, txns: np.ndarray, row_ids: np.ndarray) -> None:
+    def _check_inserts_last(self, existing: np.ndarray, row_ids: RowIdArrays) -> None:
         after = 0 if self._insert_seen else int(np.argmin(existing))
         late = np.flatnonzero(existing[after:])
         if len(late):
             at = after + int(late[0])
             raise RecordSequenceError(
-                f"{self._group}: the update or delete of (original_txn, row_id) "
-                f"{int(txns[at]), int(row_ids[at])} follows an insert; in this table's format inserts come "
-                "last in their group: sort them behind the others"
+                f"{self._group}: the update or delete of ROW__ID {tuple(row_ids.at(at))} follows an insert; "
+                "in this table's format inserts come last in their group: sort them behind the others"
             )
 
-    def _check_ascending(self, txns: np.ndarray, row_ids: np.ndarray) -> None:
-        if self._last is not None:
-            txns = np.concatenate(([self._last[0]], txns))
-            row_ids = np.concatenate(([self._last[1]], row_ids))
-        same_txn = txns[1:] == txns[:-1]
-        ascends = (txns[1:] > txns[:-1]) | (same_txn & (row_ids[1:] > row_ids[:-1]))
-        if ascends.all():
-            return
-        at = int(np.argmin(ascends))
-        before, found = ((int(txns[i]), int(row_ids[i])) for i in (at, at + 1))
+    def _check_ascending(self, row_ids: RowIdArrays) -> None:
+        if self._last is not None and row_ids.at(0) <= self._last:
+            raise self._descends(self._last, row_ids.at(0))
+        ascends = row_ids.ascend()
+        if not ascends.all():
+            at = int(np.argmin(ascends))
+            raise self._descends(row_ids.at(at), row_ids.at(at + 1))
+
+    def _descends(self, before: RecordIdentifier, found: RecordIdentifier) -> RecordSequenceError:
         if before == found:
-            raise RecordSequenceError(
-                f"{self._group}: the ROW__ID with (original_txn, row_id) {found} occurs twice; "
+            return RecordSequenceError(
+                f"{self._group}: the ROW__ID {tuple(found)} occurs twice; "
                 "a change set may update or delete a row once only"
             )
-        raise RecordSequenceError(
-            f"{self._group}: (original_txn, row_id) {found} comes after {before}; "
-            "updates and deletes of a group must ascend: sort them"
+        return RecordSequenceError(
+            f"{self._group}: ROW__ID {tuple(found)} comes after {tuple(before)}; updates and deletes of a "
+            "group must ascend by (original_txn, bucket, row_id): sort them"
         )

@@ -34,6 +34,7 @@ from metastore_client.testing import InMemoryMetastore
 from metastore_client.thrift_client import ThriftMetastoreClient
 from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.event import Operation
+from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction
@@ -216,7 +217,8 @@ def _send_and_close(coordinator: MutatorCoordinator, changes: list[Any]) -> None
 
 def _steps(validator: SequenceValidator, *ids: tuple[int, int]) -> None:
     for txn, row in ids:
-        validator.check(np.array([Operation.UPDATE], np.int8), np.array([txn]), np.array([row]))
+        row_id = RowIdArrays(np.array([txn]), np.zeros(1, np.int64), np.array([row]))
+        validator.check(np.array([Operation.UPDATE], np.int8), row_id)
 
 
 def test_a7_validators_check_every_record() -> None:

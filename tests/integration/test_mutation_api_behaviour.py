@@ -232,7 +232,7 @@ def test_update_of_a_missing_row_is_found_when_asked(
 def test_update_of_a_row_of_the_future_is_refused(filled: FilledTable) -> None:
     """A ROW__ID of this or a later transaction is in no snapshot."""
     with (
-        filled.refuses(RecordValueError, r"\(999999, 0\) names no row that existed before"),
+        filled.refuses(RecordValueError, r"\(999999, 0, 0\) names no row that existed before"),
         filled.transaction() as transaction,
     ):
         write(transaction, filled.full_name, [update("a", (999999, 0, 0), 0)])

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mutation_api.acid.row_id import RecordIdentifier
+from mutation_api.acid.row_id import RecordIdentifier, RowIdArrays
 from mutation_api.acid.version import AcidVersion
 from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
 from tests.unit.worker.tables import acid_table, ids_of_bucket
@@ -18,7 +18,12 @@ from tests.unit.worker.tables import acid_table, ids_of_bucket
 pytestmark = pytest.mark.slow
 
 PROPERTIES = {AcidVersion.V1_LEGACY: "legacy", AcidVersion.V1_SPLIT: "default"}
-versions = pytest.mark.parametrize("version", list(AcidVersion))
+versions = pytest.mark.parametrize("version", list(PROPERTIES))
+
+
+def row_ids(txns, numbers) -> RowIdArrays:
+    """Of bucket 0."""
+    return RowIdArrays(np.asarray(txns), np.zeros(len(txns), np.int64), np.asarray(numbers))
 
 
 def publish(manifests) -> None:
@@ -186,9 +191,9 @@ def test_dates_that_mean_never_and_always(hive, tmp_path, version, way):
             for record in batch.to_pylist():
                 target.insert([], record)
         else:
-            target.write_events("", 0, np.array([2], np.int8), np.ones(1, np.int64), np.zeros(1, int), None)
+            target.write_events("", 0, np.array([2], np.int8), row_ids([1], [0]), None)
             rows = batch.to_struct_array().combine_chunks()
-            target.write_events("", 0, *np.zeros((3, 2), np.int64), rows)
+            target.write_events("", 0, np.zeros(2, np.int8), row_ids([0, 0], [0, 0]), rows)
 
     commit(table, lambda target: target.insert([], {"id": 5, "t": times[0], "d": None}))
     commit(table.bind(2), second)
@@ -234,7 +239,7 @@ def test_every_codec_and_the_vectorised_path(hive, tmp_path, version, compressio
     rows = pa.StructArray.from_arrays([pa.array(range(count)), texts], names=["id", "msg"])
     with MutatorCoordinator(table, options=WriterOptions(stripe_bytes=1, compression=compression)) as target:
         zeros = np.zeros(count, np.int64)
-        target.write_events("", 0, zeros.astype(np.int8), zeros, zeros, rows)
+        target.write_events("", 0, zeros.astype(np.int8), row_ids(zeros, zeros), rows)
     (manifest,) = target.close()
     assert manifest.stripe_count > 10
     publish([manifest])
@@ -244,7 +249,7 @@ def test_every_codec_and_the_vectorised_path(hive, tmp_path, version, compressio
 
     def second(target):
         target.write_events(
-            "", 0, np.full(len(deleted), 2, np.int8), np.ones(len(deleted), np.int64), deleted, None
+            "", 0, np.full(len(deleted), 2, np.int8), row_ids(np.ones_like(deleted), deleted), None
         )
 
     commit(table.bind(2), second, stripe_bytes=1, compression=compression)
@@ -314,7 +319,7 @@ def test_rows_without_values_beside_rows_with(hive, tmp_path, version, mix, stri
     def write(target, codes, txns, numbers, values, step):
         for start in range(0, len(codes), step):
             part = slice(start, start + step)
-            target.write_events("", 0, codes[part], txns[part], numbers[part], values[part])
+            target.write_events("", 0, codes[part], row_ids(txns[part], numbers[part]), values[part])
 
     def first(target):
         write(target, np.zeros(count, np.int8), ids, ids, rows(ids), count)

@@ -8,10 +8,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.errors import RecordSequenceError
 from mutation_api.worker.validators import SequenceValidator
 
-records = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 5)), max_size=12)
+records = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 1), st.integers(0, 3)), max_size=12
+)
 
 
 def is_right(sequence, inserts_last) -> bool:
@@ -30,9 +33,9 @@ def test_sequences_are_judged_alike_however_they_are_cut(sequence, cuts, inserts
         validator = SequenceValidator("group", inserts_last=inserts_last)
         refused = False
         for start, stop in itertools.pairwise(bounds):
-            part = np.array(sequence[start:stop], np.int64).reshape(-1, 3)
+            part = np.array(sequence[start:stop], np.int64).reshape(-1, 4)
             try:
-                validator.check(part[:, 0].astype(np.int8), part[:, 1], part[:, 2])
+                validator.check(part[:, 0].astype(np.int8), RowIdArrays(*part[:, 1:].T))
             except RecordSequenceError:
                 refused = True
                 break

@@ -20,14 +20,17 @@ from mutation_api.errors import ManifestError
 from mutation_api.table.acid_table import AcidTable, TableRole
 from tests.client_support import table_info
 
+V2 = [version for version in AcidVersion if version.encodes_buckets]
+INSERT_ONLY = [version for version in AcidVersion if not version.has_row_ids]
+
 
 def table_of(version: AcidVersion = AcidVersion.V1_LEGACY) -> AcidTable:
     info = table_info(location="file:/w/t")
     table = describe(info, version, TableRole.SINK, create_partitions=False, time_zone=None)
-    return table.bind(7)
+    return table.bind(7, 7 if version.uses_write_ids else None)
 
 
-def manifest(**changes: object) -> DeltaManifest:
+def manifest(version: AcidVersion = AcidVersion.V1_LEGACY, **changes: object) -> DeltaManifest:
     fields: dict[str, object] = {
         "database": "default", "table": "t", "txn_id": 7, "write_id": 7,
         "partition_name": "ds=a/hr=1",
@@ -36,17 +39,65 @@ def manifest(**changes: object) -> DeltaManifest:
         "delete_count": 0, "row_count": 2, "byte_count": 10, "stripe_count": 1, "tail_crc32": 0,
     }  # fmt: skip
     made = DeltaManifest(**(fields | changes))  # type: ignore[arg-type]
-    return dataclasses.replace(made, final_path=f"/w/t/ds=a/hr=1/{relative_final_path(made)}")
+    return dataclasses.replace(made, final_path=f"/w/t/ds=a/hr=1/{relative_final_path(made, version)}")
 
 
-def delete_half(**changes: object) -> DeltaManifest:
-    return manifest(**{"kind": FileKind.DELETE_DELTA, "insert_count": 0, "row_count": 1, **changes})
+def delete_half(version: AcidVersion = AcidVersion.V1_SPLIT, **changes: object) -> DeltaManifest:
+    return manifest(version, **{"kind": FileKind.DELETE_DELTA, "insert_count": 0, "row_count": 1, **changes})
 
 
-def test_names_of_final_files() -> None:
-    """Statement 0, as Hive's SQL; seven digits for the transaction, five for the bucket."""
-    assert relative_final_path(manifest()) == "delta_0000007_0000007_0000/bucket_00001"
-    assert relative_final_path(delete_half()) == "delete_delta_0000007_0000007_0000/bucket_00001"
+@pytest.mark.parametrize("version", [v for v in AcidVersion if v.has_row_ids])
+def test_names_of_final_files(version: AcidVersion) -> None:
+    """Statement 0, as Hive's SQL; seven digits for the write id, five for the bucket."""
+    made = manifest(version, write_id=10_000_001)
+    assert relative_final_path(made, version) == "delta_10000001_10000001_0000/bucket_00001"
+    deletes = delete_half(version, write_id=3)
+    assert relative_final_path(deletes, version) == "delete_delta_0000003_0000003_0000/bucket_00001"
+
+
+@pytest.mark.parametrize("version", INSERT_ONLY)
+def test_files_of_insert_only_tables_are_named_as_hives_tasks_name_them(version: AcidVersion) -> None:
+    """Six digits and an attempt, which is always 0."""
+    assert relative_final_path(manifest(version), version) == "delta_0000007_0000007_0000/000001_0"
+
+
+@pytest.mark.parametrize("version", INSERT_ONLY)
+def test_an_insert_only_table_takes_inserts_only(version: AcidVersion) -> None:
+    """Its rows have no identity that an update or a delete could name."""
+    check_manifests(table_of(version), {"w"}, [manifest(version)], insert_only=False)
+    for wrong, message in [
+        (manifest(version, update_count=1, row_count=3), "3 rows in a delta cannot be 2 inserts, 1 updates"),
+        (delete_half(version, delete_count=1), "has no delete deltas"),
+    ]:
+        with pytest.raises(ManifestError, match=message):
+            check_manifests(table_of(version), {"w"}, [wrong], insert_only=False)
+
+
+@pytest.mark.parametrize("version", V2)
+def test_halves_of_updates_match_in_v2_too(version: AcidVersion) -> None:
+    """Half of an update loses or doubles a row."""
+    update = manifest(version, insert_count=0, update_count=1, row_count=1)
+    check_manifests(
+        table_of(version), {"w"}, [update, delete_half(version, update_count=1)], insert_only=False
+    )
+    with pytest.raises(ManifestError, match="1 updates in the delta but 0 in the delete delta"):
+        check_manifests(table_of(version), {"w"}, [update], insert_only=False)
+
+
+@pytest.mark.parametrize("version", V2)
+def test_tables_without_buckets_take_any_bucket_id(version: AcidVersion) -> None:
+    """It is the number of a writer there; 12 bits hold it."""
+    table = dataclasses.replace(table_of(version), bucket_columns=(), num_buckets=-1)
+    check_manifests(table, {"w"}, [manifest(version, bucket_id=n) for n in (0, 4095)], insert_only=False)
+    with pytest.raises(ManifestError, match="buckets 0 to 4095"):
+        check_manifests(table, {"w"}, [manifest(version, bucket_id=4096)], insert_only=False)
+
+
+@pytest.mark.parametrize("version", [AcidVersion.V1_SPLIT, *V2, *INSERT_ONLY])
+def test_a_file_under_another_write_id_is_refused(version: AcidVersion) -> None:
+    """Nobody would see it, or somebody too early."""
+    with pytest.raises(ManifestError, match="written under id 8; the transaction's id for the table is 7"):
+        check_manifests(table_of(version), {"w"}, [manifest(version, write_id=8)], insert_only=False)
 
 
 @pytest.mark.parametrize("insert_only", [False, True])

@@ -15,6 +15,8 @@ import pyorc
 import pytest
 
 from mutation_api.acid.event import EVENT_FIELDS
+from mutation_api.acid.row_id import RowIdArrays
+from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError, DeltaWriteError, RecordValueError
 from mutation_api.orc.event_writer import ACID_STATS, KEY_INDEX, OrcEventWriter, WriterOptions
 from mutation_api.orc.storage import Storage
@@ -24,16 +26,20 @@ ROW = pa.struct([("id", pa.int64()), ("msg", pa.string())])
 EARLY = datetime.datetime(1960, 1, 1, 0, 0, 0, 250_000)
 
 
-def writer(directory, row_type=ROW, *, bucket=3, txn_id=9, **options) -> OrcEventWriter:
+def writer(directory, row_type=ROW, *, version=AcidVersion.V1_LEGACY, **options) -> OrcEventWriter:
     storage = Storage.for_location(str(directory))
     return OrcEventWriter(
         storage,
         f"{directory}/file",
         row_type,
-        bucket=bucket,
-        txn_id=txn_id,
+        version=version,
+        own_id=9,
         options=WriterOptions(**options),
     )
+
+
+def keys(txns, numbers, bucket=3) -> RowIdArrays:
+    return RowIdArrays(np.asarray(txns), np.full(len(txns), bucket), np.asarray(numbers))
 
 
 def rows_of(count: int, first: int = 0) -> pa.StructArray:
@@ -47,8 +53,7 @@ def insert(target: OrcEventWriter, rows: pa.StructArray, first: int = 0) -> None
     count = len(rows)
     target.write(
         np.zeros(count, np.int8),
-        np.full(count, 9, np.int64),
-        np.arange(first, first + count, dtype=np.int64),
+        keys(np.full(count, 9, np.int64), np.arange(first, first + count, dtype=np.int64)),
         rows,
     )
 
@@ -56,8 +61,8 @@ def insert(target: OrcEventWriter, rows: pa.StructArray, first: int = 0) -> None
 def index_from_rows(path: str) -> str:
     """The key index as the rows of each real stripe say: the definition, not the writer's shortcut."""
     file = orc.ORCFile(path)
-    keys = ["originalTransaction", "bucket", "rowId"]
-    last = [file.read_stripe(i, columns=keys).to_pylist()[-1] for i in range(file.nstripes)]
+    columns = ["originalTransaction", "bucket", "rowId"]
+    last = [file.read_stripe(i, columns=columns).to_pylist()[-1] for i in range(file.nstripes)]
     return "".join(f"{k['originalTransaction']},{k['bucket']},{k['rowId']};" for k in last)
 
 
@@ -68,7 +73,7 @@ def user_metadata(path: str) -> dict[str, str]:
 def test_events_metadata_and_facts_of_one_file(tmp_path):
     """All six fields in Hive's order and case; stats count by operation; facts equal the file."""
     target = writer(tmp_path)
-    target.write(np.array([1, 2, 0, 0], np.int8), np.array([4, 5, 9, 9]), np.array([7, 1, 0, 1]), rows_of(4))
+    target.write(np.array([1, 2, 0, 0], np.int8), keys([4, 5, 9, 9], [7, 1, 0, 1]), rows_of(4))
     facts = target.close()
     table = orc.ORCFile(facts.path).read()
     assert table.column_names == list(EVENT_FIELDS)
@@ -195,7 +200,7 @@ def test_values_under_a_delete_or_a_null_are_not_judged(tmp_path):
         [pa.array([-1, 5], pa.int64()).cast(pa.timestamp("ms"))], fields=list(row_type)
     )
     target = writer(tmp_path, row_type)
-    target.write(np.array([2, 0], np.int8), np.array([1, 9]), np.array([0, 0]), rows)
+    target.write(np.array([2, 0], np.int8), keys([1, 9], [0, 0]), rows)
     facts = target.close()
     assert orc.ORCFile(facts.path).read(columns=["row"])["row"].to_pylist()[0] is None
     assert facts.path.endswith("/file"), "a deleted row's value must not switch the encoder"
@@ -205,10 +210,10 @@ def test_a_null_row_is_for_deletes_only(tmp_path):
     """Hive's row reader fails on an update or insert without a row."""
     rows = pa.array([{"id": 1, "msg": "x"}, None], ROW)
     numbers = np.array([1, 2])
-    writer(tmp_path).write(np.array([1, 2], np.int8), numbers, numbers, rows)
+    writer(tmp_path).write(np.array([1, 2], np.int8), keys(numbers, numbers), rows)
     (tmp_path / "second").mkdir()
     with pytest.raises(RecordValueError, match="is NULL"):
-        writer(tmp_path / "second").write(np.array([2, 1], np.int8), numbers, numbers, rows)
+        writer(tmp_path / "second").write(np.array([2, 1], np.int8), keys(numbers, numbers), rows)
 
 
 @pytest.mark.parametrize("shape", ["struct", "union", "list"])
@@ -227,7 +232,7 @@ def test_deletes_do_not_shift_the_values_of_unions(tmp_path, shape):
     }[shape]
     target = writer(tmp_path, pa.struct([("v", values.type)]))
     numbers = np.arange(3)
-    target.write(np.full(3, 2, np.int8), numbers, numbers, None)
+    target.write(np.full(3, 2, np.int8), keys(numbers, numbers), None)
     rows = pa.StructArray.from_arrays([values], names=["v"])
     insert(target, rows.filter(pa.array([True, False, True])))
     found = orc.ORCFile(target.close().path).read().column("row").combine_chunks().field(0).to_pylist()

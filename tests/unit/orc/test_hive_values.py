@@ -31,7 +31,7 @@ def test_old_dates_are_shifted_wherever_they_stand(shape: str) -> None:
     type_, wrap = SHAPES[shape]
     values = [wrap(NEW), wrap(OLD), None, wrap(None), wrap(NEW)]
     expected = [wrap(OLD_AS_STORED), None, wrap(None), wrap(NEW)]
-    stored = storable(pa.array(values, type_).slice(1), "c")
+    stored = storable(pa.array(values, type_).slice(1), "c", hybrid=True)
     assert stored.values.to_pylist() == pa.array(expected, type_).to_pylist()
     assert stored.values.type == type_
     assert not stored.needs_pyorc
@@ -42,4 +42,4 @@ def test_new_dates_are_left_alone(shape: str) -> None:
     """What needs no change is not copied."""
     type_, wrap = SHAPES[shape]
     given = pa.array([wrap(NEW), None], type_)
-    assert storable(given, "c").values is given
+    assert storable(given, "c", hybrid=True).values is given

@@ -15,8 +15,9 @@ TXN_ID = 7
 
 
 def acid_table(location, version=AcidVersion.V1_LEGACY, *, columns=None, keys=(), **changes) -> AcidTable:
-    """A bound table ``db.t (id bigint, msg string)``, 2 buckets by id."""
+    """A bound table ``db.t (id bigint, msg string)``, 2 buckets by id; its write id is TXN_ID as well."""
     columns = columns or (("id", "bigint"), ("msg", "string"))
+    own_id = TXN_ID if version.uses_write_ids else None
     settings = {
         "database": "db",
         "name": "t",
@@ -27,6 +28,7 @@ def acid_table(location, version=AcidVersion.V1_LEGACY, *, columns=None, keys=()
         "bucket_columns": ("id",),
         "version": version,
         "txn_id": TXN_ID,
+        "write_id": own_id,
     }
     return AcidTable(**{**settings, **changes})
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mutation_api.acid.row_id import RecordIdentifier
+from mutation_api.acid.row_id import RecordIdentifier, RowIdArrays
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.manifest import FileKind
 from mutation_api.errors import (
@@ -31,7 +31,7 @@ from tests.unit.worker.tables import TXN_ID, acid_table, events, ids_of_bucket
 
 AT_ONCE = WriterOptions(batch_rows=1)
 DS = (("ds", "string"),)
-versions = pytest.mark.parametrize("version", list(AcidVersion))
+versions = pytest.mark.parametrize("version", [v for v in AcidVersion if v.has_row_ids])
 
 
 def coordinator(table, **settings) -> MutatorCoordinator:
@@ -40,6 +40,10 @@ def coordinator(table, **settings) -> MutatorCoordinator:
 
 def row_id(txn, bucket, number):
     return RecordIdentifier(txn, bucket, number)
+
+
+def ids(txns, buckets, numbers) -> RowIdArrays:
+    return RowIdArrays(np.array(txns), np.array(buckets), np.array(numbers))
 
 
 def files_below(directory) -> list[str]:
@@ -105,7 +109,7 @@ def test_a_batch_equals_single_records(tmp_path, version):
     for identity, record in zip(identities, records, strict=True):
         single.update([], {**record, "ROW__ID": identity})
     batch = coordinator(table, writer_id="batch")
-    structs = [{"transactionId": i[0], "bucketId": i[1], "rowId": i[2]} for i in identities]
+    structs = [{version.transaction_field: i[0], "bucketId": i[1], "rowId": i[2]} for i in identities]
     batch.update([], pa.table({"MSG": [r["msg"] for r in records], "row__id": structs, "Id": ids}))
     assert [events(m) for m in batch.close()] == [events(m) for m in single.close()]
 
@@ -241,7 +245,7 @@ def test_a_delete_needs_only_its_row_id(tmp_path, version):
     table = acid_table(tmp_path, version)
     with coordinator(table) as target:
         target.delete([], {"ROW__ID": row_id(1, 0, 0), "id": "no number", "other": 1})
-        target.delete([], pa.table({"ROW__ID": [{"transactionid": 1, "bucketid": 0, "rowid": 1}]}))
+        target.delete([], pa.table({"ROW__ID": [{version.transaction_field: 1, "bucketid": 0, "rowid": 1}]}))
     assert [e[3] for e in events(target.close()[0])] == [0, 1]
 
 
@@ -503,9 +507,9 @@ def test_write_events_slices_of_one_group(tmp_path, version):
         [pa.array(["u", "ignored", "i"]), pa.array([10, 11, 12], pa.int32())], names=["MSG", "id"]
     )
     operations = np.array([1, 2, 0], np.int8)
-    target.write_events("ds=a", 0, operations, np.array([1, 1, 0]), np.array([4, 5, 0]), rows)
-    target.write_events("ds=a", 0, operations[2:], np.array([0]), np.array([0]), rows.slice(2))
-    target.write_events("ds=b", 1, np.array([2], np.int8), np.array([1]), np.array([0]), None)
+    target.write_events("ds=a", 0, operations, ids([1, 1, 0], [0, 0, 0], [4, 5, 0]), rows)
+    target.write_events("ds=a", 0, operations[2:], ids([0], [0], [0]), rows.slice(2))
+    target.write_events("ds=b", 1, np.array([2], np.int8), ids([1], [1], [0]), None)
     manifests = target.close()
     delta = next(m for m in manifests if m.partition_name == "ds=a" and m.kind is FileKind.DELTA)
     inserted = [e[3] for e in events(delta) if e[0] == 0]
@@ -520,14 +524,15 @@ def test_write_events_checks_what_it_can(tmp_path):
     table = acid_table(tmp_path)
     delete, insert = np.array([2], np.int8), np.array([0], np.int8)
     cases = [
-        (BucketIdError, (5, delete, [1], [0], None)),
-        (RecordValueError, (0, delete, [7], [0], None)),
-        (RecordLayoutError, (0, insert, [0], [0], None)),
-        (RecordLayoutError, (0, insert, [0], [0], pa.array([{"id": 1}]))),
+        (BucketIdError, (5, delete, ids([1], [5], [0]), None)),
+        (BucketIdError, (0, delete, ids([1], [1], [0]), None)),
+        (RecordValueError, (0, delete, ids([7], [0], [0]), None)),
+        (RecordLayoutError, (0, insert, ids([0], [0], [0]), None)),
+        (RecordLayoutError, (0, insert, ids([0], [0], [0]), pa.array([{"id": 1}]))),
     ]
-    for error, (bucket, operations, txns, numbers, rows) in cases:
+    for error, arguments in cases:
         with pytest.raises(error):
-            coordinator(table).write_events("", bucket, operations, np.array(txns), np.array(numbers), rows)
+            coordinator(table).write_events("", *arguments)
     assert files_below(tmp_path) == []
 
 
@@ -585,7 +590,7 @@ def test_a_null_row_with_a_union_is_refused(tmp_path):
     union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([5])])
     rows = pa.StructArray.from_arrays([pa.array([1]), union], names=["id", "u"], mask=pa.array([True]))
     with pytest.raises(RecordLayoutError, match=r"1 row\(s\) are NULL"):
-        coordinator(table).write_events("", 0, np.zeros(1, np.int8), np.zeros(1), np.zeros(1), rows)
+        coordinator(table).write_events("", 0, np.zeros(1, np.int8), ids([0], [0], [0]), rows)
 
 
 @pytest.mark.parametrize("identity", [(1, 0, 2**63), 7, "abc", (1, 0), (1, 0, 0, 5), (1, "0", 0)])
@@ -629,12 +634,16 @@ def test_write_events_refuses_arrays_that_do_not_fit_each_other(tmp_path):
     one, two = np.zeros(1, np.int64), np.zeros(2, np.int64)
     rows = pa.StructArray.from_arrays([pa.array([1]), pa.array(["x"])], names=["id", "msg"])
     codes = np.array([2, 0], np.int8)
-    for arrays in [(codes, one, two, rows), (codes, two, one, rows), (codes, two, two, rows)]:
+    for arrays in [(one, two, two), (two, one, two), (two, two, one), (two, two, two)]:
         with pytest.raises(RecordLayoutError, match="as many of each"):
-            coordinator(acid_table(tmp_path, AcidVersion.V1_SPLIT)).write_events("", 0, *arrays)
+            coordinator(acid_table(tmp_path, AcidVersion.V1_SPLIT)).write_events(
+                "", 0, codes, RowIdArrays(*arrays), rows
+            )
     for code in (-1, 3):
         with pytest.raises(RecordLayoutError, match=f"operation codes from {code} to {code}"):
-            coordinator(acid_table(tmp_path)).write_events("", 0, np.array([code], np.int8), one, one, rows)
+            coordinator(acid_table(tmp_path)).write_events(
+                "", 0, np.array([code], np.int8), RowIdArrays(one, one, one), rows
+            )
 
 
 def test_an_error_in_closing_aborts(tmp_path):

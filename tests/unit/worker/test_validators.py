@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.errors import GroupRevisitedError, RecordSequenceError
 from mutation_api.worker.validators import GroupingValidator, SequenceValidator
 
 
 def check(validator, operations, keys):
-    txns, row_ids = (np.array([key[i] for key in keys], np.int64) for i in (0, 1))
-    validator.check(np.array(operations, np.int8), txns, row_ids)
+    validator.check(np.array(operations, np.int8), RowIdArrays(*np.array(keys, np.int64).T))
 
 
 def test_a_group_left_is_closed():
@@ -31,24 +31,27 @@ def test_a_group_left_is_closed():
 def test_an_error_changes_nothing():
     """After a refusal the next right record is still right."""
     validator = SequenceValidator("group", inserts_last=True)
-    check(validator, [1], [(1, 5)])
-    with pytest.raises(RecordSequenceError, match=r"\(1, 3\) comes after \(1, 5\)"):
-        check(validator, [1, 1], [(1, 6), (1, 3)][::-1])
-    with pytest.raises(RecordSequenceError, match=r"\(1, 5\) occurs twice"):
-        check(validator, [2], [(1, 5)])
-    check(validator, [2], [(1, 6)])
+    check(validator, [1], [(1, 0, 5)])
+    with pytest.raises(RecordSequenceError, match=r"\(1, 0, 3\) comes after \(1, 0, 5\)"):
+        check(validator, [1, 1], [(1, 0, 3), (1, 0, 6)])
+    with pytest.raises(RecordSequenceError, match=r"\(1, 0, 5\) occurs twice"):
+        check(validator, [2], [(1, 0, 5)])
+    check(validator, [2], [(1, 0, 6)])
+    with pytest.raises(RecordSequenceError, match=r"\(1, 0, 7\) comes after \(1, 1, 0\)"):
+        check(validator, [2, 2], [(1, 1, 0), (1, 0, 7)])
+    check(validator, [2, 2, 2], [(1, 1, 0), (1, 2, 0), (2, 0, 0)])
 
 
 def test_what_inserts_carry_does_not_count():
     """Their ids are assigned later."""
     validator = SequenceValidator("group", inserts_last=False)
-    check(validator, [0, 1, 0, 2], [(9, 9), (1, 1), (0, 0), (1, 2)])
+    check(validator, [0, 1, 0, 2], [(9, 0, 9), (1, 0, 1), (0, 0, 0), (1, 0, 2)])
 
 
 def test_inserts_last_over_several_calls():
     """The rule holds across batches."""
     validator = SequenceValidator("group", inserts_last=True)
-    check(validator, [1, 0], [(1, 1), (0, 0)])
-    check(validator, [0], [(0, 0)])
+    check(validator, [1, 0], [(1, 0, 1), (0, 0, 0)])
+    check(validator, [0], [(0, 0, 0)])
     with pytest.raises(RecordSequenceError, match="inserts come last"):
-        check(validator, [1], [(1, 2)])
+        check(validator, [1], [(1, 0, 2)])
