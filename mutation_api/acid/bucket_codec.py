@@ -11,10 +11,20 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAX_BUCKETS", "bucket_ids", "bucket_property", "unreadable_properties"]
+__all__ = [
+    "MAX_BUCKETS",
+    "MAX_STATEMENT_ID",
+    "bucket_ids",
+    "bucket_property",
+    "statement_ids",
+    "unreadable_properties",
+]
 
 MAX_BUCKETS = 4096
 """Bucket ids are below this."""
+
+MAX_STATEMENT_ID = 4095
+"""Statement ids are at most this: the properties of one bucket are consecutive."""
 
 _VERSION_SHIFT = 29
 _BUCKET_SHIFT = 16
@@ -40,6 +50,12 @@ def bucket_ids(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
     values = properties.astype(np.int64)
     decoded = np.where(values >> _VERSION_SHIFT == 1, values >> _BUCKET_SHIFT & _MASK_12, values)
     return decoded.astype(np.int32)
+
+
+def statement_ids(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+    """Statements that bucket properties name (shape (n,), int32); 0 of plain ids."""
+    values = properties.astype(np.int64)
+    return np.where(values >> _VERSION_SHIFT == 1, values & _MASK_12, 0).astype(np.int32)
 
 
 def unreadable_properties(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:

@@ -2,9 +2,9 @@
 
 A partition directory holds generations of the same rows: bases, deltas of single transactions, deltas that a
 compaction made of several, files from before the table was transactional. Which of them a reader must take
-depends on its list of valid transactions only.
+depends on its lists of valid ids only.
 
-Source: Hive's AcidUtils.getAcidState (2.3); tests compare with it on random directories.
+Source: Hive's AcidUtils.getAcidState (2.3, 3.1, 4.x); tests compare with it on random directories.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from metastore_client.valid_ids import RangeValidity, ValidIdList
+from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList
 from mutation_api.acid.layout import (
     LONG_MIN,
     BaseDirectory,
@@ -20,9 +20,13 @@ from mutation_api.acid.layout import (
     is_hidden,
     parse_directory_name,
 )
+from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 
-__all__ = ["DirectoryState", "choose_directories"]
+__all__ = ["COMPACTED", "DirectoryState", "choose_directories"]
+
+COMPACTED = "compacted"
+"""``dataFormat`` of the marker in a base that a compaction made."""
 
 _NO_STATEMENT = -1
 """Directories without a statement id sort before those with one."""
@@ -45,25 +49,40 @@ class DirectoryState:
 
 
 def choose_directories(
-    directories: Iterable[str], files: Mapping[str, int], valid: ValidIdList, *, location: str
+    directories: Iterable[str],
+    files: Mapping[str, int],
+    valid: ValidIdList,
+    *,
+    version: AcidVersion,
+    location: str,
+    valid_txns: ValidTxnList | None = None,
+    base_formats: Mapping[str, str] | None = None,
 ) -> DirectoryState:
     """Choose what a snapshot reads.
 
     Args:
         directories: names of the child directories, hidden ones included.
         files: sizes in bytes of the child files by name, hidden ones included.
-        valid: the transactions the snapshot sees.
+        valid: the ids the snapshot sees: transactions in v1, write ids of the table in v2.
+        version: what names there may be, and when a base counts.
         location: the partition directory, for messages only.
+        valid_txns: the transactions the snapshot sees; needed where a name tells the transaction of a
+            compaction.
+        base_formats: ``dataFormat`` of the markers in bases, by directory name, if ``version.marks_bases``.
 
     Raises:
-        DirectoryStateError: a name that Hive fails on or loses rows with, or there are bases but none that
-            this snapshot may use (it is older than a compaction).
+        DirectoryStateError: a name that Hive fails on or loses rows with; two directories of one kind and
+            range, which Hive would read both; a compacted directory but no ``valid_txns``; or there are bases
+            but none that this snapshot may use (it is older than a compaction).
     """
-    acid, original_directories = _parse(sorted(directories), location)
+    acid, original_directories = _parse(sorted(directories), version, location)
+    acid = [d for d in acid if _is_finished(d, valid_txns, location)]
     bases = [d for d in acid if isinstance(d, BaseDirectory)]
-    base = _best_base(bases, valid, location)
+    compacted = {b for b in bases if _is_compacted(b, version, base_formats or {}, location)}
+    base = _best_base(bases, compacted, valid, version, location)
     visible = [d for d in acid if isinstance(d, DeltaDirectory) and _is_visible(d, valid)]
     deltas, covered = _choose_deltas(visible, base.last if base else 0, valid)
+    _check_no_doubles(deltas, location)
     original_files = [name for name in sorted(files) if files[name] > 0 and not is_hidden(name)]
     originals = original_files + original_directories
     return DirectoryState(
@@ -79,14 +98,16 @@ def choose_directories(
     )
 
 
-def _parse(names: Iterable[str], location: str) -> tuple[list[BaseDirectory | DeltaDirectory], list[str]]:
+def _parse(
+    names: Iterable[str], version: AcidVersion, location: str
+) -> tuple[list[BaseDirectory | DeltaDirectory], list[str]]:
     acid: list[BaseDirectory | DeltaDirectory] = []
     others: list[str] = []
     for name in names:
         if is_hidden(name):
             continue
         try:
-            parsed = parse_directory_name(name)
+            parsed = parse_directory_name(name, version)
         except DirectoryStateError as error:
             raise DirectoryStateError(f"{location}: {error}") from error
         if parsed is None:
@@ -96,15 +117,67 @@ def _parse(names: Iterable[str], location: str) -> tuple[list[BaseDirectory | De
     return acid, others
 
 
-def _best_base(bases: list[BaseDirectory], valid: ValidIdList, location: str) -> BaseDirectory | None:
-    usable = [b for b in bases if b.last == LONG_MIN or valid.is_valid_base(b.last)]
-    if bases and not usable:
+def _is_finished(
+    directory: BaseDirectory | DeltaDirectory, valid_txns: ValidTxnList | None, location: str
+) -> bool:
+    """Whether the compaction that made a directory has committed, as far as the snapshot sees."""
+    if directory.compaction_txn == 0:
+        return True
+    if valid_txns is None:
+        raise DirectoryStateError(
+            f"{location}: {directory.name} was made by a compaction, and only a list of valid transactions "
+            f"tells whether its transaction {directory.compaction_txn} has committed: give it (valid_txns)"
+        )
+    return valid_txns.is_valid(directory.compaction_txn)
+
+
+def _is_compacted(
+    base: BaseDirectory, version: AcidVersion, base_formats: Mapping[str, str], location: str
+) -> bool:
+    marker = base_formats.get(base.name)
+    if marker not in (None, COMPACTED) and not version.is_hive_4:
+        raise DirectoryStateError(
+            f"{location}/{base.name} has a marker with dataFormat {marker!r}; Hive before 4 knows "
+            f"{COMPACTED!r} only and fails"
+        )
+    return not version.marks_bases or base.compaction_txn > 0 or marker == COMPACTED
+
+
+def _best_base(
+    bases: list[BaseDirectory],
+    compacted: set[BaseDirectory],
+    valid: ValidIdList,
+    version: AcidVersion,
+    location: str,
+) -> BaseDirectory | None:
+    def is_usable(base: BaseDirectory) -> bool:
+        if base.last == LONG_MIN:
+            return True
+        return valid.is_valid_base(base.last) if base in compacted else valid.is_valid(base.last)
+
+    usable = [b for b in bases if is_usable(b)]
+    # A base that an INSERT OVERWRITE wrote erased nothing that this snapshot needs unless the snapshot sees
+    # it; what a compaction covered may be gone.
+    decisive = [b for b in bases if b in compacted] if version.is_hive_4 else bases
+    if decisive and not usable:
         raise DirectoryStateError(
             f"{location}: not enough history: no base ({', '.join(b.name for b in bases)}) may be used by a "
             f"snapshot with valid ids {valid.to_write_id_text()!r}, which is older than the compaction that "
             "made it; take a new snapshot"
         )
-    return max(usable, key=lambda b: b.last, default=None)
+    return max(usable, key=lambda b: (b.last, b in compacted, b.compaction_txn), default=None)
+
+
+def _check_no_doubles(deltas: list[DeltaDirectory], location: str) -> None:
+    found: dict[tuple[int, int, int | None, bool], str] = {}
+    for delta in deltas:
+        key = (delta.first, delta.last, delta.statement_id, delta.is_delete)
+        if key in found:
+            raise DirectoryStateError(
+                f"{location}: {found[key]} and {delta.name} hold the same events; Hive reads both, and shows "
+                "their rows twice: wait until the cleaner has removed one, or move one away"
+            )
+        found[key] = delta.name
 
 
 def _is_visible(delta: DeltaDirectory, valid: ValidIdList) -> bool:

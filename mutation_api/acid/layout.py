@@ -1,12 +1,13 @@
 """Names of base, delta, delete_delta, bucket, side and original files: build and parse. Pure.
 
-Hive 2.3 knows ``base_N`` (N may be negative), ``delta_X_Y[_SSSS]`` and ``delete_delta_X_Y[_SSSS]``. Two
-kinds of name look like those and are refused, because Hive fails or, worse, loses rows on them:
+Every Hive knows ``base_N`` (N may be negative), ``delta_X_Y[_SSSS]`` and ``delete_delta_X_Y[_SSSS]``; Hive 4
+adds ``_vM`` to what a compaction in transaction M made, and ``_A`` (the attempt) to ``bucket_NNNNN``. Some
+names are refused, because Hive fails or, worse, loses rows on them:
 
-* ``…_vM`` (compacted by Hive 4): Hive 2.3 fails the whole query;
-* numbers that are not padded: Hive 2.3 selects the directory, then looks for it under its padded name.
+* ``…_vM`` and ``bucket_NNNNN_A`` before Hive 4: the whole query fails;
+* numbers that are not padded: Hive selects the directory, then looks for it under its padded name.
 
-Source: Hive's AcidUtils (2.3); both refusals were observed on Hive 2.3.10.
+Source: Hive's AcidUtils (2.3, 3.1, 4.x); the refusals were observed on Hive 2.3.10, 3.1.3 and 4.1.0.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "parse_bucket_file_name",
     "parse_directory_name",
     "parse_original_file_name",
+    "plain_file_name",
 ]
 
 LONG_MIN = -(2**63)
@@ -44,26 +47,32 @@ DELTA_PREFIX = "delta_"
 DELETE_DELTA_PREFIX = "delete_delta_"
 BUCKET_PREFIX = "bucket_"
 
-_BASE = re.compile(r"base_(-?[0-9]+)")
-_DELTA = re.compile(r"(delete_)?delta_([0-9]+)_([0-9]+)(?:_([0-9]+))?")
-_COMPACTED_BY_HIVE_4 = re.compile(r"(?:base_-?[0-9]+|(?:delete_)?delta_[0-9]+_[0-9]+(?:_[0-9]+)?)_v[0-9]+")
-_BUCKET = re.compile(r"bucket_([0-9]+)")
+_BASE = re.compile(r"base_(-?[0-9]+)(?:_v([0-9]+))?")
+_DELTA = re.compile(r"(delete_)?delta_([0-9]+)_([0-9]+)(?:_([0-9]+))?(?:_v([0-9]+))?")
+_BUCKET = re.compile(r"(bucket_([0-9]+))(_[0-9]+)?")
 _ORIGINAL = re.compile(r"([0-9]+)_[0-9]+")
+_COPY = re.compile(r"([0-9]+)_[0-9]+_copy_[0-9]+")
 
 
 @dataclass(frozen=True)
 class BaseDirectory:
-    """``base_N``: all rows up to and including transaction ``last``."""
+    """``base_N[_vM]``: all rows up to and including id ``last``.
+
+    ``compaction_txn`` is M, the transaction (never a write id) of the compaction that made it; 0 if the name
+    has none.
+    """
 
     name: str
     last: int
+    compaction_txn: int = 0
 
 
 @dataclass(frozen=True)
 class DeltaDirectory:
-    """``delta_X_Y[_SSSS]`` or ``delete_delta_…``: events of transactions ``first``..``last``, both included.
+    """``delta_X_Y[_SSSS][_vM]`` or ``delete_delta_…``: events of ids ``first``..``last``, both included.
 
-    ``statement_id`` is None if the name has none.
+    Ids are transactions in v1, write ids in v2. ``statement_id`` is None if the name has none;
+    ``compaction_txn`` as in a base.
     """
 
     name: str
@@ -71,13 +80,15 @@ class DeltaDirectory:
     last: int
     statement_id: int | None
     is_delete: bool
+    compaction_txn: int = 0
 
 
 @dataclass(frozen=True)
 class OriginalFile:
-    """A file from before the table became transactional; ``bucket_id`` is None if Hive 2.3 cannot tell it.
+    """A file of plain rows: from before the table became transactional, or loaded since.
 
-    Hive 2.3 does not understand ``000000_0_copy_1``: its rows get bucket -1 and no event can match them.
+    ``bucket_id`` is None if Hive cannot tell it. Hive 2.3 does not understand ``000000_0_copy_1``: its rows
+    get bucket -1 and no event can match them.
     """
 
     name: str
@@ -105,6 +116,11 @@ def bucket_file_name(bucket_id: int) -> str:
     return f"{BUCKET_PREFIX}{_pad(bucket_id, 5)}"
 
 
+def plain_file_name(bucket_id: int) -> str:
+    """``000003_0``: a file without events, as Hive names those of its tasks in insert-only tables."""
+    return f"{_pad(bucket_id, 6)}_0"
+
+
 def flush_length_file_name(bucket_id: int) -> str:
     """``bucket_00003_flush_length``."""
     return f"{bucket_file_name(bucket_id)}{FLUSH_LENGTH_SUFFIX}"
@@ -115,41 +131,46 @@ def is_hidden(name: str) -> bool:
     return name.startswith(("_", "."))
 
 
-def parse_directory_name(name: str) -> BaseDirectory | DeltaDirectory | None:
+def parse_directory_name(name: str, version: AcidVersion) -> BaseDirectory | DeltaDirectory | None:
     """What a directory below a partition is; None if it holds original files (any name but the ACID ones).
 
     Raises:
-        DirectoryStateError: the name starts like one of ours but Hive 2.3 would fail on it or lose its rows.
+        DirectoryStateError: the name starts like one of ours but Hive would fail on it or lose its rows.
     """
     if not name.startswith((BASE_PREFIX, DELTA_PREFIX, DELETE_DELTA_PREFIX)):
         return None
-    if _COMPACTED_BY_HIVE_4.fullmatch(name):
-        raise DirectoryStateError(
-            f"directory {name!r} was compacted by Hive 4, whose _v suffix Hive 2.3 cannot read; "
-            "read the table with Hive 4"
-        )
-    if base := _BASE.fullmatch(name):
-        return BaseDirectory(name, int(base[1]))
-    delta = _DELTA.fullmatch(name)
-    if delta is None:
+    base, delta = _BASE.fullmatch(name), _DELTA.fullmatch(name)
+    if base is None and delta is None:
         raise DirectoryStateError(
             f"directory {name!r} starts like an ACID directory but is not base_N or [delete_]delta_X_Y[_S]; "
             "Hive fails every query on it: rename it so that it starts with an underscore, or remove it"
         )
+    compaction = base[2] if base else delta[5] if delta else None
+    if compaction is not None and not version.is_hive_4:
+        raise DirectoryStateError(
+            f"directory {name!r} was compacted by Hive 4, whose _v suffix older Hives cannot read; "
+            "read the table with Hive 4"
+        )
+    if base:
+        return BaseDirectory(name, int(base[1]), int(compaction or 0))
+    assert delta is not None
     return _checked_delta(name, delta)
 
 
-def parse_bucket_file_name(name: str) -> int | None:
-    """Bucket id of ``bucket_00003``; None for any other name, a badly padded one (``bucket_3``) included."""
+def parse_bucket_file_name(name: str, version: AcidVersion) -> int | None:
+    """Bucket id of ``bucket_00003``, with Hive 4 also of ``bucket_00003_0``.
+
+    None for any other name, a badly padded one (``bucket_3``) included.
+    """
     match = _BUCKET.fullmatch(name)
-    if match is None or name != bucket_file_name(int(match[1])):
+    if match is None or (match[3] and not version.is_hive_4) or match[1] != bucket_file_name(int(match[2])):
         return None
-    return int(match[1])
+    return int(match[2])
 
 
-def parse_original_file_name(name: str) -> OriginalFile:
-    """What Hive 2.3 makes of a visible file outside the ACID directories: it reads all, few have a bucket."""
-    match = _ORIGINAL.fullmatch(name)
+def parse_original_file_name(name: str, version: AcidVersion) -> OriginalFile:
+    """What Hive makes of a visible file outside the ACID directories: it reads all, few have a bucket."""
+    match = _ORIGINAL.fullmatch(name) or (_COPY.fullmatch(name) if version.numbers_files_through else None)
     return OriginalFile(name, int(match[1]) if match else None)
 
 
@@ -158,15 +179,16 @@ def _checked_delta(name: str, match: re.Match[str]) -> DeltaDirectory:
     statement_id = None if match[4] is None else int(match[4])
     is_delete = match[1] is not None
     build = delete_delta_directory_name if is_delete else delta_directory_name
-    expected = build(first, last, statement_id)
+    suffix = "" if match[5] is None else f"_v{_pad(int(match[5]), 7)}"
+    expected = f"{build(first, last, statement_id)}{suffix}"
     if name != expected:
         raise DirectoryStateError(
-            f"directory {name!r} is not padded; Hive 2.3 looks for {expected!r} instead "
+            f"directory {name!r} is not padded; Hive looks for {expected!r} instead "
             "and silently loses its rows: rename the directory"
         )
     if last < first:
         raise DirectoryStateError(f"directory {name!r} names a range that ends before it starts")
-    return DeltaDirectory(name, first, last, statement_id, is_delete)
+    return DeltaDirectory(name, first, last, statement_id, is_delete, int(match[5] or 0))
 
 
 def _pad(number: int, width: int) -> str:

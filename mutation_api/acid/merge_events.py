@@ -3,7 +3,7 @@
 An event's key is its ROW__ID (originalTransaction, bucket, rowId). Files are sorted by it, so a merge can
 work on slices: what lies at or below a key in all files together decides those rows, whatever comes later.
 
-Source: Hive's OrcRawRecordMerger (v1 legacy), VectorizedOrcAcidRowBatchReader (v1 split).
+Source: Hive's OrcRawRecordMerger (v1 legacy), VectorizedOrcAcidRowBatchReader (v1 split, v2).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from metastore_client.valid_ids import ValidIdList
+from mutation_api.acid.bucket_codec import statement_ids
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import RecordIdentifier
 
@@ -24,6 +25,7 @@ __all__ = [
     "count_below",
     "count_up_to",
     "find_disorder",
+    "find_early_delete",
     "merge_legacy",
     "merge_split",
 ]
@@ -134,7 +136,7 @@ def merge_legacy(keys: EventKeys, valid: ValidIdList) -> np.ndarray:
 
 
 def merge_split(keys: EventKeys, is_delete: np.ndarray, valid: ValidIdList) -> np.ndarray:
-    """Rows that remain, v1 split: visible rows minus the keys of visible delete events.
+    """Rows that remain, v1 split and v2: visible rows minus the keys of visible delete events.
 
     Hive does not look at the operation of what lies in a ``delta``, and two rows that share a key (Hive 2.3
     itself writes some) are two rows; so a merge by newest event would lose one of them.
@@ -157,6 +159,25 @@ def merge_split(keys: EventKeys, is_delete: np.ndarray, valid: ValidIdList) -> n
     is_deleted = np.logical_or.reduceat(deletes, starts)[np.cumsum(is_first) - 1]
     rows: np.ndarray = order[~is_deleted]
     return rows
+
+
+def find_early_delete(keys: EventKeys, valid: ValidIdList, statement_id: int | None) -> int | None:
+    """Index of the first visible delete that does not come after its row; None if there is none.
+
+    Args:
+        keys: n delete events of one v2 file.
+        valid: the write ids the snapshot sees.
+        statement_id: of the file's directory, if rows of its own write id count too: they come before it if
+            their bucket property names a lower statement.
+    """
+    is_early = keys.current_txn < keys.original_txn
+    if statement_id is not None:
+        is_same = keys.current_txn == keys.original_txn
+        is_early |= is_same & (statement_ids(keys.bucket) >= statement_id)
+    if not is_early.any():
+        return None
+    is_early &= _is_visible(keys.current_txn, valid)
+    return int(is_early.argmax()) if is_early.any() else None
 
 
 def _search(keys: EventKeys, limit: RecordIdentifier, side: Literal["left", "right"]) -> int:

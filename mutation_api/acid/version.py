@@ -82,6 +82,11 @@ class AcidVersion(enum.Enum):
         return _FACTS[self].calendar
 
     @property
+    def counts_days_proleptic(self) -> bool:
+        """Hive takes a file whose footer names no calendar for proleptic; otherwise for hybrid."""
+        return self.calendar is FileCalendar.PROLEPTIC
+
+    @property
     def matches_columns_by_position(self) -> bool:
         """Columns of a file are the table's in order, whatever their names; otherwise they go by name."""
         return _FACTS[self].matches_columns_by_position
@@ -92,8 +97,34 @@ class AcidVersion(enum.Enum):
         return _FACTS[self].keeps_misplaced_rows
 
     @property
+    def numbers_files_through(self) -> bool:
+        """Rows of the plain files of one bucket and directory are numbered one file after the other, by path.
+
+        Otherwise every file starts at 0, and the ROW__IDs of several repeat each other.
+        """
+        return self.uses_write_ids
+
+    @property
+    def scatters_deletes(self) -> bool:
+        """In an unbucketed table a delete event may lie in the file of any bucket, and counts there."""
+        return self is AcidVersion.V2_HIVE3
+
+    @property
+    def marks_bases(self) -> bool:
+        """A base that a compaction made says so (``_metadata_acid``, or its name); others were overwritten.
+
+        An overwritten base is seen as soon as its own id is valid, a compacted one when nothing in it is
+        open.
+        """
+        return self.uses_write_ids
+
+    @property
     def is_hive_4(self) -> bool:
-        """Directory names may end in ``_v`` and the id of a compaction; the table's server is Hive 4."""
+        """Directory names may end in ``_v`` and the id of a compaction; the table's server is Hive 4.
+
+        File names may end in the number of an attempt. A base that an unfinished or failed overwrite left is
+        passed over, where older Hives fail.
+        """
         return self.calendar is FileCalendar.MARKED_PROLEPTIC
 
 

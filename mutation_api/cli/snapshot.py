@@ -35,9 +35,9 @@ from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.errors import ConfigurationError, DirectoryStateError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.snapshot_reader import (
-    ROW_ID_TYPE,
     plan_splits,
     read_split,
+    row_id_type,
     select_columns,
     snapshot_schema,
 )
@@ -343,7 +343,7 @@ def _save_json(
 def _save_csv(
     table: AcidTable, columns: Sequence[AcidColumn], batches: Iterator[_Batch], arguments: argparse.Namespace
 ) -> None:
-    ids = [f.name for f in ROW_ID_TYPE] + (["partition"] if table.partition_keys else [])
+    ids = [f.name for f in row_id_type(table.version)] + (["partition"] if table.partition_keys else [])
     names = [f"{ROW_ID_COLUMN}.{name}" for name in ids] if arguments.row_ids else []
     names += [c.name for c in (*columns, *table.partition_keys)]
     schema = pa.schema([(name, pa.string()) for name in names])
@@ -382,14 +382,14 @@ def _save_orc(
 
 def _file_schema(table: AcidTable, columns: Sequence[AcidColumn], row_ids: bool) -> pa.Schema:
     options = ReadOptions(TimestampForm.MICROSECONDS)
-    fields = list(snapshot_schema(columns, row_ids=False, options=options))
+    fields = list(snapshot_schema(table.version, columns, row_ids=False, options=options))
     fields += [
         pa.field(k.name, arrow_type(parse_hive_type(k.type), timestamp_unit="us"))
         for k in table.partition_keys
     ]
     if row_ids:
         partition = [pa.field("partition", pa.string())] if table.partition_keys else []
-        fields.insert(0, pa.field(ROW_ID_COLUMN, pa.struct([*ROW_ID_TYPE, *partition])))
+        fields.insert(0, pa.field(ROW_ID_COLUMN, pa.struct([*row_id_type(table.version), *partition])))
     return pa.schema(fields)
 
 

@@ -66,8 +66,8 @@ class ReadOptions:
     """How rows are given.
 
     ``truncate_nanoseconds`` lets MICROSECONDS drop digits; without it such a value is an error.
-    ``batch_rows`` bounds the rows of one batch. ``is_proleptic`` is set by the reader for files whose footer
-    names that calendar.
+    ``batch_rows`` bounds the rows of one batch. ``is_proleptic``, how a file counts its days, is set by
+    the reader.
     """
 
     timestamp_form: TimestampForm = TimestampForm.NANOSECONDS

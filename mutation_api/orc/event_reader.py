@@ -4,7 +4,7 @@ Files are read stripe by stripe, columns by name. Everything a merge relies on i
 event's fields, that no key is null, that keys ascend. A file that breaks it is refused; merged as it is, it
 would lose or resurrect rows without a word.
 
-Source: Hive's OrcRawRecordMerger (2.3).
+Source: Hive's OrcRawRecordMerger (2.3) and VectorizedOrcAcidRowBatchReader (3.1, 4.x).
 """
 
 from __future__ import annotations
@@ -18,6 +18,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from mutation_api.acid.bucket_codec import (
+    MAX_BUCKETS,
+    MAX_STATEMENT_ID,
+    bucket_ids,
+    bucket_property,
+    unreadable_properties,
+)
 from mutation_api.acid.event import (
     BUCKET,
     CURRENT_TRANSACTION,
@@ -32,6 +39,7 @@ from mutation_api.acid.event import (
 from mutation_api.acid.hive_type import parse_hive_type
 from mutation_api.acid.merge_events import EventKeys, find_disorder
 from mutation_api.acid.plain_array import struct_fields
+from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordValueError
 from mutation_api.orc.column_reader import ReadOptions, column_type, read_column
 from mutation_api.orc.orc_input import OrcInput
@@ -41,13 +49,12 @@ from mutation_api.table.acid_table import AcidColumn
 __all__ = ["EventChunk", "EventFile", "EventFileKind", "Wanted", "read_events"]
 
 _KEY_FIELDS = EVENT_FIELDS[:-1]
-_ORIGINAL_TXN = 0
 _NO_STATEMENT = -1
 _NAMELESS_COLUMN = re.compile(r"_col([0-9]+)")
 
 
 class EventFileKind(enum.Enum):
-    """What a file is to its partition."""
+    """What a file is to its partition. ORIGINAL: rows without events; original, loaded or insert-only."""
 
     BASE = "base"
     ORIGINAL = "original"
@@ -59,8 +66,8 @@ class EventFileKind(enum.Enum):
 class EventFile:
     """One file that a snapshot reads.
 
-    ``bucket_id`` is -1 for an original file whose name has none. ``first``..``last`` are the transactions of
-    its directory (0, 0 for originals; 0, N for a base). ``length`` is the committed length in bytes if a side
+    ``bucket_id`` is -1 for an original file whose name has none. ``first``..``last`` are the ids of its
+    directory (0, 0 outside of one; 0, N for a base). ``length`` is the committed length in bytes if a side
     file says so, else None.
     """
 
@@ -112,7 +119,9 @@ def read_events(
     file: EventFile,
     wanted: Wanted,
     *,
-    splits_updates: bool,
+    version: AcidVersion,
+    any_bucket: bool = False,
+    first_row: int = 0,
 ) -> Iterator[EventChunk]:
     """The file's events in order, one chunk a stripe; empty stripes give none.
 
@@ -120,34 +129,42 @@ def read_events(
         storage: where the file lies.
         file: what to read.
         wanted: the columns and their form; a column that the file does not have (added since) is null.
-        splits_updates: the table is v1 split: a delta may hold inserts only, a delete_delta deletes only.
+        version: what the file may hold, and how its columns are found and its days counted.
+        any_bucket: events of other buckets than the file's own are no fault.
+        first_row: the row id of the first row of a file of plain rows.
 
     Raises:
         CorruptFileError: damaged, not an ACID file, columns of a type that does not fit, or out of order.
-        DirectoryStateError: gone, or events of a kind that its directory must not hold.
+        DirectoryStateError: gone, or events of a kind or bucket that its directory must not hold.
         RecordValueError: a timestamp that does not fit the form asked for.
     """
-    source = OrcInput(storage, file.path, file.length, wanted.options)
+    options = dataclasses.replace(wanted.options, is_proleptic=version.counts_days_proleptic)
+    source = OrcInput(storage, file.path, file.length, options)
     if source.stripe_count == 0:
         return
-    if source.is_proleptic:
-        wanted = dataclasses.replace(wanted, options=dataclasses.replace(wanted.options, is_proleptic=True))
-    is_original = file.kind is EventFileKind.ORIGINAL
-    chunks = _read_original if is_original else _read_acid
+    options = dataclasses.replace(options, is_proleptic=source.is_proleptic)
+    wanted = dataclasses.replace(wanted, options=options)
+    if file.kind is EventFileKind.ORIGINAL:
+        yield from _read_plain(source, file, wanted, version, first_row)
+        return
     previous: EventKeys | None = None
-    for chunk in chunks(source, file, wanted):
+    for chunk in _read_acid(source, file, wanted, version):
         _check_order(chunk.keys, previous, file)
-        if splits_updates:
-            _check_operations(chunk.keys, file)
+        if version.splits_updates:
+            _check_operations(chunk.keys, file, version)
+        if version.encodes_buckets and not any_bucket:
+            _check_buckets(chunk.keys, file)
         previous = chunk.keys.slice(len(chunk.keys) - 1, len(chunk.keys))
         yield chunk
 
 
-def _read_acid(source: OrcInput, file: EventFile, wanted: Wanted) -> Iterator[EventChunk]:
+def _read_acid(
+    source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion
+) -> Iterator[EventChunk]:
     _check_schema(source)
     if file.kind is EventFileKind.DELETE_DELTA:
         wanted = dataclasses.replace(wanted, columns=())
-    in_file = _names_in_file([f.name for f in source.schema.field(ROW).type], wanted)
+    in_file = _names_in_file([f.name for f in source.schema.field(ROW).type], wanted, version)
     names = [*_KEY_FIELDS, *(f"{ROW}.{name}" for name in in_file.values())]
     for index in range(source.stripe_count):
         batch = source.read_stripe(index, names)
@@ -158,33 +175,36 @@ def _read_acid(source: OrcInput, file: EventFile, wanted: Wanted) -> Iterator[Ev
             yield EventChunk(_event_keys(batch, file), columns, index == source.stripe_count - 1)
 
 
-def _read_original(source: OrcInput, file: EventFile, wanted: Wanted) -> Iterator[EventChunk]:
+def _read_plain(
+    source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion, position: int
+) -> Iterator[EventChunk]:
     if tuple(source.schema.names) == EVENT_FIELDS:
         raise DirectoryStateError(
-            f"{file.path} is an ACID file outside any base or delta directory; Hive would read its events as "
+            f"{file.path} is an ACID file where plain rows belong; Hive would read its events as "
             "rows: move it away"
         )
-    in_file = _names_in_file(source.schema.names, wanted)
+    in_file = _names_in_file(source.schema.names, wanted, version)
     # The first column is read along: without any column pyarrow does not tell how many rows there are.
     names = sorted({source.schema.names[0], *in_file.values()})
-    position = 0
+    bucket = _bucket_of_plain_rows(file, version)
     for index in range(source.stripe_count):
         batch = source.read_stripe(index, names)
         if batch.num_rows:
             arrays = {name: batch.column(stored) for name, stored in in_file.items()}
             rows = _columns(arrays, wanted, batch.num_rows, file)
-            keys = _original_keys(position, batch.num_rows, file)
+            keys = _plain_keys(position, batch.num_rows, file, bucket)
             yield EventChunk(keys, rows, index == source.stripe_count - 1)
         position += batch.num_rows
 
 
-def _names_in_file(names: Sequence[str], wanted: Wanted) -> dict[str, str]:
+def _names_in_file(names: Sequence[str], wanted: Wanted, version: AcidVersion) -> dict[str, str]:
     """Column of the table -> column of the file, for the wanted columns that the file has.
 
-    By name, case included, as in Hive 2.3. Its SQL often writes ``_col0``, ``_col1``, … instead of names;
-    those go by position.
+    By position, or by name, case included, as the version has it. Hive's SQL often writes ``_col0``,
+    ``_col1``, … instead of names; those always go by position.
     """
-    if names and all(_NAMELESS_COLUMN.fullmatch(name) for name in names):
+    nameless = all(_NAMELESS_COLUMN.fullmatch(name) for name in names)
+    if version.matches_columns_by_position or nameless:
         by_name = dict(zip((c.name for c in wanted.table_columns), names, strict=False))
     else:
         by_name = {name: name for name in names}
@@ -222,12 +242,22 @@ def _event_keys(batch: pa.RecordBatch, file: EventFile) -> EventKeys:
     )
 
 
-def _original_keys(position: int, count: int, file: EventFile) -> EventKeys:
+def _bucket_of_plain_rows(file: EventFile, version: AcidVersion) -> int:
+    """The bucket field of the ROW__IDs that Hive gives such rows."""
+    if not version.encodes_buckets:
+        return file.bucket_id
+    try:
+        return bucket_property(file.bucket_id, file.statement_id or 0)
+    except ValueError as error:
+        raise DirectoryStateError(f"{file.path}: Hive cannot name its rows: {error}") from error
+
+
+def _plain_keys(position: int, count: int, file: EventFile, bucket: int) -> EventKeys:
     return EventKeys(
-        original_txn=np.full(count, _ORIGINAL_TXN, np.int64),
-        bucket=np.full(count, file.bucket_id, np.int32),
+        original_txn=np.full(count, file.last, np.int64),
+        bucket=np.full(count, bucket, np.int32),
         row_id=np.arange(position, position + count, dtype=np.int64),
-        current_txn=np.full(count, _ORIGINAL_TXN, np.int64),
+        current_txn=np.full(count, file.last, np.int64),
         operation=np.full(count, Operation.INSERT, np.int8),
         precedence=_precedence(file, count),
     )
@@ -280,13 +310,42 @@ def _disorder(file: EventFile, before: EventKeys, after: EventKeys) -> CorruptFi
     )
 
 
-def _check_operations(keys: EventKeys, file: EventFile) -> None:
+def _check_operations(keys: EventKeys, file: EventFile, version: AcidVersion) -> None:
     expected = {EventFileKind.DELTA: Operation.INSERT, EventFileKind.DELETE_DELTA: Operation.DELETE}
     operation = expected.get(file.kind)
     if operation is None or bool((keys.operation == operation).all()):
         return
     found = sorted({Operation(int(code)).name for code in np.unique(keys.operation)})
+    advice = (
+        "Hive 2 wrote it before the table was upgraded, and this server shows wrong rows: let Hive 2 compact "
+        "the table (major) before the upgrade, or restore it from there"
+        if version.uses_write_ids
+        else "it was written for a legacy table"
+    )
     raise DirectoryStateError(
         f"{file.path} holds {' and '.join(found)} events, but in a table with transactional_properties"
-        f"=default a {file.kind.value} holds {operation.name} events only: it was written for a legacy table"
+        f"=default a {file.kind.value} holds {operation.name} events only: {advice}"
     )
+
+
+def _check_buckets(keys: EventKeys, file: EventFile) -> None:
+    """Every ROW__ID must name the bucket of its file: by that Hive finds the deletes of a row."""
+    if file.bucket_id < MAX_BUCKETS:
+        first = bucket_property(file.bucket_id, 0)
+        if first <= int(keys.bucket.min()) and int(keys.bucket.max()) <= first + MAX_STATEMENT_ID:
+            return
+    unreadable = unreadable_properties(keys.bucket)
+    if unreadable.any():
+        at = int(unreadable.argmax())
+        raise CorruptFileError(
+            f"{file.path}: event {tuple(keys.key(at))} has a bucket property that Hive never wrote"
+        )
+    ids = bucket_ids(keys.bucket)
+    misplaced = ids != file.bucket_id
+    if misplaced.any():
+        at = int(misplaced.argmax())
+        raise DirectoryStateError(
+            f"{file.path} holds event {tuple(keys.key(at))} of bucket {int(ids[at])}, but the file belongs "
+            f"to bucket {file.bucket_id}: Hive overlooks such deletes, and deletes of such rows, in silence. "
+            "Its writer is broken: write the transaction again"
+        )

@@ -48,7 +48,7 @@ class OrcInput:
     Attributes:
         path: as given.
         is_proleptic: dates and timestamps count days in the proleptic Gregorian calendar, not in the hybrid
-            one of Hive 2.3: its footer says so.
+            one: its footer says so, or it does not say and ``options`` do.
 
     Raises:
         DirectoryStateError: the file is not there (any more).
@@ -61,7 +61,7 @@ class OrcInput:
         self._length = length
         self._options = options
         self._needs_pyorc = False
-        self.is_proleptic = False
+        self.is_proleptic = options.is_proleptic
         self._file = self._open()
 
     @property
@@ -111,7 +111,8 @@ class OrcInput:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._corrupt(error) from error
         if any(holds_dates(data_type) for data_type in file.schema.types):
-            self.is_proleptic = _tail_of(stream, file).is_proleptic
+            marked = _tail_of(stream, file).is_proleptic
+            self.is_proleptic = self.is_proleptic if marked is None else marked
         return file
 
     def _stream(self) -> Any:

@@ -1,20 +1,24 @@
 """Read a snapshot of a table: the visible rows of each (partition, bucket) with their ROW__ID.
 
 :func:`plan_splits` lists a partition once and says which files make up each bucket; :func:`read_split` merges
-them. The two may run in different processes, so a split is a small value with a text form.
+them. The two may run in different processes, so a split is a small value with a text form. Insert-only tables
+have neither events nor ROW__IDs: each of their files is a split.
 
 The merge keeps one stripe of each file in memory at most. Files are sorted by ROW__ID, so all rows up to the
 smallest key at which some file's stripe in memory ends are decided by what is in memory.
 
-Where Hive 2.3 would lose or double rows in silence, this reader refuses: delta buckets beyond the table's
-bucket count, files in a delta that are no bucket files, original files whose rows events would hit twice.
+Where Hive would lose or double rows in silence, or its two readers disagree, this reader refuses: delta
+buckets beyond the table's bucket count, original files whose rows events would hit twice, deletes older than
+their rows.
 
-Source: Hive's OrcInputFormat (split generation) and OrcRawRecordMerger, 2.3.
+Source: Hive's OrcInputFormat (split generation), OrcRawRecordMerger and VectorizedOrcAcidRowBatchReader (2.3,
+3.1, 4.x).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -23,45 +27,40 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from metastore_client.valid_ids import ValidIdList
-from mutation_api.acid.directory_state import DirectoryState, choose_directories
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.hive_type import parse_hive_type
-from mutation_api.acid.layout import (
-    FLUSH_LENGTH_SUFFIX,
-    BaseDirectory,
-    DeltaDirectory,
-    is_hidden,
-    parse_bucket_file_name,
-    parse_original_file_name,
-)
 from mutation_api.acid.merge_events import (
     concatenate_keys,
     count_below,
     count_up_to,
+    find_early_delete,
     merge_legacy,
     merge_split,
 )
 from mutation_api.acid.row_id import ROW_ID_COLUMN, RecordIdentifier
-from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordLayoutError
-from mutation_api.orc.column_reader import ReadOptions, column_type
+from mutation_api.acid.version import AcidVersion
+from mutation_api.errors import DirectoryStateError, RecordLayoutError
+from mutation_api.orc.column_reader import ReadOptions, TimestampForm, column_type
 from mutation_api.orc.event_reader import EventChunk, EventFile, EventFileKind, Wanted, read_events
-from mutation_api.orc.storage import FileEntry, Storage
+from mutation_api.orc.partition_files import list_partition_files
+from mutation_api.orc.storage import Storage
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = [
-    "ROW_ID_TYPE",
     "SnapshotSplit",
     "plan_splits",
     "read_split",
+    "row_id_type",
     "select_columns",
     "snapshot_schema",
 ]
 
-ROW_ID_TYPE = pa.struct([("transactionid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
-"""Arrow type of ROW__ID in a v1 table; the names are Hive's, in lower case."""
-
-_UNKNOWN_BUCKET = -1
-_FLUSH_LENGTH_BYTES = 8
+_ROW_ID_TYPES = {
+    version: pa.struct(
+        [(version.transaction_field, pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())]
+    )
+    for version in AcidVersion
+}
 _LOWEST = RecordIdentifier(-(2**63), -(2**31), -(2**63))
 _HIGHEST = RecordIdentifier(2**63 - 1, 2**31 - 1, 2**63 - 1)
 
@@ -70,8 +69,8 @@ _HIGHEST = RecordIdentifier(2**63 - 1, 2**31 - 1, 2**63 - 1)
 class SnapshotSplit:
     """The files of one (partition, bucket) that one reader merges.
 
-    ``partition_name`` is the escaped name, '' for an unpartitioned table; ``bucket_id`` is -1 for original
-    files whose name tells no bucket.
+    ``partition_name`` is the escaped name, '' for an unpartitioned table; ``bucket_id`` is -1 for plain files
+    whose name tells no bucket.
     """
 
     partition_name: str
@@ -98,43 +97,48 @@ class SnapshotSplit:
 
 
 def plan_splits(
-    table: AcidTable, partition_name: str, location: str, valid: ValidIdList
+    table: AcidTable,
+    partition_name: str,
+    location: str,
+    valid: ValidIdList,
+    valid_txns: ValidTxnList | None = None,
 ) -> list[SnapshotSplit]:
     """What a snapshot reads of one partition: one split per bucket that has anything, by bucket id.
 
-    Lists directories only; no file is opened but the side files of unfinished streaming writes.
+    Lists directories only; no file is opened but side files.
 
     Args:
         table: its version and bucket count decide.
         partition_name: escaped name, '' for an unpartitioned table.
         location: the partition's location; a missing directory is a partition without rows.
-        valid: the transactions the snapshot sees.
+        valid: the ids the snapshot sees: the table's write ids, in v1 transactions.
+        valid_txns: the transactions it sees; needed with Hive 4, whose compactions name theirs.
 
     Raises:
         DirectoryStateError: the directory holds what Hive fails on, or would lose or double rows of.
     """
-    storage = Storage.for_location(location)
-    try:
-        entries = storage.list(storage.path(location))
-    except FileNotFoundError:
-        return []
-    state = choose_directories(
-        [e.name for e in entries if e.is_directory],
-        {e.name: e.size for e in entries if not e.is_directory},
-        valid,
-        location=location,
-    )
-    files = _list_files(storage, storage.path(location), state, splits_updates=table.version.splits_updates)
+    files = list_partition_files(table, location, valid, valid_txns)
+    if not table.version.has_row_ids:
+        return [SnapshotSplit(partition_name, location, f.bucket_id, (f,)) for f in files]
     buckets: dict[int, list[EventFile]] = defaultdict(list)
     for file in files:
         buckets[file.bucket_id].append(file)
+    if _may_find_deletes_anywhere(table):
+        deletes = [f for f in files if f.kind is EventFileKind.DELETE_DELTA]
+        for bucket_id, found in buckets.items():
+            found += [f for f in deletes if f.bucket_id != bucket_id]
     for bucket_id, found in buckets.items():
         _check_bucket(table, location, bucket_id, found)
     return [
         SnapshotSplit(partition_name, location, bucket_id, group)
         for bucket_id, found in sorted(buckets.items())
-        for group in _groups(found)
+        for group in _groups(found, table.version)
     ]
+
+
+def row_id_type(version: AcidVersion) -> pa.StructType:
+    """Arrow type of ROW__ID; the names are Hive's, in lower case."""
+    return _ROW_ID_TYPES[version]
 
 
 def select_columns(table: AcidTable, columns: Sequence[str] | None) -> tuple[AcidColumn, ...]:
@@ -157,12 +161,24 @@ def select_columns(table: AcidTable, columns: Sequence[str] | None) -> tuple[Aci
 
 
 def snapshot_schema(
-    columns: Sequence[AcidColumn], *, row_ids: bool = True, options: ReadOptions | None = None
+    version: AcidVersion,
+    columns: Sequence[AcidColumn],
+    *,
+    row_ids: bool = True,
+    options: ReadOptions | None = None,
 ) -> pa.Schema:
     """Schema of the batches of :func:`read_split`."""
     form = (options or ReadOptions()).timestamp_form
+    return _snapshot_schema(version, tuple(columns), row_ids, form)
+
+
+@functools.lru_cache
+def _snapshot_schema(
+    version: AcidVersion, columns: tuple[AcidColumn, ...], row_ids: bool, form: TimestampForm
+) -> pa.Schema:
+    # Kept: parsing types for each of many small groups took a seventh of the time of reading them.
     fields = [pa.field(c.name, column_type(parse_hive_type(c.type), form)) for c in columns]
-    return pa.schema(([pa.field(ROW_ID_COLUMN, ROW_ID_TYPE)] if row_ids else []) + fields)
+    return pa.schema(([pa.field(ROW_ID_COLUMN, row_id_type(version))] if row_ids else []) + fields)
 
 
 def read_split(
@@ -180,122 +196,83 @@ def read_split(
         split: what to read.
         valid: the same list that planned the split.
         columns: names of data columns, any case; None for all, () for none (then ``row_ids`` must be true).
-        row_ids: whether the first column is ``ROW__ID``.
+        row_ids: whether the first column is ``ROW__ID``; insert-only tables have none.
         options: form of timestamps and size of batches.
 
     Yields:
         Batches of ``snapshot_schema(…)``, of at most ``options.batch_rows`` rows, none empty.
 
     Raises:
-        RecordLayoutError: a column the table does not have, or nothing to read.
+        RecordLayoutError: a column the table does not have, nothing to read, or ROW__IDs of an insert-only
+            table.
         CorruptFileError: a file is damaged, not an ACID file, unsorted, or of types that do not fit.
         DirectoryStateError: a file is gone, or holds events it must not hold.
         RecordValueError: a timestamp does not fit the form asked for.
     """
+    version = table.version
     selected = select_columns(table, columns)
+    if row_ids and not version.has_row_ids:
+        raise RecordLayoutError(
+            f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}; read with "
+            "row_ids=False"
+        )
     if not selected and not row_ids:
         raise RecordLayoutError(f"table {table.full_name}: nothing to read: neither columns nor ROW__ID")
     options = options or ReadOptions()
     wanted = Wanted(table.columns, selected, options)
-    schema = snapshot_schema(selected, row_ids=row_ids, options=options)
-    splits_updates = table.version.splits_updates
+    schema = snapshot_schema(version, selected, row_ids=row_ids, options=options)
+    for rows in _rows(table, split, valid, wanted):
+        yield from _batches(rows, schema, row_ids=row_ids, batch_rows=options.batch_rows)
+
+
+def _rows(table: AcidTable, split: SnapshotSplit, valid: ValidIdList, wanted: Wanted) -> Iterator[EventChunk]:
     storage = Storage.for_location(split.location)
+    version = table.version
+    if not version.has_row_ids:
+        for file in split.files:
+            yield from read_events(storage, file, wanted, version=version)
+        return
+    any_bucket = _may_find_deletes_anywhere(table)
     sources = [
-        _Source(file, read_events(storage, file, wanted, splits_updates=splits_updates), splits_updates)
-        for file in split.files
+        _Source(files, _read_in_turn(storage, files, wanted, version, any_bucket), version)
+        for files in _sequences(split.files, version)
     ]
     for pieces in _rounds(sources):
-        for rows in _merge(pieces, valid, splits_updates=splits_updates):
-            yield from _batches(rows, schema, row_ids=row_ids, batch_rows=options.batch_rows)
+        yield from _merge(pieces, valid, version)
 
 
-def _list_files(
-    storage: Storage, path: str, state: DirectoryState, *, splits_updates: bool
-) -> list[EventFile]:
-    files: list[EventFile] = []
-    if state.base:
-        files += _acid_files(storage, path, state.base, splits_updates=splits_updates)
-    for name in state.original_files:
-        files.append(_original_file(f"{path}/{name}"))
-    for name in state.original_directories:
-        files += _original_files_below(storage, f"{path}/{name}")
-    for delta in state.deltas:
-        files += _acid_files(storage, path, delta, splits_updates=splits_updates)
-    return files
+def _may_find_deletes_anywhere(table: AcidTable) -> bool:
+    return table.version.scatters_deletes and not table.is_bucketed
 
 
-def _acid_files(
-    storage: Storage, location: str, directory: BaseDirectory | DeltaDirectory, *, splits_updates: bool
-) -> list[EventFile]:
-    path = f"{location}/{directory.name}"
-    try:
-        entries = [e for e in storage.list(path) if not is_hidden(e.name)]
-    except FileNotFoundError as error:
-        raise DirectoryStateError(
-            f"{path} was removed while its partition was being listed; a reader needs a lock: "
-            "take a new snapshot"
-        ) from error
-    if not splits_updates:
-        # Hive's second minor compaction of one range moves its result into that of the first. In legacy
-        # tables all its readers overlook that; in split tables all of them fail (measured), so it is refused.
-        entries = [e for e in entries if not (e.is_directory and e.name == directory.name)]
-    names = {e.name for e in entries}
-    files = []
-    for entry in entries:
-        if entry.name.removesuffix(FLUSH_LENGTH_SUFFIX) in names - {entry.name}:
-            continue
-        files.append(_acid_file(storage, entry, directory, f"{entry.name}{FLUSH_LENGTH_SUFFIX}" in names))
-    return [f for f in files if f.length != 0]
+def _sequences(files: Sequence[EventFile], version: AcidVersion) -> list[list[EventFile]]:
+    """Files whose rows are numbered one after the other, in that order; others are each alone."""
+    sequences: list[list[EventFile]] = []
+    for file in files:
+        last = sequences[-1][-1] if sequences else None
+        if version.numbers_files_through and last is not None and _continues(last, file):
+            sequences[-1].append(file)
+        else:
+            sequences.append([file])
+    return sequences
 
 
-def _acid_file(
-    storage: Storage, entry: FileEntry, directory: BaseDirectory | DeltaDirectory, has_side_file: bool
-) -> EventFile:
-    bucket_id = parse_bucket_file_name(entry.name)
-    if bucket_id is None or entry.is_directory:
-        raise DirectoryStateError(
-            f"{entry.path} is no file of the form bucket_00000; Hive 2.3 overlooks it in some tables and "
-            "fails in others: rename it so that it starts with an underscore, or remove it"
-        )
-    length = _flush_length(storage, f"{entry.path}{FLUSH_LENGTH_SUFFIX}") if has_side_file else None
-    if isinstance(directory, BaseDirectory):
-        return EventFile(entry.path, EventFileKind.BASE, bucket_id, 0, directory.last, None, length)
-    kind = EventFileKind.DELETE_DELTA if directory.is_delete else EventFileKind.DELTA
-    first, last, statement = directory.first, directory.last, directory.statement_id
-    return EventFile(entry.path, kind, bucket_id, first, last, statement, length)
+def _continues(last: EventFile, file: EventFile) -> bool:
+    is_plain = last.kind is file.kind is EventFileKind.ORIGINAL
+    return is_plain and (last.last, last.statement_id) == (file.last, file.statement_id)
 
 
-def _flush_length(storage: Storage, path: str) -> int:
-    """Committed bytes of a file that is being written: the last whole number of its side file; 0 if none."""
-    try:
-        with storage.open_input(path) as stream:
-            content: bytes = stream.read()
-    except FileNotFoundError:
-        raise DirectoryStateError(f"{path}: its writer finished just now; take a new snapshot") from None
-    whole = len(content) // _FLUSH_LENGTH_BYTES * _FLUSH_LENGTH_BYTES
-    if whole == 0:
-        return 0
-    length = int.from_bytes(content[whole - _FLUSH_LENGTH_BYTES : whole], "big", signed=True)
-    if length < 0:
-        raise CorruptFileError(f"{path} says that {length} bytes are committed")
-    return length
-
-
-def _original_file(path: str) -> EventFile:
-    bucket_id = parse_original_file_name(path.rpartition("/")[2]).bucket_id
-    return EventFile(path, EventFileKind.ORIGINAL, _UNKNOWN_BUCKET if bucket_id is None else bucket_id, 0, 0)
-
-
-def _original_files_below(storage: Storage, path: str) -> list[EventFile]:
-    files: list[EventFile] = []
-    for entry in storage.list(path):
-        if is_hidden(entry.name):
-            continue
-        if entry.is_directory:
-            files += _original_files_below(storage, entry.path)
-        elif entry.size > 0:
-            files.append(_original_file(entry.path))
-    return files
+def _read_in_turn(
+    storage: Storage, files: Sequence[EventFile], wanted: Wanted, version: AcidVersion, any_bucket: bool
+) -> Iterator[EventChunk]:
+    first_row = 0
+    for file in files:
+        scattered = any_bucket and file.kind is EventFileKind.DELETE_DELTA
+        for chunk in read_events(
+            storage, file, wanted, version=version, any_bucket=scattered, first_row=first_row
+        ):
+            first_row += len(chunk.keys)
+            yield chunk if file is files[-1] else dataclasses.replace(chunk, is_last=False)
 
 
 def _check_bucket(table: AcidTable, location: str, bucket_id: int, files: Sequence[EventFile]) -> None:
@@ -308,7 +285,7 @@ def _check_bucket(table: AcidTable, location: str, bucket_id: int, files: Sequen
             f"{table.num_buckets} buckets, so Hive 2.3 never reads it; its rows would be lost in silence"
         )
     merged = [f for f in events if f.kind is EventFileKind.DELETE_DELTA or not table.version.splits_updates]
-    if not merged:
+    if not merged or table.version.numbers_files_through:
         return
     root = Storage.for_location(location).path(location)
     misplaced = [f for f in originals if f.path.rpartition("/")[0] != root]
@@ -321,14 +298,14 @@ def _check_bucket(table: AcidTable, location: str, bucket_id: int, files: Sequen
         )
 
 
-def _groups(files: Sequence[EventFile]) -> Iterator[tuple[EventFile, ...]]:
+def _groups(files: Sequence[EventFile], version: AcidVersion) -> Iterator[tuple[EventFile, ...]]:
     """Files to merge with each other.
 
-    Several original files of one bucket repeat each other's identities, so each is read alone;
+    If several original files of one bucket repeat each other's identities, each is read alone;
     :func:`_check_bucket` saw that no event is for them.
     """
     originals = [f for f in files if f.kind is EventFileKind.ORIGINAL]
-    alone = originals if len(originals) > 1 else []
+    alone = originals if len(originals) > 1 and not version.numbers_files_through else []
     yield from ((f,) for f in alone)
     rest = tuple(f for f in files if f not in alone)
     if any(f.kind is not EventFileKind.DELETE_DELTA for f in rest):
@@ -336,22 +313,22 @@ def _groups(files: Sequence[EventFile]) -> Iterator[tuple[EventFile, ...]]:
 
 
 class _Source:
-    """One file in a merge: at most one stripe of its events, and how far they reach.
+    """One file (or several in turn) in a merge: at most one stripe of its events, and how far they reach.
 
     ``known_through`` is a key at or below which no event will come that is not in ``chunks`` by now. The
     events of a stripe's last key are not known to be complete before the next stripe is read.
     """
 
-    def __init__(self, file: EventFile, events: Iterator[EventChunk], splits_updates: bool) -> None:
-        self._file = file
+    def __init__(
+        self, files: Sequence[EventFile], events: Iterator[EventChunk], version: AcidVersion
+    ) -> None:
+        self.file = files[0]
         self._events = events
         self.chunks: list[EventChunk] = []
-        self.is_delete = file.kind is EventFileKind.DELETE_DELTA
         self.known_through = _LOWEST
-        if splits_updates and file.kind is EventFileKind.DELTA:
-            # Rows inserted by transactions first..last: the file need not be opened before the merge is
-            # there.
-            self.known_through = _HIGHEST._replace(original_txn=file.first - 1)
+        if version.splits_updates and self.file.kind is EventFileKind.DELTA:
+            # Rows inserted under the ids first..last: the file need not be opened before the merge is there.
+            self.known_through = _HIGHEST._replace(original_txn=self.file.first - 1)
 
     def load(self) -> None:
         """Read on until ``known_through`` grows."""
@@ -365,8 +342,8 @@ class _Source:
             keys = chunk.keys
             if keys.key(0) <= before:
                 raise DirectoryStateError(
-                    f"{self._file.path} holds a row with ROW__ID {tuple(keys.key(0))}, but its directory is "
-                    f"for rows inserted by transactions {self._file.first} to {self._file.last}"
+                    f"{self.file.path} holds a row with ROW__ID {tuple(keys.key(0))}, but its directory is "
+                    f"for rows inserted by transactions {self.file.first} to {self.file.last}"
                 )
             if chunk.is_last:
                 self.known_through = _HIGHEST
@@ -389,7 +366,11 @@ class _Source:
 @dataclass(frozen=True)
 class _Piece:
     chunk: EventChunk
-    is_delete: bool
+    file: EventFile
+
+    @property
+    def is_delete(self) -> bool:
+        return self.file.kind is EventFileKind.DELETE_DELTA
 
 
 def _rounds(sources: Sequence[_Source]) -> Iterator[list[_Piece]]:
@@ -397,7 +378,7 @@ def _rounds(sources: Sequence[_Source]) -> Iterator[list[_Piece]]:
     remaining = list(sources)
     while remaining:
         limit = min(source.known_through for source in remaining)
-        pieces = [_Piece(chunk, s.is_delete) for s in remaining for chunk in s.take(limit)]
+        pieces = [_Piece(chunk, s.file) for s in remaining for chunk in s.take(limit)]
         if pieces:
             yield pieces
         if limit == _HIGHEST:
@@ -408,18 +389,40 @@ def _rounds(sources: Sequence[_Source]) -> Iterator[list[_Piece]]:
         remaining = [s for s in remaining if s.chunks or s.known_through != _HIGHEST]
 
 
-def _merge(pieces: list[_Piece], valid: ValidIdList, *, splits_updates: bool) -> Iterator[EventChunk]:
+def _merge(pieces: list[_Piece], valid: ValidIdList, version: AcidVersion) -> Iterator[EventChunk]:
     """The rows that remain of one round, by key."""
     # Deletes last: then indices of rows need no shift.
     pieces = sorted(pieces, key=lambda piece: piece.is_delete)
     keys = concatenate_keys([piece.chunk.keys for piece in pieces])
-    if splits_updates:
+    if version.splits_updates:
         is_delete = np.repeat([p.is_delete for p in pieces], [len(p.chunk.keys) for p in pieces])
         indices = merge_split(keys, is_delete, valid)
     else:
         indices = merge_legacy(keys, valid)
+    if version.encodes_buckets:
+        _check_deletes(pieces, valid, version)
     if len(indices):
         yield from _gather([piece.chunk for piece in pieces if not piece.is_delete], indices)
+
+
+def _check_deletes(pieces: list[_Piece], valid: ValidIdList, version: AcidVersion) -> None:
+    """Refuse deletes that one of Hive's readers obeys and the other does not.
+
+    That is a delete whose write id is lower than its row's; with Hive 4 also one with the same write id,
+    unless the row's statement comes before that of the delete's directory.
+    """
+    for piece in pieces:
+        if not piece.is_delete:
+            continue
+        file, keys = piece.file, piece.chunk.keys
+        is_single = version.is_hive_4 and file.first == file.last
+        at = find_early_delete(keys, valid, (file.statement_id or 0) if is_single else None)
+        if at is not None:
+            raise DirectoryStateError(
+                f"{file.path} deletes row {tuple(keys.key(at))} under write id {int(keys.current_txn[at])}, "
+                "which does not come after the one that inserted it; one of Hive's readers shows the row and "
+                "the other does not: let Hive compact the table (major), and look which of the two it kept"
+            )
 
 
 def _gather(chunks: list[EventChunk], indices: np.ndarray) -> Iterator[EventChunk]:
@@ -451,7 +454,7 @@ def _batches(
     if row_ids:
         keys = chunk.keys
         fields = [pa.array(values) for values in (keys.original_txn, keys.bucket, keys.row_id)]
-        arrays.insert(0, pa.StructArray.from_arrays(fields, fields=list(ROW_ID_TYPE)))
+        arrays.insert(0, pa.StructArray.from_arrays(fields, fields=list(schema.field(0).type)))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     for start in range(0, batch.num_rows, batch_rows):
         yield batch.slice(start, batch_rows)

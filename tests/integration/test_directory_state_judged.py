@@ -17,11 +17,13 @@ from mutation_api.acid.layout import (
     delete_delta_directory_name,
     delta_directory_name,
 )
+from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 
 pytestmark = pytest.mark.slow
 
 CASES = 300
+V1 = AcidVersion.V1_LEGACY
 HIDDEN = ("_tmp_base_5", ".hive-staging", "_mutation_0000009", ".delta_0000001_0000001", "_orc_acid_version")
 ORIGINAL_FILES = ("000000_0", "000001_0", "000000_0_copy_1", "part-00000", "datafile.orc")
 ORIGINAL_DIRECTORIES = ("000000_0.d", "sub", "HIVE_UNION_SUBDIR_1", "delta", "base")
@@ -73,7 +75,7 @@ def test_the_choice_is_hives(hive: Hive23, tmp_path: Path) -> None:
         make(folder, names, files)
         place = f"case {case}: {names}, {files}, valid {valid.to_text()}"
         try:
-            ours = choose_directories(names, files, valid, location=str(folder))
+            ours = choose_directories(names, files, valid, version=V1, location=str(folder))
         except DirectoryStateError as error:
             assert "not enough history" in str(error), place
             with pytest.raises(HiveError, match="Not enough history"):

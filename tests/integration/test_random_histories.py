@@ -25,6 +25,7 @@ from mutation_api.acid.layout import (
     delta_directory_name,
     parse_directory_name,
 )
+from mutation_api.acid.version import AcidVersion
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.orc.snapshot_reader import plan_splits, read_split
 from mutation_api.orc.storage import Storage
@@ -271,7 +272,11 @@ class History:
         """
         if self.shape.properties == "legacy":
             return False
-        ranges = [d for d in map(parse_directory_name, deltas) if isinstance(d, DeltaDirectory)]
+        ranges = [
+            d
+            for d in (parse_directory_name(d, AcidVersion.V1_LEGACY) for d in deltas)
+            if isinstance(d, DeltaDirectory)
+        ]
         first, last = min(d.first for d in ranges), max(d.last for d in ranges)
         return delta_directory_name(first, last, None) in deltas or (
             delete_delta_directory_name(first, last, None) in deltas

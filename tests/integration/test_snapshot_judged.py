@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 
 DIRECTORY_CASES = 150
 ALL = ValidTxnList.everything()
+V1 = AcidVersion.V1_LEGACY
 
 
 @pytest.mark.parametrize("seed", [1])
@@ -42,7 +43,7 @@ def test_directories_are_chosen_as_hive_chooses(hive: Hive23, tmp_path: Path, se
         folder.mkdir(exist_ok=True)
         place = f"seed {seed}, case {case}: {names}, valid {valid.to_text()}"
         try:
-            ours = choose_directories(names, {}, valid, location=str(folder))
+            ours = choose_directories(names, {}, valid, version=V1, location=str(folder))
         except DirectoryStateError:
             refused += 1
             with pytest.raises(HiveError, match="Not enough history"):
@@ -64,7 +65,7 @@ def our_rows(directory: Path, columns: list[tuple[str, str]]) -> list[tuple[Any,
         partition_keys=(),
         num_buckets=1,
         bucket_columns=(columns[0][0],),
-        version=AcidVersion.V1_LEGACY,
+        version=V1,
     )
     rows: list[tuple[Any, ...]] = []
     for split in plan_splits(table, "", str(directory), ALL):

@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mutation_api.acid.directory_state import choose_directories
+from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 from tests.directory_cases import random_directories, random_snapshot
+
+V1 = AcidVersion.V1_LEGACY
 
 
 @given(st.randoms(use_true_random=False))
@@ -18,14 +21,14 @@ def test_no_visible_id_is_lost(rng: random.Random) -> None:
     """Every visible transaction above the base that has a directory lies in one that was chosen."""
     names, valid = random_directories(rng), random_snapshot(rng)
     try:
-        state = choose_directories(names, {}, valid, location="/t")
+        state = choose_directories(names, {}, valid, version=V1, location="/t")
     except DirectoryStateError as error:
         assert "not enough history" in str(error)
         assert any(name.startswith("base_") for name in names)
         return
     above = state.base.last if state.base else 0
     everything = choose_directories(
-        [name for name in names if not name.startswith("base_")], {}, valid, location="/t"
+        [name for name in names if not name.startswith("base_")], {}, valid, version=V1, location="/t"
     )
     for delta in everything.deltas:
         for txn in range(max(delta.first, above + 1), delta.last + 1):
@@ -39,12 +42,12 @@ def test_chosen_and_obsolete_are_apart_and_order_does_not_matter(rng: random.Ran
     names, valid = random_directories(rng), random_snapshot(rng)
     shuffled = rng.sample(names, len(names))
     try:
-        state = choose_directories(names, {}, valid, location="/t")
+        state = choose_directories(names, {}, valid, version=V1, location="/t")
     except DirectoryStateError:
         with pytest.raises(DirectoryStateError):
-            choose_directories(shuffled, {}, valid, location="/t")
+            choose_directories(shuffled, {}, valid, version=V1, location="/t")
         return
-    assert choose_directories(shuffled, {}, valid, location="/t") == state
+    assert choose_directories(shuffled, {}, valid, version=V1, location="/t") == state
     chosen = [d.name for d in state.deltas] + ([state.base.name] if state.base else [])
     assert len(set(chosen)) == len(chosen)
     assert not set(chosen) & set(state.obsolete)

@@ -4,13 +4,15 @@ import pytest
 
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.acid.directory_state import DirectoryState, choose_directories
+from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 
 ALL = ValidTxnList.everything()
+V1 = AcidVersion.V1_LEGACY
 
 
 def choose(*directories: str, valid: ValidTxnList = ALL, **files: int) -> DirectoryState:
-    return choose_directories(directories, files, valid, location="/t")
+    return choose_directories(directories, files, valid, version=V1, location="/t")
 
 
 def names(state: DirectoryState) -> list[str]:
@@ -70,9 +72,11 @@ def test_the_base_of_a_converted_table_is_always_usable() -> None:
 def test_originals_count_without_a_base_only() -> None:
     """Empty and hidden ones never do."""
     files = {"000000_0": 10, "000001_0": 0, "_SUCCESS": 1, ".x.crc": 1}
-    state = choose_directories(["sub", "_tmp", "delta_0000001_0000001"], files, ALL, location="/t")
+    state = choose_directories(
+        ["sub", "_tmp", "delta_0000001_0000001"], files, ALL, version=V1, location="/t"
+    )
     assert (state.original_files, state.original_directories) == (("000000_0",), ("sub",))
-    state = choose_directories(["sub", "base_0000001"], files, ALL, location="/t")
+    state = choose_directories(["sub", "base_0000001"], files, ALL, version=V1, location="/t")
     assert (state.original_files, state.original_directories) == ((), ())
     assert set(state.obsolete) == {"000000_0", "sub"}
 

@@ -16,7 +16,10 @@ from mutation_api.acid.layout import (
     parse_directory_name,
     parse_original_file_name,
 )
+from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
+
+V1 = AcidVersion.V1_LEGACY
 
 
 @pytest.mark.parametrize(
@@ -55,7 +58,7 @@ def test_names_are_padded_as_hive_pads_them(name: str, expected: str) -> None:
 )
 def test_a_directory_name_says_what_it_holds(name: str, expected: object) -> None:
     """Bases are found by listing, so an unpadded one works in Hive too; any other name is original data."""
-    assert parse_directory_name(name) == expected
+    assert parse_directory_name(name, V1) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,7 @@ def test_a_directory_name_says_what_it_holds(name: str, expected: object) -> Non
 def test_names_that_hive_fails_on_or_loses_are_refused(name: str, reason: str) -> None:
     """The message names the directory and what is wrong with it."""
     with pytest.raises(DirectoryStateError, match=reason) as caught:
-        parse_directory_name(name)
+        parse_directory_name(name, V1)
     assert repr(name) in str(caught.value)
 
 
@@ -95,7 +98,7 @@ def test_names_that_hive_fails_on_or_loses_are_refused(name: str, reason: str) -
 )
 def test_only_exact_bucket_names_are_bucket_files(name: str, bucket_id: int | None) -> None:
     """Hive 2.3 looks for the padded name."""
-    assert parse_bucket_file_name(name) == bucket_id
+    assert parse_bucket_file_name(name, V1) == bucket_id
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,7 @@ def test_only_exact_bucket_names_are_bucket_files(name: str, bucket_id: int | No
 )
 def test_an_original_file_may_have_a_bucket(name: str, bucket_id: int | None) -> None:
     """Hive 2.3 understands N_M only."""
-    assert parse_original_file_name(name).bucket_id == bucket_id
+    assert parse_original_file_name(name, V1).bucket_id == bucket_id
 
 
 @pytest.mark.parametrize(("name", "hidden"), [("_tmp", True), (".x", True), ("a_b", False)])
