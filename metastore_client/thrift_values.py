@@ -61,6 +61,7 @@ _COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
 
 
 def check_name(name: str, where: str) -> None:
+    """Refuse a partition name that Hive would not write. Raises InvalidRequestError."""
     try:
         check_partition_name(name)
     except ValueError as error:
@@ -75,6 +76,7 @@ def safe_text(text: str) -> str:
 
 
 def thrift_table(table: TableInfo, user: str) -> Any:
+    """A table to create; ``user`` owns it unless it names an owner."""
     return ttypes.Table(
         tableName=table.name.lower(),
         dbName=table.database.lower(),
@@ -117,6 +119,7 @@ def _columns(fields: Sequence[Any] | None) -> tuple[ColumnInfo, ...]:
 
 
 def table_info(raw: Any) -> TableInfo:
+    """What the server tells of a table."""
     storage = raw.sd
     return TableInfo(
         database=raw.dbName,
@@ -138,6 +141,7 @@ def table_info(raw: Any) -> TableInfo:
 
 
 def new_partition_name(raw_table: Any, keys: Sequence[str], values: Sequence[str]) -> str:
+    """The escaped name of a partition to create. Raises InvalidRequestError."""
     where = f"{raw_table.dbName}.{raw_table.tableName}"
     if len(values) != len(keys) or not keys or not all(values):
         raise InvalidRequestError(
@@ -172,6 +176,7 @@ def pop_accuracy(raw: Any) -> bool:
 
 
 def partition_info(raw: Any, keys: Sequence[str]) -> PartitionInfo:
+    """What the server tells of a partition; ``keys`` are the names of its table's partition columns."""
     return PartitionInfo(
         database=raw.dbName,
         table=raw.tableName,
@@ -183,6 +188,7 @@ def partition_info(raw: Any, keys: Sequence[str]) -> PartitionInfo:
 
 
 def txn_info(raw: Any) -> TxnInfo:
+    """What the server tells of a transaction."""
     return TxnInfo(
         id=raw.id,
         state=TxnState(raw.state),
@@ -195,6 +201,7 @@ def txn_info(raw: Any) -> TxnInfo:
 
 
 def thrift_component(component: LockComponent) -> Any:
+    """One resource of a lock request. Raises InvalidRequestError."""
     if component.partition is not None:
         check_name(component.partition, f"{component.database}.{component.table}")
     return ttypes.LockComponent(
@@ -210,10 +217,12 @@ def thrift_component(component: LockComponent) -> Any:
 
 
 def lock_response(raw: Any) -> LockResponse:
+    """The answer to ``lock`` and ``check_lock``."""
     return LockResponse(raw.lockid, LockState(raw.state), raw.errorMessage or "")
 
 
 def lock_info(raw: Any) -> LockInfo:
+    """One line of ``show_locks``."""
     return LockInfo(
         lock_id=raw.lockid,
         database=raw.dbname,
@@ -230,6 +239,7 @@ def lock_info(raw: Any) -> LockInfo:
 
 
 def compaction_info(raw: Any) -> CompactionInfo:
+    """One line of ``show_compact``."""
     return CompactionInfo(
         database=raw.dbname,
         table=raw.tablename,

@@ -60,7 +60,9 @@ def test_texts_of_hive() -> None:
     assert ValidTxnList.parse("10:9223372036854775807:3:5") == ValidTxnList(10, (3, 5))
     assert ValidTxnList.parse(f"5:{NO_OPEN_ID}:") == ValidTxnList(5)
     assert ValidTxnList.parse(f"5:{NO_OPEN_ID}::") == ValidTxnList(5)
-    assert ValidTxnList.parse("9:2:2,4:3,6-8") == ValidTxnList(9, (2, 3, 4, 6, 7, 8), 2)
+    assert ValidTxnList.parse("9:2:2,4:3,6-8") == ValidTxnList(
+        9, (2, 3, 4, 6, 7, 8), 2, frozenset({3, 6, 7, 8})
+    )
 
 
 @pytest.mark.parametrize("text", ["", "x", "5:y:", "5:3:a", "5:3:1,b:"])
@@ -78,7 +80,7 @@ def test_a_snapshot_of_a_transaction() -> None:
         TxnInfo(5, TxnState.OPEN, "u", "h"),
     )
     valid = ValidTxnList.from_open_txns(OpenTxns(6, txns), own_txn_id=5)
-    assert valid == ValidTxnList(6, (2, 3), 3)
+    assert valid == ValidTxnList(6, (2, 3), 3, frozenset({2}))
     assert [i for i in range(1, 8) if valid.is_valid(i)] == [1, 4, 5, 6]
 
 
