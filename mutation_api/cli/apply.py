@@ -2,8 +2,8 @@
 
 The file has the table's columns, partition columns included, in any order and case, and the operation. The
 row of an update or delete is named by its ROW__ID: in JSON, ORC and Parquet a struct of that name, in CSV the
-columns ``ROW__ID.transactionid``, ``ROW__ID.bucketid``, ``ROW__ID.rowid`` and, if known,
-``ROW__ID.partition``.
+columns ``ROW__ID.writeid`` (Hive 2: ``ROW__ID.transactionid``), ``ROW__ID.bucketid``, ``ROW__ID.rowid`` and,
+if known, ``ROW__ID.partition``.
 
 CSV and JSON are read with the table's types. A text that is no value of its column's type is refused, naming
 the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty one ("") the empty
@@ -30,6 +30,7 @@ from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordVal
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT
+from mutation_api.spark.read import PARTITION_FIELD
 from mutation_api.spark.session import local_session
 from mutation_api.spark.summary import ApplySummary
 from mutation_api.table.acid_table import AcidTable
@@ -40,8 +41,8 @@ __all__ = ["HELP", "add_arguments", "read_changes", "run"]
 HELP = "apply a file of changes to a table in one transaction"
 
 APP_NAME = "hive-mutate apply"
+WRITE_LOCKS = ("exclusive", "optimistic")
 FORMATS = ("csv", "json", "orc", "parquet")
-ROW_ID_TYPES = {"transactionid": "bigint", "bucketid": "int", "rowid": "bigint", "partition": "string"}
 COMPLEX_KINDS = ("array", "map", "struct", "uniontype", "binary")
 """Kinds of Hive types that a CSV field cannot hold."""
 SAMPLE_ROWS = 3
@@ -74,6 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="look up the rows of updates and deletes before anything is written",
     )
+    parser.add_argument(
+        "--write-lock",
+        choices=WRITE_LOCKS,
+        default=WRITE_LOCKS[0],
+        help="Hive 4: keep other writers out (exclusive, the default), or let them in and the first to "
+        "commit wins (optimistic); older Hives have one kind only",
+    )
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     add_metastore_arguments(parser)
 
@@ -83,6 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     path, file_format = _source(arguments)
     database, table_name = _split(arguments.table)
     builder = MutatorClientBuilder().metastore(metastore_from(arguments)).lock_failure_listener(ReportLoss())
+    builder.write_lock(arguments.write_lock)
     builder.add_sink_table(database, table_name, create_partitions=arguments.create_partitions)
     with builder.build() as client, _spark_session() as spark:
         with client.new_transaction() as transaction:
@@ -159,7 +168,7 @@ def _read_json(spark: SparkSession, table: AcidTable, path: Path, operation_colu
     # An inferring pass tells the names: with a schema given, Spark drops unknown fields without a word.
     found = spark.read.option("primitivesAsString", True).option("mode", "FAILFAST").json(str(path)).columns
     types = _column_types(table, operation_column)
-    types[ROW_ID_COLUMN.lower()] = _row_id_ddl()
+    types[ROW_ID_COLUMN.lower()] = _row_id_ddl(table)
     _check_columns(table, path, found, types)
     schema = StructType([StructField(name, _parse_datatype_string(types[name.lower()])) for name in found])
     return spark.read.schema(schema).option("mode", "FAILFAST").json(str(path))
@@ -172,12 +181,17 @@ def _column_types(table: AcidTable, operation_column: str) -> dict[str, str]:
 
 
 def _flat_types(table: AcidTable, operation_column: str) -> dict[str, str]:
-    row_id = {f"{ROW_ID_COLUMN}.{part}".lower(): kind for part, kind in ROW_ID_TYPES.items()}
+    row_id = {f"{ROW_ID_COLUMN}.{part}".lower(): kind for part, kind in _row_id_types(table).items()}
     return {**_column_types(table, operation_column), **row_id}
 
 
-def _row_id_ddl() -> str:
-    return f"struct<{','.join(f'{part}:{kind}' for part, kind in ROW_ID_TYPES.items())}>"
+def _row_id_types(table: AcidTable) -> dict[str, str]:
+    ids = {table.version.transaction_field: "bigint", "bucketid": "int", "rowid": "bigint"}
+    return {**ids, PARTITION_FIELD: "string"}
+
+
+def _row_id_ddl(table: AcidTable) -> str:
+    return f"struct<{','.join(f'{part}:{kind}' for part, kind in _row_id_types(table).items())}>"
 
 
 def _check_columns(table: AcidTable, path: Path, found: list[str], known: dict[str, str]) -> None:

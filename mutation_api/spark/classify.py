@@ -13,11 +13,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.acid.bucket_codec import MAX_BUCKETS, bucket_ids, unreadable_properties
 from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.errors import BucketIdError, RecordLayoutError, RecordValueError, RowIdNotFoundError
+from mutation_api.errors import (
+    BucketIdError,
+    RecordLayoutError,
+    RecordValueError,
+    RowIdNotFoundError,
+    TableNotMutableError,
+)
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import partition_names
 
@@ -32,10 +39,14 @@ ADDRESS_TYPE = pa.struct(
         ("bucket", pa.int32()),
         ("operation", pa.int8()),
         ("txn", pa.int64()),
+        ("bucket_property", pa.int32()),
         ("row_id", pa.int64()),
     ]
 )
-"""Address of a change. An insert carries the own transaction's id and so sorts behind every existing row."""
+"""Address of a change: where it goes, what it is, and the ROW__ID of its row, the bucket field verbatim.
+
+An insert carries the own id (write id, in v1 transaction id) and so sorts behind every existing row.
+"""
 
 SAMPLE_ROWS = 3
 SHOWN_CHARACTERS = 60
@@ -50,15 +61,20 @@ class ChangeClassifier:
 
     ``missing_columns`` are columns of the table that the change set leaves out; only deletes may do without.
     ``has_partition_columns`` false: the partition is taken from ROW__ID's own field ``partition``.
+    ``valid_ids`` are those of the transaction's snapshot: write ids of the table, in v1 transaction ids.
     """
 
     table: AcidTable
-    valid_txn_list: ValidTxnList
+    valid_ids: ValidIdList
     missing_columns: tuple[str, ...] = ()
     has_partition_columns: bool = True
 
     def classify(
-        self, operations: pa.Array, row_ids: pa.StructArray | None, columns: pa.StructArray | None
+        self,
+        operations: pa.Array,
+        row_ids: pa.StructArray | None,
+        columns: pa.StructArray | None,
+        writers: pa.Array | None = None,
     ) -> pa.StructArray:
         """Address every change.
 
@@ -67,6 +83,7 @@ class ChangeClassifier:
             row_ids: n ROW__IDs with fields txn, bucket, row_id and, if known, partition; None if the change
                 set has no such column.
             columns: n rows of the partition and bucket columns, fields in lower case; None if there are none.
+            writers: n bucket ids for inserts into a table that is not bucketed; None for other tables.
 
         Returns:
             n addresses of ADDRESS_TYPE.
@@ -77,16 +94,19 @@ class ChangeClassifier:
             RecordLayoutError: an insert or update in a change set that lacks columns.
             BucketIdError: a ROW__ID of a bucket the table does not have, or an update that leaves its bucket.
             RowIdNotFoundError: a ROW__ID of a transaction that the snapshot does not see.
+            TableNotMutableError: an update or delete in a table whose rows have no ROW__ID.
         """
         batch = _Batch(self.table, operations, row_ids, columns)
         batch.codes = self._operation_codes(batch)
         self._check_row_ids(batch)
+        partitions, buckets = self._partitions(batch), self._buckets(batch, writers)
         return pa.StructArray.from_arrays(
             [
-                self._partitions(batch),
-                pa.array(self._buckets(batch), pa.int32()),
+                partitions,
+                pa.array(buckets, pa.int32()),
                 pa.array(batch.codes, pa.int8()),
-                pa.array(np.where(batch.inserts, self.table.required_txn_id(), batch.txns), pa.int64()),
+                pa.array(np.where(batch.inserts, self.table.required_write_id(), batch.txns), pa.int64()),
+                pa.array(np.where(batch.inserts, 0, batch.buckets), pa.int32()),
                 pa.array(np.where(batch.inserts, 0, batch.row_numbers), pa.int64()),
             ],
             fields=list(ADDRESS_TYPE),
@@ -112,32 +132,53 @@ class ChangeClassifier:
 
     def _check_row_ids(self, batch: _Batch) -> None:
         existing = ~batch.inserts
+        if not self.table.version.has_row_ids:
+            batch.refuse(
+                existing,
+                TableNotMutableError,
+                "it is insert-only: its rows have no ROW__ID, so they can be neither updated nor deleted",
+            )
         batch.refuse(
             existing & ~batch.has_row_id,
             RecordValueError,
             f"an update or a delete needs the {ROW_ID_COLUMN} of its row; read it with snapshot()",
         )
-        buckets = self.table.num_buckets
-        batch.refuse(
-            existing & ((batch.bucket_ids < 0) | (batch.bucket_ids >= buckets)),
-            BucketIdError,
-            f"{ROW_ID_COLUMN} names a bucket that the table does not have: expected 0 <= bucket < {buckets}",
-        )
+        self._check_buckets(batch, existing)
+        own = self.table.required_write_id()
+        kind = "write id" if self.table.version.uses_write_ids else "transaction"
         batch.refuse(
             existing & (~self._is_visible(batch.txns, existing) | (batch.row_numbers < 0)),
             RowIdNotFoundError,
             f"{ROW_ID_COLUMN} names a row that the snapshot of transaction {self.table.required_txn_id()} "
-            "cannot "
-            "hold: its transaction is negative, in the future, open, aborted or our own, or its row is "
-            "negative. "
-            "Read the table again in this transaction",
+            f"cannot hold, or that {kind} {own} cannot change: its {kind} is negative, not below {own}, open "
+            "or aborted, or its row is negative. Read the table again in this transaction",
+        )
+
+    def _check_buckets(self, batch: _Batch, existing: Mask) -> None:
+        if self.table.version.encodes_buckets:
+            batch.refuse(
+                existing & unreadable_properties(batch.buckets),
+                BucketIdError,
+                f"{ROW_ID_COLUMN} has a bucket field that no Hive writes; it is not a bucket's number but "
+                "holds it, so pass it on as it was read",
+            )
+        limit = self.table.num_buckets if self.table.is_bucketed else MAX_BUCKETS
+        batch.refuse(
+            existing & ((batch.bucket_ids < 0) | (batch.bucket_ids >= limit)),
+            BucketIdError,
+            f"{ROW_ID_COLUMN} names a bucket that the table does not have: expected 0 <= bucket < {limit}",
+            {"bucket": pa.array(batch.bucket_ids)},
         )
 
     def _is_visible(self, txns: npt.NDArray[np.int64], where: Mask) -> Mask:
-        """Whether the snapshot may hold rows of the transaction; looked up once for each distinct id."""
+        """Whether the snapshot may hold such rows; looked up once for each distinct id.
+
+        A row with a higher write id than ours can be visible, since write ids are not given in the order of
+        transactions. It is refused as well: of Hive's two readers only one would see our delete of it.
+        """
         distinct, positions = np.unique(np.where(where, txns, 0), return_inverse=True)
-        own = self.table.required_txn_id()
-        visible = [t == 0 or (0 < t < own and self.valid_txn_list.is_valid(t)) for t in distinct.tolist()]
+        own = self.table.required_write_id()
+        visible = [t == 0 or (0 < t < own and self.valid_ids.is_valid(t)) for t in distinct.tolist()]
         return np.asarray(visible, dtype=np.bool_)[positions]
 
     def _partitions(self, batch: _Batch) -> pa.Array:
@@ -170,10 +211,16 @@ class ChangeClassifier:
             pa.nulls(len(batch), pa.string()), wanted, partition_names(self.table, columns).cast(pa.string())
         )
 
-    def _buckets(self, batch: _Batch) -> npt.NDArray[np.int32]:
-        """The bucket a row hashes to; of a delete, the bucket of its ROW__ID: its values do not count."""
+    def _buckets(self, batch: _Batch, writers: pa.Array | None) -> npt.NDArray[np.int32]:
+        """The bucket that a new row belongs to; of an existing row, the bucket of its ROW__ID."""
         buckets = batch.bucket_ids.astype(np.int32)
-        hashed = batch.codes != Operation.DELETE
+        if not self.table.is_bucketed:
+            if batch.inserts.any():
+                assert writers is not None
+                np.copyto(buckets, writers.to_numpy(zero_copy_only=False), where=batch.inserts)
+            return buckets
+        stays_put = self.table.version.keeps_misplaced_rows
+        hashed = batch.inserts if stays_put else batch.codes != Operation.DELETE
         if not hashed.any():
             return buckets
         assert batch.columns is not None
@@ -204,7 +251,9 @@ class _Batch:
         self.row_ids = row_ids
         self.columns = columns
         self.txns = self._identifier_part("txn")
-        self.bucket_ids = self._identifier_part("bucket")
+        self.buckets = self._identifier_part("bucket")
+        """The field as it stands: a bucket's id in v1, its property in v2."""
+        self.bucket_ids = bucket_ids(self.buckets) if table.version.encodes_buckets else self.buckets
         self.row_numbers = self._identifier_part("row_id")
         self.has_row_id = self._has_row_id()
         self.codes: npt.NDArray[np.int8] = np.full(len(operations), -1, np.int8)

@@ -26,12 +26,23 @@ from pyspark import SparkContext, TaskContext
 from pyspark.sql import DataFrame
 
 from metastore_client.model import PartitionInfo
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.commit.manifest import DeltaManifest, staging_directory
 from mutation_api.errors import MutationError, RowIdNotFoundError, TransactionStateError
 from mutation_api.orc.storage import Storage
 from mutation_api.spark.errors import translated_worker_errors
-from mutation_api.spark.plan import ADDRESS_COLUMNS, OPERATION_COLUMN_DEFAULT, plan_changes
+from mutation_api.spark.plan import (
+    ADDRESS_COLUMNS,
+    BUCKET,
+    BUCKET_PROPERTY,
+    OPERATION,
+    OPERATION_COLUMN_DEFAULT,
+    PARTITION,
+    ROW_NUMBER,
+    TXN,
+    plan_changes,
+)
 from mutation_api.spark.read import snapshot
 from mutation_api.spark.summary import ApplySummary
 from mutation_api.spark.verify import touched_partitions
@@ -51,9 +62,8 @@ MANIFEST_DDL = "manifest string"
 class OpenTransaction(Protocol):
     """What this module needs of :class:`mutation_api.client.transaction.Transaction`."""
 
-    @property
-    def valid_txn_list(self) -> ValidTxnList:
-        """The snapshot."""
+    def valid_ids(self, full_name: str) -> ValidIdList:
+        """The snapshot of one of its tables."""
         ...
 
     def table(self, full_name: str) -> AcidTable:
@@ -84,6 +94,7 @@ def apply_changes(
     *,
     operation_column: str = OPERATION_COLUMN_DEFAULT,
     num_partitions: int | None = None,
+    insert_files: int | None = None,
     verify_row_ids: bool = False,
     options: WriterOptions | None = None,
 ) -> ApplySummary:
@@ -93,15 +104,15 @@ def apply_changes(
     ``changes`` has, in any order and case,
 
     * the operation: 'insert', 'update' or 'delete', in any case;
-    * ``ROW__ID``: struct<transactionid:bigint, bucketid:int, rowid:bigint>, as ``snapshot`` reads it, with
-      its field ``partition`` or without; null for inserts, where it is ignored; the column may be missing if
-      all are inserts;
+    * ``ROW__ID``: struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``), as
+      ``snapshot`` reads it, with its field ``partition`` or without; null for inserts, where it is ignored;
+      the column may be missing if all are inserts;
     * the table's columns, partition columns included. An update brings the whole new row. Of a delete only
       ROW__ID counts, and the partition columns unless ROW__ID knows the partition; a change set of deletes
       may leave the other columns out.
 
     An update stays in its partition and bucket; moving a row is a delete and an insert. A row may be changed
-    once.
+    once. Insert-only tables take inserts alone.
 
     If a task fails, Spark evaluates its share of ``changes`` again: a DataFrame that gives other rows each
     time (rand(), a source that moves on) has to be written down first (cache, checkpoint, a table). So it has
@@ -117,6 +128,9 @@ def apply_changes(
         operation_column: name of the operation's column.
         num_partitions: writing tasks; by default the session's shuffle partitions, at most four for each
             core.
+        insert_files: for tables that are not bucketed, how many files the inserts of a partition are spread
+            over, by a hash of their content; by default one for each writing task, in a partitioned table at
+            most INSERT_FILES_PER_PARTITION.
         verify_row_ids: look every ROW__ID of updates and deletes up in the snapshot, before anything is
             written.
         options: stripe size, batch size and compression of the writers.
@@ -129,6 +143,8 @@ def apply_changes(
             already.
         RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: the
             change set is wrong; the message names rows.
+        TableNotMutableError: an update or delete in an insert-only table.
+        ConfigurationError: ``insert_files`` makes no sense.
         LockLostError, TransactionAbortedError: the transaction was lost; the Spark job has been cancelled.
         WorkerError: anything else that stopped the Spark job.
     """
@@ -139,8 +155,9 @@ def apply_changes(
         planned = plan_changes(
             table,
             changes,
-            transaction.valid_txn_list,
+            transaction.valid_ids(table.full_name),
             num_partitions=num_partitions,
+            insert_files=insert_files,
             operation_column=operation_column,
         )
         writer_id = uuid.uuid4().hex
@@ -205,8 +222,9 @@ def write_batch(coordinator: MutatorCoordinator, batch: pa.RecordBatch) -> None:
     """
     if not batch.num_rows:
         return
-    partitions, buckets, operations, txns, row_ids = (batch.column(name) for name in ADDRESS_COLUMNS)
-    codes, original_txns, numbers = operations.to_numpy(), txns.to_numpy(), row_ids.to_numpy()
+    address = {name: batch.column(name) for name in ADDRESS_COLUMNS}
+    partitions, buckets, codes = address[PARTITION], address[BUCKET], address[OPERATION].to_numpy()
+    row_ids = RowIdArrays(*(address[name].to_numpy() for name in (TXN, BUCKET_PROPERTY, ROW_NUMBER)))
     rows = _rows(batch)
     bounds = _group_bounds(partitions, buckets)
     for start, end in itertools.pairwise(bounds):
@@ -214,8 +232,7 @@ def write_batch(coordinator: MutatorCoordinator, batch: pa.RecordBatch) -> None:
             partitions[start].as_py(),
             buckets[start].as_py(),
             codes[start:end],
-            original_txns[start:end],
-            numbers[start:end],
+            row_ids.take(slice(start, end)),
             None if rows is None else rows.slice(start, end - start),
         )
 

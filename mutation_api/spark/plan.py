@@ -28,9 +28,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.errors import RecordLayoutError
+from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.spark.classify import ChangeClassifier
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.hive_types import convert_to_column, parse_hive_type
@@ -38,6 +39,8 @@ from mutation_api.table.hive_types import convert_to_column, parse_hive_type
 __all__ = [
     "ADDRESS_COLUMNS",
     "BUCKET",
+    "BUCKET_PROPERTY",
+    "INSERT_FILES_PER_PARTITION",
     "OPERATION",
     "OPERATION_COLUMN_DEFAULT",
     "PARTITION",
@@ -57,13 +60,22 @@ PARTITION = "__partition"
 BUCKET = "__bucket"
 OPERATION = "__operation"
 TXN = "__txn"
+BUCKET_PROPERTY = "__bucket_property"
 ROW_NUMBER = "__row_id"
-ADDRESS_COLUMNS = (PARTITION, BUCKET, OPERATION, TXN, ROW_NUMBER)
+ADDRESS_COLUMNS = (PARTITION, BUCKET, OPERATION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
 """First columns of a planned change set; the data columns that it has follow in table order."""
+
+WRITING_ORDER = (PARTITION, BUCKET, TXN, BUCKET_PROPERTY, ROW_NUMBER)
+"""Rows of one transaction and bucket may differ in the property still: it holds the statement's number."""
 
 TASKS_PER_CORE = 4
 
-ADDRESS_DDL = "partition string, bucket int, operation tinyint, txn bigint, row_id bigint"
+INSERT_FILES_PER_PARTITION = 4
+"""Files that the inserts of one partition of an unbucketed table are spread over, unless told otherwise."""
+
+ADDRESS_DDL = (
+    "partition string, bucket int, operation tinyint, txn bigint, bucket_property int, row_id bigint"
+)
 """Spark's spelling of :data:`mutation_api.spark.classify.ADDRESS_TYPE`."""
 
 ROW_ID_FIELDS = {"transactionid": "txn", "writeid": "txn", "bucketid": "bucket", "rowid": "row_id"}
@@ -87,9 +99,10 @@ class ChangeLayout:
 def plan_changes(
     table: AcidTable,
     changes: DataFrame,
-    valid_txn_list: ValidTxnList,
+    valid_ids: ValidIdList,
     *,
     num_partitions: int | None = None,
+    insert_files: int | None = None,
     operation_column: str = OPERATION_COLUMN_DEFAULT,
 ) -> DataFrame:
     """Address every change, bring the changes of a (partition, bucket) into one task, and sort them.
@@ -101,20 +114,25 @@ def plan_changes(
     Args:
         table: a bound descriptor.
         changes: columns as :func:`mutation_api.spark.job.apply_changes` describes them.
-        valid_txn_list: the snapshot from which ROW__IDs may come.
+        valid_ids: the snapshot from which ROW__IDs may come; see ChangeClassifier.
         num_partitions: number of writing tasks; see :func:`default_num_partitions`.
+        insert_files: see :func:`mutation_api.spark.job.apply_changes`.
         operation_column: name of the operation column.
 
     Returns:
-        ADDRESS_COLUMNS (escaped partition name, bucket id, operation code, original txn, row id), then the
-        data columns that the change set has, in table order, under the table's names.
+        ADDRESS_COLUMNS (escaped partition name, bucket id, operation code, and the ROW__ID: original txn,
+        bucket field, row id), then the data columns that the change set has, in table order, under the
+        table's names.
 
     Raises:
+        ConfigurationError: ``insert_files`` for a bucketed table, or not in 1 to 4096.
         RecordLayoutError: columns missing, extra or doubled, or of a type that cannot fit. Nothing was run.
     """
     layout = match_columns(table, changes.schema, operation_column)
+    tasks = num_partitions or default_num_partitions(changes.sparkSession)
+    writer_count = _writer_count(table, tasks, insert_files)
     addressed = changes.select(
-        _address(table, layout, changes.schema, valid_txn_list).alias("__address"),
+        _address(table, layout, changes.schema, valid_ids, writer_count).alias("__address"),
         *_data_columns(table, layout, changes.schema),
     )
     data = [sf.col(_quoted(c)) for c in table.column_names if c in layout.columns]
@@ -123,12 +141,29 @@ def plan_changes(
         sf.col("__address.bucket").alias(BUCKET),
         sf.col("__address.operation").alias(OPERATION),
         sf.col("__address.txn").alias(TXN),
+        sf.col("__address.bucket_property").alias(BUCKET_PROPERTY),
         sf.col("__address.row_id").alias(ROW_NUMBER),
         *data,
     )
-    tasks = num_partitions or default_num_partitions(changes.sparkSession)
     # Inserts carry the transaction's own id, which is greater than any other, and so come last.
-    return flat.repartition(tasks, PARTITION, BUCKET).sortWithinPartitions(PARTITION, BUCKET, TXN, ROW_NUMBER)
+    return flat.repartition(tasks, PARTITION, BUCKET).sortWithinPartitions(*WRITING_ORDER)
+
+
+def _writer_count(table: AcidTable, tasks: int, insert_files: int | None) -> int:
+    """Over how many bucket ids inserts are spread if no CLUSTERED BY decides; 0 if one does."""
+    if insert_files is not None and (table.is_bucketed or not 1 <= insert_files <= MAX_BUCKETS):
+        raise ConfigurationError(
+            f"table {table.full_name}: insert_files={insert_files}, but "
+            + (
+                f"its {table.num_buckets} buckets decide how many files there are"
+                if table.is_bucketed
+                else f"it must be in 1 to {MAX_BUCKETS}"
+            )
+        )
+    if table.is_bucketed:
+        return 0
+    default = min(tasks, INSERT_FILES_PER_PARTITION) if table.partition_keys else tasks
+    return insert_files or min(default, MAX_BUCKETS)
 
 
 def default_num_partitions(spark: SparkSession) -> int:
@@ -216,9 +251,8 @@ def _row_id_fields(table: AcidTable, row_id: DataType) -> dict[str, str]:
     if complaint or not {"txn", "bucket", "row_id"} <= found.keys():
         raise RecordLayoutError(
             f"table {table.full_name}: {ROW_ID_COLUMN} {complaint or 'lacks fields'}: found "
-            f"{row_id.simpleString()}, "
-            "expected struct<transactionid:bigint,bucketid:int,rowid:bigint>, optionally with "
-            "partition:string"
+            f"{row_id.simpleString()}, expected struct<{table.version.transaction_field}:bigint,bucketid:int,"
+            "rowid:bigint>, optionally with partition:string"
         )
     return found
 
@@ -285,11 +319,11 @@ def wall_clock_type(spark_type: DataType) -> DataType:
 
 
 def _address(
-    table: AcidTable, layout: ChangeLayout, schema: StructType, valid_txn_list: ValidTxnList
+    table: AcidTable, layout: ChangeLayout, schema: StructType, valid_ids: ValidIdList, writer_count: int
 ) -> Column:
     classifier = ChangeClassifier(
         table,
-        valid_txn_list,
+        valid_ids,
         missing_columns=_missing_columns(table, layout),
         has_partition_columns=all(k in layout.columns for k in table.partition_key_names),
     )
@@ -302,14 +336,34 @@ def _address(
     if addressed_by:
         columns = [_wall_clock(schema, layout.columns[c]).alias(c) for c in addressed_by]
         parts.append(sf.struct(*columns).alias("columns"))
+    if writer_count:
+        parts.append(_writer(schema, layout, writer_count).alias("writers"))
 
     def address(changes: pa.Array) -> pa.Array:
         fields = dict(zip([f.name for f in changes.type], changes.flatten(), strict=True))
-        return classifier.classify(fields["operation"], fields.get("row_id"), fields.get("columns"))
+        return classifier.classify(
+            fields["operation"], fields.get("row_id"), fields.get("columns"), fields.get("writers")
+        )
 
     # Naming the kind of function instead of annotating it would make pyspark warn; its stubs want it named.
     column: Column = arrow_udf(address, ADDRESS_DDL)(sf.struct(*parts))  # type: ignore[call-overload]
     return column
+
+
+def _writer(schema: StructType, layout: ChangeLayout, writer_count: int) -> Column:
+    """A bucket id for each row, the same whenever and wherever its content is seen.
+
+    A row that a retried task sent elsewhere would be written twice, or not at all; hence no random or running
+    number. The hash is Spark's own and stays in the JVM.
+    """
+    contents = [_hashable(schema[name]) for name in layout.columns.values()]
+    return sf.pmod(sf.xxhash64(*contents), sf.lit(writer_count)).cast("int")
+
+
+def _hashable(field: StructField) -> Column:
+    """The column, or if a map is in it (Spark refuses to hash maps) its text."""
+    column = sf.col(_quoted(field.name))
+    return sf.to_json(sf.struct(column)) if "map<" in field.dataType.simpleString() else column
 
 
 def _renamed_row_id(layout: ChangeLayout) -> Column:

@@ -16,11 +16,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.model import PartitionInfo
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RecordLayoutError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.snapshot_reader import ROW_ID_TYPE, SnapshotSplit, plan_splits, read_split
+from mutation_api.orc.snapshot_reader import SnapshotSplit, plan_splits, read_split
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.hive_types import arrow_type, parse_hive_type, spark_type
 from mutation_api.table.partition import parse_partition_name, partition_value
@@ -48,9 +48,8 @@ _SPLIT_COLUMN = "split"
 class SnapshotSource(Protocol):
     """What is needed of a transaction, or of a snapshot that a client opened."""
 
-    @property
-    def valid_txn_list(self) -> ValidTxnList:
-        """The transactions it sees."""
+    def valid_ids(self, full_name: str) -> ValidIdList:
+        """What it sees of one of its tables."""
         ...
 
     def table(self, full_name: str) -> AcidTable:
@@ -95,16 +94,17 @@ def snapshot(
             client, which then holds a read lock until it is closed.
         table_name: ``database.table``.
         columns: names of data and partition columns, any case, in the order wanted; None for all. ``[]``
-            gives ROW__ID alone, and reads no other column.
+            gives ROW__ID alone, and reads no other column; of an insert-only table it is refused.
         partitions: escaped names (``ds=2015-11-19``) of the partitions to read; None for all.
         truncate_nanoseconds: Spark's timestamps have six digits of a second, Hive's nine. True drops the last
             three; False makes a value that has them an error, for written back it would be another one.
         batch_rows: rows of one batch.
 
     Returns:
-        ``ROW__ID`` struct<transactionid:bigint, bucketid:int, rowid:bigint> and the columns. In a partitioned
-        table ROW__ID has a fourth field ``partition``, because ids are unique within a partition only.
-        timestamp columns are timestamp_ntz, char and varchar are strings.
+        ``ROW__ID`` struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``) and the
+        columns. In a partitioned table ROW__ID has a fourth field ``partition``, because an update or delete
+        must know where its row lies. An insert-only table has no ROW__ID. timestamp columns are
+        timestamp_ntz, char and varchar are strings.
 
     Raises:
         RecordLayoutError: a column or partition that the table does not have.
@@ -119,14 +119,15 @@ def snapshot(
     source.check()
     table = source.table(table_name)
     wanted = _select(table, columns)
+    valid_ids = source.valid_ids(table.full_name)
     reader = _SplitReader(
         table_text=AcidTableSerializer.encode(table),
-        valid_text=source.valid_txn_list.to_text(),
+        valid_ids=valid_ids,
         columns=wanted,
         options=ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
     )
     locations = _locations(table, source, partitions)
-    splits = _plan(table, locations, source.valid_txn_list)
+    splits = _plan(table, locations, valid_ids)
     return _as_rows(spark, splits).mapInArrow(reader, _schema(table, wanted))
 
 
@@ -135,29 +136,29 @@ class _SplitReader:
     """The function that runs in tasks: batches of splits in, batches of rows out."""
 
     table_text: str
-    valid_text: str
+    valid_ids: ValidIdList
     columns: tuple[AcidColumn, ...]
     options: ReadOptions
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = AcidTableSerializer.decode(self.table_text)
-        valid = ValidTxnList.parse(self.valid_text)
         for batch in batches:
             for text in batch.column(0).to_pylist():
-                yield from self._rows(table, SnapshotSplit.from_json(text), valid)
+                yield from self._rows(table, SnapshotSplit.from_json(text))
 
-    def _rows(self, table: AcidTable, split: SnapshotSplit, valid: ValidTxnList) -> Iterator[pa.RecordBatch]:
-        keys = dict(zip(table.partition_key_names, table.partition_keys, strict=True))
-        data = [c.name for c in self.columns if c.name not in keys]
+    def _rows(self, table: AcidTable, split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
+        data = [c.name for c in self.columns if c.name not in table.partition_key_names]
+        has_row_ids = table.version.has_row_ids
+        # Rows without ROW__ID are counted by a column, if none is asked for.
+        read = data or ([] if has_row_ids else [table.column_names[0]])
         values = _partition_scalars(table, split.partition_name)
-        for batch in read_split(table, split, valid, data, options=self.options):
-            row_ids = batch.column(0)
-            if keys:
-                row_ids = _with_partition(row_ids, split.partition_name)
+        for batch in read_split(table, split, self.valid_ids, read, has_row_ids, options=self.options):
             arrays = {name: batch.column(name) for name in data}
             arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in values.items()}
-            names = [c.name for c in self.columns]
-            yield pa.RecordBatch.from_arrays([row_ids, *(arrays[n] for n in names)], [ROW_ID_COLUMN, *names])
+            columns = {c.name: arrays[c.name] for c in self.columns}
+            if has_row_ids:
+                columns = {ROW_ID_COLUMN: _row_ids(table, split, batch), **columns}
+            yield pa.RecordBatch.from_pydict(columns)
 
 
 def _source(source: SnapshotSource | SnapshotClient, table_name: str) -> SnapshotSource:
@@ -173,6 +174,11 @@ def _select(table: AcidTable, columns: Sequence[str] | None) -> tuple[AcidColumn
         raise RecordLayoutError(
             f"table {table.full_name}: columns {unknown or names} cannot be read: each must exist and be "
             f"named once; there are {', '.join(available)}"
+        )
+    if not names and not table.version.has_row_ids:
+        raise RecordLayoutError(
+            f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}, so name a column; "
+            f"there are {', '.join(available)}"
         )
     return tuple(available[name] for name in names)
 
@@ -197,7 +203,7 @@ def _locations(
     return {name: known[name] for name in dict.fromkeys(partitions)}
 
 
-def _plan(table: AcidTable, locations: Mapping[str, str], valid: ValidTxnList) -> list[SnapshotSplit]:
+def _plan(table: AcidTable, locations: Mapping[str, str], valid: ValidIdList) -> list[SnapshotSplit]:
     with ThreadPoolExecutor(_LISTING_THREADS) as threads:
         planned = threads.map(
             lambda partition: plan_splits(table, partition[0], partition[1], valid), locations.items()
@@ -214,9 +220,16 @@ def _as_rows(spark: SparkSession, splits: Sequence[SnapshotSplit]) -> DataFrame:
 
 
 def _schema(table: AcidTable, columns: Sequence[AcidColumn]) -> str:
+    fields = [f"`{c.name}` {spark_type(parse_hive_type(c.type))}" for c in columns]
+    if table.version.has_row_ids:
+        fields.insert(0, f"`{ROW_ID_COLUMN}` {row_id_ddl(table)}")
+    return ", ".join(fields)
+
+
+def row_id_ddl(table: AcidTable) -> str:
+    """Spark's type of the table's ROW__ID."""
     partition = f",{PARTITION_FIELD}:string" if table.partition_keys else ""
-    row_id = f"`{ROW_ID_COLUMN}` struct<transactionid:bigint,bucketid:int,rowid:bigint{partition}>"
-    return ", ".join([row_id, *(f"`{c.name}` {spark_type(parse_hive_type(c.type))}" for c in columns)])
+    return f"struct<{table.version.transaction_field}:bigint,bucketid:int,rowid:bigint{partition}>"
 
 
 def _partition_scalars(table: AcidTable, name: str) -> dict[str, pa.Scalar]:
@@ -231,7 +244,10 @@ def _partition_scalar(key: AcidColumn, text: str) -> pa.Scalar:
     return pa.scalar(partition_value(text, hive_type), arrow_type(hive_type, timestamp_unit="us"))
 
 
-def _with_partition(row_ids: pa.StructArray, partition_name: str) -> pa.StructArray:
-    partition = pa.repeat(pa.scalar(partition_name, pa.string()), len(row_ids))
-    fields = [*ROW_ID_TYPE, pa.field(PARTITION_FIELD, pa.string())]
+def _row_ids(table: AcidTable, split: SnapshotSplit, batch: pa.RecordBatch) -> pa.StructArray:
+    row_ids = batch.column(ROW_ID_COLUMN)
+    if not table.partition_keys:
+        return row_ids
+    partition = pa.repeat(pa.scalar(split.partition_name, pa.string()), len(row_ids))
+    fields = [*row_ids.type, pa.field(PARTITION_FIELD, pa.string())]
     return pa.StructArray.from_arrays([*row_ids.flatten(), partition], fields=fields)

@@ -12,12 +12,14 @@ from pyspark.sql import DataFrame, Row
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RowIdNotFoundError
-from mutation_api.spark.plan import BUCKET, OPERATION, PARTITION, ROW_NUMBER, TXN
+from mutation_api.spark.plan import BUCKET_PROPERTY, OPERATION, PARTITION, ROW_NUMBER, TXN
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["touched_partitions", "verify_row_ids"]
 
 SAMPLE_ROWS = 5
+IDENTITY = (PARTITION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
+"""What makes a row of a table the one it is."""
 
 
 def touched_partitions(planned: DataFrame) -> list[str]:
@@ -37,18 +39,17 @@ def verify_row_ids(table: AcidTable, planned: DataFrame, snapshot: DataFrame) ->
     Raises:
         RowIdNotFoundError: some do not; the message names the first few, their partition and bucket.
     """
-    fields = snapshot.schema[ROW_ID_COLUMN].dataType.fieldNames()  # type: ignore[attr-defined]
-    partition = sf.col(f"{ROW_ID_COLUMN}.partition") if "partition" in fields else sf.lit("")
+    partition = sf.col(f"{ROW_ID_COLUMN}.partition") if table.partition_keys else sf.lit("")
     known = snapshot.select(
         partition.alias(PARTITION),
-        sf.col(f"{ROW_ID_COLUMN}.bucketid").alias(BUCKET),
-        sf.col(f"{ROW_ID_COLUMN}.transactionid").alias(TXN),
+        sf.col(f"{ROW_ID_COLUMN}.{table.version.transaction_field}").alias(TXN),
+        sf.col(f"{ROW_ID_COLUMN}.bucketid").alias(BUCKET_PROPERTY),
         sf.col(f"{ROW_ID_COLUMN}.rowid").alias(ROW_NUMBER),
     )
     missing = (
         _existing_rows(planned)
-        .select(PARTITION, BUCKET, TXN, ROW_NUMBER, OPERATION)
-        .join(known, [PARTITION, BUCKET, TXN, ROW_NUMBER], "left_anti")
+        .select(*IDENTITY, OPERATION)
+        .join(known, list(IDENTITY), "left_anti")
         .take(SAMPLE_ROWS)
     )
     if missing:
@@ -68,4 +69,4 @@ def _existing_rows(planned: DataFrame) -> DataFrame:
 def _describe(row: Row) -> str:
     what = Operation(row[OPERATION]).name.lower()
     where = f" in partition {row[PARTITION]}" if row[PARTITION] else ""
-    return f"{what} of ({row[TXN]}, {row[BUCKET]}, {row[ROW_NUMBER]}){where}"
+    return f"{what} of ({row[TXN]}, {row[BUCKET_PROPERTY]}, {row[ROW_NUMBER]}){where}"

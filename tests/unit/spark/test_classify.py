@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
+from mutation_api.acid.bucket_codec import MAX_BUCKETS, bucket_property
 from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import (
@@ -19,6 +20,7 @@ from mutation_api.errors import (
     RecordLayoutError,
     RecordValueError,
     RowIdNotFoundError,
+    TableNotMutableError,
 )
 from mutation_api.spark.classify import ADDRESS_TYPE, ChangeClassifier
 from mutation_api.table.acid_table import AcidColumn, AcidTable
@@ -84,9 +86,9 @@ def test_each_kind_gets_its_address() -> None:
     )
     (insert_bucket,) = bucket_of(7)
     assert found == [
-        ("ds=a b", insert_bucket, 0, OWN_TXN, 0),
-        ("ds=x%2Fy", bucket_of(8)[0], 1, 5, 3),
-        ("ds=x", bucket_of(9)[0], 2, 2, 4),
+        ("ds=a b", insert_bucket, 0, OWN_TXN, 0, 0),
+        ("ds=x%2Fy", bucket_of(8)[0], 1, 5, bucket_of(8)[0], 3),
+        ("ds=x", bucket_of(9)[0], 2, 2, bucket_of(9)[0], 4),
     ]
 
 
@@ -99,7 +101,7 @@ def test_m7_values_of_a_delete_are_ignored() -> None:
     """A delete's values decide nothing: not its bucket column, nor its partition if ROW__ID knows that."""
     other = next(i for i in range(100) if bucket_of(i) != bucket_of(7))
     found = classify([("delete", row_id(7, partition="ds=x"), "y", other)])
-    assert found == [("ds=x", bucket_of(7)[0], 2, 5, 0)]
+    assert found == [("ds=x", bucket_of(7)[0], 2, 5, bucket_of(7)[0], 0)]
 
 
 def test_null_and_empty_partition_values_are_the_default_partition() -> None:
@@ -126,7 +128,7 @@ def test_many_rows_agree_with_the_resolver() -> None:
     found = classify(changes)
     assert [f[0] for f in found] == [f"ds=p{i % 7}" for i in range(1000)]
     assert [f[1] for f in found] == bucket_of(*ids)
-    assert [f[4] for f in found] == [0 if i % 3 == 0 else i for i in range(1000)]
+    assert [f[5] for f in found] == [0 if i % 3 == 0 else i for i in range(1000)]
 
 
 @pytest.mark.parametrize(
@@ -203,3 +205,143 @@ def test_without_a_row_id_column_only_inserts_pass() -> None:
     assert classifier.classify(pa.array(["insert"]), None, columns).to_pylist()[0]["operation"] == 0
     with pytest.raises(RecordValueError, match="needs the ROW__ID"):
         classifier.classify(pa.array(["delete"]), None, columns)
+
+
+# -- tables with write ids -----------------------------------------------------------------------------------
+
+OWN_WRITE_ID = 7
+OTHERS_WRITE_ID = 8
+"""Of a transaction that is older than ours but asked for its write id later; visible all the same."""
+ABORTED_WRITE_ID = 3
+WRITE_IDS = ValidWriteIdList(
+    OTHERS_WRITE_ID, (ABORTED_WRITE_ID,), aborted=frozenset({ABORTED_WRITE_ID}), table="default.t"
+)
+V2 = (AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4)
+INSERT_ONLY = tuple(v for v in AcidVersion if not v.has_row_ids)
+
+
+def v2_table(version: AcidVersion, *, is_bucketed: bool = True, bucketing_version: int = 2) -> AcidTable:
+    """Unpartitioned, of transaction OWN_TXN and write id OWN_WRITE_ID."""
+    return dataclasses.replace(
+        UNPARTITIONED,
+        version=version,
+        bucketing_version=bucketing_version,
+        write_id=OWN_WRITE_ID,
+        num_buckets=4 if is_bucketed else -1,
+        bucket_columns=("id",) if is_bucketed else (),
+    )
+
+
+def addresses(
+    table: AcidTable,
+    changes: Sequence[tuple[str, tuple[int, int, int] | None, int | None]],
+    writers: Sequence[int] | None = None,
+) -> list[tuple[Any, ...]]:
+    """Addresses, without the partition, of (operation, ROW__ID, id) in a table with write ids."""
+    names = [field.name for field in ROW_ID]
+    row_ids = pa.array([c[1] and dict(zip(names, c[1], strict=True)) for c in changes], ROW_ID)
+    columns = pa.array([{"ds": None, "id": c[2]} for c in changes], COLUMNS)
+    found = ChangeClassifier(table, WRITE_IDS).classify(
+        pa.array([c[0] for c in changes]),
+        row_ids,
+        columns,
+        None if writers is None else pa.array(writers, pa.int32()),
+    )
+    return [tuple(value.values())[1:] for value in found.to_pylist()]
+
+
+@pytest.mark.parametrize("bucketing_version", [1, 2])
+@pytest.mark.parametrize("version", V2)
+def test_v2_buckets_are_decoded_and_properties_kept(version: AcidVersion, bucketing_version: int) -> None:
+    """The file is that of the decoded bucket, the property (statement 5 in it, or a plain id) stays as it is;
+    an insert goes by the hash that the table says, and carries the write id.
+    """
+    table = v2_table(version, bucketing_version=bucketing_version)
+    ids = pa.table({"id": pa.array([7, 8], pa.int64())})
+    seven, eight = BucketIdResolver(table).resolve(ids).to_pylist()
+    changes = [
+        ("insert", (99, 99, 99), 7),
+        ("update", (5, bucket_property(eight, 5), 3), 8),
+        ("delete", (2, bucket_property(1), 4), None),
+        ("delete", (2, 2, 4), None),
+    ]
+    assert addresses(table, changes) == [
+        (seven, 0, OWN_WRITE_ID, 0, 0),
+        (eight, 1, 5, bucket_property(eight, 5), 3),
+        (1, 2, 2, bucket_property(1), 4),
+        (2, 2, 2, 2, 4),
+    ]
+
+
+def test_the_two_hashes_differ() -> None:
+    """Otherwise the test above could not tell them apart."""
+    ids = pa.table({"id": pa.array(range(20), pa.int64())})
+    one, two = (
+        BucketIdResolver(v2_table(V2[0], bucketing_version=n)).resolve(ids).to_pylist() for n in (1, 2)
+    )
+    assert one != two
+
+
+@pytest.mark.parametrize("version", V2)
+def test_an_update_of_a_misplaced_row(version: AcidVersion) -> None:
+    """Where Hive itself misplaces rows they stay where they are; elsewhere that is a move and refused."""
+    table = v2_table(version)
+    hashed = BucketIdResolver(table).resolve(pa.table({"id": pa.array([7], pa.int64())})).to_pylist()[0]
+    other = bucket_property((hashed + 1) % 4)
+    if version.keeps_misplaced_rows:
+        (found,) = addresses(table, [("update", (5, other, 0), 7)])
+        assert found == ((hashed + 1) % 4, 1, 5, other, 0)
+    else:
+        with pytest.raises(BucketIdError, match=r"another bucket.*delete the old row and insert"):
+            addresses(table, [("update", (5, other, 0), 7)])
+
+
+@pytest.mark.parametrize("version", V2)
+@pytest.mark.parametrize(
+    ("row_id", "error", "message"),
+    [
+        ((5, bucket_property(4), 0), BucketIdError, "expected 0 <= bucket < 4.*bucket=4"),
+        ((5, 4096, 0), BucketIdError, "a bucket field that no Hive writes.*4096"),
+        ((5, 2 << 29, 0), BucketIdError, "a bucket field that no Hive writes"),
+        ((5, bucket_property(1) | 1 << 12, 0), BucketIdError, "a bucket field that no Hive writes"),
+        ((5, -1, 0), BucketIdError, "a bucket field that no Hive writes"),
+        ((OWN_WRITE_ID, bucket_property(1), 0), RowIdNotFoundError, "write id is negative, not below 7"),
+        ((OTHERS_WRITE_ID, bucket_property(1), 0), RowIdNotFoundError, "that write id 7 cannot change"),
+        ((ABORTED_WRITE_ID, bucket_property(1), 0), RowIdNotFoundError, "transaction 9 cannot hold"),
+        ((5, bucket_property(1), -1), RowIdNotFoundError, "cannot hold"),
+    ],
+)
+def test_v2_row_ids_that_cannot_be(
+    version: AcidVersion, row_id: tuple[int, int, int], error: type[MutationError], message: str
+) -> None:
+    """Judged by the table's write ids, not by the transaction's id; each would be silently without effect."""
+    assert WRITE_IDS.is_valid(OTHERS_WRITE_ID)
+    with pytest.raises(error, match=message) as caught:
+        addresses(v2_table(version), [("insert", None, 1), ("delete", row_id, None)])
+    assert "table default.t" in str(caught.value)
+
+
+@pytest.mark.parametrize("version", V2)
+def test_tables_without_buckets(version: AcidVersion) -> None:
+    """An insert goes to the writer it was given, an existing row to any bucket that a ROW__ID can name."""
+    table = v2_table(version, is_bucketed=False)
+    last = bucket_property(MAX_BUCKETS - 1, 1)
+    changes = [("insert", None, 1), ("update", (5, last, 0), 1), ("insert", None, 2)]
+    assert addresses(table, changes, writers=[3, 1, 0]) == [
+        (3, 0, OWN_WRITE_ID, 0, 0),
+        (MAX_BUCKETS - 1, 1, 5, last, 0),
+        (0, 0, OWN_WRITE_ID, 0, 0),
+    ]
+
+
+@pytest.mark.parametrize("version", INSERT_ONLY)
+@pytest.mark.parametrize("is_bucketed", [True, False])
+def test_insert_only_tables(version: AcidVersion, is_bucketed: bool) -> None:
+    """They take inserts, and refuse updates and deletes even with a good-looking ROW__ID."""
+    table = v2_table(version, is_bucketed=is_bucketed)
+    (found,) = addresses(table, [("insert", None, 1)], writers=[2])
+    hashed = BucketIdResolver(v2_table(version)).resolve(pa.table({"id": pa.array([1], pa.int64())}))
+    assert found == (hashed[0].as_py() if is_bucketed else 2, 0, OWN_WRITE_ID, 0, 0)
+    for operation in ("update", "delete"):
+        with pytest.raises(TableNotMutableError, match=r"default\.t: it is insert-only.*neither updated nor"):
+            addresses(table, [("insert", None, 1), (operation, (5, bucket_property(1), 0), 1)], [1, 1])

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyspark.sql.functions as sf
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
@@ -25,9 +26,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
+from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.version import AcidVersion
-from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.plan import ADDRESS_COLUMNS, match_columns, plan_changes, wall_clock_type
 from mutation_api.table.acid_table import AcidColumn, AcidTable
@@ -212,7 +214,7 @@ def test_m3_m5_groups_stay_together_and_in_order(spark: SparkSession) -> None:
     assert len(groups) == len(set(groups)) == 13 * 3 * 4
     assert sum(len(rows) for _, _, rows in runs) == 20_000
     for _, _, rows in runs:
-        keys = [(operation == 0, txn, row_id) for _, _, operation, txn, row_id in rows]
+        keys = [(operation == 0, txn, row_id) for _, _, operation, txn, _, row_id in rows]
         assert keys == sorted(keys)
 
 
@@ -259,3 +261,91 @@ def test_a_bad_change_is_told_by_our_own_error(spark: SparkSession) -> None:
     ):
         planned.collect()
     assert "\n" not in str(caught.value)
+
+
+UNBUCKETED = AcidTable(
+    database="default",
+    name="u",
+    location="file:/warehouse/u",
+    columns=(AcidColumn("id", "bigint"), AcidColumn("tags", "map<string,array<int>>")),
+    partition_keys=(),
+    num_buckets=-1,
+    bucket_columns=(),
+    version=AcidVersion.V2_HIVE4,
+    txn_id=90,
+    write_id=7,
+)
+WRITE_IDS = ValidWriteIdList(6, table="default.u")
+
+
+def test_a_row_id_complaint_names_the_field_of_the_line() -> None:
+    """Users of later lines are told to bring writeid."""
+    with pytest.raises(RecordLayoutError, match="expected struct<writeid:bigint,bucketid:int,rowid:bigint>"):
+        match_columns(
+            UNBUCKETED,
+            schema(operation=StringType(), ROW__ID=schema(bucketid=IntegerType(), rowid=LongType())),
+        )
+
+
+@pytest.mark.slow
+def test_inserts_without_buckets_are_spread_by_their_content(spark: SparkSession) -> None:
+    """Over as many bucket ids as there are tasks, and the same ones whatever order or task a row comes in;
+    changes of existing rows stay in the bucket of their ROW__ID, ordered by all of it.
+    """
+    inserts = spark.range(300).selectExpr(
+        "'insert' operation", "NULL ROW__ID", "id", "map('a', array(cast(id AS int))) tags"
+    )
+    existing = spark.range(40).selectExpr(
+        "IF(id % 2 = 0, 'update', 'delete') operation",
+        f"named_struct('writeid', 1 + id % 3, 'bucketid', {bucket_property(9)} + cast(id % 4 AS int), "
+        "'rowid', 100 - id) ROW__ID",
+        "id",
+        "map('b', array(1)) tags",
+    )
+    buckets = []
+    for changes in (inserts, inserts.repartition(3).orderBy(sf.desc("id"))):
+        planned = plan_changes(UNBUCKETED, changes.unionByName(existing), WRITE_IDS, num_partitions=6).cache()
+        tasks = task_contents(planned)
+        rows = planned.where("__operation = 0").select("id", "__bucket", "__txn").collect()
+        planned.unpersist()
+        buckets.append({row["id"]: row["__bucket"] for row in rows})
+        assert {row["__txn"] for row in rows} == {7}
+        assert sorted(set(buckets[-1].values())) == list(range(6))
+        (kept,) = [
+            [row for row in contents if row[1] == 9] for contents in tasks if any(r[1] == 9 for r in contents)
+        ]
+        keys = [row[3:] for row in kept]
+        assert len(keys) == 40
+        assert keys == sorted(keys)
+        assert {key[1] - bucket_property(9) for key in keys} == {0, 1, 2, 3}
+    assert buckets[0] == buckets[1]
+    assert len(buckets[0]) == 300
+
+
+@pytest.mark.slow
+def test_how_many_files_inserts_without_buckets_make(spark: SparkSession) -> None:
+    """Few for each partition, since there are many of these; as many as asked for; none for a bucketed table,
+    which decides itself.
+    """
+    partitioned = dataclasses.replace(UNBUCKETED, partition_keys=(AcidColumn("ds", "int"),))
+    changes = spark.range(200).selectExpr(
+        "'insert' operation", "id", "CAST(NULL AS map<string,array<int>>) tags", "cast(id % 2 AS int) ds"
+    )
+
+    def files(table: AcidTable, frame: DataFrame, **options: int) -> int:
+        planned = plan_changes(table, frame, WRITE_IDS, num_partitions=7, **options)
+        return planned.select("__partition", "__bucket").distinct().count()
+
+    assert files(partitioned, changes) == 2 * 4
+    assert files(partitioned, changes, insert_files=6) == 2 * 6
+    assert files(UNBUCKETED, changes.drop("ds"), insert_files=1) == 1
+    for table, insert_files in ((UNBUCKETED, 0), (UNBUCKETED, 4097), (TABLE, 2)):
+        with pytest.raises(ConfigurationError, match=f"{table.full_name}: insert_files={insert_files}, but"):
+            plan_changes(
+                table,
+                spark.sql("SELECT 'insert' operation, 1L id, NULL tags, 'm' msg, 'd' ds, 1 hr").drop(
+                    *({"tags"} if table is TABLE else {"msg", "ds", "hr"})
+                ),
+                WRITE_IDS,
+                insert_files=insert_files,
+            )
