@@ -19,6 +19,7 @@ import pyarrow.orc
 
 from mutation_api.errors import CorruptFileError, TableNotMutableError
 from mutation_api.orc.storage import Storage
+from mutation_api.orc.tail import read_tail
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["ACID_VERSION_FILE", "refuse_old_events"]
@@ -63,17 +64,16 @@ def _unmarked_files(storage: Storage, path: str) -> Iterator[str]:
 
 
 def _holds_changes(storage: Storage, path: str) -> bool:
+    metadata = read_tail(storage, path).user_metadata
+    if _VERSION in metadata or not _counts_changes(metadata.get(_STATISTICS, b"").decode()):
+        return False
+    # Hive 2.3 sometimes puts the counts of a delete delta into its delta: the events decide.
     try:
         with storage.open_input(path) as stream:
-            file = pa.orc.ORCFile(stream)
-            metadata = {k.decode(): v.decode() for k, v in dict(file.file_metadata or {}).items()}
-            if _VERSION in metadata or not _counts_changes(metadata.get(_STATISTICS, "")):
-                return False
-            # Hive 2.3 sometimes puts the counts of a delete delta into its delta: the events decide.
-            operations = file.read(columns=["operation"]).column("operation")
-            return bool(pc.any(pc.not_equal(operations, 0)).as_py())
+            operations = pa.orc.ORCFile(stream).read(columns=["operation"]).column("operation")
     except (pa.ArrowException, ValueError) as error:
         raise CorruptFileError(f"{path} cannot be read as ORC: {error}") from error
+    return bool(pc.any(pc.not_equal(operations, 0)).as_py())
 
 
 def _counts_changes(statistics: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchTxnError
 from metastore_client.model import ColumnInfo, DataOperationType, TxnState
-from metastore_client.testing import InMemoryMetastore
+from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction
 from mutation_api.client.transaction_state import TransactionState
@@ -24,6 +24,7 @@ from mutation_api.errors import (
     TableNotMutableError,
     TransactionAbortedError,
     TransactionStateError,
+    WriteConflictError,
 )
 from tests.client_support import ATTEMPT, WRITER, builder, files_below, local, stage, table_info
 from tests.fix_clock import FakeClock, wait_until
@@ -45,9 +46,9 @@ class Listener:
             raise self._error
 
 
-@pytest.fixture
-def metastore(tmp_path: Path) -> InMemoryMetastore:
-    result = InMemoryMetastore(tmp_path)
+@pytest.fixture(params=[HIVE_2_3, HIVE_3_1, HIVE_4_1], ids=lambda c: c.line)
+def metastore(tmp_path: Path, request: pytest.FixtureRequest) -> InMemoryMetastore:
+    result = InMemoryMetastore(tmp_path, capabilities=request.param)
     result.create_table(table_info("t"))
     result.create_table(table_info("flat", partitioned=False))
     result.add_partitions("default", "t", [("a", "1")])
@@ -63,8 +64,22 @@ def client(metastore: InMemoryMetastore, clock: FakeClock):
 def _write(  # type: ignore[no-untyped-def]
     transaction: Transaction, full_name: str = T, partition: str = PARTITION, **options
 ) -> None:
-    manifest = stage(transaction.table(full_name), partition, **options)
-    transaction.add_manifests(full_name, options.get("writer_id", WRITER), [manifest])
+    table = transaction.table(full_name)
+    changes = options.get("updates", 0) + options.get("deletes", 0)
+    manifests = []
+    if table.version.splits_updates and changes:
+        manifests = [stage(table, partition, **(options | {"kind": FileKind.DELETE_DELTA, "inserts": 0}))]
+        options["deletes"] = 0
+    if not manifests or options.get("inserts", 1) + options.get("updates", 0):
+        manifests.append(stage(table, partition, **options))
+    transaction.add_manifests(full_name, options.get("writer_id", WRITER), manifests)
+
+
+def _registers(metastore: InMemoryMetastore, txn_id: int, operation: DataOperationType) -> None:
+    """Somebody else has written into the partition."""
+    has_write_ids = metastore.capabilities().has_write_ids
+    write_id = metastore.allocate_write_id(txn_id, "default", "t") if has_write_ids else None
+    metastore.add_dynamic_partitions(txn_id, "default", "t", [PARTITION], operation, write_id=write_id)
 
 
 def _state(metastore: InMemoryMetastore, txn_id: int) -> TxnState | None:
@@ -95,7 +110,9 @@ def test_commit_publishes_all_tables_at_once(
         f"t/{PARTITION}/delta_0000001_0000001_0000/bucket_00001",
     ]
     assert not Path(local(staging_directory(f"{tmp_path}/t", 1))).exists()
-    assert (tmp_path / "t" / PARTITION / "_orc_acid_version").read_bytes() == b"\0\0\0\0"
+    uses_write_ids = metastore.capabilities().has_write_ids
+    place = tmp_path / "t" / PARTITION / ("delta_0000001_0000001_0000" if uses_write_ids else ".")
+    assert (place / "_orc_acid_version").read_bytes() == (b"2" if uses_write_ids else b"\0\0\0\0")
     assert _state(metastore, transaction.id) is None
     assert metastore.show_locks() == []
 
@@ -120,7 +137,7 @@ def test_inserts_alone_are_no_updates(client: MutatorClient, metastore: InMemory
     with client.new_transaction() as transaction:
         _write(transaction)
     other = metastore.open_txn("u", "h", "")
-    metastore.add_dynamic_partitions(other, "default", "t", [PARTITION], DataOperationType.UPDATE)
+    _registers(metastore, other, DataOperationType.UPDATE)
     metastore.commit_txn(other)
 
 
@@ -261,9 +278,9 @@ def test_the_first_to_commit_wins(
     transaction.begin()
     _write(transaction, updates=1)
     winner = metastore.open_txn("them", "there", "")
-    metastore.add_dynamic_partitions(winner, "default", "t", [PARTITION], DataOperationType.UPDATE)
+    _registers(metastore, winner, DataOperationType.UPDATE)
     metastore.commit_txn(winner)
-    with pytest.raises(TransactionAbortedError, match=f"Transaction {winner} changed default/t/{PARTITION}"):
+    with pytest.raises(WriteConflictError, match=f"Transaction {winner} changed default/t/{PARTITION}"):
         transaction.commit()
     assert transaction.state is TransactionState.ABORTED
     _nothing_visible(metastore, transaction, tmp_path)
