@@ -9,6 +9,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,19 +17,30 @@ from judges.errors import JudgeError
 from judges.trust import trusted_certificates, write_trust_store
 from metastore_client.java import find_java, spark_jars
 
-__all__ = ["ECLIPSE_COMPILER", "Jar", "cache_directory", "fetch"]
+__all__ = ["ECLIPSE_COMPILER", "Jar", "cache_directory", "fetch", "fetch_all", "read_pins"]
 
-FETCH_TIMEOUT_SECONDS = 300.0
+FETCH_TIMEOUT_SECONDS = 560.0
 
+# Each jar is named, so the descriptors that Ivy would read first (two requests a jar) say nothing of use.
+_IVY_SETTINGS = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers>
+    <ibiblio name="central" m2compatible="true" usepoms="false" useMavenMetadata="false"/>
+  </resolvers>
+</ivysettings>
+"""
 _IVY_FILE = """<ivy-module version="2.0">
   <info organisation="local" module="judge"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
-    <dependency org="{jar.organisation}" name="{jar.name}" rev="{jar.version}" transitive="false"
-                conf="default->default(*)"><artifact name="{jar.name}" type="jar" ext="jar"/></dependency>
+{dependencies}
   </dependencies>
 </ivy-module>
 """
+_IVY_DEPENDENCY = (
+    '    <dependency org="{jar.organisation}" name="{jar.name}" rev="{jar.version}" transitive="false"'
+    ' conf="default->default(*)"><artifact name="{jar.name}" type="jar" ext="jar"/></dependency>'
+)
 
 
 @dataclass(frozen=True)
@@ -61,50 +73,69 @@ def cache_directory() -> Path:
     return Path(given) if given else Path(__file__).resolve().parent.parent / ".cache"
 
 
+def read_pins(path: Path) -> list[Jar]:
+    """Read a list of jars: a line each of organisation, name, version and SHA-256; ``#`` starts a comment."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [Jar(*line.split()) for line in lines if not line.startswith("#")]
+
+
 def fetch(jar: Jar) -> Path:
-    """Give the local path of a jar, fetching it on first use.
+    """Give the local path of one jar; see :func:`fetch_all`."""
+    return fetch_all([jar])[0]
+
+
+def fetch_all(jars: Sequence[Jar]) -> list[Path]:
+    """Give the local paths of jars, in their order; those that are missing are fetched in one run of Ivy.
 
     Raises:
-        JudgeError: it cannot be fetched, or what came has another checksum than the pinned one.
+        JudgeError: one cannot be fetched, or what came has another checksum than the pinned one.
     """
-    target = cache_directory() / "jars" / jar.file_name
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetch-") as work:
-            fetched = _resolve(jar, Path(work), target)
-            _check(jar, fetched)
-            fetched.replace(target)
-    _check(jar, target)
-    return target
+    folder = cache_directory() / "jars"
+    missing = [jar for jar in jars if not (folder / jar.file_name).exists()]
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix="fetch-") as work:
+            _resolve(missing, Path(work), folder)
+            for jar in missing:
+                _check(jar, Path(work) / jar.file_name)
+                (Path(work) / jar.file_name).replace(folder / jar.file_name)
+    for jar in jars:
+        _check(jar, folder / jar.file_name)
+    return [folder / jar.file_name for jar in jars]
 
 
-def _resolve(jar: Jar, work: Path, target: Path) -> Path:
-    """Let Ivy fetch a jar; if that fails, once more with the authorities that Python trusts."""
-    fetched = work / jar.file_name
-    ivy_file = work / "ivy.xml"
-    ivy_file.write_text(_IVY_FILE.format(jar=jar), encoding="utf-8")
-    said = _run_ivy(jar, work, ivy_file, [])
-    if not fetched.exists():
-        said = _run_ivy(jar, work, ivy_file, write_trust_store(work / "trusted.jks", trusted_certificates()))
-    if not fetched.exists():
+def _resolve(jars: Sequence[Jar], work: Path, folder: Path) -> None:
+    """Let Ivy fetch jars into a work folder; if that fails, once more with the authorities Python trusts."""
+    dependencies = "\n".join(_IVY_DEPENDENCY.format(jar=jar) for jar in jars)
+    (work / "ivy.xml").write_text(_IVY_FILE.format(dependencies=dependencies), encoding="utf-8")
+    (work / "settings.xml").write_text(_IVY_SETTINGS, encoding="utf-8")
+    said = _run_ivy(work, [])
+    if _absent(jars, work):
+        said = _run_ivy(work, write_trust_store(work / "trusted.jks", trusted_certificates()))
+    absent = _absent(jars, work)
+    if absent:
+        names = ", ".join(f"{jar.organisation}:{jar.name}:{jar.version}" for jar in absent)
         raise JudgeError(
-            f"Ivy could not fetch {jar.organisation}:{jar.name}:{jar.version}; without access to Maven "
-            f"Central put the file into {target} by hand.\n{said[-3000:]}"
+            f"Ivy could not fetch {names}; without access to Maven Central put the files into {folder} "
+            f"by hand.\n{said[-3000:]}"
         )
-    return fetched
 
 
-def _run_ivy(jar: Jar, work: Path, ivy_file: Path, options: list[str]) -> str:
+def _absent(jars: Sequence[Jar], folder: Path) -> list[Jar]:
+    return [jar for jar in jars if not (folder / jar.file_name).exists()]
+
+
+def _run_ivy(work: Path, options: list[str]) -> str:
     """Run Ivy in a work folder that also holds its cache and files; gives what it said."""
     command = [str(find_java()), *options, f"-Divy.default.ivy.user.dir={work}", "-jar", str(_ivy())]
-    command += ["-ivy", str(ivy_file), "-cache", f"{work}/cache"]
-    command += ["-retrieve", f"{work}/[artifact]-[revision].[ext]"]
+    command += ["-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")]
+    command += ["-cache", f"{work}/cache", "-retrieve", f"{work}/[artifact]-[revision].[ext]"]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise JudgeError(f"fetching {jar.file_name} took more than {FETCH_TIMEOUT_SECONDS:.0f} s") from error
+        raise JudgeError(f"fetching jars took more than {FETCH_TIMEOUT_SECONDS:.0f} s") from error
     return done.stdout + done.stderr
 
 
@@ -116,6 +147,7 @@ def _ivy() -> Path:
 
 
 def _check(jar: Jar, path: Path) -> None:
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
     if digest != jar.sha256:
         raise JudgeError(f"{path} has the SHA-256 {digest}, expected {jar.sha256}; delete it and try again")

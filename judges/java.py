@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from judges.errors import JudgeError
 from judges.jars import ECLIPSE_COMPILER, cache_directory, fetch
-from metastore_client.java import find_java, spark_jars
+from metastore_client.java import find_java
 
 __all__ = ["compiled"]
 
@@ -18,8 +20,8 @@ COMPILE_TIMEOUT_SECONDS = 120.0
 JAVA_RELEASE = "17"
 
 
-def compiled(sources: Path) -> Path:
-    """Compile every Java file below a folder against pyspark's jars.
+def compiled(folders: Sequence[Path], jars: Sequence[Path]) -> Path:
+    """Compile every Java file below some folders against jars.
 
     Returns:
         A folder of classes inside the cache, made on the first call for these sources, jars and compiler.
@@ -27,32 +29,29 @@ def compiled(sources: Path) -> Path:
     Raises:
         JudgeError: the compiler cannot be fetched or reports errors.
     """
-    files = sorted(sources.rglob("*.java"))
-    jars = sorted(
-        spark_jars().glob("*.jar"), key=lambda jar: (not jar.name.startswith("hive-common-"), jar.name)
-    )
-    target = cache_directory() / "classes" / f"{sources.name}-{_key(sources, files, jars)}"
+    files = [(folder, file) for folder in folders for file in sorted(folder.rglob("*.java"))]
+    target = cache_directory() / "classes" / f"{folders[-1].name}-{_key(files, jars)}"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="compile-") as work:
-            _compile(files, jars, Path(work) / "classes")
+            _compile([file for _, file in files], jars, Path(work) / "classes")
             _publish(Path(work) / "classes", target)
     return target
 
 
-def _key(sources: Path, files: list[Path], jars: list[Path]) -> str:
+def _key(files: Sequence[tuple[Path, Path]], jars: Sequence[Path]) -> str:
     digest = hashlib.sha256(ECLIPSE_COMPILER.sha256.encode())
     for jar in jars:
         digest.update(jar.name.encode())
-    for file in files:
-        digest.update(str(file.relative_to(sources)).encode() + b"\0" + file.read_bytes())
+    for folder, file in files:
+        digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _compile(files: list[Path], jars: list[Path], classes: Path) -> None:
+def _compile(files: Sequence[Path], jars: Sequence[Path], classes: Path) -> None:
     # -proc:none, since log4j's annotation processor is on the class path and would write files of its own
     options = [f"-{JAVA_RELEASE}", "-nowarn", "-proc:none", "-encoding", "UTF-8", "-d", str(classes)]
-    options += ["-cp", ":".join(map(str, jars))]
+    options += ["-cp", os.pathsep.join(map(str, jars))]
     command = [str(find_java()), "-jar", str(fetch(ECLIPSE_COMPILER)), *options, *map(str, files)]
     try:
         done = subprocess.run(

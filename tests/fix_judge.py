@@ -1,4 +1,4 @@
-"""Real Hive as a judge; one JVM for the whole run, started by the first test that asks for it.
+"""Real Hive as a judge; one JVM a line for the whole run, started by the first test that asks for it.
 
 A judge that cannot start ends the run: a run without its judges proves nothing.
 """
@@ -6,13 +6,22 @@ A judge that cannot start ends the run: a run without its judges proves nothing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
 
 import pytest
 
 from judges.errors import JudgeError
-from judges.hive import Hive23
+from judges.hive import Hive23, Hive31, Hive41, HiveJudge
 from metastore_client.java import JavaNotFoundError
+
+LINES = ("2.3", "3.1", "4.1")
+"""The lines of Hive, as parameters of ``hive_line``."""
+
+FIXTURES = {"2.3": "hive", "3.1": "hive31", "4.1": "hive41"}
+
+Judge = TypeVar("Judge", bound=HiveJudge)
 
 _JUDGES = pytest.StashKey[list[str]]()
 _numbers = itertools.count(1)
@@ -39,8 +48,44 @@ def note_judge(config: pytest.Config, description: str) -> None:
 @pytest.fixture(scope="session")
 def hive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive23]:
     """Real Hive 2.3.10: metastore over Thrift, SQL, compactor, readers, hash."""
+    with started(Hive23, request, tmp_path_factory) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="session")
+def hive31(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive31]:
+    """Real Hive 3.1.3: metastore over Thrift, SQL, compactor, hash."""
+    with started(Hive31, request, tmp_path_factory) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="session")
+def hive41(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive41]:
+    """Real Hive 4.1.0: metastore over Thrift, SQL, compactor, hash."""
+    with started(Hive41, request, tmp_path_factory) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="session")
+def hive_line(request: pytest.FixtureRequest) -> HiveJudge:
+    """Give the judge of the line that an indirect parameter names: ``2.3``, ``3.1`` or ``4.1``.
+
+    ``@pytest.mark.parametrize("hive_line", LINES, indirect=True)`` runs a test on each.
+    """
+    judge: HiveJudge = request.getfixturevalue(FIXTURES[request.param])
+    return judge
+
+
+@contextmanager
+def started(
+    kind: type[Judge],
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    configuration: Mapping[str, str] | None = None,
+) -> Iterator[Judge]:
+    """Start a judge, with settings of its own if a test needs them; a failure ends the run."""
     try:
-        judge = Hive23(tmp_path_factory.mktemp("hive"))
+        judge = kind(tmp_path_factory.mktemp("hive"), configuration)
     except (JudgeError, JavaNotFoundError) as error:
         pytest.exit(f"the judge does not start: {error}", returncode=3)
     with judge:
@@ -50,9 +95,23 @@ def hive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def hive_database(hive: Hive23) -> Iterator[str]:
-    """A new database in the judge's metastore; dropped with its tables after the test."""
+    """A new database in the metastore of Hive 2.3; dropped with its tables after the test."""
+    with new_database(hive) as name:
+        yield name
+
+
+@pytest.fixture
+def line_database(hive_line: HiveJudge) -> Iterator[str]:
+    """A new database in the metastore of ``hive_line``; dropped with its tables after the test."""
+    with new_database(hive_line) as name:
+        yield name
+
+
+@contextmanager
+def new_database(judge: HiveJudge) -> Iterator[str]:
+    """Make a database with a name of its own, and drop it with its tables at the end."""
     name = f"d{next(_numbers)}"
-    hive.sql(f"CREATE DATABASE {name}")
+    judge.sql(f"CREATE DATABASE {name}")
     yield name
-    hive.time_out_transactions(0)  # a lock that the test left behind would make the DROP wait
-    hive.sql(f"DROP DATABASE {name} CASCADE")
+    judge.time_out_transactions(0)  # a lock that the test left behind would make the DROP wait
+    judge.sql(f"DROP DATABASE {name} CASCADE")

@@ -42,11 +42,11 @@ def test_classes_are_compiled_once_per_content(tmp_path: Path) -> None:
     sources = tmp_path / "program"
     sources.mkdir()
     (sources / "A.java").write_text("public class A {}")
-    first = compiled(sources)
+    first = compiled([sources], [])
     assert (first / "A.class").exists()
-    assert compiled(sources) == first
+    assert compiled([sources], []) == first
     (sources / "A.java").write_text("public class A { int changed; }")
-    assert compiled(sources) != first
+    assert compiled([sources], []) != first
     (sources / "A.java").write_text("public class A { int x = true; }")
     with pytest.raises(JudgeError, match="cannot convert from boolean to int"):
-        compiled(sources)
+        compiled([sources], [])

@@ -1,0 +1,137 @@
+package judge;
+
+import com.google.gson.Gson;
+import com.google.gson.GsonBuilder;
+import com.google.gson.JsonArray;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.charset.StandardCharsets;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hadoop.util.VersionInfo;
+import org.apache.hive.common.util.HiveVersionInfo;
+
+/**
+ * Real Hive as a judge: metastore, SQL, compactor, directory state and bucket hash of the Hive on the class path.
+ *
+ * <p>Usage: {@code Judge WORK_DIRECTORY [key=value ...]}. Every line on standard input is a request, a JSON object whose
+ * member {@code do} names what to do; every request gets one line of JSON on standard output: what was asked for, or
+ * {@code error}, {@code message} and {@code trace}. Log lines go to standard error. The process ends when its standard
+ * input does, also in the middle of a request, so it cannot outlive the program that started it. What differs from one
+ * line of Hive to another is in {@code Line}, of which each line has its own.
+ */
+public final class Judge {
+  private static final Gson GSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
+
+  private interface Action {
+    JsonObject apply(JsonObject request) throws Exception;
+  }
+
+  private final Map<String, Action> actions = new LinkedHashMap<>();
+  private final HiveConf conf;
+  private Session session;
+
+  private Judge(HiveConf conf) {
+    this.conf = conf;
+    actions.put("versions", request -> versions());
+    actions.put("state", request -> DirectoryState.of(request));
+    actions.put("hash", request -> BucketHash.of(request));
+    actions.put("serve", request -> session().serve());
+    actions.put("sql", request -> session().sql(request));
+    actions.put("table_rows", request -> new TableRows(session(), conf, request).read());
+    actions.put("worker", request -> session().compactor().worker());
+    actions.put("initiator", request -> session().compactor().initiator());
+    actions.put("cleaner", request -> session().compactor().cleaner());
+    actions.put("compactions", request -> session().compactor().compactions());
+    actions.put("time_out", request -> session().timeOut(request));
+    actions.put("metastore_rows", request -> session().metastoreRows(request));
+  }
+
+  public static void main(String[] arguments) throws Exception {
+    PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
+    System.setOut(System.err); // whatever Hive prints must not mix with the answers
+    BlockingQueue<String> requests = readRequests();
+    Judge judge = new Judge(Settings.make(new File(arguments[0]).getCanonicalFile(), arguments));
+    while (true) {
+      answers.println(GSON.toJson(judge.answer(requests.take())));
+      answers.flush();
+    }
+  }
+
+  /** Queue the lines of standard input; a thread of its own notices the end also while a request is being worked on. */
+  private static BlockingQueue<String> readRequests() {
+    BlockingQueue<String> requests = new LinkedBlockingQueue<>();
+    Thread reader = new Thread(() -> {
+      try (BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+          requests.add(line);
+        }
+      } catch (IOException e) {
+        e.printStackTrace();
+      }
+      Runtime.getRuntime().halt(0);
+    }, "requests");
+    reader.setDaemon(true);
+    reader.start();
+    return requests;
+  }
+
+  private JsonObject answer(String line) {
+    try {
+      JsonObject request = JsonParser.parseString(line).getAsJsonObject();
+      Action action = actions.get(request.get("do").getAsString());
+      if (action == null) {
+        throw new IllegalArgumentException("unknown request " + request.get("do") + "; known: " + actions.keySet());
+      }
+      return action.apply(request);
+    } catch (Throwable t) { // an Error of Hive's, such as a missing class, is a finding too
+      return error(t);
+    }
+  }
+
+  private static JsonObject error(Throwable t) {
+    StringWriter trace = new StringWriter();
+    t.printStackTrace(new PrintWriter(trace));
+    JsonObject answer = new JsonObject();
+    answer.addProperty("error", t.getClass().getName());
+    answer.addProperty("message", String.valueOf(t.getMessage()));
+    answer.addProperty("trace", trace.toString());
+    return answer;
+  }
+
+  /** The metastore and the SQL session cost seconds, so they start when first needed; the hash does without. */
+  private Session session() throws Exception {
+    if (session == null) {
+      session = new Session(conf);
+    }
+    return session;
+  }
+
+  private static JsonObject versions() {
+    JsonObject answer = new JsonObject();
+    answer.addProperty("hive", HiveVersionInfo.getVersion());
+    answer.addProperty("hadoop", VersionInfo.getVersion());
+    answer.addProperty("orc", Line.orcVersion());
+    answer.addProperty("java", System.getProperty("java.version"));
+    return answer;
+  }
+
+  /** Makes an array of texts. */
+  static JsonArray array(Iterable<String> values) {
+    JsonArray array = new JsonArray();
+    values.forEach(array::add);
+    return array;
+  }
+}

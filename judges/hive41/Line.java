@@ -1,0 +1,98 @@
+package judge;
+
+import java.io.File;
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hive.common.ValidReaderWriteIdList;
+import org.apache.hadoop.hive.common.io.SessionStream;
+import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hadoop.hive.metastore.HiveMetaStoreClient;
+import org.apache.hadoop.hive.ql.Driver;
+import org.apache.hadoop.hive.ql.io.AcidDirectory;
+import org.apache.hadoop.hive.ql.io.AcidUtils;
+import org.apache.hadoop.hive.ql.processors.CommandProcessorException;
+import org.apache.hadoop.hive.ql.session.SessionState;
+import org.apache.hadoop.hive.ql.txn.compactor.CompactorThread;
+
+/** What is Hive 4.1's own. */
+final class Line {
+  /** What HiveServer2 says of itself; without it the metastore refuses to create ACID tables. */
+  private static final String[] CAPABILITIES = {
+    "EXTWRITE", "EXTREAD", "HIVEBUCKET2", "HIVEFULLACIDREAD", "HIVEFULLACIDWRITE", "HIVECACHEINVALIDATE",
+    "HIVEMANAGESTATS", "HIVEMANAGEDINSERTWRITE", "HIVEMANAGEDINSERTREAD",
+  };
+
+  private Line() {}
+
+  static String orcVersion() {
+    return org.apache.orc.OrcUtils.getOrcVersion();
+  }
+
+  static void settings(Map<String, String> settings, File directory) {
+    settings.put("metastore.thrift.uris", "");
+    settings.put("metastore.thrift.bind.host", "127.0.0.1");
+    settings.put("hive.metastore.warehouse.external.dir", "file:" + directory + "/external");
+    settings.put("hive.metastore.limit.partition.request", "-1");
+    settings.put("hive.scheduled.queries.executor.enabled", "false");
+    settings.put("hive.create.as.acid", "false");
+    // Tez in local mode may write bucket_00000 and bucket_00000_0 into one directory, which this Hive cannot read.
+    settings.put("hive.acid.direct.insert.enabled", "false");
+    settings.put("hive.explain.user", "false");
+    // Tez in this process, without YARN and without ports
+    settings.put("hive.execution.engine", "tez");
+    settings.put("tez.local.mode", "true");
+    settings.put("tez.local.mode.without.network", "true");
+    settings.put("tez.ignore.lib.uris", "true");
+    settings.put("tez.runtime.optimize.local.fetch", "true");
+    settings.put("tez.staging-dir", directory + "/tez");
+    settings.put("tez.am.resource.memory.mb", "256");
+    settings.put("tez.am.dag.scheduler.class", "org.apache.tez.dag.app.dag.impl.DAGSchedulerNaturalOrderControlled");
+    settings.put("hive.tez.container.size", "256");
+    settings.put("hive.tez.java.opts", "");
+    settings.put("hive.jar.directory", directory + "/jars");
+    settings.put("hive.user.install.directory", directory + "/install");
+    settings.put("fs.defaultFS", "file:///");
+  }
+
+  static void makeTables(HiveConf conf) throws Exception {
+    String url = conf.get("javax.jdo.option.ConnectionURL");
+    TransactionTables.make(url);
+    MappedTables.make(url);
+  }
+
+  static SessionState start(HiveConf conf) throws Exception {
+    HiveMetaStoreClient.setProcessorIdentifier("judge");
+    HiveMetaStoreClient.setProcessorCapabilities(CAPABILITIES);
+    SessionState state = new SessionState(conf);
+    state.initTxnMgr(conf);
+    state.out = state.err = state.info = new SessionStream(System.err);
+    return SessionState.start(state);
+  }
+
+  static void run(Driver driver, String text) throws Exception {
+    try {
+      driver.run(text);
+    } catch (CommandProcessorException e) {
+      throw new Session.SqlException(e.getMessage() == null ? e.toString() : e.getMessage(), e);
+    }
+  }
+
+  static void runOnce(CompactorThread thread, HiveConf conf) throws Exception {
+    thread.setConf(new HiveConf(conf));
+    thread.init(new AtomicBoolean(true)); // told to stop from the start: one round
+    thread.run();
+  }
+
+  static AcidDirectory acidState(Path directory, Configuration conf, String validWriteIds) throws IOException {
+    return AcidUtils.getAcidState(
+        directory.getFileSystem(conf), directory, conf, ValidReaderWriteIdList.fromValue(validWriteIds), null, false);
+  }
+
+  static List<Path> obsolete(AcidDirectory state) {
+    return state.getObsolete();
+  }
+}

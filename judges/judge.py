@@ -1,0 +1,224 @@
+"""What every line of Hive can do as a judge: metastore, SQL and compactor in one JVM that stays up."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from judges.errors import HiveError, ReadersDisagreeError
+from judges.model import Compaction, HiveRow
+from judges.process import JudgeProcess
+from metastore_client.java import ADD_OPENS, find_java
+
+__all__ = ["HiveJudge", "agreed_rows"]
+
+START_TIMEOUT_SECONDS = 120.0
+REQUEST_TIMEOUT_SECONDS = 180.0
+# A statement is a small job; the second compiler and a parallel collector would only fight for the cores.
+SPEED_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+LOG_OPTIONS = ("-XX:+DisplayVMOutputToStderr", "-Dlog4j2.level=ERROR")
+# dates and timestamps are printed and hashed in the JVM's zone
+ZONE_OPTION = "-Duser.timezone=UTC"
+
+
+class HiveJudge:
+    """Real Hive in a JVM of its own, below one work folder; a context manager.
+
+    The metastore and SQL start when first needed. Requests run one at a time; every wait has a bound, after
+    which the JVM is stopped and the error shows its log. A line of Hive says what its JVM needs.
+    """
+
+    line: ClassVar[str]
+    """The line of Hive, as ``"2.3"``."""
+
+    def __init__(self, work_directory: Path, configuration: Mapping[str, str] | None = None) -> None:
+        """Start the JVM.
+
+        Args:
+            work_directory: holds the warehouse, the metastore's database, scratch files and the log.
+            configuration: Hive settings that replace the judge's; with ``hive.metastore.uris`` the SQL works
+                on that metastore instead of one of its own (the compactor cannot be used then).
+
+        Raises:
+            JudgeError: Java, a jar or the compiler is missing, or the JVM does not come up.
+        """
+        self.work_directory = work_directory.resolve()
+        settings = [f"{name}={value}" for name, value in (configuration or {}).items()]
+        options = [*ADD_OPENS, *SPEED_OPTIONS, *LOG_OPTIONS, ZONE_OPTION]
+        command = [find_java(), *options, *self._program(), self.work_directory, *settings]
+        self._process = JudgeProcess(f"Hive {self.line}", command, self.work_directory / "judge.log")
+        self._uri: str | None = None
+        try:
+            self.versions: Mapping[str, str] = self._ask("versions", timeout_seconds=START_TIMEOUT_SECONDS)
+        except BaseException:
+            self.close()
+            raise
+
+    def _program(self) -> list[str | Path]:
+        """Name the JVM's further options, its class path and its main class; may fetch and compile."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the JVM."""
+        self._process.close()
+
+    @property
+    def description(self) -> str:
+        """Say which judge this is, for the summary of a test run."""
+        versions = ", ".join(f"{name} {self.versions[name]}" for name in ("orc", "hadoop", "java"))
+        return f"Hive {self.versions['hive']} ({self._origin()}, {versions})"
+
+    def _origin(self) -> str:
+        return "Maven Central"
+
+    @property
+    def pid(self) -> int:
+        """The JVM's process id."""
+        return self._process.pid
+
+    @property
+    def log_path(self) -> Path:
+        """Hive's log, for a look after a failure."""
+        return self._process.log_path
+
+    @property
+    def warehouse(self) -> Path:
+        """The folder of the tables that SQL creates."""
+        return self.work_directory / "warehouse"
+
+    @property
+    def uri(self) -> str:
+        """The metastore's address, ``thrift://127.0.0.1:PORT``; starts to serve when first asked for."""
+        if self._uri is None:
+            self._uri = str(self._ask("serve", timeout_seconds=START_TIMEOUT_SECONDS)["uri"])
+        return self._uri
+
+    def sql(
+        self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None
+    ) -> list[list[Any]]:
+        """Run one statement; ``database`` and ``settings`` hold for it alone.
+
+        Returns:
+            For a query its rows, with numbers, booleans and None as such, decimals, dates, timestamps and
+            nested values as text (nested ones as JSON). For SHOW, DESCRIBE and EXPLAIN the texts between
+            tabs.
+
+        Raises:
+            HiveError: Hive refused the statement or failed.
+        """
+        answer = self._ask("sql", text=text, database=database, settings=dict(settings or {}))
+        return list(answer["rows"])
+
+    def worker(self) -> list[Compaction]:
+        """Let Hive's compactor do one compaction that was asked for, if any.
+
+        Raises:
+            HiveError: a compaction failed in this round.
+        """
+        return self._round("worker")
+
+    def initiator(self) -> list[Compaction]:
+        """Let Hive look once for tables that need a compaction."""
+        return self._round("initiator")
+
+    def cleaner(self) -> list[Compaction]:
+        """Let Hive remove once what compactions made obsolete and no reader holds."""
+        return self._round("cleaner")
+
+    def compactions(self) -> list[Compaction]:
+        """List the compactions, waiting, running and done."""
+        return [Compaction(**each) for each in self._ask("compactions")["compactions"]]
+
+    def compact(self, table: str, kind: str, *, partition: str | None = None, clean: bool = True) -> None:
+        """Compact a table or one partition now.
+
+        Args:
+            table: ``database.table``.
+            kind: ``minor`` or ``major``.
+            partition: as in SQL, ``ds='x', hr=1``; needed for a partitioned table.
+            clean: also remove what has become obsolete.
+
+        Raises:
+            HiveError: Hive refused or failed.
+        """
+        part = f" PARTITION ({partition})" if partition else ""
+        self.sql(f"ALTER TABLE {table}{part} COMPACT '{kind}'")
+        while any(each.state == "initiated" for each in self.worker()):
+            continue
+        if clean:
+            self.cleaner()
+
+    def time_out_transactions(self, older_than_seconds: float = 300.0) -> None:
+        """Let the metastore abort transactions and drop locks whose last heartbeat is older than this."""
+        self._ask("time_out", older_than_millis=int(older_than_seconds * 1000))
+
+    def _round(self, what: str) -> list[Compaction]:
+        failed_before = {each.id for each in self.compactions() if each.state == "failed"}
+        after = [Compaction(**each) for each in self._ask(what)["compactions"]]
+        failed = [each for each in after if each.state == "failed" and each.id not in failed_before]
+        if failed:
+            raise HiveError(f"the {what} failed: {failed}\n{self._process.log_tail()}")
+        return after
+
+    def _ask(
+        self, what: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS, **members: Any
+    ) -> dict[str, Any]:
+        return self._process.ask({"do": what, **members}, timeout_seconds=timeout_seconds)
+
+
+def agreed_rows(
+    rows: Sequence[HiveRow], vectors: Sequence[HiveRow], what: Path | str, types: Sequence[str] = ()
+) -> list[HiveRow]:
+    """Give the row reader's answer if the vectorised reader gave the same rows, in any order.
+
+    ROW__IDs are compared where the vectorised reader shows them. ``types`` are the columns' Hive types if the
+    vectorised answer went through a result file: its text cannot tell ``array(null)`` from NULL nor
+    ``array('')`` from an empty array, so nested values are compared without these differences.
+
+    Raises:
+        ReadersDisagreeError: the rows differ; names ``what`` was read.
+    """
+    shows_ids = all(each.row_id is not None for each in vectors)
+    left = Counter(_key(each, types, with_id=shows_ids) for each in rows)
+    right = Counter(_key(each, types, with_id=shows_ids) for each in vectors)
+    if left != right:
+        only_row, only_vector = list((left - right).elements()), list((right - left).elements())
+        raise ReadersDisagreeError(
+            f"{what}: {len(rows)} rows by the row reader, {len(vectors)} by the vectorised one; "
+            f"only the first has {only_row[:5]}, only the second {only_vector[:5]}"
+        )
+    return list(rows)
+
+
+def _key(row: HiveRow, types: Sequence[str], *, with_id: bool) -> str:
+    values = [
+        _as_in_result_file(json.loads(value)) if value is not None and _is_nested(type_) else value
+        for value, type_ in zip(row.values, types or [""] * len(row.values), strict=True)
+    ]
+    return json.dumps([row.partition, row.row_id if with_id else None, values])
+
+
+def _is_nested(type_: str) -> bool:
+    return type_.startswith(("array<", "map<", "struct<", "uniontype<"))
+
+
+def _as_in_result_file(value: Any) -> Any:
+    """Give what is left of a nested value in the text of a result file."""
+    if isinstance(value, dict):
+        return {key: _as_in_result_file(each) for key, each in value.items()}
+    if not isinstance(value, list):
+        return value
+    items = [_as_in_result_file(each) for each in value]
+    return {"[null]": None, '[""]': []}.get(json.dumps(items), items)
