@@ -10,6 +10,7 @@ is not hashed in version 2.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ import pyarrow as pa
 from mutation_api.acid.hive_type import HiveType
 from mutation_api.acid.plain_array import map_parts, plain_array, rebased_list, struct_fields, union_parts
 from mutation_api.acid.polynomial import polynomial
-from mutation_api.acid.scalar_hash_v1 import V1_HASHES
+from mutation_api.acid.scalar_hash_v1 import V1_HASHES, proleptic_date
 from mutation_api.acid.scalar_hash_v2 import V2_HASHES
 from mutation_api.errors import ConfigurationError, RecordLayoutError, TableNotMutableError
 
@@ -34,6 +35,8 @@ def hash_columns(
     hive_types: Sequence[HiveType],
     version: int,
     time_zone: str | None = None,
+    *,
+    hybrid_dates: bool = True,
 ) -> np.ndarray:
     """Hash the bucket columns of n rows.
 
@@ -43,6 +46,8 @@ def hash_columns(
         hive_types: the columns' types, same order.
         version: bucketing version, 1 or 2.
         time_zone: zone of Hive's own processes; needed where version 1 hashes a timestamp.
+        hybrid_dates: whether version 1 hashes dates before 1582-10-15 as Hive 2.3 does, which counts days in
+            the hybrid calendar; Hive 3.1 and 4.1 hash proleptic days, those of version 2 always.
 
     Returns:
         int32, shape (n,).
@@ -52,14 +57,15 @@ def hash_columns(
         RecordLayoutError: an array is not of its column's type.
         RecordValueError: a version 1 timestamp that cannot be placed in its zone.
 
-    Source: Hive's ObjectInspectorUtils.getBucketHashCode(Old); tests/golden/bucket_hash.
+    Source: Hive's ObjectInspectorUtils.getBucketHashCode(Old); tests/golden/bucket_hash, and the same classes
+    of Hive 3.1.3 and 4.1.0 for early dates and timestamps.
     """
     if not arrays or len(arrays) != len(hive_types):
         raise ConfigurationError(
             f"{len(arrays)} arrays for {len(hive_types)} bucket columns; at least one is needed"
         )
     check_hashable(hive_types, version, time_zone)
-    rules = _Rules(version, time_zone)
+    rules = _Rules(version, time_zone, hybrid_dates and version == 1)
     hashes = np.zeros(len(arrays[0]), np.uint32)
     for array, hive_type in zip(arrays, hive_types, strict=True):
         hashes = hashes * np.uint32(31) + _hash(array, hive_type, rules)
@@ -130,6 +136,7 @@ def _kinds(hive_type: HiveType, version: int) -> list[tuple[str, int]]:
 class _Rules:
     version: int
     time_zone: str | None
+    hybrid_dates: bool
 
 
 def _hash(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, rules: _Rules) -> np.ndarray:
@@ -141,6 +148,8 @@ def _hash(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, rules: _Rules)
     nested = _NESTED.get(hive_type.kind)
     if nested:
         hashes = nested(array, hive_type, rules)
+    elif rules.version == 1 and hive_type.kind == "date" and not rules.hybrid_dates:
+        hashes = proleptic_date(array)
     elif rules.version == 1:
         hashes = V1_HASHES[hive_type.kind](array, rules.time_zone)
     else:
@@ -168,7 +177,7 @@ def _hash_array(array: pa.Array, hive_type: HiveType, rules: _Rules) -> np.ndarr
 
 def _hash_map(array: pa.Array, hive_type: HiveType, rules: _Rules) -> np.ndarray:
     offsets, keys, items = map_parts(array)
-    in_value = _Rules(1, rules.time_zone)
+    in_value = dataclasses.replace(rules, version=1)
     pairs = _hash(keys, hive_type.children[0], rules) ^ _hash(items, hive_type.children[1], in_value)
     sums = np.zeros(len(pairs) + 1, np.uint32)
     np.cumsum(pairs, dtype=np.uint32, out=sums[1:])

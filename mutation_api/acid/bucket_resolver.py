@@ -14,6 +14,7 @@ import pyarrow as pa
 from mutation_api.acid.bucket_hash import MAX_BUCKETS, bucket_ids, check_hashable, hash_columns
 from mutation_api.acid.conversion import convert_to_column
 from mutation_api.acid.hive_type import HiveType, parse_hive_type
+from mutation_api.acid.version import AcidVersion, FileCalendar
 from mutation_api.errors import ConfigurationError, RecordLayoutError, TableNotMutableError
 
 __all__ = ["BucketIdResolver", "BucketedTable", "NamedType"]
@@ -53,6 +54,10 @@ class BucketedTable(Protocol):
     @property
     def bucketing_version(self) -> int:
         """1 or 2."""
+
+    @property
+    def version(self) -> AcidVersion:
+        """Of the table's files; tells the calendar of early dates."""
 
     @property
     def time_zone(self) -> str | None:
@@ -108,7 +113,13 @@ class BucketIdResolver:
         arrays = [
             self._column(batch, name, kind) for name, kind in zip(self._names, self._types, strict=True)
         ]
-        hashes = hash_columns(arrays, self._types, self._table.bucketing_version, self._table.time_zone)
+        hashes = hash_columns(
+            arrays,
+            self._types,
+            self._table.bucketing_version,
+            self._table.time_zone,
+            hybrid_dates=self._table.version.calendar is FileCalendar.HYBRID,
+        )
         return pa.array(bucket_ids(hashes, self._table.num_buckets), pa.int32())
 
     def _column(self, batch: pa.RecordBatch | pa.Table, name: str, hive_type: HiveType) -> pa.Array:

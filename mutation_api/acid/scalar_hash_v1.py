@@ -1,5 +1,8 @@
 """Hashes of bucketing version 1 for values that are not nested: what every Hive before 3.0 uses. Pure.
 
+Later lines count the days of a date in the proleptic calendar and so hash early ones differently
+(``proleptic_date``); timestamps they hash as Hive 2.3 does, since they turn them into ``java.sql.Timestamp``.
+
 Source: Hive's ObjectInspectorUtils.hashCode and the hashCode of its writables; tests/golden/bucket_hash.
 """
 
@@ -22,7 +25,7 @@ from mutation_api.acid.hash_values import (
 from mutation_api.acid.polynomial import polynomial
 from mutation_api.acid.wall_clock import instants_of_wall_clocks
 
-__all__ = ["V1_HASHES", "canonical_double_bits", "canonical_float_bits"]
+__all__ = ["V1_HASHES", "canonical_double_bits", "canonical_float_bits", "proleptic_date"]
 
 
 def canonical_float_bits(array: pa.Array) -> np.ndarray:
@@ -90,6 +93,11 @@ def _decimal(array: pa.Array, _zone: str | None) -> np.ndarray:
     hashes[number.negative] = ~hashes[number.negative] + np.uint32(1)
     combined: np.ndarray = hashes * np.uint32(31) + number.scale.astype(np.uint32)
     return combined
+
+
+def proleptic_date(array: pa.Array) -> np.ndarray:
+    """Hash of dates as Hive 3.1 and 4.1 compute it: uint32, shape (n,)."""
+    return view(array, np.int32).view(np.uint32)
 
 
 def _date(array: pa.Array, _zone: str | None) -> np.ndarray:

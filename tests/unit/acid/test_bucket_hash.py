@@ -27,9 +27,12 @@ def golden_groups(version: int) -> dict[tuple[str, ...], list[dict[str, object]]
     return groups
 
 
-def single_hash(value: object, hive_type: str, version: int = 1, time_zone: str | None = "UTC") -> int:
+def single_hash(
+    value: object, hive_type: str, version: int = 1, time_zone: str | None = "UTC", **settings: bool
+) -> int:
     parsed = parse_hive_type(hive_type)
-    return int(hash_columns([column_from_json([value], parsed)], [parsed], version, time_zone)[0])
+    column = column_from_json([value], parsed)
+    return int(hash_columns([column], [parsed], version, time_zone, **settings)[0])
 
 
 @pytest.mark.parametrize(("version", "expected_count"), [(1, 213), (2, 207)])
@@ -147,10 +150,31 @@ def test_version_2_timestamps_need_no_zone() -> None:
     assert single_hash("1970-01-01 00:00:01", "timestamp", 2, None) == 1321152925
 
 
-def test_version_1_of_days_before_1582_is_hive_2s_count() -> None:
-    """Hive 2.3 counts such days with the hybrid calendar; version 2 (Hive 3) does not."""
+def test_version_1_of_days_before_1582_follows_the_line() -> None:
+    """Hive 2.3 counts such days with the hybrid calendar; Hive 3.1 and 4.1 do not."""
     assert single_hash("1582-10-04", "date") == -141428
     assert single_hash("1500-02-28", "date") == -171597
+    proleptic = {"hybrid_dates": False}
+    assert single_hash("1582-10-04", "date", **proleptic) == -141438
+    assert single_hash("1500-02-28", "date", **proleptic) == -171606
+    assert single_hash("0001-01-01", "date", **proleptic) == -719162
+    assert single_hash("1582-10-15", "date", **proleptic) == single_hash("1582-10-15", "date") == -141427
+
+
+def test_early_timestamps_hash_alike_on_every_line() -> None:
+    """All lines go through java.sql.Timestamp; values hashed by Hive 3.1.3 and 4.1.0."""
+    for hybrid_dates in (True, False):
+        settings = {"hybrid_dates": hybrid_dates}
+        assert single_hash("0001-01-01 00:00:00", "timestamp", **settings) == 1645926784
+        assert single_hash("1500-02-28 01:02:03.5", "timestamp", **settings) == -19003454
+        assert single_hash("0001-01-01 00:00:00", "timestamp", 2, **settings) == 1971120217
+
+
+def test_days_in_a_map_of_version_2_are_proleptic() -> None:
+    """They are hashed by version 1 within version 2, which Hive 2.3 does not have."""
+    found = single_hash([[1, "1500-02-28"]], "map<int,date>", 2)
+    assert found == single_hash([[1, "1500-02-28"]], "map<int,date>", 2, hybrid_dates=False)
+    assert found == -1321054153
 
 
 def test_a_char_is_hashed_without_its_blanks() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -34,6 +35,16 @@ def table(*bucket_columns: str, **changes: object) -> AcidTable:
 
 def resolve(of: AcidTable, **columns: object) -> list[int]:
     return BucketIdResolver(of).resolve(pa.RecordBatch.from_pydict(columns)).to_pylist()
+
+
+@pytest.mark.parametrize("version", list(AcidVersion))
+def test_early_dates_follow_the_version(version: AcidVersion) -> None:
+    """1582-10-04 is day -141428 for Hive 2.3 and -141438 for later lines, version 1 of the hash."""
+    days = AcidColumn("day", "date")
+    of = table("day", columns=(days,), version=version)
+    expected = -141438 if version.uses_write_ids else -141428
+    found = resolve(of, day=[datetime.date(1582, 10, 4)])
+    assert found == bucket_ids(np.array([expected], np.int32), 32).tolist()
 
 
 def test_order_is_that_of_clustered_by() -> None:
