@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 
-from metastore_client.errors import MetastoreUnavailableError
+from metastore_client.capabilities import Capabilities
+from metastore_client.errors import MetastoreUnavailableError, TxnAbortedError
 from metastore_client.model import (
     DataOperationType,
     LockComponent,
@@ -16,10 +18,10 @@ from metastore_client.model import (
     LockType,
     TxnState,
 )
-from metastore_client.testing import InMemoryMetastore
+from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from mutation_api.client.lease import Lease, LeaseSettings
-from mutation_api.client.lock import LockedTable, Marks, lock_components
-from mutation_api.errors import ConnectionFailedError, LockNotAcquiredError
+from mutation_api.client.lock import LockedTable, Marks, WriteLock, lock_components
+from mutation_api.errors import ConnectionFailedError, LockNotAcquiredError, TransactionError
 from tests.fix_clock import FakeClock
 
 MARKS = Marks("us", "here", "test")
@@ -43,9 +45,27 @@ def _sink(name: str = "t", **changes: object) -> LockedTable:
     return LockedTable("default", name, **{"is_partitioned": True, "is_sink": True, **changes})
 
 
-def _lease(metastore: InMemoryMetastore, clock: FakeClock, *tables: LockedTable) -> Lease:
-    return Lease(
-        metastore, clock, lambda: lock_components(tables or (_sink(),)), SETTINGS, lambda error: None
+@pytest.fixture(params=[HIVE_2_3, HIVE_3_1, HIVE_4_1], ids=lambda c: c.line)
+def capabilities(request: pytest.FixtureRequest) -> Capabilities:
+    """Each line of Hive in turn."""
+    found: Capabilities = request.param
+    return found
+
+
+def _lease(
+    metastore: InMemoryMetastore, clock: FakeClock, *tables: LockedTable, mode: str = "exclusive"
+) -> Lease:
+    lock_type = WriteLock(mode).lock_type(metastore.capabilities())
+    wanted = [dataclasses.replace(t, write_lock=lock_type) for t in tables or (_sink(),)]
+    return Lease(metastore, clock, lambda: lock_components(wanted), SETTINGS, lambda error: None)
+
+
+def _writes(metastore: InMemoryMetastore, txn_id: int) -> None:
+    """Register an update of a partition, as whoever has written into it."""
+    has_write_ids = metastore.capabilities().has_write_ids
+    write_id = metastore.allocate_write_id(txn_id, "default", "t") if has_write_ids else None
+    metastore.add_dynamic_partitions(
+        txn_id, "default", "t", ["ds=a/hr=1"], DataOperationType.UPDATE, write_id=write_id
     )
 
 
@@ -54,12 +74,12 @@ def _other_writer(metastore: InMemoryMetastore, *, registers: bool = True) -> in
     txn_id = metastore.open_txn("them", "there", "Hive")
     metastore.lock(LockRequest(lock_components([_sink()]), txn_id, "them", "there", "Hive"))
     if registers:
-        metastore.add_dynamic_partitions(txn_id, "default", "t", ["ds=a/hr=1"], DataOperationType.UPDATE)
+        _writes(metastore, txn_id)
     return txn_id
 
 
 def _commits_update(metastore: InMemoryMetastore, txn_id: int) -> None:
-    metastore.add_dynamic_partitions(txn_id, "default", "t", ["ds=a/hr=1"], DataOperationType.UPDATE)
+    _writes(metastore, txn_id)
     metastore.commit_txn(txn_id)
 
 
@@ -108,16 +128,17 @@ def test_partitions_are_locked_for_reading_only(how: dict[str, bool]) -> None:
     ]
 
 
-def test_partitions_made_by_the_writer_that_was_waited_for_are_locked() -> None:
+def test_partitions_made_by_the_writer_that_was_waited_for_are_locked(capabilities: Capabilities) -> None:
     """The second transaction looks again at what there is: its snapshot shows the new partitions."""
-    metastore = InMemoryMetastore()
+    metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
     names = ["ds=old"]
+    lock_type = WriteLock.EXCLUSIVE.lock_type(capabilities)
     clock = ScriptedClock(lambda: (names.append("ds=new"), metastore.commit_txn(other)))
     lease = Lease(
         metastore,
         clock,
-        lambda: lock_components([_sink(partition_names=tuple(names))]),
+        lambda: lock_components([_sink(partition_names=tuple(names), write_lock=lock_type)]),
         SETTINGS,
         lambda error: None,
     )
@@ -127,9 +148,9 @@ def test_partitions_made_by_the_writer_that_was_waited_for_are_locked() -> None:
     lease.abort()
 
 
-def test_a_free_table_is_locked_at_once(clock: FakeClock) -> None:
+def test_a_free_table_is_locked_at_once(clock: FakeClock, capabilities: Capabilities) -> None:
     """One request, no polling, no roll-over."""
-    metastore = InMemoryMetastore()
+    metastore = InMemoryMetastore(capabilities=capabilities)
     lease = _lease(metastore, clock)
     lease.acquire()
     lease.stop()
@@ -138,9 +159,9 @@ def test_a_free_table_is_locked_at_once(clock: FakeClock) -> None:
     assert lease.roll_overs == 0
 
 
-def test_waits_then_rolls_over_and_can_commit() -> None:
+def test_waits_then_rolls_over_and_can_commit(capabilities: Capabilities) -> None:
     """Who had to wait gets a new transaction, sees the other's commit, and does not conflict with it."""
-    metastore = InMemoryMetastore()
+    metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
     clock = ScriptedClock(lambda: None, lambda: metastore.commit_txn(other))
     lease = _lease(metastore, clock)
@@ -156,9 +177,9 @@ def test_waits_then_rolls_over_and_can_commit() -> None:
     _commits_update(metastore, lease.txn_id)
 
 
-def test_without_the_roll_over_the_commit_would_conflict() -> None:
+def test_without_the_roll_over_the_commit_would_conflict(capabilities: Capabilities) -> None:
     """The rule that makes the roll-over necessary: a transaction opened before the other's commit loses."""
-    metastore = InMemoryMetastore()
+    metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
     ours = metastore.open_txn("us", "here", "")
     metastore.commit_txn(other)
@@ -186,9 +207,9 @@ def test_a_writer_that_commits_between_open_and_lock_is_noticed(clock: FakeClock
     _commits_update(metastore, lease.txn_id)
 
 
-def test_insert_only_never_rolls_over() -> None:
+def test_insert_only_never_rolls_over(capabilities: Capabilities) -> None:
     """Inserts conflict with nobody, so a wait (for DDL) costs no second transaction."""
-    metastore = InMemoryMetastore()
+    metastore = InMemoryMetastore(capabilities=capabilities)
     ddl = metastore.open_txn("them", "there", "")
     exclusive = LockComponent(
         LockType.EXCLUSIVE, LockLevel.TABLE, "default", "t", None, DataOperationType.UPDATE
@@ -201,9 +222,9 @@ def test_insert_only_never_rolls_over() -> None:
     assert lease.lock_wait_seconds > 0
 
 
-def test_a_writer_in_the_queue_neither_overtakes_nor_starves() -> None:
+def test_a_writer_in_the_queue_neither_overtakes_nor_starves(capabilities: Capabilities) -> None:
     """Whoever queued behind us while we waited gets the lock after us, and not before we have ended."""
-    metastore = InMemoryMetastore()
+    metastore = InMemoryMetastore(capabilities=capabilities)
     first = _other_writer(metastore)
     third: list[int] = []
     clock = ScriptedClock(
@@ -220,9 +241,9 @@ def test_a_writer_in_the_queue_neither_overtakes_nor_starves() -> None:
     assert metastore.check_lock(lock_of_third, third[0]).state is LockState.ACQUIRED
 
 
-def test_the_loss_of_the_guard_is_a_loss() -> None:
+def test_the_loss_of_the_guard_is_a_loss(capabilities: Capabilities) -> None:
     """Without its lock other writers can come in, so the transaction that works under it must stop."""
-    metastore = InMemoryMetastore()
+    metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
     lease = _lease(metastore, ScriptedClock(lambda: metastore.commit_txn(other)))
     lease.acquire()
@@ -233,9 +254,9 @@ def test_the_loss_of_the_guard_is_a_loss() -> None:
     assert metastore.show_locks() == []
 
 
-def test_the_wait_is_bounded_and_names_the_holder(clock: FakeClock) -> None:
+def test_the_wait_is_bounded_and_names_the_holder(clock: FakeClock, capabilities: Capabilities) -> None:
     """After lock_timeout_seconds: an error with owner and transaction of the holder; nothing stays behind."""
-    metastore = InMemoryMetastore()
+    metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
     reader = metastore.open_txn("reader", "there", "")
     reads = lock_components([_sink(is_sink=False, partition_names=("ds=a", "ds=b"))])
@@ -250,9 +271,11 @@ def test_the_wait_is_bounded_and_names_the_holder(clock: FakeClock) -> None:
     assert [t.id for t in metastore.get_open_txns().txns if t.state is TxnState.OPEN] == [other]
 
 
-def test_a_broken_lock_request_starts_over_with_a_new_transaction(clock: FakeClock) -> None:
+def test_a_broken_lock_request_starts_over_with_a_new_transaction(
+    clock: FakeClock, capabilities: Capabilities
+) -> None:
     """It is never repeated in the same transaction, whether it arrived or not."""
-    metastore = InMemoryMetastore()
+    metastore = InMemoryMetastore(capabilities=capabilities)
     metastore.fail_next("lock", MetastoreUnavailableError("line cut"), after=True)
     lease = _lease(metastore, clock)
     lease.acquire()
@@ -261,21 +284,159 @@ def test_a_broken_lock_request_starts_over_with_a_new_transaction(clock: FakeClo
     assert {(i.txn_id, i.state) for i in metastore.show_locks()} == {(2, LockState.ACQUIRED)}
 
 
-def test_two_broken_lock_requests_are_an_error(clock: FakeClock) -> None:
+def test_two_broken_lock_requests_are_an_error(clock: FakeClock, capabilities: Capabilities) -> None:
     """Starting over has a bound; what was opened is aborted."""
-    metastore = InMemoryMetastore()
+    metastore = InMemoryMetastore(capabilities=capabilities)
     metastore.fail_next("lock", MetastoreUnavailableError("line cut"), after=True, times=2)
     with pytest.raises(ConnectionFailedError, match="line cut"):
         _lease(metastore, clock).acquire()
     assert metastore.show_locks() == []
 
 
-def test_a_broken_poll_is_repeated() -> None:
+def test_a_broken_poll_is_repeated(capabilities: Capabilities) -> None:
     """Asking again for a waiting lock is harmless, so a broken line only costs time."""
-    metastore = InMemoryMetastore()
+    metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
     metastore.fail_next("check_lock", MetastoreUnavailableError("line cut"), times=3)
     lease = _lease(metastore, ScriptedClock(*[lambda: None] * 3, lambda: metastore.commit_txn(other)))
     lease.acquire()
     lease.stop()
     assert lease.roll_overs == 1
+
+
+V2 = pytest.mark.parametrize("capabilities", [HIVE_3_1, HIVE_4_1], indirect=True, ids=lambda c: c.line)
+
+
+def _inserts(metastore: InMemoryMetastore, txn_id: int) -> int:
+    """Commit an insert that waits for nobody; returns its write id."""
+    write_id = metastore.allocate_write_id(txn_id, "default", "t")
+    names = ["ds=a/hr=1"]
+    metastore.add_dynamic_partitions(
+        txn_id, "default", "t", names, DataOperationType.INSERT, write_id=write_id
+    )
+    metastore.commit_txn(txn_id)
+    return write_id
+
+
+class InsertersAtEachLock(InMemoryMetastore):
+    """Whenever we lock, somebody who was open before us inserts, so its write id is above ours."""
+
+    inserters: tuple[int, ...] = ()
+    seen: tuple[int, ...] = ()
+
+    def lock(self, request: LockRequest):  # type: ignore[no-untyped-def]
+        if request.user == "us" and self.inserters:
+            first, *rest = self.inserters
+            self.inserters = tuple(rest)
+            self.seen += (_inserts(self, first),)
+        return super().lock(request)
+
+
+@V2
+def test_the_second_transaction_has_write_ids_of_its_own(capabilities: Capabilities) -> None:
+    """They must grow with the order of commits: above those of the writer that was waited for."""
+    metastore = InMemoryMetastore(capabilities=capabilities)
+    other = _other_writer(metastore)
+    lease = _lease(metastore, ScriptedClock(lambda: metastore.commit_txn(other)))
+    lease.acquire()
+    lease.stop()
+    assert (metastore.allocate_write_id(lease.txn_id, "default", "t"), lease.write_id("default.t")) == (3, 3)
+    valid = lease.valid_ids("default.t")
+    assert valid is lease.valid_write_ids["default.t"]
+    assert [valid.is_valid(i) for i in (1, 2, 4)] == [True, False, False]
+    assert lease.write_id("default.other") is None
+
+
+@V2
+def test_a_higher_write_id_in_the_snapshot_costs_a_roll_over(
+    clock: FakeClock, capabilities: Capabilities
+) -> None:
+    """Of a row whose write id is above that of its delete event one of Hive's readers keeps the row."""
+    metastore = InsertersAtEachLock(capabilities=capabilities)
+    metastore.inserters = tuple(metastore.open_txn("them", "there", "") for _ in range(2))
+    lease = _lease(metastore, clock)
+    lease.acquire()
+    lease.stop()
+    assert metastore.seen == (2, 4)
+    assert lease.write_id("default.t") == 5
+    assert lease.roll_overs == 2
+    assert all(lease.valid_ids("default.t").is_valid(i) for i in metastore.seen)
+    _commits_update(metastore, lease.txn_id)
+
+
+@V2
+def test_endless_inserts_are_an_error(clock: FakeClock, capabilities: Capabilities) -> None:
+    """The number of transactions that are tried has a bound; nothing stays open."""
+    metastore = InsertersAtEachLock(capabilities=capabilities)
+    metastore.inserters = tuple(metastore.open_txn("them", "there", "") for _ in range(9))
+    with pytest.raises(TransactionError, match="higher write ids 5 times"):
+        _lease(metastore, clock).acquire()
+    assert metastore.show_locks() == []
+    alive = [t.user for t in metastore.get_open_txns().txns if t.state is TxnState.OPEN]
+    assert set(alive) <= {"them"}
+
+
+@V2
+def test_insert_only_needs_no_highest_write_id(clock: FakeClock, capabilities: Capabilities) -> None:
+    """Inserts delete nothing, so a higher write id does no harm."""
+    metastore = InsertersAtEachLock(capabilities=capabilities)
+    metastore.inserters = (metastore.open_txn("them", "there", ""),)
+    lease = _lease(metastore, clock, _sink(insert_only=True))
+    lease.acquire()
+    lease.stop()
+    assert (lease.write_id("default.t"), lease.roll_overs) == (1, 0)
+
+
+@pytest.mark.parametrize("capabilities", [HIVE_4_1], indirect=True, ids=["4.1"])
+def test_who_wants_the_table_for_himself_is_let_past(capabilities: Capabilities) -> None:
+    """DDL that queues between guard and second waits for the guard, and the second for the DDL: give way."""
+    metastore = InMemoryMetastore(capabilities=capabilities)
+    other = _other_writer(metastore)
+    ddl: list[int] = []
+
+    def queue_ddl() -> None:
+        ddl.append(metastore.open_txn("them", "there", "ddl"))
+        exclusive = LockComponent(
+            LockType.EXCLUSIVE, LockLevel.TABLE, "default", "t", None, DataOperationType.SELECT
+        )
+        metastore.lock(LockRequest((exclusive,), ddl[0], "them", "there", "ddl"))
+        metastore.commit_txn(other)
+
+    lease = _lease(metastore, ScriptedClock(queue_ddl, lambda: metastore.commit_txn(ddl[0])))
+    lease.acquire()
+    lease.stop()
+    assert lease.roll_overs == 1
+    owners = {i.txn_id for i in metastore.show_locks()}
+    assert owners == {lease.txn_id, lease.txn_id - 1}, "nothing of the first try stays"
+    _commits_update(metastore, lease.txn_id)
+
+
+def test_optimistic_writers_wait_where_the_server_gives_no_choice(capabilities: Capabilities) -> None:
+    """Hive 4 lets two SHARED_WRITE in at once, and its commit refuses the second of them."""
+    metastore = InMemoryMetastore(capabilities=capabilities)
+    other = _other_writer(metastore)
+    clock = ScriptedClock(lambda: metastore.commit_txn(other))
+    lease = _lease(metastore, clock, mode="optimistic")
+    lease.acquire()
+    lease.stop()
+    if not capabilities.has_exclusive_write_lock:
+        assert clock.sleeps == [0.1]
+        return
+    assert (clock.sleeps, lease.roll_overs) == ([], 0)
+    metastore.commit_txn(other)
+    with pytest.raises(TxnAbortedError, match=rf"write conflict on default/t.* committed by \[txnid:{other}"):
+        _commits_update(metastore, lease.txn_id)
+
+
+def test_a_line_that_breaks_during_the_roll_over_keeps_the_guard(capabilities: Capabilities) -> None:
+    """The guard holds the lock; only the transaction that was being opened is tried again, or all is lost."""
+    metastore = InMemoryMetastore(capabilities=capabilities)
+    other = _other_writer(metastore)
+
+    def commit() -> None:
+        metastore.commit_txn(other)
+        metastore.fail_next("open_txn", MetastoreUnavailableError("line cut"))
+
+    with pytest.raises(ConnectionFailedError, match="line cut"):
+        _lease(metastore, ScriptedClock(commit)).acquire()
+    assert metastore.show_locks() == []
