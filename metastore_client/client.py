@@ -180,7 +180,8 @@ class MetastoreClient(Protocol):
     def lock(self, request: LockRequest) -> LockResponse:
         """Ask for a lock once; never repeated by the client, not even on a broken connection.
 
-        Raises: NoSuchTxnError, TxnAbortedError.
+        Raises: NoSuchTxnError, TxnAbortedError, UnsupportedByServerError (EXCL_WRITE on a server that does
+        not have it).
         """
         ...
 

@@ -89,19 +89,27 @@ _OPERATION_LETTERS = {
     DataOperationType.UPDATE: "u",
     DataOperationType.DELETE: "d",
 }
-_WAITS_FOR_HELD = {
+_WAITS = {
     LockType.SHARED_READ: {LockType.EXCLUSIVE},
     LockType.SHARED_WRITE: {LockType.SHARED_WRITE, LockType.EXCLUSIVE},
     LockType.EXCLUSIVE: {LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE},
 }
-"""Type asked for -> types held by somebody else that it has to wait for."""
+"""Type asked for -> earlier types of somebody else that it has to wait for; 2.3 and 3.1."""
+
+_WAITS_OF_EXCLUSIVE_WRITERS = {
+    LockType.SHARED_READ: {LockType.EXCLUSIVE},
+    LockType.SHARED_WRITE: {LockType.EXCL_WRITE, LockType.EXCLUSIVE},
+    LockType.EXCL_WRITE: {LockType.SHARED_WRITE, LockType.EXCL_WRITE, LockType.EXCLUSIVE},
+    LockType.EXCLUSIVE: set(LockType),
+}
+"""The same for 4.x, which tells exclusive writers from optimistic ones."""
 
 _WAITS_FOR_WAITING = {
     LockType.SHARED_READ: set[LockType](),
     LockType.SHARED_WRITE: {LockType.SHARED_WRITE},
     LockType.EXCLUSIVE: {LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE},
 }
-"""Type asked for -> earlier types still waiting that it queues behind; stronger ones are not looked at."""
+"""The same for earlier types still waiting; 2.3 only, the others treat what waits as if it were held."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -565,12 +573,13 @@ class InMemoryMetastore:
 
     def _conflict(self, txn_id: int, changes: Iterable[_Written]) -> str | None:
         """Hive's text about a committed change that this one did not see; first committer wins."""
+        may_not_both_delete = self._capabilities.has_exclusive_write_lock
         for ours in sorted(changes, key=str):
             for theirs in self._write_set:
                 if (
                     theirs.written.resource == ours.resource
                     and theirs.commit_id >= txn_id
-                    and "u" in (theirs.written.operation, ours.operation)
+                    and (may_not_both_delete or "u" in (theirs.written.operation, ours.operation))
                 ):
                     return (
                         f"Aborting [txnid:{txn_id},{self._last_txn_id}] "
@@ -631,6 +640,10 @@ class InMemoryMetastore:
         """See :meth:`MetastoreClient.lock`."""
         if not request.components:
             raise InvalidRequestError("a lock request without components")
+        if not self._capabilities.has_exclusive_write_lock and any(
+            c.type is LockType.EXCL_WRITE for c in request.components
+        ):
+            raise UnsupportedByServerError("the server has no exclusive write lock")
         resources = tuple(_resource(component) for component in request.components)
         written = [w for c in request.components if (w := _recorded(c, self._capabilities)) is not None]
         if request.txn_id > 0:
@@ -703,16 +716,23 @@ class InMemoryMetastore:
         for other in self._locks.values():
             if other.id >= lock.id or 0 < other.request.txn_id == lock.request.txn_id:
                 continue
-            table = _WAITS_FOR_HELD if other.state is LockState.ACQUIRED else _WAITS_FOR_WAITING
+            waits = self._waits(other.state)
             for theirs, their_resource in zip(other.request.components, other.resources, strict=True):
                 if (
-                    theirs.type in table[wanted.type]
+                    theirs.type in waits[wanted.type]
                     and resource.overlaps(their_resource)
                     and not _is_database_use(wanted, theirs)
                     and not _is_database_use(theirs, wanted)
                 ):
                     return other.id
         return None
+
+    def _waits(self, other_state: LockState) -> Mapping[LockType, set[LockType]]:
+        if self._capabilities.has_exclusive_write_lock:
+            return _WAITS_OF_EXCLUSIVE_WRITERS
+        if self._capabilities.has_write_ids or other_state is LockState.ACQUIRED:
+            return _WAITS
+        return _WAITS_FOR_WAITING
 
     def _drop_locks_of(self, txn_id: int) -> None:
         self._locks = {i: lock for i, lock in self._locks.items() if lock.request.txn_id != txn_id}

@@ -47,6 +47,7 @@ from metastore_client.model import (
     LockInfo,
     LockRequest,
     LockResponse,
+    LockType,
     OpenTxns,
     PartitionInfo,
     TableInfo,
@@ -513,6 +514,11 @@ class ThriftMetastoreClient:
         """See :meth:`MetastoreClient.lock`."""
         if not request.components:
             raise InvalidRequestError("a lock request without components")
+        if (
+            any(component.type is LockType.EXCL_WRITE for component in request.components)
+            and not self.capabilities().has_exclusive_write_lock
+        ):
+            raise UnsupportedByServerError("the server has no exclusive write lock")
         sent = ttypes.LockRequest(
             component=[thrift_component(component) for component in request.components],
             txnid=request.txn_id,

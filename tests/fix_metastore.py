@@ -1,9 +1,10 @@
-"""Metastores: the real Hive 2.3 (one process per session), the in-memory one, and a line that can be cut."""
+"""Metastores: real ones of three lines of Hive, in-memory ones of each, and a line that can be cut."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import selectors
 import socket
 import struct
@@ -15,7 +16,7 @@ import pytest
 from metastore_client.client import MetastoreClient
 from metastore_client.embedded_server import EmbeddedMetastore
 from metastore_client.model import ColumnInfo, TableInfo
-from metastore_client.testing import InMemoryMetastore
+from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from metastore_client.thrift_client import connect
 
 _numbers = itertools.count(1)
@@ -28,20 +29,35 @@ def embedded_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emb
         yield metastore
 
 
-@pytest.fixture(params=["in_memory", pytest.param("real", marks=pytest.mark.slow)])
+LINES = {"2.3": HIVE_2_3, "3.1": HIVE_3_1, "4.1": HIVE_4_1}
+KINDS = [
+    *(f"in_memory-{line}" for line in LINES),
+    *(pytest.param(f"real-{line}", marks=pytest.mark.slow) for line in LINES),
+]
+"""Parameters of a fixture that gives each metastore in turn: in memory and real, of each line."""
+
+
+@pytest.fixture(params=KINDS)
 def metastore(request: pytest.FixtureRequest) -> Iterator[MetastoreClient]:
-    """Each kind of metastore in turn; behaviours tested through it hold for both."""
-    if request.param == "in_memory":
-        yield InMemoryMetastore()
+    """Each kind of metastore in turn; behaviours tested through it hold for all."""
+    kind, _, line = request.param.partition("-")
+    if kind == "in_memory":
+        yield InMemoryMetastore(capabilities=LINES[line])
         return
-    with connect(request.getfixturevalue("embedded_metastore").uri) as client:
+    with connect(real_metastore_uri(request, line)) as client:
         yield client
+
+
+def real_metastore_uri(request: pytest.FixtureRequest, line: str) -> str:
+    """Where the real metastore of a line listens; starts it if it does not run yet."""
+    fixture = {"2.3": "embedded_metastore", "3.1": "hive31", "4.1": "hive41"}[line]
+    return str(request.getfixturevalue(fixture).uri)
 
 
 @pytest.fixture
 def database(metastore: MetastoreClient) -> str:
     """A database that no other test uses."""
-    name = f"db{next(_numbers)}"
+    name = f"db{os.getpid()}_{next(_numbers)}"  # a server may outlive a test run
     metastore.create_database(name)
     return name
 

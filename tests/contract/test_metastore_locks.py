@@ -1,7 +1,8 @@
-"""Behaviours of locks, on the in-memory metastore and on Hive 2.3.10."""
+"""Behaviours of locks, in memory and on Hive 2.3.10, 3.1.3 and 4.1.0."""
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import pytest
@@ -14,6 +15,7 @@ from metastore_client.errors import (
     NoSuchTxnError,
     TxnAbortedError,
     TxnOpenError,
+    UnsupportedByServerError,
 )
 from metastore_client.model import (
     DataOperationType,
@@ -25,6 +27,7 @@ from metastore_client.model import (
 )
 
 READ, WRITE, ALONE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE
+EXCL_WRITE = LockType.EXCL_WRITE
 
 
 class Held(NamedTuple):
@@ -36,11 +39,18 @@ class Held(NamedTuple):
 def component(
     type: LockType, database: str, table: str | None = "t", partition: str | None = None
 ) -> LockComponent:
-    operation = DataOperationType.UPDATE if type is WRITE else DataOperationType.SELECT
+    is_write = type in (WRITE, EXCL_WRITE)
+    operation = DataOperationType.UPDATE if is_write else DataOperationType.SELECT
     level = LockLevel.DB if table is None else LockLevel.TABLE if partition is None else LockLevel.PARTITION
     return LockComponent(
-        type, level, database, table, partition, operation, is_dynamic_partition_write=type is WRITE
+        type, level, database, table, partition, operation, is_dynamic_partition_write=is_write
     )
+
+
+@pytest.fixture
+def writer(metastore: MetastoreClient) -> LockType:
+    """The lock of a writer that lets no other one in: 4.x has a type of its own for it."""
+    return EXCL_WRITE if metastore.capabilities().has_exclusive_write_lock else WRITE
 
 
 def take(metastore: MetastoreClient, *components: LockComponent) -> Held:
@@ -55,25 +65,43 @@ def is_granted_now(metastore: MetastoreClient, held: Held) -> bool:
     return metastore.check_lock(held.lock_id, held.txn_id).state is LockState.ACQUIRED
 
 
-@pytest.mark.parametrize(
-    ("held", "wanted", "is_granted"),
-    [
-        *[(READ, READ, True), (WRITE, READ, True), (ALONE, READ, False)],
-        *[(READ, WRITE, True), (WRITE, WRITE, False), (ALONE, WRITE, False)],
-        *[(READ, ALONE, False), (WRITE, ALONE, False), (ALONE, ALONE, False)],
-    ],
-)
-def test_compatibility(
-    metastore: MetastoreClient, database: str, held: LockType, wanted: LockType, is_granted: bool
-) -> None:
+WAITS = {(WRITE, WRITE), (READ, ALONE), (WRITE, ALONE), *((ALONE, type) for type in (READ, WRITE, ALONE))}
+"""Held and wanted types of 2.3 and 3.1."""
+WAITS_4 = {
+    *[(WRITE, EXCL_WRITE), (EXCL_WRITE, WRITE), (EXCL_WRITE, EXCL_WRITE)],
+    *((ALONE, type) for type in LockType),
+    *((type, ALONE) for type in LockType),
+}
+"""The same for 4.x: optimistic writers do not wait for each other."""
+
+
+def test_compatibility(metastore: MetastoreClient, database: str) -> None:
     """The table of lock types; what had to wait is granted when the holder is gone."""
-    first = take(metastore, component(held, database))
-    assert first.is_granted
-    second = take(metastore, component(wanted, database))
-    assert second.is_granted is is_granted
-    assert is_granted_now(metastore, second) is is_granted
-    metastore.commit_txn(first.txn_id)
-    assert is_granted_now(metastore, second)
+    is_4 = metastore.capabilities().has_exclusive_write_lock
+    types = [READ, WRITE, *([EXCL_WRITE] if is_4 else []), ALONE]
+    waits = set()
+    for held, wanted in itertools.product(types, types):
+        table = f"{held.name}_{wanted.name}"
+        first = take(metastore, component(held, database, table))
+        assert first.is_granted
+        second = take(metastore, component(wanted, database, table))
+        if not second.is_granted:
+            waits.add((held, wanted))
+            assert not is_granted_now(metastore, second)
+        metastore.commit_txn(first.txn_id)
+        assert is_granted_now(metastore, second)
+        metastore.abort_txn(second.txn_id)
+    assert waits == (WAITS_4 if is_4 else WAITS)
+
+
+def test_only_some_servers_have_an_exclusive_write_lock(metastore: MetastoreClient, database: str) -> None:
+    """The others would hang up on a type that they do not know; so they are not asked."""
+    if metastore.capabilities().has_exclusive_write_lock:
+        assert take(metastore, component(EXCL_WRITE, database)).is_granted
+        return
+    with pytest.raises(UnsupportedByServerError, match="no exclusive write lock"):
+        take(metastore, component(EXCL_WRITE, database))
+    assert metastore.show_locks(database) == []
 
 
 @pytest.mark.parametrize(
@@ -87,13 +115,14 @@ def test_compatibility(
 def test_overlap(
     metastore: MetastoreClient,
     database: str,
+    writer: LockType,
     held: tuple[str | None, str | None],
     wanted: tuple[str | None, str | None],
     is_granted: bool,
 ) -> None:
     """A lock on the whole covers its parts; different parts do not touch."""
-    assert take(metastore, component(WRITE, database, *held)).is_granted
-    assert take(metastore, component(WRITE, database, *wanted)).is_granted is is_granted
+    assert take(metastore, component(writer, database, *held)).is_granted
+    assert take(metastore, component(writer, database, *wanted)).is_granted is is_granted
 
 
 def test_using_a_database_and_taking_one_of_its_tables_alone_do_not_conflict(
@@ -104,16 +133,20 @@ def test_using_a_database_and_taking_one_of_its_tables_alone_do_not_conflict(
     assert take(metastore, component(ALONE, database, "t")).is_granted
 
 
-def test_names_of_databases_and_tables_have_no_case(metastore: MetastoreClient, database: str) -> None:
+def test_names_of_databases_and_tables_have_no_case(
+    metastore: MetastoreClient, database: str, writer: LockType
+) -> None:
     """Two spellings of a table exclude each other, though a 2.3 server compares as sent."""
-    assert take(metastore, component(WRITE, database.upper(), "T")).is_granted
-    assert not take(metastore, component(WRITE, database, "t")).is_granted
+    assert take(metastore, component(writer, database.upper(), "T")).is_granted
+    assert not take(metastore, component(writer, database, "t")).is_granted
 
 
-def test_all_components_are_granted_or_none(metastore: MetastoreClient, database: str) -> None:
+def test_all_components_are_granted_or_none(
+    metastore: MetastoreClient, database: str, writer: LockType
+) -> None:
     """A request that waits for one part holds none of the others."""
-    first = take(metastore, component(WRITE, database, "a"))
-    second = take(metastore, component(WRITE, database, "a"), component(WRITE, database, "b"))
+    first = take(metastore, component(writer, database, "a"))
+    second = take(metastore, component(writer, database, "a"), component(writer, database, "b"))
     assert not second.is_granted
     states = {lock.state for lock in metastore.show_locks(database) if lock.lock_id == second.lock_id}
     assert states == {LockState.WAITING}
@@ -121,28 +154,33 @@ def test_all_components_are_granted_or_none(metastore: MetastoreClient, database
     assert is_granted_now(metastore, second)
 
 
-def test_waiting_writers_queue_by_age(metastore: MetastoreClient, database: str) -> None:
+def test_waiting_writers_queue_by_age(metastore: MetastoreClient, database: str, writer: LockType) -> None:
     """The younger one stays behind the older one, whoever asks first."""
-    holder, older, younger = (take(metastore, component(WRITE, database)) for _ in range(3))
+    holder, older, younger = (take(metastore, component(writer, database)) for _ in range(3))
     metastore.commit_txn(holder.txn_id)
     assert not is_granted_now(metastore, younger)
     assert is_granted_now(metastore, older)
     assert not is_granted_now(metastore, younger)
 
 
-def test_readers_and_writers_pass_a_waiting_exclusive_lock(metastore: MetastoreClient, database: str) -> None:
-    """On 2.3 DDL that waits for a reader does not hold up those that come after it."""
+def test_who_passes_a_waiting_exclusive_lock(metastore: MetastoreClient, database: str) -> None:
+    """On 2.3 DDL that waits for a reader does not hold up those that come after it; later lines queue."""
     assert take(metastore, component(READ, database)).is_granted
-    assert not take(metastore, component(ALONE, database)).is_granted
-    assert take(metastore, component(READ, database)).is_granted
-    assert take(metastore, component(WRITE, database)).is_granted
+    alone = take(metastore, component(ALONE, database))
+    assert not alone.is_granted
+    passes = not metastore.capabilities().has_write_ids
+    reader = take(metastore, component(READ, database))
+    assert reader.is_granted is passes
+    assert take(metastore, component(WRITE, database)).is_granted is passes
+    metastore.abort_txn(alone.txn_id)
+    assert is_granted_now(metastore, reader)
 
 
 def test_only_earlier_locks_are_waited_for(metastore: MetastoreClient, database: str) -> None:
     """An exclusive lock that waited is granted when the locks before it are gone."""
     reader = take(metastore, component(READ, database))
     alone = take(metastore, component(ALONE, database))
-    assert take(metastore, component(READ, database)).is_granted
+    take(metastore, component(READ, database))
     metastore.commit_txn(reader.txn_id)
     assert is_granted_now(metastore, alone)
 
@@ -164,10 +202,12 @@ def test_the_end_of_a_transaction_frees_its_locks(
         metastore.check_lock(held.lock_id, held.txn_id)
 
 
-def test_show_locks_names_owner_and_blocker(metastore: MetastoreClient, database: str) -> None:
+def test_show_locks_names_owner_and_blocker(
+    metastore: MetastoreClient, database: str, writer: LockType
+) -> None:
     """Who waits for whom can be seen."""
-    holder = take(metastore, component(WRITE, database, "t", "ds=a"))
-    waiter = take(metastore, component(WRITE, database, "t", "ds=a"))
+    holder = take(metastore, component(writer, database, "t", "ds=a"))
+    waiter = take(metastore, component(writer, database, "t", "ds=a"))
     first, second = sorted(metastore.show_locks(database, "t"), key=lambda lock: lock.lock_id)
     assert (first.lock_id, first.txn_id, first.state) == (
         holder.lock_id,
@@ -175,7 +215,7 @@ def test_show_locks_names_owner_and_blocker(metastore: MetastoreClient, database
         LockState.ACQUIRED,
     )
     assert (first.database, first.table, first.partition) == (database, "t", "ds=a")
-    assert (first.type, first.user, first.hostname, first.agent_info) == (WRITE, "user", "host", "agent")
+    assert (first.type, first.user, first.hostname, first.agent_info) == (writer, "user", "host", "agent")
     assert first.blocked_by is None
     assert (second.lock_id, second.state, second.blocked_by) == (
         waiter.lock_id,
@@ -185,10 +225,10 @@ def test_show_locks_names_owner_and_blocker(metastore: MetastoreClient, database
     assert metastore.show_locks(database, "another") == []
 
 
-def test_a_waiting_lock_can_be_given_up(metastore: MetastoreClient, database: str) -> None:
+def test_a_waiting_lock_can_be_given_up(metastore: MetastoreClient, database: str, writer: LockType) -> None:
     """It may be said twice; the transaction lives on."""
-    take(metastore, component(WRITE, database))
-    waiting = take(metastore, component(WRITE, database))
+    take(metastore, component(writer, database))
+    waiting = take(metastore, component(writer, database))
     metastore.unlock(waiting.lock_id)
     metastore.unlock(waiting.lock_id)
     assert len(metastore.show_locks(database)) == 1
@@ -229,11 +269,11 @@ def test_a_request_that_names_nothing_or_no_operation_is_refused(
 
 
 def test_a_component_without_dynamic_partitions_is_recorded_when_locked(
-    metastore: MetastoreClient, database: str
+    metastore: MetastoreClient, database: str, writer: LockType
 ) -> None:
     """Unpartitioned tables need no registration: the lock request itself brings the conflict check."""
     txn_ids = [metastore.open_txn("user", "host", "agent") for _ in range(2)]
-    update = LockComponent(WRITE, LockLevel.TABLE, database, "t", None, DataOperationType.UPDATE)
+    update = LockComponent(writer, LockLevel.TABLE, database, "t", None, DataOperationType.UPDATE)
     requests = [LockRequest((update,), txn_id, "user", "host", "agent") for txn_id in txn_ids]
     assert metastore.lock(requests[0]).state is LockState.ACQUIRED
     waiting = metastore.lock(requests[1])

@@ -39,7 +39,21 @@ def state_of(metastore: MetastoreClient, txn_id: int) -> TxnState | None:
 def write(
     metastore: MetastoreClient, txn_id: int, table: TableInfo, partition: str, operation: DataOperationType
 ) -> None:
-    metastore.add_dynamic_partitions(txn_id, table.database, table.name, [partition], operation)
+    metastore.add_dynamic_partitions(
+        txn_id,
+        table.database,
+        table.name,
+        [partition],
+        operation,
+        write_id=write_id(metastore, txn_id, table.database, table.name),
+    )
+
+
+def write_id(metastore: MetastoreClient, txn_id: int, database: str, table: str) -> int | None:
+    """The write id that a registration carries; None where the server has none."""
+    if not metastore.capabilities().has_write_ids:
+        return None
+    return metastore.allocate_write_id(txn_id, database, table)
 
 
 def test_ids_grow_and_the_high_watermark_is_the_last_one(metastore: MetastoreClient) -> None:
