@@ -3,10 +3,11 @@
 Reads in this process, without Spark. With a metastore it holds a read lock meanwhile; with ``--location`` it
 reads a directory from its files alone.
 
-``--json`` prints one object a line: ``{"partition": {"ds": "x"}, "ROW__ID": {"transactionid": 7,
-"bucketid": 0, "rowid": 1}, "row": {"id": 1, "msg": "a"}}``; ``partition`` for partitioned tables only,
-``ROW__ID`` with ``--row-ids`` only. How values look is in :mod:`mutation_api.table.json_row`. A file written
-by ``--output`` has the partition columns beside the others, and ROW__ID as ``hive-mutate apply`` reads it.
+``--json`` prints one object a line: ``{"partition": {"ds": "x"}, "ROW__ID": {"writeid": 7, "bucketid": 0,
+"rowid": 1}, "row": {"id": 1, "msg": "a"}}`` (``transactionid`` in tables of Hive 2); ``partition`` for
+partitioned tables only, ``ROW__ID`` with ``--row-ids`` only. How values look is in
+:mod:`mutation_api.table.json_row`. A file written by ``--output`` has the partition columns beside the
+others, and ROW__ID as ``hive-mutate apply`` reads it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import pyarrow.csv
 import pyarrow.orc
 import pyarrow.parquet
 
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.valid_ids import NO_OPEN_ID, ValidIdList, ValidTxnList, ValidWriteIdList
 from mutation_api.acid.hive_type import arrow_type
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.acid.version import AcidVersion
@@ -41,7 +42,7 @@ from mutation_api.orc.snapshot_reader import (
     select_columns,
     snapshot_schema,
 )
-from mutation_api.orc.table_directory import find_partitions
+from mutation_api.orc.table_directory import find_partitions, is_written_by_hive_4, uses_write_ids
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.json_row import json_partition, json_values
@@ -52,7 +53,11 @@ __all__ = ["HELP", "add_arguments", "run"]
 
 HELP = "print or save the rows of a table, optionally with ROW__ID"
 
-_VERSIONS = {"legacy": AcidVersion.V1_LEGACY, "default": AcidVersion.V1_SPLIT}
+_LEGACY, _DEFAULT, _INSERT_ONLY = "legacy", "default", "insert_only"
+_VERSIONS_OF_HIVE_2 = {_LEGACY: AcidVersion.V1_LEGACY, _DEFAULT: AcidVersion.V1_SPLIT}
+_VERSIONS_OF_HIVE_3 = {_DEFAULT: AcidVersion.V2_HIVE3, _INSERT_ONLY: AcidVersion.INSERT_ONLY_HIVE3}
+_VERSIONS_OF_HIVE_4 = {_DEFAULT: AcidVersion.V2_HIVE4, _INSERT_ONLY: AcidVersion.INSERT_ONLY_HIVE4}
+_AUTO = "auto"
 _ANY_BUCKET = 2**31 - 1
 """Bucket count of a directory whose table is unknown: whatever bucket is found belongs to it."""
 
@@ -62,11 +67,12 @@ _WIDTH_SAMPLE_ROWS = 1000
 
 @dataclass(frozen=True)
 class _Opened:
-    """What to read: the table, locations by partition name, the snapshot."""
+    """What to read: the table, locations by partition name, the snapshot (ids in files, and transactions)."""
 
     table: AcidTable
     locations: Mapping[str, str]
-    valid: ValidTxnList
+    valid: ValidIdList
+    valid_txns: ValidTxnList
 
 
 @dataclass(frozen=True)
@@ -91,12 +97,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="its partition columns: 'ds string' (default: the key=value directories found, as strings)",
     )
     files.add_argument(
-        "--transactional-properties", choices=sorted(_VERSIONS), help="that table property (default: legacy)"
+        "--transactional-properties",
+        choices=(_LEGACY, _DEFAULT, _INSERT_ONLY),
+        help="that table property (default: legacy for Hive 2, default for later ones)",
+    )
+    files.add_argument(
+        "--acid-version",
+        choices=("1", "2", _AUTO),
+        help="1: Hive 2 wrote it, 2: a later one (default: auto, what the files show)",
     )
     files.add_argument(
         "--valid-txns",
         metavar="TEXT",
         help="10:9223372036854775807:3:5 (default: all transactions are valid)",
+    )
+    files.add_argument(
+        "--valid-write-ids",
+        metavar="TEXT",
+        help="db.table:10:9223372036854775807::3,5, version 2 only (default: all write ids are valid)",
     )
     files.add_argument(
         "--buckets", type=int, metavar="N", help="the table's bucket count (default: what the files show)"
@@ -137,7 +155,10 @@ def _check_usage(arguments: argparse.Namespace) -> None:
         refuse("give either DB.TABLE or --location DIR")
     if arguments.location is not None and arguments.schema is None:
         refuse("--location needs --schema, for example --schema 'id bigint, msg string'")
-    only_location = ("schema", "partition_schema", "transactional_properties", "valid_txns", "buckets")
+    only_location = (
+        *("schema", "partition_schema", "transactional_properties", "acid_version"),
+        *("valid_txns", "valid_write_ids", "buckets"),
+    )
     for name in only_location:
         if arguments.table is not None and getattr(arguments, name) is not None:
             refuse(f"--{name.replace('_', '-')} goes with --location only; the metastore knows it")
@@ -159,7 +180,8 @@ def _open(arguments: argparse.Namespace) -> Iterator[_Opened]:
         table = snapshot.table(arguments.table)
         partitions = snapshot.partitions(arguments.table)
         locations = {p.name: p.location for p in partitions} if table.partition_keys else {"": table.location}
-        yield _Opened(table, locations, snapshot.valid_txn_list)
+        valid_ids = snapshot.valid_ids(arguments.table)
+        yield _Opened(table, locations, valid_ids, snapshot.valid_txn_list)
 
 
 def _open_directory(arguments: argparse.Namespace) -> _Opened:
@@ -167,6 +189,7 @@ def _open_directory(arguments: argparse.Namespace) -> _Opened:
     if "://" not in location and not location.startswith("file:"):
         location = str(Path(location).absolute())
     locations = find_partitions(location)
+    version = _version(arguments, list(locations.values()))
     table = AcidTable(
         database="directory",
         name=Path(location).name,
@@ -175,9 +198,34 @@ def _open_directory(arguments: argparse.Namespace) -> _Opened:
         partition_keys=_partition_keys(arguments.partition_schema, next(iter(locations)), location),
         num_buckets=arguments.buckets or _ANY_BUCKET,
         bucket_columns=(),
-        version=_VERSIONS[arguments.transactional_properties or "legacy"],
+        version=version,
     )
-    return _Opened(table, locations, _valid_txns(arguments.valid_txns))
+    valid_txns = _valid_txns(arguments.valid_txns)
+    if version.uses_write_ids:
+        return _Opened(table, locations, _valid_write_ids(arguments.valid_write_ids), valid_txns)
+    if arguments.valid_write_ids is not None:
+        raise ConfigurationError(
+            f"--valid-write-ids: {location} is of version 1, whose ids are transactions: give --valid-txns, "
+            "or --acid-version 2"
+        )
+    return _Opened(table, locations, valid_txns, valid_txns)
+
+
+def _version(arguments: argparse.Namespace, locations: Sequence[str]) -> AcidVersion:
+    properties = arguments.transactional_properties
+    asked = arguments.acid_version or _AUTO
+    if asked == _AUTO and properties != _LEGACY:
+        asked = "2" if properties == _INSERT_ONLY or uses_write_ids(locations) else "1"
+    if asked in ("1", _AUTO):
+        versions, properties = _VERSIONS_OF_HIVE_2, properties or _LEGACY
+    else:
+        versions = _VERSIONS_OF_HIVE_4 if is_written_by_hive_4(locations) else _VERSIONS_OF_HIVE_3
+        properties = properties or _DEFAULT
+    if properties not in versions:
+        raise ConfigurationError(
+            f"--acid-version {asked} has no tables with --transactional-properties {properties}"
+        )
+    return versions[properties]
 
 
 def _partition_keys(text: str | None, name: str, location: str) -> tuple[AcidColumn, ...]:
@@ -202,6 +250,15 @@ def _valid_txns(text: str | None) -> ValidTxnList:
         raise ConfigurationError(f"--valid-txns: {error}") from error
 
 
+def _valid_write_ids(text: str | None) -> ValidWriteIdList:
+    if text is None:
+        return ValidWriteIdList(NO_OPEN_ID)
+    try:
+        return ValidWriteIdList.parse(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--valid-write-ids: {error}") from error
+
+
 def _selected(table: AcidTable, arguments: argparse.Namespace) -> tuple[AcidColumn, ...]:
     names = None if arguments.columns is None else [n.strip() for n in arguments.columns.split(",")]
     return select_columns(table, names)
@@ -213,8 +270,8 @@ def _read(opened: _Opened, arguments: argparse.Namespace, form: TimestampForm) -
     for partition, location in sorted(opened.locations.items()):
         if not _matches(opened.table, partition, arguments.where_partition):
             continue
-        for split in plan_splits(opened.table, partition, location, opened.valid):
-            for rows in read_split(opened.table, split, opened.valid, names, options=options):
+        for split in plan_splits(opened.table, partition, location, opened.valid, opened.valid_txns):
+            for rows in read_split(opened.table, split, opened.valid, names, arguments.row_ids, options):
                 yield _Batch(partition, rows)
 
 
@@ -275,10 +332,16 @@ def _print_json(
         head: dict[str, Any] = {}
         if table.partition_keys:
             head["partition"] = json_partition(table.partition_keys, batch.partition_name)
-        row_ids = batch.rows.column(0).to_pylist()
+        row_ids = _row_ids(batch, arguments.row_ids)
         for row_id, row in zip(row_ids, _json_rows(batch.rows, columns), strict=True):
-            shown = head | ({ROW_ID_COLUMN: row_id} if arguments.row_ids else {})
-            _print_line(shown | {"row": row})
+            _print_line(head | row_id | {"row": row})
+
+
+def _row_ids(batch: _Batch, row_ids: bool) -> list[dict[str, dict[str, Any]]]:
+    """{"ROW__ID": {…}} of each row; empty ones if they are not to be shown."""
+    if not row_ids:
+        return [{}] * batch.rows.num_rows
+    return [{ROW_ID_COLUMN: row_id} for row_id in batch.rows.column(0).to_pylist()]
 
 
 def _print_line(value: Mapping[str, Any]) -> None:
@@ -298,11 +361,11 @@ def _flat_rows(
     """Rows with their partition columns beside the others."""
     for batch in batches:
         partition = json_partition(table.partition_keys, batch.partition_name)
-        ids = batch.rows.column(0).to_pylist()
+        ids = _row_ids(batch, row_ids)
         for row_id, row in zip(ids, _json_rows(batch.rows, columns), strict=True):
-            if table.partition_keys:
-                row_id["partition"] = batch.partition_name
-            yield ({ROW_ID_COLUMN: row_id} if row_ids else {}) | row | partition
+            if row_ids and table.partition_keys:
+                row_id[ROW_ID_COLUMN]["partition"] = batch.partition_name
+            yield row_id | row | partition
 
 
 def _print_table(
@@ -324,7 +387,7 @@ def _print_table(
 def _cells(row: Mapping[str, Any]) -> list[str]:
     values = dict(row)
     row_id = values.pop(ROW_ID_COLUMN, None)
-    ids = [] if row_id is None else [f"{row_id['transactionid']},{row_id['bucketid']},{row_id['rowid']}"]
+    ids = [] if row_id is None else [",".join(str(n) for n in list(row_id.values())[:3])]
     return ids + ["NULL" if value is None else str(_text(value)) for value in values.values()]
 
 

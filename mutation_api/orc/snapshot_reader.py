@@ -213,8 +213,8 @@ def read_split(
     selected = select_columns(table, columns)
     if row_ids and not version.has_row_ids:
         raise RecordLayoutError(
-            f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}; read with "
-            "row_ids=False"
+            f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}: leave it "
+            "out (row_ids=False)"
         )
     if not selected and not row_ids:
         raise RecordLayoutError(f"table {table.full_name}: nothing to read: neither columns nor ROW__ID")

@@ -1,14 +1,22 @@
-"""Partitions of a table found from its directories alone, for tables that no metastore describes."""
+"""What a table's directories alone tell, for tables that no metastore describes: partitions, ACID version."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from mutation_api.acid.layout import is_hidden
-from mutation_api.errors import DirectoryStateError
+from mutation_api.errors import CorruptFileError, DirectoryStateError
 from mutation_api.orc.storage import FileEntry, Storage
+from mutation_api.orc.tail import OrcTail, read_tail
 
-__all__ = ["find_partitions"]
+__all__ = ["find_partitions", "is_written_by_hive_4", "uses_write_ids"]
+
+_ACID_DIRECTORY = re.compile(r"(base|delta|delete_delta)_.*")
+_NAMED_BY_HIVE_4 = re.compile(r"(base|delta|delete_delta)_.*_v[0-9]+|bucket_[0-9]+_[0-9]+")
+_DATA_FILE = re.compile(r"(bucket_)?[0-9]+(_[0-9]+)?(_copy_[0-9]+)?")
+_WRITTEN_IN_V2 = "_orc_acid_version"
+_VERSION_KEY = "hive.acid.version"
 
 
 def find_partitions(location: str) -> dict[str, str]:
@@ -30,6 +38,43 @@ def find_partitions(location: str) -> dict[str, str]:
         shown = " and ".join(sorted("/".join(k) or "none" for k in keys)[:2])
         raise DirectoryStateError(f"{location}: partitions have different keys: {shown}")
     return found
+
+
+def uses_write_ids(locations: Iterable[str]) -> bool:
+    """Whether partitions are of version 2: Hive 3 and later mark each directory, or each file."""
+    for names, tail in _acid_directories(locations):
+        if _WRITTEN_IN_V2 in names or any(map(_NAMED_BY_HIVE_4.fullmatch, names)):
+            return True
+        if tail is not None and _VERSION_KEY in tail.user_metadata:
+            return True
+    return False
+
+
+def is_written_by_hive_4(locations: Iterable[str]) -> bool:
+    """Whether Hive 4 wrote files of version 2 (or someone for it): names or calendars tell."""
+    for names, tail in _acid_directories(locations):
+        if any(map(_NAMED_BY_HIVE_4.fullmatch, names)) or (tail and tail.is_proleptic is not None):
+            return True
+    return False
+
+
+def _acid_directories(locations: Iterable[str]) -> Iterator[tuple[list[str], OrcTail | None]]:
+    """Of each base and delta: the names of and in it, and the tail of one of its files, if any."""
+    for location in locations:
+        storage = Storage.for_location(location)
+        for directory in storage.list(storage.path(location)):
+            if directory.is_directory and _ACID_DIRECTORY.fullmatch(directory.name):
+                entries = storage.list(directory.path)
+                files = [e for e in entries if e.size and _DATA_FILE.fullmatch(e.name)]
+                tail = _tail(storage, files[0].path) if files else None
+                yield [directory.name, *(e.name for e in entries)], tail
+
+
+def _tail(storage: Storage, path: str) -> OrcTail | None:
+    try:
+        return read_tail(storage, path)
+    except CorruptFileError:
+        return None  # whoever reads the file will say so
 
 
 def _partitions(storage: Storage, path: str, name: str) -> Iterator[tuple[str, str]]:

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from metastore_client.valid_ids import ValidTxnList
+from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList, ValidWriteIdList
 from mutation_api.acid.directory_state import DirectoryState, choose_directories
+from mutation_api.acid.layout import BaseDirectory
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 
 ALL = ValidTxnList.everything()
+ALL_WRITE_IDS = ValidWriteIdList(NO_OPEN_ID)
 V1 = AcidVersion.V1_LEGACY
 
 
@@ -120,3 +122,48 @@ def test_a_bad_name_is_refused_with_its_place() -> None:
 def test_hidden_directories_are_not_looked_at() -> None:
     """However bad their names are."""
     assert names(choose("_delta_1_1", ".delta_x")) == []
+
+
+def choose_v2(
+    *directories: str,
+    version: AcidVersion = AcidVersion.V2_HIVE4,
+    valid: ValidWriteIdList = ALL_WRITE_IDS,
+    txns: ValidTxnList | None = ALL,
+) -> DirectoryState:
+    return choose_directories(directories, {}, valid, version=version, location="/t", valid_txns=txns)
+
+
+def test_a_compaction_counts_when_its_transaction_is_seen() -> None:
+    """It covers what it was made of, statement ids included; without it those are read."""
+    statements = ("delta_0000005_0000005_0000", "delta_0000005_0000005_0001", "delta_0000006_0000006_0000")
+    compacted = ("delta_0000005_0000006_v0000020", "delete_delta_0000005_0000006_v0000020")
+    assert names(choose_v2(*statements, *compacted)) == sorted(compacted)
+    assert names(choose_v2(*statements, *compacted, txns=ValidTxnList(30, (20,), 20))) == list(statements)
+    state = choose_v2(*statements, *compacted, "base_0000006_v0000021")
+    assert (state.base, names(state)) == (BaseDirectory("base_0000006_v0000021", 6, 21), [])
+    with pytest.raises(DirectoryStateError, match=r"0000020 was made by a compaction, .*give it"):
+        choose_v2(*compacted, txns=None)
+
+
+def test_a_compacted_base_wins_over_one_that_was_overwritten() -> None:
+    """At one id; the youngest compaction if there are several."""
+    state = choose_v2("base_0000005", "base_0000005_v0000010", "base_0000005_v0000012")
+    assert state.base is not None
+    assert state.base.name == "base_0000005_v0000012"
+    assert state.obsolete == ("base_0000005", "base_0000005_v0000010")
+
+
+def test_a_base_that_nobody_sees_is_passed_over_by_hive_4_only() -> None:
+    """INSERT OVERWRITE under way or aborted: older Hives fail every query on that."""
+    aborted = ValidWriteIdList(5, (5,), aborted=frozenset({5}))
+    directories = ("base_0000005", "delta_0000001_0000001_0000")
+    state = choose_v2(*directories, valid=aborted)
+    assert (state.base, names(state)) == (None, ["delta_0000001_0000001_0000"])
+    with pytest.raises(DirectoryStateError, match="not enough history"):
+        choose_v2(*directories, valid=aborted, version=AcidVersion.V2_HIVE3)
+
+
+def test_two_directories_of_the_same_events_are_refused() -> None:
+    """Hive reads both and doubles their rows."""
+    with pytest.raises(DirectoryStateError, match=r"delta_0000005_0000006 and .*20 hold the same events"):
+        choose_v2("delta_0000005_0000006", "delta_0000005_0000006_v0000020")

@@ -19,7 +19,7 @@ from mutation_api.acid.layout import (
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 
-V1 = AcidVersion.V1_LEGACY
+V1, HIVE3, HIVE4 = AcidVersion.V1_LEGACY, AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4
 
 
 @pytest.mark.parametrize(
@@ -113,3 +113,43 @@ def test_an_original_file_may_have_a_bucket(name: str, bucket_id: int | None) ->
 def test_underscore_and_dot_hide(name: str, hidden: bool) -> None:
     """At every level."""
     assert is_hidden(name) is hidden
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("base_0000005_v0000010", BaseDirectory("base_0000005_v0000010", 5, 10)),
+        ("base_0000005_v0", BaseDirectory("base_0000005_v0", 5)),
+        (
+            "delete_delta_10000001_10000002_v0000033",
+            DeltaDirectory("delete_delta_10000001_10000002_v0000033", 10000001, 10000002, None, True, 33),
+        ),
+        (
+            "delta_0000001_0000001_0004_v0000033",
+            DeltaDirectory("delta_0000001_0000001_0004_v0000033", 1, 1, 4, False, 33),
+        ),
+    ],
+)
+def test_hive_4_names_the_transaction_of_a_compaction(name: str, expected: object) -> None:
+    """Hive 3 knows no such names."""
+    assert parse_directory_name(name, HIVE4) == expected
+    with pytest.raises(DirectoryStateError, match="Hive 4, whose _v suffix"):
+        parse_directory_name(name, HIVE3)
+
+
+@pytest.mark.parametrize(
+    "name", ["delta_0000001_0000002_v33", "delete_delta_2_2", "base_0000005_v", "delta_1_v1"]
+)
+def test_badly_formed_names_are_refused_with_hive_4_too(name: str) -> None:
+    """Unpadded ones are looked for under another name, the others fail every query."""
+    with pytest.raises(DirectoryStateError, match=r"is not padded|starts like"):
+        parse_directory_name(name, HIVE4)
+
+
+def test_files_of_hive_4_may_name_an_attempt() -> None:
+    """And since Hive 3 copies of original files have a bucket."""
+    assert parse_bucket_file_name("bucket_00003_0", HIVE4) == 3
+    assert parse_bucket_file_name("bucket_00003_0", HIVE3) is None
+    assert parse_bucket_file_name("bucket_3_0", HIVE4) is None
+    assert parse_original_file_name("000002_0_copy_1", HIVE3).bucket_id == 2
+    assert parse_original_file_name("data.orc", HIVE4).bucket_id is None
