@@ -119,6 +119,11 @@ class AcidVersion(enum.Enum):
         return self.uses_write_ids
 
     @property
+    def compressions(self) -> tuple[str, ...]:
+        """Codecs of ORC files that the line's readers know, of those that we can write."""
+        return (*_COMPRESSIONS, "zstd") if self.is_hive_4 else _COMPRESSIONS
+
+    @property
     def is_hive_4(self) -> bool:
         """Directory names may end in ``_v`` and the id of a compaction; the table's server is Hive 4.
 
@@ -128,6 +133,7 @@ class AcidVersion(enum.Enum):
         return self.calendar is FileCalendar.MARKED_PROLEPTIC
 
 
+_COMPRESSIONS = ("zlib", "snappy", "lz4", "none")
 _HYBRID, _PROLEPTIC, _MARKED = FileCalendar.HYBRID, FileCalendar.PROLEPTIC, FileCalendar.MARKED_PROLEPTIC
 _FACTS = {
     #                                        splits row_ids write_ids calendar position misplaced

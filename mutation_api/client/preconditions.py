@@ -27,7 +27,7 @@ ORC_CLASSES = {
     "output_format": "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat",
 }
 
-_COMPRESSIONS = {"NONE": "uncompressed", "ZLIB": "zlib", "SNAPPY": "snappy", "LZ4": "lz4"}
+_COMPRESSIONS = {"NONE": "none", "ZLIB": "zlib", "SNAPPY": "snappy", "LZ4": "lz4"}
 """``orc.compress`` -> codec of the writer. What is missing (LZO; ZSTD, which readers below Hive 4 reject)
 becomes zlib.
 """
@@ -82,7 +82,7 @@ def bucketing_version_of(table: TableInfo, version: AcidVersion) -> int:
 
 
 def compression_of(table: TableInfo) -> str:
-    """The writer's codec for the table: ``zlib``, ``snappy``, ``lz4`` or ``uncompressed``."""
+    """The writer's codec for the table: ``zlib``, ``snappy``, ``lz4`` or ``none``."""
     return _COMPRESSIONS.get(_parameter(table, "orc.compress").upper(), "zlib")
 
 

@@ -66,10 +66,10 @@ STRIPE_BYTES_DEFAULT = 8 * 1024 * 1024
 """What Hive's own writer uses for deltas (64 MiB / ``orc.base.delta.ratio``)."""
 BATCH_ROWS_DEFAULT = 10_000
 """Rows that a coordinator collects from single records before it encodes them."""
-COMPRESSIONS = ("zlib", "snappy", "none")
-"""Codecs that ORC 1.3.4 of Hive 2.3 reads and that pyarrow and pyorc both write; ZSTD needs Hive 4."""
+COMPRESSIONS = ("zlib", "snappy", "lz4", "zstd", "none")
+"""Codecs that pyarrow and pyorc both write; which of them a line reads, its version says."""
 
-_PYARROW_CODECS = {"zlib": "ZLIB", "snappy": "SNAPPY", "none": "UNCOMPRESSED"}
+_PYARROW_CODECS = {"zlib": "ZLIB", "snappy": "SNAPPY", "lz4": "LZ4", "zstd": "ZSTD", "none": "UNCOMPRESSED"}
 _ENCODER_BATCH_ROWS = 1024
 """A stripe can end only after so many rows of a write; small, so that wide rows stay in bounds."""
 _ROW_INDEX_STRIDE = 10_000
@@ -100,10 +100,7 @@ class WriterOptions:
                 f"stripe_bytes ({self.stripe_bytes}) and batch_rows ({self.batch_rows}) must be 1 or more"
             )
         if self.compression is not None and self.compression.lower() not in COMPRESSIONS:
-            raise ConfigurationError(
-                f"compression {self.compression!r} is none of {', '.join(COMPRESSIONS)} "
-                "(Hive 2.3 reads no other that this writer can make)"
-            )
+            raise ConfigurationError(f"compression {self.compression!r} is none of {', '.join(COMPRESSIONS)}")
 
 
 @dataclass(frozen=True)

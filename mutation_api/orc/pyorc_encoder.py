@@ -24,6 +24,8 @@ _BATCH_ROWS = 1024
 _COMPRESSION_KINDS = {
     "zlib": pyorc.CompressionKind.ZLIB,
     "snappy": pyorc.CompressionKind.SNAPPY,
+    "lz4": pyorc.CompressionKind.LZ4,
+    "zstd": pyorc.CompressionKind.ZSTD,
     "none": pyorc.CompressionKind.NONE,
 }
 _COMPRESSION_BLOCK_BYTES = 64 * 1024

@@ -37,7 +37,7 @@ from mutation_api.errors import (
     RecordValueError,
     TransactionStateError,
 )
-from mutation_api.orc.event_writer import COMPRESSIONS, WriterOptions
+from mutation_api.orc.event_writer import WriterOptions
 from mutation_api.orc.storage import Storage
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.hive_types import parse_hive_type
@@ -78,8 +78,8 @@ class MutatorCoordinator:
 
     Raises:
         TransactionStateError: the table belongs to no transaction, or is a source.
-        ConfigurationError: an id that cannot name a directory, or a compression that Hive 2.3 cannot read,
-            or an ``insert_bucket_id`` that no row can have.
+        ConfigurationError: an id that cannot name a directory, a compression that the table's Hive cannot
+            read, or an ``insert_bucket_id`` that no row can have.
     """
 
     def __init__(
@@ -559,10 +559,11 @@ def _partition_text(value: Any, column: str, type_text: str) -> str:
 
 def _with_compression(options: WriterOptions, table: AcidTable) -> WriterOptions:
     compression = (options.compression or table.compression).lower()
-    if compression not in COMPRESSIONS:
+    readable = table.version.compressions
+    if compression not in readable:
         raise ConfigurationError(
-            f"table {table.full_name}: its compression {compression!r} is none of {', '.join(COMPRESSIONS)}; "
-            "set WriterOptions(compression=...)"
+            f"table {table.full_name}: its compression {compression!r} is none of {', '.join(readable)}, "
+            "which its Hive reads; set WriterOptions(compression=...)"
         )
     return WriterOptions(options.stripe_bytes, options.batch_rows, compression)
 

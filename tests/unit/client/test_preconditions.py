@@ -132,7 +132,7 @@ def test_all_4096_buckets_are_allowed() -> None:
     [
         (None, "zlib"),
         ("ZLIB", "zlib"),
-        ("none", "uncompressed"),
+        ("none", "none"),
         ("SNAPPY", "snappy"),
         ("LZ4", "lz4"),
         ("ZSTD", "zlib"),
@@ -143,3 +143,4 @@ def test_compression_is_one_that_hive_2_reads(property_text: str | None, codec: 
     """ZSTD files are unreadable below Hive 4, so the property does not decide alone."""
     properties = ACID if property_text is None else {**ACID, "orc.compress": property_text}
     assert compression_of(table_info(parameters=properties)) == codec
+    assert all(codec in version.compressions for version in AcidVersion)
