@@ -358,6 +358,8 @@ class InMemoryMetastore:
             partition_keys=tuple(replace(c, name=c.name.lower()) for c in table.partition_keys),
             parameters=_checked_parameters(table, self._capabilities),
         )
+        if self._capabilities.has_exclusive_write_lock:
+            stored = _translated(stored)
         self._make_directory(location)
         self._tables[database, name] = _Table(stored)
 
@@ -416,6 +418,8 @@ class InMemoryMetastore:
     ) -> int:
         """See :meth:`MetastoreClient.clear_accurate_statistics`."""
         stored = self._table(database, table)
+        if (write_id is None) != (valid_write_ids is None):
+            raise InvalidRequestError(f"{database}.{table}: a write id and valid write ids go together")
         if partition_names is None:
             had = _COLUMN_STATS_ACCURATE in stored.info.parameters
             stored.info = replace(stored.info, parameters=_without_accuracy(stored.info.parameters))
@@ -821,6 +825,14 @@ def _checked_parameters(table: TableInfo, capabilities: Capabilities) -> dict[st
         parameters.setdefault("transactional_properties", "default")
     parameters["transactional"] = "true" if is_transactional else "false"
     return parameters
+
+
+def _translated(table: TableInfo) -> TableInfo:
+    """What 4.x makes of a managed table that is not transactional."""
+    if table.table_type != "MANAGED_TABLE" or table.parameters.get("transactional") == "true":
+        return table
+    marks = dict.fromkeys(("EXTERNAL", "TRANSLATED_TO_EXTERNAL", "external.table.purge"), "TRUE")
+    return replace(table, table_type="EXTERNAL_TABLE", parameters={**table.parameters, **marks})
 
 
 def _checked_partition_name(table: TableInfo, keys: Sequence[str], values: Sequence[str]) -> str:

@@ -72,7 +72,7 @@ from metastore_client.thrift_values import (
     valid_write_ids_of,
     write_notification_request,
 )
-from metastore_client.transport import Connection, ConnectionPool, OpenSocket, open_plain_socket
+from metastore_client.transport import Connection, ConnectionPool, OpenSocket, open_socket
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 
 __all__ = [
@@ -149,7 +149,7 @@ class ThriftMetastoreClient:
     May be used by several threads; each has its own connection, made at its first call. A context manager.
     """
 
-    def __init__(self, config: MetastoreConfig, *, open_socket: OpenSocket = open_plain_socket) -> None:
+    def __init__(self, config: MetastoreConfig, *, open_socket: OpenSocket = open_socket) -> None:
         self.config = config
         self._pool = ConnectionPool(config, self._introduce, open_socket=open_socket)
         self._mutex = threading.Lock()
@@ -304,6 +304,7 @@ class ThriftMetastoreClient:
     def _alter_raw_table(self, raw: Any, writer: Mapping[str, Any]) -> None:
         """Store a table as it is given; ``writer`` holds the write id and the valid write ids, or nothing."""
         if writer and self.capabilities().has_exclusive_write_lock:
+            raw.writeId = writer["writeId"]  # the server compares this one, not the request's
             request = ttypes.AlterTableRequest(
                 catName=_CATALOG,
                 dbName=raw.dbName,
@@ -628,6 +629,8 @@ def _exchange(connection: Connection, service: Any, name: str, arguments: Sequen
     call = getattr(service.Client(connection.protocol), name)
     try:
         return call(*arguments)
+    except MetastoreUnavailableError:  # from the transport: what was said does not count
+        raise
     except (TTransportException, OSError, EOFError) as error:
         raise MetastoreUnavailableError(
             f"{name}: the connection to {connection.address} broke before the answer came "

@@ -48,6 +48,12 @@ def metastore(request: pytest.FixtureRequest) -> Iterator[MetastoreClient]:
         yield client
 
 
+@pytest.fixture
+def line(request: pytest.FixtureRequest) -> str:
+    """The line of Hive that ``metastore`` is of."""
+    return str(request.node.callspec.params["metastore"]).partition("-")[2]
+
+
 def real_metastore_uri(request: pytest.FixtureRequest, line: str) -> str:
     """Where the real metastore of a line listens; starts it if it does not run yet."""
     fixture = {"2.3": "embedded_metastore", "3.1": "hive31", "4.1": "hive41"}[line]

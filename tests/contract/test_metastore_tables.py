@@ -1,9 +1,10 @@
-"""Behaviours of tables, partitions, statistics and the compaction queue, in memory and on Hive 2.3.10."""
+"""Behaviours of tables, partitions, statistics and compaction requests, in memory and on real Hives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
@@ -22,16 +23,17 @@ from metastore_client.partition_name import (
 )
 from metastore_client.testing import InMemoryMetastore
 from metastore_client.thrift_client import ThriftMetastoreClient
-from tests.fix_metastore import acid_table_info
+from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
+from tests.fix_metastore import LINES, acid_table_info
 
 MakeTable = Callable[..., TableInfo]
 ASCII = [chr(code) for code in range(1, 128)]
 COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
 
 
-def test_the_server_is_a_2_3(metastore: MetastoreClient) -> None:
-    """No write ids; asked of the server, not read out of its version."""
-    assert not metastore.capabilities().has_write_ids
+def test_a_server_shows_what_it_can_do(metastore: MetastoreClient, line: str) -> None:
+    """Asked of the server, not read out of its version, which 2.3 and 3.1 share."""
+    assert metastore.capabilities() == LINES[line]
 
 
 def test_configuration_is_asked_of_the_server(metastore: MetastoreClient) -> None:
@@ -54,7 +56,7 @@ def test_a_table_comes_back_as_it_was_made(metastore: MetastoreClient, database:
         partition_keys=(ColumnInfo("Ds", "string"), ColumnInfo("hr", "int")),
         num_buckets=3,
         bucket_columns=("id", "v"),
-        parameters={"TRANSACTIONAL": "True", "transactional_properties": "default", "x": "y"},
+        parameters={"transactional": "True", "transactional_properties": "default", "x": "y"},
         owner="someone",
     )
     metastore.create_table(wanted)
@@ -96,12 +98,47 @@ def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
     assert metastore.get_all_tables("no_such_database") == []
 
 
-def test_a_transactional_table_needs_buckets(metastore: MetastoreClient, database: str) -> None:
-    """Hive 2.3 makes no transactional table without them."""
+def test_a_transactional_table_without_buckets(metastore: MetastoreClient, database: str, line: str) -> None:
+    """Hive 2.3 makes none; later lines do, and say that it is a full ACID table."""
     table = replace(acid_table_info(database, "t"), bucket_columns=(), num_buckets=-1)
-    with pytest.raises(InvalidRequestError, match="must be bucketed"):
-        metastore.create_table(table)
-    assert metastore.get_all_tables(database) == []
+    if line == "2.3":
+        with pytest.raises(InvalidRequestError, match="must be bucketed"):
+            metastore.create_table(table)
+        assert metastore.get_all_tables(database) == []
+        return
+    metastore.create_table(table)
+    told = metastore.get_table(database, "t")
+    assert (told.num_buckets, told.bucket_columns, told.table_type) == (-1, (), "MANAGED_TABLE")
+    assert told.parameters["transactional_properties"] == "default"
+    assert "bucketing_version" not in told.parameters  # that is for the creator to say
+
+
+def test_an_insert_only_table_is_made_and_shown(metastore: MetastoreClient, database: str, line: str) -> None:
+    """A server may ask for capabilities for both; 2.3 has no such tables."""
+    parameters = {"transactional": "true", "transactional_properties": "insert_only"}
+    table = replace(acid_table_info(database, "t"), bucket_columns=(), num_buckets=-1, parameters=parameters)
+    if line == "2.3":
+        with pytest.raises(InvalidRequestError):
+            metastore.create_table(table)
+        return
+    metastore.create_table(table)
+    told = metastore.get_table(database, "t")
+    assert {key: told.parameters[key] for key in parameters} == parameters
+    assert (told.num_buckets, told.table_type) == (-1, "MANAGED_TABLE")
+
+
+def test_a_managed_table_that_is_not_transactional(
+    metastore: MetastoreClient, database: str, line: str
+) -> None:
+    """Hive 4 makes an external one of it without a word."""
+    metastore.create_table(replace(acid_table_info(database, "t"), parameters={}))
+    told = metastore.get_table(database, "t")
+    if line == "4.1":
+        assert told.table_type == "EXTERNAL_TABLE"
+        assert told.parameters["TRANSLATED_TO_EXTERNAL"] == "TRUE"
+    else:
+        assert told.table_type == "MANAGED_TABLE"
+        assert "TRANSLATED_TO_EXTERNAL" not in told.parameters
 
 
 def test_missing_tables_are_named(metastore: MetastoreClient, database: str) -> None:
@@ -206,36 +243,61 @@ def test_an_unpartitioned_table_takes_no_partition(
             metastore.add_partitions(database, "t", [values])
 
 
+class Writer(NamedTuple):
+    """A transaction that changes statistics, as those want to know it."""
+
+    write_id: int | None = None
+    valid_write_ids: ValidWriteIdList | None = None
+
+
+@pytest.fixture
+def writer(metastore: MetastoreClient, database: str) -> Writer:
+    """A writer of the table ``t``, with what the line gives it."""
+    if not metastore.capabilities().has_write_ids:
+        return Writer()
+    txn_id = metastore.open_txn("user", "host", "agent")
+    write_id = metastore.allocate_write_id(txn_id, database, "t")
+    txns = ValidTxnList.from_open_txns(metastore.get_open_txns(), txn_id, has_write_ids=True)
+    return Writer(write_id, metastore.get_valid_write_ids([f"{database}.t"], txns)[f"{database}.t"])
+
+
 def set_parameters(
-    metastore: MetastoreClient, database: str, partition: str | None, parameters: dict[str, str]
+    metastore: MetastoreClient,
+    database: str,
+    partition: str | None,
+    parameters: dict[str, str],
+    writer: Writer,
 ) -> None:
     """Change what is stored behind the client's back, as Hive's ANALYZE does."""
     if isinstance(metastore, InMemoryMetastore):
         metastore.set_parameters(database, "t", partition, parameters)
         return
     assert isinstance(metastore, ThriftMetastoreClient)
-    types = metastore._call.__globals__["ttypes"]
-    context = types.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
+    state = {}
+    if writer.valid_write_ids is not None:
+        state = {"writeId": writer.write_id, "validWriteIdList": writer.valid_write_ids.to_text()}
     if partition is None:
         raw = metastore._get_raw_table(database, "t")
         raw.parameters = parameters
-        metastore._call("alter_table_with_environment_context", database, "t", raw, context)
+        metastore._alter_raw_table(raw, state)
     else:
         (raw,) = metastore._get_raw_partitions(database, "t", [partition])
         raw.parameters = parameters
-        metastore._call("alter_partitions_with_environment_context", database, "t", [raw], context)
+        metastore._alter_raw_partitions(database, "t", [raw], state)
 
 
+@pytest.mark.parametrize("tells_writer", [True, False])
 def test_accurate_statistics_of_partitions_are_cleared(
-    metastore: MetastoreClient, database: str, make_table: MakeTable
+    metastore: MetastoreClient, database: str, make_table: MakeTable, writer: Writer, tells_writer: bool
 ) -> None:
-    """Only the flag goes, only where it is, only in the partitions named."""
+    """Only the flag goes, only where it is, only in the partitions named; with a write id and without."""
     make_table("t", "ds")
     metastore.add_partitions(database, "t", [("a",), ("b",), ("c",)])
     for partition in ("ds=a", "ds=c"):
         accurate = {COLUMN_STATS_ACCURATE: '{"BASIC_STATS":"true"}', "numRows": "7", "mine": "kept"}
-        set_parameters(metastore, database, partition, accurate)
-    assert metastore.clear_accurate_statistics(database, "t", ["ds=a", "ds=b", "ds=nope"]) == 1
+        set_parameters(metastore, database, partition, accurate, writer)
+    told = writer._asdict() if tells_writer else {}
+    assert metastore.clear_accurate_statistics(database, "t", ["ds=a", "ds=b", "ds=nope"], **told) == 1
     a, b, c = metastore.get_partitions_by_names(database, "t", ["ds=a", "ds=b", "ds=c"])
     assert COLUMN_STATS_ACCURATE not in a.parameters and a.parameters["mine"] == "kept"
     assert a.parameters["numRows"] == "7"
@@ -243,21 +305,33 @@ def test_accurate_statistics_of_partitions_are_cleared(
     assert COLUMN_STATS_ACCURATE in c.parameters
 
 
+@pytest.mark.parametrize("tells_writer", [True, False])
 def test_accurate_statistics_of_a_table_are_cleared(
-    metastore: MetastoreClient, database: str, make_table: MakeTable
+    metastore: MetastoreClient, database: str, make_table: MakeTable, writer: Writer, tells_writer: bool
 ) -> None:
     """What else the table is stays as it was."""
-    make_table("t")
-    metastore.clear_accurate_statistics(database, "t", None)
-    accurate = {COLUMN_STATS_ACCURATE: '{"BASIC_STATS":"true"}', "numRows": "7", "transactional": "true"}
-    set_parameters(metastore, database, None, accurate)
+    made = make_table("t")
+    told = writer._asdict() if tells_writer else {}
+    metastore.clear_accurate_statistics(database, "t", None, **told)
+    accurate = {**made.parameters, COLUMN_STATS_ACCURATE: '{"BASIC_STATS":"true"}', "numRows": "7"}
+    set_parameters(metastore, database, None, accurate, writer)
     before = metastore.get_table(database, "t")
-    assert metastore.clear_accurate_statistics(database.upper(), "T", None) == 1
+    assert COLUMN_STATS_ACCURATE in before.parameters
+    assert metastore.clear_accurate_statistics(database.upper(), "T", None, **told) == 1
     after = metastore.get_table(database, "t")
     assert COLUMN_STATS_ACCURATE not in after.parameters
     assert after.parameters["numRows"] == "7" and after.parameters["transactional"] == "true"
     assert replace(before, parameters={}) == replace(after, parameters={})
-    assert metastore.clear_accurate_statistics(database, "t", None) == 0
+    assert metastore.clear_accurate_statistics(database, "t", None, **told) == 0
+
+
+def test_a_write_id_for_statistics_needs_its_valid_list(
+    metastore: MetastoreClient, database: str, make_table: MakeTable
+) -> None:
+    """Half of it would make a server believe that the statistics are still right."""
+    make_table("t")
+    with pytest.raises(InvalidRequestError, match="go together"):
+        metastore.clear_accurate_statistics(database, "t", None, write_id=1)
 
 
 def test_a_compaction_is_queued_once(
