@@ -4,7 +4,9 @@
 
     MetastoreError                    root
     ├─ MetastoreUnavailableError      no server answered, or the line broke; says if the call may have worked
+    │   └─ SecureConnectionError      it was reached, but TLS or the login failed; nothing was done
     ├─ InvalidConfigurationError      an address or a configuration value makes no sense
+    │   └─ MissingExtraError          it needs a package that is not installed; names the extra to install
     ├─ NoSuchObjectError              database, table or partition does not exist
     ├─ AlreadyExistsError             it exists already
     ├─ InvalidRequestError            the server refused the request's contents (bad names, bad values)
@@ -25,9 +27,11 @@ __all__ = [
     "InvalidRequestError",
     "MetastoreError",
     "MetastoreUnavailableError",
+    "MissingExtraError",
     "NoSuchLockError",
     "NoSuchObjectError",
     "NoSuchTxnError",
+    "SecureConnectionError",
     "TxnAbortedError",
     "TxnOpenError",
     "UnsupportedByServerError",
@@ -50,8 +54,16 @@ class MetastoreUnavailableError(MetastoreError):
         self.outcome_unknown = outcome_unknown
 
 
+class SecureConnectionError(MetastoreUnavailableError):
+    """A server was reached, but either side does not accept who the other is, so nothing was asked of it."""
+
+
 class InvalidConfigurationError(MetastoreError):
     """An address or a configuration value makes no sense, or asks for something that is not supported."""
+
+
+class MissingExtraError(InvalidConfigurationError):
+    """The configuration asks for something that needs a package which is not installed."""
 
 
 class NoSuchObjectError(MetastoreError):

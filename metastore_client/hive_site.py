@@ -18,6 +18,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from metastore_client.errors import InvalidConfigurationError
+from metastore_client.security import (
+    ANY_PROTECTION,
+    HttpConfig,
+    Protection,
+    SaslLogin,
+    TlsConfig,
+    read_http,
+    read_login,
+    read_protections,
+    read_tls,
+)
+from metastore_client.settings import flag, number, text_of
 
 __all__ = [
     "CONNECT_RETRY_DELAY_SECONDS_DEFAULT",
@@ -34,6 +46,7 @@ __all__ = [
 ]
 
 URIS = "hive.metastore.uris"
+URIS_3 = "metastore.thrift.uris"
 URI_SELECTION = "hive.metastore.uri.selection"
 SOCKET_TIMEOUT = "hive.metastore.client.socket.timeout"
 SOCKET_TIMEOUT_SECONDS_DEFAULT = 600.0
@@ -46,8 +59,6 @@ FAILURE_RETRIES_DEFAULT = 1
 COMPACT_PROTOCOL = "hive.metastore.thrift.compact.protocol.enabled"
 FRAMED_TRANSPORT = "hive.metastore.thrift.framed.transport.enabled"
 EXECUTE_SET_UGI = "hive.metastore.execute.setugi"
-SASL_ENABLED = "hive.metastore.sasl.enabled"
-USE_SSL = "hive.metastore.use.SSL"
 CONNECT_TIMEOUT_SECONDS_DEFAULT = 20.0
 """Ours: Hive waits for a connection as long as for an answer, which makes a dead node cost ten minutes."""
 PORT_DEFAULT = 9083
@@ -98,7 +109,11 @@ class MetastoreConfig:
         is_compact: compact instead of binary protocol; the server speaks only one.
         is_framed: framed instead of buffered transport.
         sets_user: tell the server the user once per connection (``set_ugi``).
-        user: who we are to the server.
+        user: who we are to the server; with a login the server takes the name from that.
+        tls: how to encrypt; None: not at all.
+        http: HTTP instead of bare TCP; framing does not apply then.
+        login: how to prove who we are on bare TCP; None: not at all. Framing does not apply then.
+        protections: what the login may agree on for the bytes after it; under TLS nothing is added.
     """
 
     addresses: tuple[Address, ...]
@@ -112,10 +127,19 @@ class MetastoreConfig:
     is_framed: bool = False
     sets_user: bool = True
     user: str = ""
+    tls: TlsConfig | None = None
+    http: HttpConfig | None = None
+    login: SaslLogin | None = None
+    protections: Protection = ANY_PROTECTION
 
     def __post_init__(self) -> None:
         if not self.addresses:
             raise InvalidConfigurationError(f"no metastore address is given ({URIS} is empty)")
+        if self.http is not None and self.login is not None:
+            raise InvalidConfigurationError("a login by SASL is for bare TCP; HTTP has headers and tokens")
+        if self.http is not None or self.login is not None:
+            object.__setattr__(self, "sets_user", False)
+            object.__setattr__(self, "is_framed", False)
         if not self.user:
             object.__setattr__(self, "user", _current_user())
 
@@ -133,30 +157,31 @@ class MetastoreConfig:
         """Read the keys of ``hive-site.xml``; keys we do not know are left alone.
 
         Raises:
-            InvalidConfigurationError: no address, a value that makes no sense, or Kerberos or TLS is asked
-                for.
+            InvalidConfigurationError: no address, or a value that makes no sense.
         """
-        for key in (SASL_ENABLED, USE_SSL):
-            if _flag(values, key, False):
-                raise InvalidConfigurationError(
-                    f"{key}=true is not supported yet: only plain connections are"
-                )
-        if not values.get(URIS, "").strip():
+        uris = text_of(values, URIS) or values.get(URIS_3, "").strip()
+        if not uris:
             raise InvalidConfigurationError(
                 f"{URIS} is not set: give the metastore's address, for example thrift://host:9083"
             )
+        http = read_http(values)
+        tls = read_tls(values)
         return cls(
-            addresses=_parse_addresses(values[URIS]),
-            selection=_selection(values.get(URI_SELECTION, UriSelection.RANDOM.value)),
+            addresses=_parse_addresses(uris),
+            selection=_selection(text_of(values, URI_SELECTION) or UriSelection.RANDOM.value),
             socket_timeout_seconds=_seconds(values, SOCKET_TIMEOUT, SOCKET_TIMEOUT_SECONDS_DEFAULT),
-            connect_rounds=max(1, _number(values, CONNECT_RETRIES, CONNECT_ROUNDS_DEFAULT)),
+            connect_rounds=max(1, number(values, CONNECT_RETRIES, CONNECT_ROUNDS_DEFAULT)),
             connect_retry_delay_seconds=_seconds(
                 values, CONNECT_RETRY_DELAY, CONNECT_RETRY_DELAY_SECONDS_DEFAULT
             ),
-            failure_retries=_number(values, FAILURE_RETRIES, FAILURE_RETRIES_DEFAULT),
-            is_compact=_flag(values, COMPACT_PROTOCOL, False),
-            is_framed=_flag(values, FRAMED_TRANSPORT, False),
-            sets_user=_flag(values, EXECUTE_SET_UGI, True),
+            failure_retries=number(values, FAILURE_RETRIES, FAILURE_RETRIES_DEFAULT),
+            is_compact=flag(values, COMPACT_PROTOCOL, False),
+            is_framed=flag(values, FRAMED_TRANSPORT, False),
+            sets_user=flag(values, EXECUTE_SET_UGI, True),
+            tls=tls,
+            http=http,
+            login=None if http else read_login(values),
+            protections=Protection.AUTHENTICATION if tls else read_protections(values),
         )
 
     @classmethod
@@ -251,28 +276,13 @@ def _selection(text: str) -> UriSelection:
 
 
 def _seconds(values: Mapping[str, str], key: str, default: float) -> float:
-    if not values.get(key, "").strip():
-        return default
-    try:
-        return parse_duration_seconds(values[key])
-    except InvalidConfigurationError as error:
-        raise InvalidConfigurationError(f"{key}: {error}") from None
-
-
-def _number(values: Mapping[str, str], key: str, default: int) -> int:
-    text = values.get(key, "").strip()
+    text = text_of(values, key)
     if not text:
         return default
-    if not text.isdecimal():
-        raise InvalidConfigurationError(f"{key} is {text!r}; expected a number >= 0")
-    return int(text)
-
-
-def _flag(values: Mapping[str, str], key: str, default: bool) -> bool:
-    text = values.get(key, "").strip().lower()
-    if text not in ("", "true", "false"):
-        raise InvalidConfigurationError(f"{key} is {text!r}; expected true or false")
-    return default if not text else text == "true"
+    try:
+        return parse_duration_seconds(text)
+    except InvalidConfigurationError as error:
+        raise InvalidConfigurationError(f"{key}: {error}") from None
 
 
 def _replaced(text: str, values: Mapping[str, str]) -> str:

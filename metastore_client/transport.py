@@ -5,8 +5,8 @@ never waits behind a long commit. A connection is used again until something abo
 line, an answer that was not read to its end, a request that failed while it was being encoded (its first
 bytes still sit in the buffer and would garble the next call). Then it is thrown away.
 
-How a socket is opened is one function (:data:`OpenSocket`); encrypted and authenticated connections are
-other such functions.
+How bytes reach the server is one function (:data:`OpenSocket`). :func:`open_socket` does as the configuration
+says: bare TCP, TLS, a login by SASL, HTTP and their combinations.
 """
 
 from __future__ import annotations
@@ -24,28 +24,74 @@ from typing import Any
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
 from thrift.transport.TSocket import TSocket
-from thrift.transport.TTransport import TBufferedTransport, TFramedTransport
+from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
-from metastore_client.errors import MetastoreUnavailableError
+from metastore_client.errors import MetastoreUnavailableError, SecureConnectionError
 from metastore_client.hive_site import Address, MetastoreConfig, UriSelection
+from metastore_client.http_transport import HttpTransport, http_headers
+from metastore_client.sasl import DigestMd5, Mechanism, Plain, log_in
+from metastore_client.sasl_kerberos import Kerberos
+from metastore_client.security import KerberosLogin, TokenLogin
+from metastore_client.tls import TlsSocket, start_tls
 
-__all__ = ["Connection", "ConnectionPool", "OpenSocket", "open_plain_socket"]
+__all__ = ["Connection", "ConnectionPool", "OpenSocket", "open_socket"]
 
 logger = logging.getLogger(__name__)
 
 OpenSocket = Callable[[Address, MetastoreConfig], Any]
-"""Opens a connection to an address and returns it as a Thrift transport; raises OSError."""
+"""Opens a connection to an address and returns it as a Thrift transport.
+
+Raises OSError or MetastoreUnavailableError if another address may do better, other errors if none will.
+"""
 
 
-def open_plain_socket(address: Address, config: MetastoreConfig) -> Any:
-    """Connect without encryption or authentication."""
+def open_socket(address: Address, config: MetastoreConfig) -> Any:
+    """Connect as the configuration says.
+
+    Raises:
+        OSError: the server cannot be reached.
+        SecureConnectionError: TLS or the login failed.
+        MetastoreUnavailableError: the line broke during the login.
+        InvalidConfigurationError: a trust store, a header or a missing package makes it impossible.
+    """
     handle = socket.create_connection(address, config.connect_timeout_seconds)
-    handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    transport = TSocket(address.host, address.port)
-    transport.setHandle(handle)
-    transport.setTimeout(config.socket_timeout_seconds * 1000)
+    try:
+        handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if config.tls is not None:
+            handle = start_tls(handle, address.host, config.tls)
+        line = (TSocket if config.tls is None else TlsSocket)(address.host, address.port)
+        line.setHandle(handle)
+        transport = _dressed(line, address, config)
+        line.setTimeout(config.socket_timeout_seconds * 1000)
+    except TTransportException as error:
+        handle.close()
+        raise MetastoreUnavailableError(f"the line broke during the login: {error}") from error
+    except BaseException:
+        handle.close()
+        raise
     return transport
+
+
+def _dressed(line: Any, address: Address, config: MetastoreConfig) -> Any:
+    """Put HTTP or SASL around a line, or nothing."""
+    if config.http is not None:
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        headers = http_headers(config.http, config.user)
+        return HttpTransport(line, f"{host}:{address.port}", config.http.path, headers)
+    if config.login is not None:
+        return log_in(line, _mechanism(address, config))
+    return line
+
+
+def _mechanism(address: Address, config: MetastoreConfig) -> Mechanism:
+    login = config.login
+    assert login is not None
+    if isinstance(login, KerberosLogin):
+        return Kerberos(login, address.host, config.protections)
+    if isinstance(login, TokenLogin):
+        return DigestMd5(login.token, config.protections)
+    return Plain(login)
 
 
 class Connection:
@@ -85,7 +131,7 @@ class ConnectionPool:
         config: MetastoreConfig,
         on_connect: Callable[[Connection], None],
         *,
-        open_socket: OpenSocket = open_plain_socket,
+        open_socket: OpenSocket = open_socket,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._config = config
@@ -130,7 +176,7 @@ class ConnectionPool:
             connection.close()
 
     def _connect(self) -> Connection:
-        failures: dict[Address, str] = {}
+        failures: dict[Address, Exception] = {}
         for at_round in range(self._config.connect_rounds):
             if at_round > 0:
                 self._sleep(self._config.connect_retry_delay_seconds)
@@ -139,11 +185,18 @@ class ConnectionPool:
                     return self._connect_to(address)
                 except (OSError, MetastoreUnavailableError) as error:
                     logger.info("no connection to %s: %s", address, error)
-                    failures[address] = str(error) or type(error).__name__
-        tried = "; ".join(f"{address}: {text}" for address, text in failures.items())
+                    failures[address] = error
+            if all(isinstance(error, SecureConnectionError) for error in failures.values()):
+                break  # what is wrong stays wrong
+        tried = "; ".join(
+            f"{address}: {error or type(error).__name__}" for address, error in failures.items()
+        )
+        insecure = [error for error in failures.values() if isinstance(error, SecureConnectionError)]
+        if insecure:
+            raise SecureConnectionError(f"no secure connection to a metastore ({tried})") from insecure[0]
         raise MetastoreUnavailableError(
             f"no metastore answered in {self._config.connect_rounds} round(s) over the addresses ({tried}); "
-            "a server that hangs up at once may expect the compact protocol or framed transport"
+            "a server that hangs up at once may expect TLS, SASL, HTTP, the compact protocol or framing"
         )
 
     def _connect_to(self, address: Address) -> Connection:

@@ -105,12 +105,16 @@ def test_defaults_are_hives() -> None:
         ("hive.metastore.client.socket.timeout", "soon"),
         ("hive.metastore.connect.retries", "many"),
         ("hive.metastore.thrift.framed.transport.enabled", "yes"),
-        ("hive.metastore.sasl.enabled", "true"),
-        ("hive.metastore.use.SSL", "true"),
+        ("hive.metastore.use.SSL", "1"),
+        ("hive.metastore.client.thrift.transport.mode", "udp"),
+        ("hive.metastore.client.auth.mode", "LDAP"),
+        ("hive.metastore.client.auth.mode", "JWT"),
+        ("hive.metastore.client.auth.mode", "PLAIN"),
+        ("hadoop.rpc.protection", "none"),
     ],
 )
 def test_a_value_that_makes_no_sense_names_its_key(key: str, value: str) -> None:
-    """And so does what is not built yet."""
+    """Also one that makes no sense without another."""
     with pytest.raises(InvalidConfigurationError, match=key.replace(".", r"\.")):
         MetastoreConfig.from_mapping({URIS: "thrift://a:1", key: value})
 
