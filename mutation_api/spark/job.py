@@ -26,7 +26,7 @@ from pyspark import SparkContext, TaskContext
 from pyspark.sql import DataFrame
 
 from metastore_client.model import PartitionInfo
-from metastore_client.valid_ids import ValidIdList
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.commit.manifest import DeltaManifest, staging_directory
 from mutation_api.errors import MutationError, RowIdNotFoundError, TransactionStateError
@@ -61,6 +61,11 @@ MANIFEST_DDL = "manifest string"
 
 class OpenTransaction(Protocol):
     """What this module needs of :class:`mutation_api.client.transaction.Transaction`."""
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """The transactions that it sees."""
+        ...
 
     def valid_ids(self, full_name: str) -> ValidIdList:
         """The snapshot of one of its tables."""

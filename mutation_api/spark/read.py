@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.model import PartitionInfo
-from metastore_client.valid_ids import ValidIdList
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RecordLayoutError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
@@ -47,6 +47,11 @@ _SPLIT_COLUMN = "split"
 
 class SnapshotSource(Protocol):
     """What is needed of a transaction, or of a snapshot that a client opened."""
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """The transactions it sees, compactions among them."""
+        ...
 
     def valid_ids(self, full_name: str) -> ValidIdList:
         """What it sees of one of its tables."""
@@ -127,7 +132,7 @@ def snapshot(
         options=ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
     )
     locations = _locations(table, source, partitions)
-    splits = _plan(table, locations, valid_ids)
+    splits = _plan(table, locations, valid_ids, source.valid_txn_list)
     return _as_rows(spark, splits).mapInArrow(reader, _schema(table, wanted))
 
 
@@ -203,10 +208,13 @@ def _locations(
     return {name: known[name] for name in dict.fromkeys(partitions)}
 
 
-def _plan(table: AcidTable, locations: Mapping[str, str], valid: ValidIdList) -> list[SnapshotSplit]:
+def _plan(
+    table: AcidTable, locations: Mapping[str, str], valid: ValidIdList, valid_txns: ValidTxnList
+) -> list[SnapshotSplit]:
     with ThreadPoolExecutor(_LISTING_THREADS) as threads:
         planned = threads.map(
-            lambda partition: plan_splits(table, partition[0], partition[1], valid), locations.items()
+            lambda partition: plan_splits(table, partition[0], partition[1], valid, valid_txns),
+            locations.items(),
         )
         return [split for splits in planned for split in splits]
 
