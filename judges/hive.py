@@ -16,6 +16,7 @@ from metastore_client.java import hive_class_path, spark_jars
 
 __all__ = [
     "ALL_TXNS_VALID",
+    "NOTIFICATIONS",
     "NO_TXN_OPEN",
     "Compaction",
     "DirectoryState",
@@ -32,6 +33,14 @@ ALL_TXNS_VALID = "9223372036854775806:9223372036854775807"
 
 NO_TXN_OPEN = "9223372036854775807:9223372036854775807::"
 """A valid-transaction list of Hive 3 and later that hides nothing."""
+
+NOTIFICATIONS = {
+    "hive.metastore.dml.events": "true",
+    "hive.metastore.transactional.event.listeners": (
+        "org.apache.hive.hcatalog.listener.DbNotificationListener"
+    ),
+}
+"""Settings of a 3.1 or 4.1 that keeps the logs of events and, 4.1, of written files."""
 
 SOURCES = Path(__file__).parent
 
@@ -166,12 +175,13 @@ class _WriteIdJudge(HiveJudge):
         class_path = os.pathsep.join(map(str, (classes, folder, *jars)))
         return [f"-Xmx{self.heap}", *self.loader, "-cp", class_path, "judge.Judge"]
 
-    def table_rows(self, full_name: str, *, row_ids: bool = True) -> list[HiveRow]:
+    def table_rows(self, full_name: str, *, row_ids: bool = True, reader: str = "both") -> list[HiveRow]:
         """Read a table through SQL with the row reader and with the vectorised reader.
 
         Args:
             full_name: ``database.table``.
             row_ids: whether to ask for ROW__ID, which insert-only and plain tables do not have.
+            reader: ``row``, ``vector``, or ``both``, which compares them.
 
         Returns:
             The rows in the row reader's order; nested values as JSON text.
@@ -180,6 +190,8 @@ class _WriteIdJudge(HiveJudge):
             HiveError: a reader failed.
             ReadersDisagreeError: the two readers give different rows.
         """
+        if reader != "both":
+            return self._table_rows(full_name, reader, row_ids=row_ids)[0]
         rows, types = self._table_rows(full_name, "row", row_ids=row_ids)
         vectors, _ = self._table_rows(full_name, "vector", row_ids=row_ids)
         return agreed_rows(rows, vectors, full_name, types)

@@ -9,6 +9,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from metastore_client.java import find_java, spark_jars
 __all__ = ["ECLIPSE_COMPILER", "Jar", "cache_directory", "fetch", "fetch_all", "read_pins"]
 
 FETCH_TIMEOUT_SECONDS = 560.0
+JAVA_17_CLASS_VERSION = 61
 
 # Each jar is named, so the descriptors that Ivy would read first (two requests a jar) say nothing of use.
 _IVY_SETTINGS = """<ivysettings>
@@ -45,12 +47,16 @@ _IVY_DEPENDENCY = (
 
 @dataclass(frozen=True)
 class Jar:
-    """A jar in Maven Central; ``sha256`` is the hex digest of the one file that is accepted."""
+    """A jar in Maven Central; ``sha256`` is the hex digest of the one file that is accepted.
+
+    ``java`` is the release its class files are for; of one later than 17 a copy made for 17 is used.
+    """
 
     organisation: str
     name: str
     version: str
     sha256: str
+    java: str = "17"
 
     @property
     def file_name(self) -> str:
@@ -74,7 +80,7 @@ def cache_directory() -> Path:
 
 
 def read_pins(path: Path) -> list[Jar]:
-    """Read a list of jars: a line each of organisation, name, version and SHA-256; ``#`` starts a comment."""
+    """Read a list of jars, a line each with the words of :class:`Jar`; ``#`` starts a comment."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [Jar(*line.split()) for line in lines if not line.startswith("#")]
 
@@ -101,7 +107,31 @@ def fetch_all(jars: Sequence[Jar]) -> list[Path]:
                 (Path(work) / jar.file_name).replace(folder / jar.file_name)
     for jar in jars:
         _check(jar, folder / jar.file_name)
-    return [folder / jar.file_name for jar in jars]
+    paths = [folder / jar.file_name for jar in jars]
+    return [path if jar.java == "17" else _for_java_17(path) for jar, path in zip(jars, paths, strict=True)]
+
+
+def _for_java_17(jar: Path) -> Path:
+    """Give a copy of a jar, kept in the cache, whose class files say that they are for Java 17.
+
+    A class file of a later Java that uses nothing of it runs as well; what does use it fails to link, loudly.
+    """
+    target = cache_directory() / "java17" / jar.name
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix="copy-") as work:
+            with zipfile.ZipFile(jar) as original, zipfile.ZipFile(Path(work) / jar.name, "w") as copy:
+                for name in original.namelist():
+                    content = original.read(name)
+                    copy.writestr(name, _lowered(content) if name.endswith(".class") else content)
+            (Path(work) / jar.name).replace(target)
+    return target
+
+
+def _lowered(content: bytes) -> bytes:
+    """Set the version of a class file: two bytes after four of magic and two of the minor version."""
+    version = min(int.from_bytes(content[6:8]), JAVA_17_CLASS_VERSION)
+    return content[:4] + bytes(2) + version.to_bytes(2) + content[8:]
 
 
 def _resolve(jars: Sequence[Jar], work: Path, folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Real Hive as a judge; one JVM a line for the whole run, started by the first test that asks for it.
 
-A judge that cannot start ends the run: a run without its judges proves nothing.
+A judge that cannot start fails every test that asks for it: a run without its judges proves nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import TypeVar
 
 import pytest
 
-from judges.errors import JudgeError
-from judges.hive import Hive23, Hive31, Hive41, HiveJudge
-from metastore_client.java import JavaNotFoundError
+from judges.hive import NOTIFICATIONS, Hive23, Hive31, Hive41, HiveJudge
+from tests.run_notes import NOTES
 
 LINES = ("2.3", "3.1", "4.1")
 """The lines of Hive, as parameters of ``hive_line``."""
@@ -23,26 +22,12 @@ FIXTURES = {"2.3": "hive", "3.1": "hive31", "4.1": "hive41"}
 
 Judge = TypeVar("Judge", bound=HiveJudge)
 
-_JUDGES = pytest.StashKey[list[str]]()
 _numbers = itertools.count(1)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Make room for the names of the judges that this run uses."""
-    used: list[str] = []
-    config.stash[_JUDGES] = used
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say which judges were used, and say it also if there was none."""
-    used: list[str] = config.stash[_JUDGES]
-    terminalreporter.write_line(f"judges: {'; '.join(used) or 'none used'}")
 
 
 def note_judge(config: pytest.Config, description: str) -> None:
     """Add a judge to the summary of this run."""
-    if description not in config.stash[_JUDGES]:
-        config.stash[_JUDGES].append(description)
+    config.stash[NOTES].judges.add(description)
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +52,15 @@ def hive41(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
+def hive41_notifying(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Hive41]:
+    """Real Hive 4.1.0 with DML events on, which keeps its write-notification log; a JVM of its own."""
+    with started(Hive41, request, tmp_path_factory, NOTIFICATIONS) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="session")
 def hive_line(request: pytest.FixtureRequest) -> HiveJudge:
     """Give the judge of the line that an indirect parameter names: ``2.3``, ``3.1`` or ``4.1``.
 
@@ -83,12 +77,8 @@ def started(
     tmp_path_factory: pytest.TempPathFactory,
     configuration: Mapping[str, str] | None = None,
 ) -> Iterator[Judge]:
-    """Start a judge, with settings of its own if a test needs them; a failure ends the run."""
-    try:
-        judge = kind(tmp_path_factory.mktemp("hive"), configuration)
-    except (JudgeError, JavaNotFoundError) as error:
-        pytest.exit(f"the judge does not start: {error}", returncode=3)
-    with judge:
+    """Start a judge, with settings of its own if a test needs them; without it every test that asks fails."""
+    with kind(tmp_path_factory.mktemp("hive"), configuration) as judge:
         note_judge(request.config, judge.description)
         yield judge
 
