@@ -16,15 +16,19 @@ import hypothesis
 import pytest
 
 from metastore_client.java import JavaNotFoundError, find_java
+from tests.run_notes import NOTES, RunNotes
 
-pytest_plugins = ["tests.fix_clock", "tests.fix_metastore", "tests.fix_judge", "tests.fix_spark"]
+pytest_plugins = [
+    "tests.fix_clock",
+    "tests.fix_metastore",
+    "tests.fix_judge",
+    "tests.fix_spark",
+    "tests.fix_workers",
+]
 
 ALLOWED_SKIP_REASONS = frozenset({"the superuser may write everywhere"})
 
 VERSIONS_SHOWN = ("pyspark", "pyarrow", "pyorc", "thrift")
-
-_LEFT_OUT = pytest.StashKey[int]()
-_SKIPPED = pytest.StashKey[set[str]]()
 
 # A failing example is printed in a form that repeats it; machines differ too much for a deadline.
 hypothesis.settings.register_profile("project", deadline=None, print_blob=True)
@@ -42,9 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let Spark find the Java that this project finds, and make room for the summary."""
-    config.stash[_LEFT_OUT] = 0
-    skipped: set[str] = set()
-    config.stash[_SKIPPED] = skipped
+    config.stash[NOTES] = RunNotes()
     try:
         os.environ["JAVA_HOME"] = str(find_java().parent.parent)
     except JavaNotFoundError:
@@ -66,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         selected = list(items)
     else:
         selected = [item for item in items if item.get_closest_marker("long") is None]
-        config.stash[_LEFT_OUT] = len(items) - len(selected)
+        config.stash[NOTES].left_out = len(items) - len(selected)
     config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
     items[:] = selected
 
@@ -99,21 +101,22 @@ def _note_skip(config: pytest.Config, report: pytest.TestReport | pytest.Collect
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     if reason.removeprefix("Skipped: ") not in ALLOWED_SKIP_REASONS:
-        config.stash[_SKIPPED].add(f"{report.nodeid}: {reason}")
+        config.stash[NOTES].bad_skips.add(f"{report.nodeid}: {reason}")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run in which something was skipped that should have run."""
-    if session.config.stash[_SKIPPED] and session.exitstatus == pytest.ExitCode.OK:
+    if session.config.stash[NOTES].bad_skips and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say what did not run."""
-    if config.stash[_LEFT_OUT]:
-        terminalreporter.write_line(f"long: {config.stash[_LEFT_OUT]} tests left out; --long runs them too")
-    skips: set[str] = config.stash[_SKIPPED]
-    for skipped in sorted(skips):
+    """Say which judges were used (also if there was none), and what did not run."""
+    notes = config.stash[NOTES]
+    terminalreporter.write_line(f"judges: {'; '.join(sorted(notes.judges)) or 'none used'}")
+    if notes.left_out:
+        terminalreporter.write_line(f"long: {notes.left_out} tests left out; --long runs them too")
+    for skipped in sorted(notes.bad_skips):
         terminalreporter.write_line(
             f"skipped without an allowed reason, so the run fails: {skipped}", red=True
         )

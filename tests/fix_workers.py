@@ -1,0 +1,45 @@
+"""How tests are spread over worker processes: all tests of one judge go to one, so that it starts once.
+
+Tests without a judge stay together by file. ``-n 0`` runs everything in one process.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fix_judge import FIXTURES
+from tests.run_notes import NOTES
+
+_JUDGES = tuple(FIXTURES.values())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Name the group of each test."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    callspec = getattr(item, "callspec", None)
+    line = None if callspec is None else callspec.params.get("hive_line")
+    used = {FIXTURES[line]} if line in FIXTURES else {*_JUDGES} & {*getattr(item, "fixturenames", ())}
+    return min(used, default=item.nodeid.partition("::")[0])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand a worker's notes over."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["notes"] = session.config.stash[NOTES].to_plain()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take a worker's notes; one that died has none, and its test has failed."""
+    notes = getattr(node, "workeroutput", {}).get("notes")
+    if notes is not None:
+        node.config.stash[NOTES].add(notes)

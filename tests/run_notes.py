@@ -1,0 +1,36 @@
+"""What a test run says of itself at the end, gathered from all its worker processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+__all__ = ["NOTES", "RunNotes"]
+
+
+@dataclass
+class RunNotes:
+    """Judges that were used, tests that were left out, and skips that were not allowed."""
+
+    judges: set[str] = field(default_factory=set)
+    left_out: int = 0
+    bad_skips: set[str] = field(default_factory=set)
+
+    def to_plain(self) -> dict[str, Any]:
+        """In values that a worker process can hand over."""
+        return {
+            "judges": sorted(self.judges),
+            "left_out": self.left_out,
+            "bad_skips": sorted(self.bad_skips),
+        }
+
+    def add(self, plain: dict[str, Any]) -> None:
+        """Add those of a worker; every worker collects, and leaves out, the same tests."""
+        self.judges |= set(plain["judges"])
+        self.left_out = max(self.left_out, plain["left_out"])
+        self.bad_skips |= set(plain["bad_skips"])
+
+
+NOTES = pytest.StashKey[RunNotes]()
