@@ -357,6 +357,8 @@ def _writer(schema: StructType, layout: ChangeLayout, writer_count: int) -> Colu
     number. The hash is Spark's own and stays in the JVM.
     """
     contents = [_hashable(schema[name]) for name in layout.columns.values()]
+    if not contents:  # deletes alone, of which only ROW__ID is there
+        return sf.lit(0)
     return sf.pmod(sf.xxhash64(*contents), sf.lit(writer_count)).cast("int")
 
 

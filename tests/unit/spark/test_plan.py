@@ -320,6 +320,9 @@ def test_inserts_without_buckets_are_spread_by_their_content(spark: SparkSession
         assert {key[1] - bucket_property(9) for key in keys} == {0, 1, 2, 3}
     assert buckets[0] == buckets[1]
     assert len(buckets[0]) == 300
+    deletes = existing.where("operation = 'delete'").select("operation", "ROW__ID")
+    planned = plan_changes(UNBUCKETED, deletes, WRITE_IDS).select("__bucket").collect()
+    assert [row[0] for row in planned] == [9] * 20
 
 
 @pytest.mark.slow
