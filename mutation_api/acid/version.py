@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-__all__ = ["AcidVersion", "FileCalendar"]
+__all__ = ["TRANSACTIONAL_PROPERTIES", "AcidVersion", "FileCalendar"]
 
 
 class FileCalendar(enum.Enum):
@@ -45,6 +45,22 @@ class AcidVersion(enum.Enum):
     V2_HIVE4 = "v2-hive4"
     INSERT_ONLY_HIVE3 = "insert-only-hive3"
     INSERT_ONLY_HIVE4 = "insert-only-hive4"
+
+    @classmethod
+    def of_table(
+        cls, transactional_properties: str, *, has_write_ids: bool, is_hive_4: bool
+    ) -> AcidVersion | None:
+        """Which layout a table has.
+
+        Args:
+            transactional_properties: the table property, one of :data:`TRANSACTIONAL_PROPERTIES`.
+            has_write_ids: the table's server is Hive 3 or later.
+            is_hive_4: the table's server is Hive 4 or later.
+
+        Returns:
+            None if that server has no such tables.
+        """
+        return _VERSIONS[transactional_properties][has_write_ids + (has_write_ids and is_hive_4)]
 
     @property
     def splits_updates(self) -> bool:
@@ -119,6 +135,15 @@ class AcidVersion(enum.Enum):
         return self.uses_write_ids
 
     @property
+    def wants_one_writer_if_unbucketed(self) -> bool:
+        """New rows of a table without buckets should all get one bucket id.
+
+        A minor compaction of Hive 3.1.3 copies the deletes of all buckets into the file of each, and then the
+        row reader and the major compaction fail ("Two readers for"), after its own SQL too (measured).
+        """
+        return self.encodes_buckets and not self.is_hive_4
+
+    @property
     def compressions(self) -> tuple[str, ...]:
         """Codecs of ORC files that the line's readers know, of those that we can write."""
         return (*_COMPRESSIONS, "zstd") if self.is_hive_4 else _COMPRESSIONS
@@ -144,3 +169,13 @@ _FACTS = {
     AcidVersion.INSERT_ONLY_HIVE3: _Facts(True, False, True, _PROLEPTIC, False, True),
     AcidVersion.INSERT_ONLY_HIVE4: _Facts(True, False, True, _MARKED, True, False),
 }
+
+_VERSIONS = {
+    #                 2.x                    3.x                            4.x
+    "": (AcidVersion.V1_LEGACY, AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4),
+    "legacy": (AcidVersion.V1_LEGACY, None, None),
+    "default": (AcidVersion.V1_SPLIT, AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4),
+    "insert_only": (None, AcidVersion.INSERT_ONLY_HIVE3, AcidVersion.INSERT_ONLY_HIVE4),
+}
+TRANSACTIONAL_PROPERTIES = tuple(_VERSIONS)
+"""What the table property ``transactional_properties`` can say; empty: the table does not have it."""

@@ -54,9 +54,6 @@ __all__ = ["HELP", "add_arguments", "run"]
 HELP = "print or save the rows of a table, optionally with ROW__ID"
 
 _LEGACY, _DEFAULT, _INSERT_ONLY = "legacy", "default", "insert_only"
-_VERSIONS_OF_HIVE_2 = {_LEGACY: AcidVersion.V1_LEGACY, _DEFAULT: AcidVersion.V1_SPLIT}
-_VERSIONS_OF_HIVE_3 = {_DEFAULT: AcidVersion.V2_HIVE3, _INSERT_ONLY: AcidVersion.INSERT_ONLY_HIVE3}
-_VERSIONS_OF_HIVE_4 = {_DEFAULT: AcidVersion.V2_HIVE4, _INSERT_ONLY: AcidVersion.INSERT_ONLY_HIVE4}
 _AUTO = "auto"
 _ANY_BUCKET = 2**31 - 1
 """Bucket count of a directory whose table is unknown: whatever bucket is found belongs to it."""
@@ -216,16 +213,17 @@ def _version(arguments: argparse.Namespace, locations: Sequence[str]) -> AcidVer
     asked = arguments.acid_version or _AUTO
     if asked == _AUTO and properties != _LEGACY:
         asked = "2" if properties == _INSERT_ONLY or uses_write_ids(locations) else "1"
-    if asked in ("1", _AUTO):
-        versions, properties = _VERSIONS_OF_HIVE_2, properties or _LEGACY
-    else:
-        versions = _VERSIONS_OF_HIVE_4 if is_written_by_hive_4(locations) else _VERSIONS_OF_HIVE_3
-        properties = properties or _DEFAULT
-    if properties not in versions:
+    has_write_ids = asked == "2"
+    version = AcidVersion.of_table(
+        properties or "",
+        has_write_ids=has_write_ids,
+        is_hive_4=has_write_ids and is_written_by_hive_4(locations),
+    )
+    if version is None:
         raise ConfigurationError(
             f"--acid-version {asked} has no tables with --transactional-properties {properties}"
         )
-    return versions[properties]
+    return version
 
 
 def _partition_keys(text: str | None, name: str, location: str) -> tuple[AcidColumn, ...]:

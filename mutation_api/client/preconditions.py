@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from metastore_client.capabilities import Capabilities
 from metastore_client.model import ColumnInfo, TableInfo
 from mutation_api.acid.bucket_codec import MAX_BUCKETS
-from mutation_api.acid.version import AcidVersion
+from mutation_api.acid.version import TRANSACTIONAL_PROPERTIES, AcidVersion
 from mutation_api.errors import MutationError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
 from mutation_api.table.hive_types import HiveType, arrow_type, parse_hive_type
@@ -31,15 +31,6 @@ _COMPRESSIONS = {"NONE": "none", "ZLIB": "zlib", "SNAPPY": "snappy", "LZ4": "lz4
 """``orc.compress`` -> codec of the writer. What is missing (LZO; ZSTD, which readers below Hive 4 reject)
 becomes zlib.
 """
-
-_VERSIONS = {
-    #                 2.x                    3.x                            4.x
-    "": (AcidVersion.V1_LEGACY, AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4),
-    "legacy": (AcidVersion.V1_LEGACY, None, None),
-    "default": (AcidVersion.V1_SPLIT, AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4),
-    "insert_only": (None, AcidVersion.INSERT_ONLY_HIVE3, AcidVersion.INSERT_ONLY_HIVE4),
-}
-"""``transactional_properties`` -> layout by server; None where that server does not know the word."""
 
 _BUCKETING_VERSIONS = {"": 1, "1": 1, "2": 2}
 _NESTED_KINDS = frozenset({"array", "map", "struct", "uniontype"})
@@ -118,11 +109,12 @@ def _check_orc(table: TableInfo) -> None:
 
 def _version(table: TableInfo, capabilities: Capabilities) -> AcidVersion:
     text = _parameter(table, "transactional_properties").strip().lower()
-    if text not in _VERSIONS:
-        known = ", ".join(repr(word) for word in _VERSIONS if word)
+    if text not in TRANSACTIONAL_PROPERTIES:
+        known = ", ".join(repr(word) for word in TRANSACTIONAL_PROPERTIES if word)
         raise _refusal(table, f"transactional_properties={text!r} is not known; expected none, {known}")
-    column = (1 + capabilities.has_exclusive_write_lock) if capabilities.has_write_ids else 0
-    version = _VERSIONS[text][column]
+    version = AcidVersion.of_table(
+        text, has_write_ids=capabilities.has_write_ids, is_hive_4=capabilities.has_exclusive_write_lock
+    )
     if version is None:
         raise _refusal(
             table,
