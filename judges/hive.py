@@ -43,6 +43,7 @@ NOTIFICATIONS = {
 """Settings of a 3.1 or 4.1 that keeps the logs of events and, 4.1, of written files."""
 
 SOURCES = Path(__file__).parent
+MAIN_CLASS = "judge.Judge"
 
 
 class Hive23(HiveJudge):
@@ -54,8 +55,8 @@ class Hive23(HiveJudge):
         jars = sorted(
             spark_jars().glob("*.jar"), key=lambda jar: (not jar.name.startswith("hive-common-"), jar.name)
         )
-        classes = compiled([SOURCES / "hive23"], jars)
-        return ["-Xmx2g", "-cp", hive_class_path(classes), "hive23.HiveJudge"]
+        classes = compiled([SOURCES / "common", SOURCES / "hive23"], jars)
+        return ["-Xmx2g", "-cp", hive_class_path(classes), MAIN_CLASS]
 
     def _origin(self) -> str:
         return f"pyspark {importlib.metadata.version('pyspark')} jars"
@@ -135,9 +136,7 @@ class Hive23(HiveJudge):
 
     def acid_state(self, directory: Path | str, valid_txns: str = ALL_TXNS_VALID) -> DirectoryState:
         """Tell which base, deltas and original files of a partition directory Hive chooses."""
-        state = self._ask("state", directory=str(directory), valid_txns=valid_txns)
-        deltas, originals, obsolete = state["deltas"], state["originals"], state["obsolete"]
-        return DirectoryState(state["base"], tuple(deltas), tuple(originals), tuple(obsolete))
+        return self._state(directory, {"txns": valid_txns})
 
     def orc_file(self, path: Path | str, *, events: bool = False) -> JavaOrcFile:
         """Describe an ORC file as the Java reader sees it; with ``events`` also every row, raw."""
@@ -158,7 +157,7 @@ class Hive23(HiveJudge):
 
         The values are in the notation of :class:`HiveRow`; one hash, int32, for each row.
         """
-        return list(self._ask("hash", types=list(types), rows=[list(row) for row in rows])["hashes"])
+        return self._hash(types, rows, version=1)
 
 
 class _WriteIdJudge(HiveJudge):
@@ -173,40 +172,7 @@ class _WriteIdJudge(HiveJudge):
         jars = fetch_all(read_pins(folder / "jars.txt"))
         classes = compiled([SOURCES / "common", folder], jars)
         class_path = os.pathsep.join(map(str, (classes, folder, *jars)))
-        return [f"-Xmx{self.heap}", *self.loader, "-cp", class_path, "judge.Judge"]
-
-    def table_rows(self, full_name: str, *, row_ids: bool = True, reader: str = "both") -> list[HiveRow]:
-        """Read a table through SQL with the row reader and with the vectorised reader.
-
-        Args:
-            full_name: ``database.table``.
-            row_ids: whether to ask for ROW__ID, which insert-only and plain tables do not have.
-            reader: ``row``, ``vector``, or ``both``, which compares them.
-
-        Returns:
-            The rows in the row reader's order; nested values as JSON text.
-
-        Raises:
-            HiveError: a reader failed.
-            ReadersDisagreeError: the two readers give different rows.
-        """
-        if reader != "both":
-            return self._table_rows(full_name, reader, row_ids=row_ids)[0]
-        rows, types = self._table_rows(full_name, "row", row_ids=row_ids)
-        vectors, _ = self._table_rows(full_name, "vector", row_ids=row_ids)
-        return agreed_rows(rows, vectors, full_name, types)
-
-    def _table_rows(self, full_name: str, reader: str, *, row_ids: bool) -> tuple[list[HiveRow], list[str]]:
-        answer = self._ask("table_rows", table=full_name, reader=reader, row_ids=row_ids)
-        rows = [
-            HiveRow(partition, tuple(row_id) if row_id else None, tuple(values))
-            for partition, row_id, values in answer["rows"]
-        ]
-        return rows, list(answer["types"])
-
-    def metastore_rows(self, select: str) -> list[list[str | None]]:
-        """Ask the metastore's own database, whose values come as text."""
-        return list(self._ask("metastore_rows", select=select)["rows"])
+        return [f"-Xmx{self.heap}", *self.loader, "-cp", class_path, MAIN_CLASS]
 
     def acid_state(
         self, directory: Path | str, valid_write_ids: str, valid_txns: str = NO_TXN_OPEN
@@ -219,11 +185,7 @@ class _WriteIdJudge(HiveJudge):
             valid_txns: the same for transactions, ``watermark:min_open:open:aborted``; 4.1 leaves out what a
                 compaction wrote whose transaction is not over.
         """
-        state = self._ask(
-            "state", directory=str(directory), valid_write_ids=valid_write_ids, valid_txns=valid_txns
-        )
-        deltas, originals, obsolete = state["deltas"], state["originals"], state["obsolete"]
-        return DirectoryState(state["base"], tuple(deltas), tuple(originals), tuple(obsolete))
+        return self._state(directory, {"write_ids": valid_write_ids, "txns": valid_txns})
 
     def hash(self, types: Sequence[str], rows: Sequence[Sequence[Any]], *, version: int = 2) -> list[int]:
         """Compute Hive's bucket hash, version 1 or 2, of rows of values of some Hive types.
@@ -231,8 +193,7 @@ class _WriteIdJudge(HiveJudge):
         The values are in the notation of :class:`HiveRow`, but nested ones as lists; one hash, int32, for
         each row.
         """
-        values = [list(row) for row in rows]
-        return list(self._ask("hash", types=list(types), rows=values, version=version)["hashes"])
+        return self._hash(types, rows, version=version)
 
 
 class Hive31(_WriteIdJudge):

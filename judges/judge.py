@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from judges.errors import HiveError, ReadersDisagreeError
-from judges.model import Compaction, HiveRow
+from judges.model import Compaction, DirectoryState, HiveRow
 from judges.process import JudgeProcess
 from metastore_client.java import ADD_OPENS, find_java
 
@@ -121,6 +121,40 @@ class HiveJudge:
         answer = self._ask("sql", text=text, database=database, settings=dict(settings or {}))
         return list(answer["rows"])
 
+    def table_rows(self, full_name: str, *, row_ids: bool = True, reader: str = "both") -> list[HiveRow]:
+        """Read a table through SQL with the row reader and with the vectorised reader.
+
+        Args:
+            full_name: ``database.table``.
+            row_ids: whether to ask for ROW__ID, which insert-only and plain tables do not have.
+            reader: ``row``, ``vector``, or ``both``, which compares them.
+
+        Returns:
+            The rows in the row reader's order; nested values as JSON text. The vectorised reader of 2.3
+            does not show ROW__IDs, so they are the row reader's alone there.
+
+        Raises:
+            HiveError: a reader failed.
+            ReadersDisagreeError: the two readers give different rows.
+        """
+        if reader != "both":
+            return self._table_rows(full_name, reader, row_ids=row_ids)[0]
+        rows, types = self._table_rows(full_name, "row", row_ids=row_ids)
+        vectors, _ = self._table_rows(full_name, "vector", row_ids=row_ids)
+        return agreed_rows(rows, vectors, full_name, types)
+
+    def _table_rows(self, full_name: str, reader: str, *, row_ids: bool) -> tuple[list[HiveRow], list[str]]:
+        answer = self._ask("table_rows", table=full_name, reader=reader, row_ids=row_ids)
+        rows = [
+            HiveRow(partition, tuple(row_id) if row_id else None, tuple(values))
+            for partition, row_id, values in answer["rows"]
+        ]
+        return rows, list(answer["types"])
+
+    def metastore_rows(self, select: str) -> list[list[str | None]]:
+        """Ask the metastore's own database, whose values come as text."""
+        return list(self._ask("metastore_rows", select=select)["rows"])
+
     def worker(self) -> list[Compaction]:
         """Let Hive's compactor do one compaction that was asked for, if any.
 
@@ -171,6 +205,15 @@ class HiveJudge:
         if failed:
             raise HiveError(f"the {what} failed: {failed}\n{self._process.log_tail()}")
         return after
+
+    def _state(self, directory: Path | str, valid: Mapping[str, str]) -> DirectoryState:
+        state = self._ask("state", directory=str(directory), valid=dict(valid))
+        deltas, originals, obsolete = state["deltas"], state["originals"], state["obsolete"]
+        return DirectoryState(state["base"], tuple(deltas), tuple(originals), tuple(obsolete))
+
+    def _hash(self, types: Sequence[str], rows: Sequence[Sequence[Any]], *, version: int) -> list[int]:
+        values = [list(row) for row in rows]
+        return list(self._ask("hash", types=list(types), rows=values, version=version)["hashes"])
 
     def _ask(
         self, what: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS, **members: Any

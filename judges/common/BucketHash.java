@@ -4,17 +4,16 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector;
-import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorUtils;
 import org.apache.hadoop.hive.serde2.typeinfo.TypeInfo;
 import org.apache.hadoop.hive.serde2.typeinfo.TypeInfoUtils;
 
-/** Hive's bucket hashes of rows of values: getBucketHashCodeOld (version 1) and getBucketHashCode (version 2). */
+/** Hive's bucket hashes of rows of values. */
 final class BucketHash {
   private BucketHash() {}
 
   static JsonObject of(JsonObject request) {
     JsonArray typeNames = request.getAsJsonArray("types");
-    boolean old = request.get("version").getAsInt() == 1;
+    int version = request.get("version").getAsInt();
     TypeInfo[] types = new TypeInfo[typeNames.size()];
     ObjectInspector[] inspectors = new ObjectInspector[types.length];
     for (int i = 0; i < types.length; i++) {
@@ -27,8 +26,7 @@ final class BucketHash {
       for (int i = 0; i < types.length; i++) {
         values[i] = Values.parse(row.getAsJsonArray().get(i), types[i]);
       }
-      hashes.add(old ? ObjectInspectorUtils.getBucketHashCodeOld(values, inspectors)
-          : ObjectInspectorUtils.getBucketHashCode(values, inspectors));
+      hashes.add(Line.hash(version, values, inspectors));
     }
     JsonObject answer = new JsonObject();
     answer.add("hashes", hashes);

@@ -7,7 +7,6 @@ import com.google.gson.JsonPrimitive;
 import java.io.File;
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hive.ql.io.AcidUtils;
 import org.apache.hadoop.hive.shims.HadoopShims;
@@ -18,9 +17,7 @@ final class DirectoryState {
 
   static JsonObject of(JsonObject request) throws Exception {
     Path directory = new Path(new File(request.get("directory").getAsString()).toURI());
-    Configuration conf = new Configuration();
-    conf.set("hive.txn.valid.txns", request.get("valid_txns").getAsString()); // 4.1 asks whether a compaction's own is over
-    var state = Line.acidState(directory, conf, request.get("valid_write_ids").getAsString()); // a class of the line's own
+    var state = Line.acidState(directory, request.getAsJsonObject("valid")); // a class of the line's own
     List<String> deltas = new ArrayList<>();
     for (AcidUtils.ParsedDelta delta : state.getCurrentDirectories()) {
       deltas.add(delta.getPath().getName());

@@ -35,7 +35,7 @@ import org.apache.hive.common.util.HiveVersionInfo;
 public final class Judge {
   private static final Gson GSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
 
-  private interface Action {
+  interface Action {
     JsonObject apply(JsonObject request) throws Exception;
   }
 
@@ -57,6 +57,7 @@ public final class Judge {
     actions.put("compactions", request -> session().compactor().compactions());
     actions.put("time_out", request -> session().timeOut(request));
     actions.put("metastore_rows", request -> session().metastoreRows(request));
+    Line.addActions(actions);
   }
 
   public static void main(String[] arguments) throws Exception {
@@ -126,6 +127,15 @@ public final class Judge {
     answer.addProperty("orc", Line.orcVersion());
     answer.addProperty("java", System.getProperty("java.version"));
     return answer;
+  }
+
+  /** Makes an array of numbers. */
+  static JsonArray array(long... values) {
+    JsonArray array = new JsonArray();
+    for (long value : values) {
+      array.add(value);
+    }
+    return array;
   }
 
   /** Makes an array of texts. */

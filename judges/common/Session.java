@@ -18,9 +18,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.hive.conf.HiveConf;
-import org.apache.hadoop.hive.metastore.HiveMetaStore;
 import org.apache.hadoop.hive.metastore.api.FieldSchema;
-import org.apache.hadoop.hive.metastore.security.HadoopThriftAuthBridge;
 import org.apache.hadoop.hive.metastore.txn.TxnStore;
 import org.apache.hadoop.hive.metastore.txn.TxnUtils;
 import org.apache.hadoop.hive.ql.Driver;
@@ -56,7 +54,7 @@ final class Session {
       }
       Thread server = new Thread(() -> {
         try {
-          HiveMetaStore.startMetaStore(port, HadoopThriftAuthBridge.getBridge(), new HiveConf(conf));
+          Line.startMetaStore(port, new HiveConf(conf));
         } catch (Throwable t) {
           t.printStackTrace();
         }

@@ -38,8 +38,8 @@ final class TableRows {
     Table table = Hive.get(conf).getTable(name);
     columns = table.getCols();
     table.getPartitionKeys().forEach(key -> keys.add(key.getName()));
-    showsIds = request.get("row_ids").getAsBoolean();
     reader = request.get("reader").getAsString();
+    showsIds = request.get("row_ids").getAsBoolean() && (reader.equals("row") || Line.VECTORS_SHOW_IDS);
     List<String> selected = new ArrayList<>();
     if (showsIds) {
       selected.add("ROW__ID");

@@ -7,11 +7,9 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.hadoop.hive.common.type.Date;
 import org.apache.hadoop.hive.common.type.HiveChar;
 import org.apache.hadoop.hive.common.type.HiveDecimal;
 import org.apache.hadoop.hive.common.type.HiveVarchar;
-import org.apache.hadoop.hive.common.type.Timestamp;
 import org.apache.hadoop.hive.serde2.objectinspector.StandardUnionObjectInspector.StandardUnion;
 import org.apache.hadoop.hive.serde2.typeinfo.CharTypeInfo;
 import org.apache.hadoop.hive.serde2.typeinfo.DecimalTypeInfo;
@@ -119,9 +117,9 @@ final class Values {
       case VARCHAR:
         return new HiveVarchar(text, ((VarcharTypeInfo) type).getLength());
       case DATE:
-        return Date.valueOf(text);
+        return Line.date(text);
       case TIMESTAMP:
-        return Timestamp.valueOf(text);
+        return Line.timestamp(text);
       case DECIMAL:
         return HiveDecimal.enforcePrecisionScale(HiveDecimal.create(new BigDecimal(text)),
             ((DecimalTypeInfo) type).precision(), ((DecimalTypeInfo) type).scale());

@@ -1,4 +1,4 @@
-package hive23;
+package judge;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
@@ -56,7 +56,7 @@ final class OrcFile {
 
   private static JsonElement acidStats(org.apache.orc.Reader reader) {
     AcidStats stats = OrcAcidUtils.parseAcidStats(reader);
-    return stats == null ? JsonNull.INSTANCE : HiveJudge.array(stats.inserts, stats.updates, stats.deletes);
+    return stats == null ? JsonNull.INSTANCE : Judge.array(stats.inserts, stats.updates, stats.deletes);
   }
 
   private static JsonArray events(Path path, Configuration conf) throws Exception {
@@ -69,7 +69,7 @@ final class OrcFile {
       Object event = null;
       while (rows.hasNext()) {
         event = rows.next(event);
-        events.add(Values.json(event, inspector));
+        events.add(ReaderValues.json(event, inspector));
       }
     } finally {
       rows.close();

@@ -1,4 +1,4 @@
-package hive23;
+package judge;
 
 import com.esotericsoftware.kryo.Kryo;
 import com.esotericsoftware.kryo.io.Output;
@@ -203,8 +203,8 @@ final class TableReader {
       RecordIdentifier key = reader.createKey();
       OrcStruct value = reader.createValue();
       while (reader.next(key, value)) {
-        JsonArray identifier = HiveJudge.array(key.getTransactionId(), key.getBucketId(), key.getRowId());
-        emit(partition, identifier, Values.json(value, inspector));
+        JsonArray identifier = Judge.array(key.getTransactionId(), key.getBucketId(), key.getRowId());
+        emit(partition, identifier, ReaderValues.json(value, inspector));
       }
     } finally {
       reader.close();
@@ -223,7 +223,7 @@ final class TableReader {
           int at = batch.selectedInUse ? batch.selected[i] : i;
           JsonArray values = new JsonArray();
           for (int column = 0; column < types.size(); column++) {
-            values.add(Values.json(batch.cols[column], at, types.get(column)));
+            values.add(ReaderValues.json(batch.cols[column], at, types.get(column)));
           }
           emit(partition, events == null ? JsonNull.INSTANCE : identifier(events, at), values);
         }
@@ -264,6 +264,6 @@ final class TableReader {
       LongColumnVector vector = (LongColumnVector) events.cols[i + 1];
       identifier[i] = vector.vector[vector.isRepeating ? 0 : at];
     }
-    return HiveJudge.array(identifier);
+    return Judge.array(identifier);
   }
 }

@@ -1,5 +1,6 @@
 package judge;
 
+import com.google.gson.JsonObject;
 import java.io.File;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -10,16 +11,24 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hive.common.ValidReaderWriteIdList;
+import org.apache.hadoop.hive.common.type.Date;
+import org.apache.hadoop.hive.common.type.Timestamp;
 import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hadoop.hive.metastore.HiveMetaStore;
 import org.apache.hadoop.hive.metastore.MetaStoreThread;
+import org.apache.hadoop.hive.metastore.security.HadoopThriftAuthBridge;
 import org.apache.hadoop.hive.metastore.txn.TxnDbUtil;
 import org.apache.hadoop.hive.ql.Driver;
 import org.apache.hadoop.hive.ql.io.AcidUtils;
 import org.apache.hadoop.hive.ql.processors.CommandProcessorResponse;
 import org.apache.hadoop.hive.ql.session.SessionState;
+import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector;
+import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorUtils;
 
 /** What is Hive 3.1's own. */
 final class Line {
+  static final boolean VECTORS_SHOW_IDS = true;
+
   private Line() {}
 
   static String orcVersion() {
@@ -60,9 +69,28 @@ final class Line {
     ((Thread) thread).run();
   }
 
-  static AcidUtils.Directory acidState(Path directory, Configuration conf, String validWriteIds)
-      throws IOException {
-    return AcidUtils.getAcidState(directory, conf, new ValidReaderWriteIdList(validWriteIds));
+  static void startMetaStore(int port, HiveConf conf) throws Throwable {
+    HiveMetaStore.startMetaStore(port, HadoopThriftAuthBridge.getBridge(), conf);
+  }
+
+  static int hash(int version, Object[] values, ObjectInspector[] inspectors) {
+    return version == 1 ? ObjectInspectorUtils.getBucketHashCodeOld(values, inspectors)
+        : ObjectInspectorUtils.getBucketHashCode(values, inspectors);
+  }
+
+  static Date date(String text) {
+    return Date.valueOf(text);
+  }
+
+  static Timestamp timestamp(String text) {
+    return Timestamp.valueOf(text);
+  }
+
+  static void addActions(Map<String, Judge.Action> actions) {}
+
+  static AcidUtils.Directory acidState(Path directory, JsonObject valid) throws IOException {
+    return AcidUtils.getAcidState(
+        directory, new Configuration(), new ValidReaderWriteIdList(valid.get("write_ids").getAsString()));
   }
 
   static List<Path> obsolete(AcidUtils.Directory state) {

@@ -1,5 +1,6 @@
 package judge;
 
+import com.google.gson.JsonObject;
 import java.io.File;
 import java.io.IOException;
 import java.util.List;
@@ -9,14 +10,20 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hive.common.ValidReaderWriteIdList;
 import org.apache.hadoop.hive.common.io.SessionStream;
+import org.apache.hadoop.hive.common.type.Date;
+import org.apache.hadoop.hive.common.type.Timestamp;
 import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hadoop.hive.metastore.HiveMetaStore;
 import org.apache.hadoop.hive.metastore.HiveMetaStoreClient;
+import org.apache.hadoop.hive.metastore.security.HadoopThriftAuthBridge;
 import org.apache.hadoop.hive.ql.Driver;
 import org.apache.hadoop.hive.ql.io.AcidDirectory;
 import org.apache.hadoop.hive.ql.io.AcidUtils;
 import org.apache.hadoop.hive.ql.processors.CommandProcessorException;
 import org.apache.hadoop.hive.ql.session.SessionState;
 import org.apache.hadoop.hive.ql.txn.compactor.CompactorThread;
+import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector;
+import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorUtils;
 
 /** What is Hive 4.1's own. */
 final class Line {
@@ -25,6 +32,8 @@ final class Line {
     "EXTWRITE", "EXTREAD", "HIVEBUCKET2", "HIVEFULLACIDREAD", "HIVEFULLACIDWRITE", "HIVECACHEINVALIDATE",
     "HIVEMANAGESTATS", "HIVEMANAGEDINSERTWRITE", "HIVEMANAGEDINSERTREAD",
   };
+
+  static final boolean VECTORS_SHOW_IDS = true;
 
   private Line() {}
 
@@ -87,9 +96,30 @@ final class Line {
     thread.run();
   }
 
-  static AcidDirectory acidState(Path directory, Configuration conf, String validWriteIds) throws IOException {
-    return AcidUtils.getAcidState(
-        directory.getFileSystem(conf), directory, conf, ValidReaderWriteIdList.fromValue(validWriteIds), null, false);
+  static void startMetaStore(int port, HiveConf conf) throws Throwable {
+    HiveMetaStore.startMetaStore(port, HadoopThriftAuthBridge.getBridge(), conf);
+  }
+
+  static int hash(int version, Object[] values, ObjectInspector[] inspectors) {
+    return version == 1 ? ObjectInspectorUtils.getBucketHashCodeOld(values, inspectors)
+        : ObjectInspectorUtils.getBucketHashCode(values, inspectors);
+  }
+
+  static Date date(String text) {
+    return Date.valueOf(text);
+  }
+
+  static Timestamp timestamp(String text) {
+    return Timestamp.valueOf(text);
+  }
+
+  static void addActions(Map<String, Judge.Action> actions) {}
+
+  static AcidDirectory acidState(Path directory, JsonObject valid) throws IOException {
+    Configuration conf = new Configuration();
+    conf.set("hive.txn.valid.txns", valid.get("txns").getAsString()); // a compaction's directory counts once its own is over
+    ValidReaderWriteIdList writeIds = ValidReaderWriteIdList.fromValue(valid.get("write_ids").getAsString());
+    return AcidUtils.getAcidState(directory.getFileSystem(conf), directory, conf, writeIds, null, false);
   }
 
   static List<Path> obsolete(AcidDirectory state) {
