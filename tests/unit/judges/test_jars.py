@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from judges.errors import JudgeError
-from judges.jars import Jar, fetch
+from judges.jars import Jar, fetch, fetch_all, read_pins
 from judges.java import compiled
 
 pytestmark = pytest.mark.slow
@@ -35,6 +36,23 @@ def test_another_file_is_refused(cache: Path) -> None:
     jar = Jar("org.example", "thing", "1.0", hashlib.sha256(b"content").hexdigest())
     with pytest.raises(JudgeError, match=r"thing-1\.0\.jar has the SHA-256"):
         fetch(jar)
+
+
+def test_class_files_of_a_later_java_are_lowered(cache: Path) -> None:
+    """A jar marked as of Java 21 is given as a copy for Java 17; the pinned file stays what it was."""
+    folder = cache / "jars"
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / "thing-1.0.jar", "w") as made:
+        made.writestr("A.class", bytes.fromhex("cafebabe00000041") + b"rest")
+        made.writestr("words.txt", "untouched")
+    digest = hashlib.sha256((folder / "thing-1.0.jar").read_bytes()).hexdigest()
+    pins = cache / "jars.txt"
+    pins.write_text(f"# a comment\norg.example thing 1.0 {digest} 21\n")
+    (path,) = fetch_all(read_pins(pins))
+    with zipfile.ZipFile(path) as copy:
+        assert copy.read("A.class") == bytes.fromhex("cafebabe0000003d") + b"rest"
+        assert copy.read("words.txt") == b"untouched"
+    assert hashlib.sha256((folder / "thing-1.0.jar").read_bytes()).hexdigest() == digest
 
 
 def test_classes_are_compiled_once_per_content(tmp_path: Path) -> None:
