@@ -34,7 +34,8 @@ def _directory(judge: HiveJudge, table: str) -> Path:
 
 
 def _kinds(directory: Path) -> set[str]:
-    return {path.name.replace("delete_", "").split("_")[0] for path in directory.iterdir()}
+    names = {path.name for path in directory.iterdir() if not path.name.startswith(".")}
+    return {name.replace("delete_", "").split("_")[0] for name in names}
 
 
 @pytest.mark.parametrize("hive_line", LINES, indirect=True)
