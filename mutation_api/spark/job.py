@@ -135,7 +135,7 @@ def apply_changes(
             core.
         insert_files: for tables that are not bucketed, how many files the inserts of a partition are spread
             over, by a hash of their content; by default one for each writing task, in a partitioned table at
-            most INSERT_FILES_PER_PARTITION.
+            most INSERT_FILES_PER_PARTITION, and one only where ``wants_one_writer_if_unbucketed`` says so.
         verify_row_ids: look every ROW__ID of updates and deletes up in the snapshot, before anything is
             written.
         options: stripe size, batch size and compression of the writers.

@@ -162,6 +162,8 @@ def _writer_count(table: AcidTable, tasks: int, insert_files: int | None) -> int
         )
     if table.is_bucketed:
         return 0
+    if table.version.wants_one_writer_if_unbucketed:
+        return insert_files or 1
     default = min(tasks, INSERT_FILES_PER_PARTITION) if table.partition_keys else tasks
     return insert_files or min(default, MAX_BUCKETS)
 

@@ -342,6 +342,8 @@ def test_how_many_files_inserts_without_buckets_make(spark: SparkSession) -> Non
     assert files(partitioned, changes) == 2 * 4
     assert files(partitioned, changes, insert_files=6) == 2 * 6
     assert files(UNBUCKETED, changes.drop("ds"), insert_files=1) == 1
+    hive_3 = dataclasses.replace(partitioned, version=AcidVersion.V2_HIVE3)
+    assert [files(hive_3, changes, **each) for each in ({}, {"insert_files": 2})] == [2 * 1, 2 * 2]
     for table, insert_files in ((UNBUCKETED, 0), (UNBUCKETED, 4097), (TABLE, 2)):
         with pytest.raises(ConfigurationError, match=f"{table.full_name}: insert_files={insert_files}, but"):
             plan_changes(
