@@ -25,6 +25,15 @@ class Capabilities:
     """Takes the names of written files for replication (``add_write_notification_log_in_batch``)."""
 
     @property
+    def cleaner_waits_for_transactions(self) -> bool:
+        """The cleaner spares all files that an open transaction may read (4.0 and later; seen on 4.1.0).
+
+        Otherwise it spares those of a compacted partition only for locks on that very partition (seen on
+        2.3.10 and 3.1.3).
+        """
+        return self.has_exclusive_write_lock
+
+    @property
     def line(self) -> str:
         """The Hive line whose rules the server follows, in words for people."""
         if not self.has_write_ids:

@@ -119,8 +119,8 @@ class Catalog:
         )
 
     def _partitions_to_lock(self, spec: TableSpec) -> tuple[str, ...]:
-        if self._metastore.capabilities().has_write_ids:
-            return ()  # its cleaner spares whatever an open transaction may read
+        if self._metastore.capabilities().cleaner_waits_for_transactions:
+            return ()
         names = self._metastore.get_partition_names(spec.database, spec.name)
         if spec.role is TableRole.SINK and len(names) > MAX_LOCKED_SINK_PARTITIONS:
             _log.warning(

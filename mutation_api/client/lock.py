@@ -105,9 +105,9 @@ def lock_components(tables: Iterable[LockedTable]) -> tuple[LockComponent, ...]:
     conflict check need.
 
     The partitions, of sources and sinks alike, are locked for reading only, so they keep no writer out and
-    are not recorded as written. They are for the cleaner of Hive 2, which spares the files of a compacted
-    partition only for locks on that very partition; a lock on the table does not stop it (observed on
-    2.3.10).
+    are not recorded as written. They are for the cleaner of Hive 2 and 3, which spares the files of a
+    compacted partition only for locks on that very partition; neither a lock on the table nor the open
+    transaction stops it (observed on 2.3.10 and 3.1.3).
     """
     ordered = sorted(tables, key=lambda t: (t.database, t.name))
     return tuple(c for table in ordered for c in (_component(table), *_partition_components(table)))
