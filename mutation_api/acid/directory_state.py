@@ -153,6 +153,7 @@ def _best_base(
     def is_usable(base: BaseDirectory) -> bool:
         if base.last == LONG_MIN:
             return True
+        # Hive 4.1 also takes what the smallest open id overwrites: its own readers see it before it commits.
         return valid.is_valid_base(base.last) if base in compacted else valid.is_valid(base.last)
 
     usable = [b for b in bases if is_usable(b)]
@@ -165,6 +166,7 @@ def _best_base(
             f"snapshot with valid ids {valid.to_write_id_text()!r}, which is older than the compaction that "
             "made it; take a new snapshot"
         )
+    # Of several compacted ones of one id Hive takes any: they hold the same rows.
     return max(usable, key=lambda b: (b.last, b in compacted, b.compaction_txn), default=None)
 
 
