@@ -1,8 +1,8 @@
 """The main job on real input: a register of the world's airports, brought from one release to another.
 
-    python -m examples.demo
+    python -m examples.demo [--hive 2.3|3.1|4.1]
 
-Fetches two releases of the PyPI package ``airportsdata``, starts a Hive metastore, and then
+Fetches two releases of the PyPI package ``airportsdata``, starts a Hive metastore of that line, and then
 
 1. commits the first release as inserts into a transactional Hive table, in one transaction;
 2. compares the second release with a snapshot of the table that carries ROW__IDs, and commits the difference
@@ -10,7 +10,8 @@ Fetches two releases of the PyPI package ``airportsdata``, starts a Hive metasto
    transaction;
 3. starts a third transaction, writes half the work and aborts it.
 
-After each step real Hive reads the table with SQL, and the rows are compared with what should be there.
+After each step real Hive of the same line reads the table with SQL, and the rows are compared with what
+should be there. Hive 3.1 and 4.1 come from Maven Central (once; 120 and 150 MB).
 The exit status is 0 only if all of them are equal. Ctrl-C stops everything that was started.
 """
 
@@ -37,7 +38,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from examples.local import PrintLoss, create_table
-from judges.hive import Hive23
+from judges.hive import Hive23, Hive31, Hive41, HiveJudge
 from metastore_client.embedded import EmbeddedMetastore
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.client.builder import MutatorClientBuilder
@@ -93,24 +94,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--cache", type=Path, default=CACHE, help="folder for downloads (default: %(default)s)"
     )
+    parser.add_argument(
+        "--hive", choices=START, default="2.3", help="the line of Hive to run on (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _stop)
     try:
-        return run(options.cache)
+        return run(options.hive, options.cache)
     except KeyboardInterrupt:
         print("\ninterrupted; everything that was started is stopped", file=sys.stderr)
         return 130
 
 
-def run(cache: Path) -> int:
+def run(line: str, cache: Path) -> int:
     """Fetch, start, mutate, judge, report."""
     first, second = (fetch(release, cache) for release in (FIRST_RELEASE, SECOND_RELEASE))
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airports-")))
-        with step("starting a Hive 2.3 metastore"):
-            metastore = stack.enter_context(EmbeddedMetastore(work / "metastore"))
-        with step("starting real Hive 2.3 (SQL) on that metastore"):
-            hive = stack.enter_context(Hive23(work / "hive", {"hive.metastore.uris": metastore.uri}))
+        uri, hive = START[line](work, stack)
         with step("starting Spark"):
             # The rows are few; Spark would cut them into two hundred parts.
             settings = {"spark.local.dir": str(work / "spark"), "spark.sql.shuffle.partitions": "8"}
@@ -118,8 +119,8 @@ def run(cache: Path) -> int:
             # pyspark's own handler of Ctrl-C would fill the page with py4j's stacks.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         columns = ", ".join(f"{name} string" for name in DATA_COLUMNS)
-        create_table(metastore.uri, TABLE, columns, f"{PARTITION_KEY} string", KEY, NUM_BUCKETS)
-        with _client(metastore.uri) as client:
+        create_table(uri, TABLE, columns, f"{PARTITION_KEY} string", KEY, NUM_BUCKETS)
+        with _client(uri) as client:
             reports, is_right = mutate(client, spark, hive, first, second)
     print_reports(reports)
     print(
@@ -129,8 +130,35 @@ def run(cache: Path) -> int:
     return 0 if is_right else 1
 
 
+def start_2_3(work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
+    """A metastore's address, and real Hive that works on it; both end with the stack."""
+    with step("starting a Hive 2.3 metastore"):
+        metastore = stack.enter_context(EmbeddedMetastore(work / "metastore"))
+    with step("starting real Hive 2.3 (SQL) on that metastore"):
+        hive = stack.enter_context(Hive23(work / "hive", {"hive.metastore.uris": metastore.uri}))
+    return metastore.uri, hive
+
+
+def start_3_1(work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
+    """The same in one process."""
+    with step("starting real Hive 3.1 (metastore and SQL)"):
+        hive = stack.enter_context(Hive31(work / "hive"))
+        return hive.uri, hive
+
+
+def start_4_1(work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
+    """The same in one process."""
+    with step("starting real Hive 4.1 (metastore and SQL)"):
+        hive = stack.enter_context(Hive41(work / "hive"))
+        return hive.uri, hive
+
+
+START = {"2.3": start_2_3, "3.1": start_3_1, "4.1": start_4_1}
+"""How a line of Hive is started."""
+
+
 def mutate(
-    client: MutatorClient, spark: SparkSession, hive: Hive23, first: list[Airport], second: list[Airport]
+    client: MutatorClient, spark: SparkSession, hive: HiveJudge, first: list[Airport], second: list[Airport]
 ) -> tuple[list[Report], bool]:
     """Run the three transactions; returns a report of each, and whether Hive always read the right rows."""
     print(f"\n1. Load release {FIRST_RELEASE}: {len(first):,} inserts")
@@ -260,7 +288,7 @@ def show_difference(counts: dict[str, int]) -> None:
         print(f"   NOTE: expected {EXPECTED_DIFFERENCE}")
 
 
-def check(hive: Hive23, expected: list[Airport]) -> bool:
+def check(hive: HiveJudge, expected: list[Airport]) -> bool:
     """Let Hive read the table with SQL and compare the rows."""
     with step("real Hive reads the table"):
         found = hive.sql(f"SELECT {', '.join(COLUMNS)} FROM {TABLE}")

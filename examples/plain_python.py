@@ -106,7 +106,7 @@ def compute_changes(transaction: Transaction) -> list[Record]:
 def read(transaction: Transaction) -> list[Record]:
     """All rows of the snapshot, each with its ROW__ID and its partition."""
     table = transaction.table(TABLE)
-    valid = transaction.valid_txn_list
+    valid = transaction.valid_ids(TABLE)
     rows = []
     for partition in transaction.partitions(TABLE):
         for split in plan_splits(table, partition.name, partition.location, valid):

@@ -52,9 +52,12 @@ def test_m1_two_tables_move_together() -> None:
     assert "journal [(1, 2, 250)]" in printed
 
 
-def test_demo() -> None:
-    """The demo on real input: its numbers, and Hive's own reading equal to the second release."""
-    printed = run("demo")
+@pytest.mark.parametrize("arguments", [(), ("--hive", "3.1"), ("--hive", "4.1")], ids=" ".join)
+def test_demo(arguments: tuple[str, ...]) -> None:
+    """The demo on real input, on each line: its numbers, and that Hive's own reading equal to the second
+    release after every transaction, the aborted one included.
+    """
+    printed = run("demo", *arguments)
     assert "2,323 airports are new, 2,962 are gone, 25,903 have changed; 15 of these" in printed
     assert "NOTE" not in printed
     assert printed.count("equal, row for row") == 3
