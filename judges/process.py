@@ -42,6 +42,7 @@ class JudgeProcess:
                 encoding="utf-8",
                 bufsize=1,
                 start_new_session=True,
+                cwd=log_path.parent,  # Tez leaves its local cache where it runs
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
