@@ -1,6 +1,7 @@
 """What holds for every test; fixtures are grouped by theme in ``fix_*.py``.
 
 * ``--long`` also runs the tests marked ``long``; without it the summary says how many were left out.
+* ``--kerberos`` also runs the tests marked ``kerberos``, for which a key server must be installed.
 * ``--history-seed N`` runs the random history N alone, as its failure names it.
 * A test may be skipped for the reasons in ``ALLOWED_SKIP_REASONS`` only; any other skip fails the run.
 """
@@ -40,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("hive-mutation-api")
     group.addoption("--long", action="store_true", help="also run the tests marked long")
     group.addoption(
+        "--kerberos", action="store_true", help="also run the tests marked kerberos, which need a key server"
+    )
+    group.addoption(
         "--history-seed", type=int, metavar="N", help="run the random history with this seed alone"
     )
 
@@ -60,8 +64,12 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests unless asked for, or everything but one random history."""
+    """Leave out long tests and those with Kerberos unless asked for, or everything but one random history."""
     seed = config.getoption("--history-seed")
+    without_kerberos = [item for item in items if item.get_closest_marker("kerberos") is None]
+    if not config.getoption("--kerberos"):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(without_kerberos)])
+        items[:] = without_kerberos
     if seed is not None:
         selected = [item for item in items if _seed(item) == seed]
     elif config.getoption("--long"):
@@ -112,6 +120,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say which judges were used (also if there was none), and what did not run."""
+    if not config.getoption("--kerberos"):
+        terminalreporter.write_line("kerberos: its tests left out; --kerberos runs them too")
     notes = config.stash[NOTES]
     terminalreporter.write_line(f"judges: {'; '.join(sorted(notes.judges)) or 'none used'}")
     if notes.left_out:

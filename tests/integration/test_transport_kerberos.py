@@ -1,0 +1,175 @@
+"""Logins by Kerberos and by delegation token at a real metastore of Hive 2.3, with a key server of our own.
+
+Runs with ``--kerberos`` only: it needs MIT's key server and the package gssapi, which no package index has
+ready made. On Debian: ``apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc`` and
+``.venv/bin/python -m pip install gssapi``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from thrift.Thrift import TMessageType, TType
+
+from metastore_client.delegation_token import DelegationToken
+from metastore_client.embedded_server import EmbeddedMetastore
+from metastore_client.errors import SecureConnectionError
+from metastore_client.hive_site import MetastoreConfig
+from metastore_client.security import Protection, TokenLogin
+from metastore_client.thrift_client import connect
+from metastore_client.transport import Connection, open_socket
+from tests.integration.test_transport_judged import check_calls, client_of
+
+pytestmark = [pytest.mark.kerberos, pytest.mark.slow]
+
+REALM = "TEST"
+SERVER = f"hive/localhost@{REALM}"
+SASL = {
+    "hive.metastore.sasl.enabled": "true",
+    "hive.metastore.kerberos.principal": f"hive/_HOST@{REALM}",
+}
+START_TIMEOUT_SECONDS = 10.0
+CORE_SITE = """<configuration>
+<property><name>hadoop.security.authentication</name><value>kerberos</value></property>
+<property><name>hadoop.rpc.protection</name><value>authentication,integrity,privacy</value></property>
+</configuration>"""
+KRB5_CONF = """[libdefaults]
+ default_realm = {realm}
+ dns_lookup_kdc = false
+ rdns = false
+ udp_preference_limit = 1
+[realms]
+ {realm} = {{
+  kdc = 127.0.0.1:{port}
+ }}
+"""
+KDC_CONF = """[kdcdefaults]
+ kdc_listen = 127.0.0.1:{port}
+ kdc_tcp_listen = 127.0.0.1:{port}
+[realms]
+ {realm} = {{
+  database_name = {folder}/principal
+  key_stash_file = {folder}/stash
+  acl_file = {folder}/acl
+ }}
+"""
+
+
+@pytest.fixture(scope="module")
+def kerberos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A key server with keys for the server and for ``etl``, whose ticket lies in the folder given."""
+    folder = tmp_path_factory.mktemp("kdc")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    for name, text in (("krb5.conf", KRB5_CONF), ("kdc.conf", KDC_CONF)):
+        (folder / name).write_text(text.format(realm=REALM, port=port, folder=folder))
+    (folder / "core-site.xml").write_text(CORE_SITE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin:/sbin")
+        patch.setenv("KRB5_CONFIG", str(folder / "krb5.conf"))
+        patch.setenv("KRB5_KDC_PROFILE", str(folder / "kdc.conf"))
+        patch.setenv("KRB5CCNAME", f"FILE:{folder / 'ticket'}")
+        # Hadoop takes both from the class path and the JVM alone, not from settings of the metastore.
+        patch.setenv(
+            "JDK_JAVA_OPTIONS", f"-Djava.security.krb5.conf={folder}/krb5.conf -Xbootclasspath/a:{folder}"
+        )
+        run("kdb5_util", "create", "-s", "-P", "master", "-r", REALM)
+        for principal, keytab in ((SERVER, "server.keytab"), (f"etl@{REALM}", "etl.keytab")):
+            run("kadmin.local", "-q", f"addprinc -randkey {principal}")
+            run("kadmin.local", "-q", f"ktadd -k {folder / keytab} {principal}")
+        server = subprocess.Popen(["krb5kdc", "-n"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_for(port)
+            run("kinit", "-k", "-t", str(folder / "etl.keytab"), f"etl@{REALM}")
+            yield folder
+        finally:
+            server.terminate()
+            server.wait(START_TIMEOUT_SECONDS)
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+def wait_for(port: int) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            return socket.create_connection(("127.0.0.1", port), 1).close()
+        assert time.monotonic() < deadline, "the key server does not start"
+
+
+@pytest.fixture(scope="module")
+def uri(kerberos: Path) -> Iterator[str]:
+    """A metastore that asks for Kerberos."""
+    settings = {
+        "hive.metastore.sasl.enabled": "true",
+        "hive.metastore.kerberos.principal": SERVER,
+        "hive.metastore.kerberos.keytab.file": str(kerberos / "server.keytab"),
+    }
+    with EmbeddedMetastore(kerberos / "metastore", configuration=settings) as metastore:
+        yield metastore.uri.replace("127.0.0.1", "localhost")
+
+
+@pytest.mark.parametrize("protection", ["authentication", "integrity", "privacy", ""])
+def test_a_ticket_opens_the_door(uri: str, protection: str) -> None:
+    """With every protection, and with the strongest that the server offers."""
+    with client_of(uri, SASL, {"hadoop.rpc.protection": protection}) as client:
+        check_calls(client)
+
+
+def test_no_ticket_no_login(uri: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And a server that the key server does not know is not talked to."""
+    unknown = {**SASL, "hive.metastore.kerberos.principal": f"hive/elsewhere@{REALM}"}
+    with pytest.raises(SecureConnectionError, match="hive/elsewhere"), client_of(uri, unknown):
+        pass
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'none'}")
+    with pytest.raises(SecureConnectionError, match="see klist and kinit"), client_of(uri, SASL):
+        pass
+
+
+def test_a_delegation_token_needs_no_ticket(
+    uri: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The server gives one to who has a ticket; signed or not, but not with a wrong password."""
+    token = DelegationToken.from_text(token_from(uri, SASL))
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'none'}")
+    addresses = MetastoreConfig.from_uris(uri).addresses
+    for protection in (Protection.AUTHENTICATION, Protection.INTEGRITY):
+        config = MetastoreConfig(addresses, login=TokenLogin(token), protections=protection)
+        with connect(config) as client:
+            check_calls(client)
+    wrong = DelegationToken(token.identifier, b"guess")
+    with pytest.raises(SecureConnectionError, match="DIGEST-MD5"):
+        connect(MetastoreConfig(addresses, login=TokenLogin(wrong)))
+
+
+def token_from(uri: str, settings: Mapping[str, str]) -> str:
+    """Ask for a token; the product has no call for it."""
+    config = MetastoreConfig.from_mapping({**settings, "hive.metastore.uris": uri})
+    connection = Connection(config.addresses[0], config, open_socket)
+    protocol = connection.protocol
+    protocol.writeMessageBegin("get_delegation_token", TMessageType.CALL, 1)
+    protocol.writeStructBegin("args")
+    for number, text in ((1, "etl"), (2, "etl")):
+        protocol.writeFieldBegin("", TType.STRING, number)
+        protocol.writeString(text)
+        protocol.writeFieldEnd()
+    protocol.writeFieldStop()
+    protocol.writeStructEnd()
+    protocol.writeMessageEnd()
+    protocol.trans.flush()
+    assert protocol.readMessageBegin()[1] == TMessageType.REPLY
+    protocol.readStructBegin()
+    _, kind, number = protocol.readFieldBegin()
+    assert (kind, number) == (TType.STRING, 0), "the server gives no token"
+    text = str(protocol.readString())
+    connection.close()
+    return text
