@@ -16,9 +16,9 @@ import pytest
 
 from mutation_api.acid.event import EVENT_FIELDS
 from mutation_api.acid.row_id import RowIdArrays
-from mutation_api.acid.version import AcidVersion
+from mutation_api.acid.version import AcidVersion, FileCalendar
 from mutation_api.errors import ConfigurationError, DeltaWriteError, RecordValueError
-from mutation_api.orc.event_writer import ACID_STATS, KEY_INDEX, OrcEventWriter, WriterOptions
+from mutation_api.orc.event_writer import ACID_STATS, ACID_VERSION, KEY_INDEX, OrcEventWriter, WriterOptions
 from mutation_api.orc.storage import Storage
 from mutation_api.orc.tail import parse_tail, tail_checksum
 
@@ -250,6 +250,40 @@ def test_dates_before_1582_are_stored_in_hives_calendar(tmp_path):
     stored = orc.ORCFile(facts.path).read(columns=["row"])["row"].to_pylist()
     julian = datetime.date(1500, 3, 11)
     assert stored == [{"d": julian, "l": [julian, None]}, {"d": None, "l": None}]
+
+
+@pytest.mark.parametrize("version", list(AcidVersion))
+def test_early_days_follow_the_calendar_of_the_version(tmp_path, version):
+    """Hybrid for Hive 2.3; proleptic, as Arrow counts, for 3.1 and 4.x, whose footer must say so for 4.x."""
+    row_type = pa.struct([("d", pa.date32()), ("t", pa.timestamp("us"))])
+    day, julian = datetime.date(1500, 3, 1), datetime.date(1500, 3, 11)
+    target = writer(tmp_path, row_type, version=version)
+    moment = datetime.datetime(1500, 3, 1)
+    insert(target, pa.array([{"d": day, "t": moment}], row_type))
+    facts = target.close()
+    with open(facts.path, "rb") as file:
+        rows = list(pyorc.Reader(file, struct_repr=pyorc.StructRepr.DICT))
+    stored = (rows[0]["row"] if version.has_row_ids else rows[0])["d"]
+    is_hybrid = version.calendar is FileCalendar.HYBRID
+    assert stored == (julian if is_hybrid else day)
+    tail = parse_tail((tmp_path / "file").read_bytes())
+    assert tail.is_proleptic is (True if version.is_hive_4 else None)
+
+
+@pytest.mark.parametrize("version", [v for v in AcidVersion if v.encodes_buckets])
+def test_the_key_index_of_format_2_names_the_property_of_each_row(tmp_path, version):
+    """Rows of several statements share a file; the metadata names the format, too."""
+    target = writer(tmp_path, version=version, stripe_bytes=1_000)
+    for step in range(20):
+        buckets = np.repeat([1 << 29 | 3 << 16, 1 << 29 | 3 << 16 | 1], 500)
+        numbers = np.tile(np.arange(500), 2)
+        identities = RowIdArrays(np.full(1000, step), buckets, numbers)
+        target.write(np.zeros(1000, np.int8), identities, rows_of(1000, step * 1000))
+    facts = target.close()
+    assert facts.stripe_count > 2
+    metadata = user_metadata(facts.path)
+    assert metadata[KEY_INDEX] == index_from_rows(facts.path)
+    assert (metadata[ACID_STATS], metadata[ACID_VERSION]) == ("20000,0,0", "2")
 
 
 def test_unions_are_written_and_refused_with_early_fractions(tmp_path):
