@@ -620,6 +620,8 @@ class InMemoryMetastore:
         """See :meth:`MetastoreClient.add_write_notifications`."""
         if not self._capabilities.has_write_notifications:
             raise UnsupportedByServerError("the server does not take the names of written files")
+        for notification in notifications:
+            self._table(notification.database, notification.table)
         self.write_notifications.extend(notifications)
 
     def _require_write_ids(self) -> None:
@@ -636,6 +638,9 @@ class InMemoryMetastore:
         invalid = {id: txn for txn, id in ids.items() if id <= watermark and not txns.is_valid(txn)}
         aborted = frozenset(id for id, txn in invalid.items() if txn in txns.aborted)
         min_open = min(set(invalid) - aborted, default=NO_OPEN_ID)
+        if self._capabilities.has_exclusive_write_lock and invalid and len(invalid) == watermark:
+            watermark = min(invalid)  # 4.x names the first only when none is valid
+            return ValidWriteIdList(watermark, (watermark,), min_open, aborted & {watermark}, full_name)
         return ValidWriteIdList(watermark, tuple(sorted(invalid)), min_open, aborted, full_name)
 
     # -- locks -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -30,11 +31,23 @@ def embedded_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emb
 
 
 LINES = {"2.3": HIVE_2_3, "3.1": HIVE_3_1, "4.1": HIVE_4_1}
-KINDS = [
-    *(f"in_memory-{line}" for line in LINES),
-    *(pytest.param(f"real-{line}", marks=pytest.mark.slow) for line in LINES),
-]
-"""Parameters of a fixture that gives each metastore in turn: in memory and real, of each line."""
+_REAL = {
+    "2.3": [pytest.mark.slow],
+    "3.1": [pytest.mark.slow, pytest.mark.xdist_group("hive31")],
+    "4.1": [pytest.mark.slow, pytest.mark.xdist_group("hive41")],
+}
+
+
+def kinds(*lines: str) -> list[Any]:
+    """Parameters of ``metastore``: those of the lines named, in memory and real.
+
+    ``@pytest.mark.parametrize("metastore", kinds("4.1"), indirect=True)`` narrows a test to a line.
+    """
+    in_memory = [pytest.param(f"in_memory-{line}") for line in lines]
+    return in_memory + [pytest.param(f"real-{line}", marks=_REAL[line]) for line in lines]
+
+
+KINDS = kinds(*LINES)
 
 
 @pytest.fixture(params=KINDS)

@@ -17,15 +17,17 @@ _JUDGES = tuple(FIXTURES.values())
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name the group of each test."""
+    """Name the group of each test that does not name its own."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
 
 
 def _group(item: pytest.Item) -> str:
     callspec = getattr(item, "callspec", None)
-    line = None if callspec is None else callspec.params.get("hive_line")
-    used = {FIXTURES[line]} if line in FIXTURES else {*_JUDGES} & {*getattr(item, "fixturenames", ())}
+    values = [] if callspec is None else callspec.params.values()
+    lines = {value for value in values if isinstance(value, str)} & FIXTURES.keys()
+    used = {FIXTURES[line] for line in lines} or {*_JUDGES} & {*getattr(item, "fixturenames", ())}
     return min(used, default=item.nodeid.partition("::")[0])
 
 

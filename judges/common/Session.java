@@ -170,8 +170,14 @@ final class Session {
 
   /** Abort the transactions and drop the locks whose last heartbeat is older than the given time. */
   JsonObject timeOut(JsonObject request) {
-    TxnStore store = TxnUtils.getTxnStore(conf);
-    long before = store.setTimeout(request.get("older_than_millis").getAsLong());
+    long millis = request.get("older_than_millis").getAsLong();
+    // Hive 4 finds them by the store's time-out and aborts them by the configuration's; where the two differ
+    // it tries for ever.
+    HiveConf timed = new HiveConf(conf);
+    timed.set("hive.txn.timeout", millis + "ms");
+    timed.set("metastore.txn.timeout", millis + "ms");
+    TxnStore store = TxnUtils.getTxnStore(timed);
+    long before = store.setTimeout(millis);
     try {
       store.performTimeOuts();
     } finally {
