@@ -13,22 +13,22 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 from tests.directory_cases import random_directories, random_snapshot
 
-V1 = AcidVersion.V1_LEGACY
+VERSIONS = st.sampled_from([AcidVersion.V1_LEGACY, AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4])
 
 
-@given(st.randoms(use_true_random=False))
-def test_no_visible_id_is_lost(rng: random.Random) -> None:
+@given(st.randoms(use_true_random=False), VERSIONS)
+def test_no_visible_id_is_lost(rng: random.Random, version: AcidVersion) -> None:
     """Every visible transaction above the base that has a directory lies in one that was chosen."""
     names, valid = random_directories(rng), random_snapshot(rng)
     try:
-        state = choose_directories(names, {}, valid, version=V1, location="/t")
+        state = choose_directories(names, {}, valid, version=version, location="/t")
     except DirectoryStateError as error:
         assert "not enough history" in str(error)
         assert any(name.startswith("base_") for name in names)
         return
     above = state.base.last if state.base else 0
     everything = choose_directories(
-        [name for name in names if not name.startswith("base_")], {}, valid, version=V1, location="/t"
+        [name for name in names if not name.startswith("base_")], {}, valid, version=version, location="/t"
     )
     for delta in everything.deltas:
         for txn in range(max(delta.first, above + 1), delta.last + 1):
@@ -36,18 +36,20 @@ def test_no_visible_id_is_lost(rng: random.Random) -> None:
                 assert any(d.first <= txn <= d.last for d in state.deltas), (names, valid, txn)
 
 
-@given(st.randoms(use_true_random=False))
-def test_chosen_and_obsolete_are_apart_and_order_does_not_matter(rng: random.Random) -> None:
+@given(st.randoms(use_true_random=False), VERSIONS)
+def test_chosen_and_obsolete_are_apart_and_order_does_not_matter(
+    rng: random.Random, version: AcidVersion
+) -> None:
     """A name is in one list at most, and listing order is the file system's affair."""
     names, valid = random_directories(rng), random_snapshot(rng)
     shuffled = rng.sample(names, len(names))
     try:
-        state = choose_directories(names, {}, valid, version=V1, location="/t")
+        state = choose_directories(names, {}, valid, version=version, location="/t")
     except DirectoryStateError:
         with pytest.raises(DirectoryStateError):
-            choose_directories(shuffled, {}, valid, version=V1, location="/t")
+            choose_directories(shuffled, {}, valid, version=version, location="/t")
         return
-    assert choose_directories(shuffled, {}, valid, version=V1, location="/t") == state
+    assert choose_directories(shuffled, {}, valid, version=version, location="/t") == state
     chosen = [d.name for d in state.deltas] + ([state.base.name] if state.base else [])
     assert len(set(chosen)) == len(chosen)
     assert not set(chosen) & set(state.obsolete)
