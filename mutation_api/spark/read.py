@@ -230,11 +230,11 @@ def _as_rows(spark: SparkSession, splits: Sequence[SnapshotSplit]) -> DataFrame:
 def _schema(table: AcidTable, columns: Sequence[AcidColumn]) -> str:
     fields = [f"`{c.name}` {spark_type(parse_hive_type(c.type))}" for c in columns]
     if table.version.has_row_ids:
-        fields.insert(0, f"`{ROW_ID_COLUMN}` {row_id_ddl(table)}")
+        fields.insert(0, f"`{ROW_ID_COLUMN}` {_row_id_ddl(table)}")
     return ", ".join(fields)
 
 
-def row_id_ddl(table: AcidTable) -> str:
+def _row_id_ddl(table: AcidTable) -> str:
     """Spark's type of the table's ROW__ID."""
     partition = f",{PARTITION_FIELD}:string" if table.partition_keys else ""
     return f"struct<{table.version.transaction_field}:bigint,bucketid:int,rowid:bigint{partition}>"
