@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -35,10 +36,12 @@ TABLE = AcidTable(
 HEAD = "operation,ROW__ID.transactionid,ROW__ID.bucketid,ROW__ID.rowid,ID,msg,price,day,ds\n"
 
 
-def read(spark: SparkSession, path: Path, text: str, file_format: str = "csv") -> list[dict[str, object]]:
+def read(
+    spark: SparkSession, path: Path, text: str, file_format: str = "csv", table: AcidTable = TABLE
+) -> list[dict[str, object]]:
     """The changes of a file with this text."""
     path.write_text(text, encoding="utf-8")
-    rows = read_changes(spark, TABLE, path, file_format, "operation").collect()
+    rows = read_changes(spark, table, path, file_format, "operation").collect()
     return [row.asDict(recursive=True) for row in rows]
 
 
@@ -57,6 +60,19 @@ def test_csv_is_typed_and_tells_null_from_empty(spark: SparkSession, tmp_path: P
     }
     assert update["ROW__ID"] == {"transactionid": 5, "bucketid": 1, "rowid": 7}
     assert (update["msg"], update["price"], update["day"], update["ds"]) == (None, None, None, 'a "b", c')
+
+
+def test_row_ids_have_the_names_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    """A table with write ids calls the first field writeid; with the other name it is no column of it."""
+    table = dataclasses.replace(TABLE, version=AcidVersion.V2_HIVE4, write_id=7)
+    head = HEAD.replace("transactionid", "writeid")
+    (row,) = read(spark, tmp_path / "c.csv", head + "delete,5,536936448,7,2,,,,x\n", table=table)
+    assert row["ROW__ID"] == {"writeid": 5, "bucketid": 536936448, "rowid": 7}
+    text = '{"operation": "delete", "ROW__ID": {"writeid": 5, "bucketid": 1, "rowid": 7}}\n'
+    (row,) = read(spark, tmp_path / "c.json", text, "json", table)
+    assert row["ROW__ID"] == {"writeid": 5, "bucketid": 1, "rowid": 7, "partition": None}
+    with pytest.raises(RecordLayoutError, match=r"no columns ROW__ID\.transactionid"):
+        read(spark, tmp_path / "c.csv", HEAD + "delete,5,1,7,2,,,,x\n", table=table)
 
 
 @pytest.mark.parametrize(
