@@ -16,7 +16,8 @@ hive.metastore.client.auth.mode                    PLAIN: user and password; JWT
 hive.metastore.client.plain.username               the user of PLAIN, whose password is the key named like
                                                    the user; with HTTP the user's name
 hive.metastore.client.thrift.transport.mode        binary or http
-hive.metastore.server.thrift.http.path             path of the HTTP address
+hive.metastore.client.thrift.http.path             path of the HTTP address
+hive.metastore.server.thrift.http.path             the same, if the other is not set
 hive.metastore.client.http.additional.headers      ``name=value,name=value``
 =================================================  =========================================================
 
@@ -62,7 +63,8 @@ AUTH_MODE = "hive.metastore.client.auth.mode"
 PLAIN_USER = "hive.metastore.client.plain.username"
 JWT_VARIABLE = "HMS_JWT"
 TRANSPORT_MODE = "hive.metastore.client.thrift.transport.mode"
-HTTP_PATH = "hive.metastore.server.thrift.http.path"
+HTTP_PATHS = ("hive.metastore.client.thrift.http.path", "hive.metastore.server.thrift.http.path")
+"""The 4.1 server listens on what the first says and its Java client goes where the second says."""
 HTTP_PATH_DEFAULT = "metastore"
 HTTP_HEADERS = "hive.metastore.client.http.additional.headers"
 
@@ -185,7 +187,7 @@ def read_http(values: Mapping[str, str]) -> HttpConfig | None:
                 f"{AUTH_MODE} is JWT: a signed token must be in the environment variable {JWT_VARIABLE}"
             )
     return HttpConfig(
-        path=text_of(values, HTTP_PATH) or HTTP_PATH_DEFAULT,
+        path=next(filter(None, (text_of(values, key) for key in HTTP_PATHS)), HTTP_PATH_DEFAULT),
         user=text_of(values, PLAIN_USER),
         bearer_token=token,
         headers=_headers(text_of(values, HTTP_HEADERS)),

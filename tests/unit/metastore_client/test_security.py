@@ -49,6 +49,8 @@ def test_http(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert config.http == HttpConfig("/hms", "etl", None, (("a", "1"), ("b", "x=y")))
     assert (config.is_framed, config.sets_user, config.login) == (False, False, None)
+    both = {"server__thrift__http__path": "s", "client__thrift__http__path": "c"}
+    assert config_of(client__thrift__transport__mode="http", **both).http == HttpConfig("c")
     monkeypatch.setenv("HMS_JWT", "abc.def.ghi")
     config = config_of(client__thrift__transport__mode="http", client__auth__mode="jwt")
     assert config.http == HttpConfig(bearer_token="abc.def.ghi")
