@@ -6,6 +6,7 @@ with metastore_client.connect("thrift://host:9083") as client:
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.client import MetastoreClient
+from metastore_client.delegation_token import DelegationToken
 from metastore_client.embedded_server import EmbeddedMetastore
 from metastore_client.errors import (
     AlreadyExistsError,
@@ -13,9 +14,11 @@ from metastore_client.errors import (
     InvalidRequestError,
     MetastoreError,
     MetastoreUnavailableError,
+    MissingExtraError,
     NoSuchLockError,
     NoSuchObjectError,
     NoSuchTxnError,
+    SecureConnectionError,
     TxnAbortedError,
     TxnOpenError,
     UnsupportedByServerError,
@@ -40,9 +43,11 @@ from metastore_client.model import (
     TableInfo,
     TxnInfo,
     TxnState,
+    WriteNotification,
 )
+from metastore_client.security import HttpConfig, KerberosLogin, PlainLogin, Protection, TlsConfig, TokenLogin
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
-from metastore_client.valid_ids import RangeValidity, ValidTxnList
+from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList, ValidWriteIdList
 
 __all__ = [
     "Address",
@@ -52,11 +57,14 @@ __all__ = [
     "CompactionInfo",
     "CompactionType",
     "DataOperationType",
+    "DelegationToken",
     "EmbeddedMetastore",
     "HeartbeatResult",
+    "HttpConfig",
     "InvalidConfigurationError",
     "InvalidRequestError",
     "JavaNotFoundError",
+    "KerberosLogin",
     "LockComponent",
     "LockInfo",
     "LockLevel",
@@ -68,20 +76,29 @@ __all__ = [
     "MetastoreConfig",
     "MetastoreError",
     "MetastoreUnavailableError",
+    "MissingExtraError",
     "NoSuchLockError",
     "NoSuchObjectError",
     "NoSuchTxnError",
     "OpenTxns",
     "PartitionInfo",
+    "PlainLogin",
+    "Protection",
     "RangeValidity",
+    "SecureConnectionError",
     "TableInfo",
     "ThriftMetastoreClient",
+    "TlsConfig",
+    "TokenLogin",
     "TxnAbortedError",
     "TxnInfo",
     "TxnOpenError",
     "TxnState",
     "UnsupportedByServerError",
     "UriSelection",
+    "ValidIdList",
     "ValidTxnList",
+    "ValidWriteIdList",
+    "WriteNotification",
     "connect",
 ]
