@@ -493,7 +493,7 @@ class ThriftMetastoreClient:
                     table=table,
                     requestList=[write_notification_request(notification) for notification in batch],
                 )
-                # Not repeated: the server would add the files a second time.
+                # Not repeated: a server may note the files a second time.
                 self._call("add_write_notification_log_in_batch", request, service=Metastore4)
 
     def _require_write_ids(self, call: str) -> None:

@@ -163,7 +163,7 @@ def test_a_heartbeat_tells_the_fate_of_each_id(metastore: MetastoreClient) -> No
     metastore.abort_txn(aborted)
     metastore.commit_txn(committed)
     result = metastore.heartbeat_txn_range(alive, committed)
-    assert (result.aborted, result.nosuch) == ({aborted}, {committed})
+    assert (result.aborted, result.nosuch) == (frozenset({aborted}), frozenset({committed}))
     assert metastore.heartbeat_txn_range(alive, alive).aborted == frozenset()
 
 

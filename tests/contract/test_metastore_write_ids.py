@@ -145,7 +145,7 @@ def test_many_aborted_write_ids(metastore: MetastoreClient, database: str, line:
     txn_ids = [open_txn(metastore) for _ in range(20)]
     for txn_id in txn_ids:
         metastore.allocate_write_id(txn_id, database, "t")
-    aborted = {1, 8, 9, 10, 17}
+    aborted = frozenset({1, 8, 9, 10, 17})
     for write_id in aborted:
         metastore.abort_txn(txn_ids[write_id - 1])
     own = open_txn(metastore)

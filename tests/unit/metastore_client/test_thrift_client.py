@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol, TBinaryProtocolAccelerated
@@ -112,6 +113,22 @@ def lock_request(**changes: object) -> LockRequest:
         **changes,
     }
     return LockRequest(**values)  # type: ignore[arg-type]
+
+
+def test_what_a_server_reads_differently_when_it_is_left_out_is_sent(scripted: Scripted) -> None:
+    """The conflict check of 4.x at commit, and that we know insert-only tables."""
+    sent: list[Any] = []
+
+    def keep(name: str, *arguments: Any, **_: object) -> Any:
+        sent.append(arguments[0])
+        return ttypes.GetTableResult(table=ttypes.Table(sd=ttypes.StorageDescriptor()))
+
+    scripted.client._call = keep  # type: ignore[method-assign]
+    scripted.client.commit_txn(7)
+    scripted.client.get_table("D", "T")
+    commit, get_table = sent
+    assert (commit.txnid, commit.exclWriteEnabled) == (7, False)
+    assert (get_table.dbName, get_table.tblName, get_table.capabilities.values) == ("d", "t", [1, 2])
 
 
 def test_an_unknown_call_keeps_the_line(scripted: Scripted) -> None:
