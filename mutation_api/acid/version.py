@@ -149,6 +149,16 @@ class AcidVersion(enum.Enum):
         return (*_COMPRESSIONS, "zstd") if self.is_hive_4 else _COMPRESSIONS
 
     @property
+    def widens_floats_by_text(self) -> bool:
+        """A float read as a double is what its text says (0.1), otherwise its exact value (0.100000001…)."""
+        return self.calendar is FileCalendar.PROLEPTIC
+
+    @property
+    def ignores_case_of_events(self) -> bool:
+        """The names of event fields may be lower case, as compaction by query writes them."""
+        return self.is_hive_4
+
+    @property
     def is_hive_4(self) -> bool:
         """Directory names may end in ``_v`` and the id of a compaction; the table's server is Hive 4.
 

@@ -106,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument(
         "--valid-txns",
         metavar="TEXT",
-        help="10:9223372036854775807:3:5 (default: all transactions are valid)",
+        help="10:9223372036854775807:3:5; in version 2: of compactions (default: all valid)",
     )
     files.add_argument(
         "--valid-write-ids",

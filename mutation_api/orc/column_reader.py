@@ -66,14 +66,15 @@ class ReadOptions:
     """How rows are given.
 
     ``truncate_nanoseconds`` lets MICROSECONDS drop digits; without it such a value is an error.
-    ``batch_rows`` bounds the rows of one batch. ``is_proleptic``, how a file counts its days, is set by
-    the reader.
+    ``batch_rows`` bounds the rows of one batch. The reader sets ``is_proleptic``, how a file counts its
+    days, and ``widens_floats_by_text``, how Hive turns floats into doubles.
     """
 
     timestamp_form: TimestampForm = TimestampForm.NANOSECONDS
     truncate_nanoseconds: bool = False
     batch_rows: int = BATCH_ROWS_DEFAULT
     is_proleptic: bool = False
+    widens_floats_by_text: bool = False
 
 
 def column_type(hive_type: HiveType, form: TimestampForm) -> pa.DataType:
@@ -140,12 +141,14 @@ def _read_integer(array: pa.Array, hive_type: HiveType, _options: ReadOptions) -
     return array.cast(target)
 
 
-def _read_float(array: pa.Array, hive_type: HiveType, _options: ReadOptions) -> pa.Array:
+def _read_float(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> pa.Array:
     target = arrow_type(hive_type)
     if array.type == target:
         return array
     if not (pa.types.is_signed_integer(array.type) or pa.types.is_floating(array.type)):
         raise _misfit(array, hive_type)
+    if options.widens_floats_by_text and pa.types.is_float32(array.type):
+        array = array.cast(pa.string())
     return array.cast(target, safe=False)
 
 

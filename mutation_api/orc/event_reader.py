@@ -138,7 +138,11 @@ def read_events(
         DirectoryStateError: gone, or events of a kind or bucket that its directory must not hold.
         RecordValueError: a timestamp that does not fit the form asked for.
     """
-    options = dataclasses.replace(wanted.options, is_proleptic=version.counts_days_proleptic)
+    options = dataclasses.replace(
+        wanted.options,
+        is_proleptic=version.counts_days_proleptic,
+        widens_floats_by_text=version.widens_floats_by_text,
+    )
     source = OrcInput(storage, file.path, file.length, options)
     if source.stripe_count == 0:
         return
@@ -161,13 +165,15 @@ def read_events(
 def _read_acid(
     source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion
 ) -> Iterator[EventChunk]:
-    _check_schema(source)
+    stored = _event_fields(source, version)
     if file.kind is EventFileKind.DELETE_DELTA:
         wanted = dataclasses.replace(wanted, columns=())
     in_file = _names_in_file([f.name for f in source.schema.field(ROW).type], wanted, version)
-    names = [*_KEY_FIELDS, *(f"{ROW}.{name}" for name in in_file.values())]
+    canonical = {name: field for field, name in stored.items()}
+    names = [*(stored[name] for name in _KEY_FIELDS), *(f"{ROW}.{name}" for name in in_file.values())]
     for index in range(source.stripe_count):
         batch = source.read_stripe(index, names)
+        batch = batch.rename_columns([canonical[name] for name in batch.schema.names])
         if batch.num_rows:
             rows = _struct_fields(batch.column(ROW)) if in_file else {}
             arrays = {name: rows[stored] for name, stored in in_file.items()}
@@ -178,7 +184,7 @@ def _read_acid(
 def _read_plain(
     source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion, position: int
 ) -> Iterator[EventChunk]:
-    if tuple(source.schema.names) == EVENT_FIELDS:
+    if _lower(source.schema.names) == _lower(EVENT_FIELDS):
         raise DirectoryStateError(
             f"{file.path} is an ACID file where plain rows belong; Hive would read its events as "
             "rows: move it away"
@@ -211,16 +217,29 @@ def _names_in_file(names: Sequence[str], wanted: Wanted, version: AcidVersion) -
     return {c.name: by_name[c.name] for c in wanted.columns if c.name in by_name}
 
 
-def _check_schema(source: OrcInput) -> None:
+def _event_fields(source: OrcInput, version: AcidVersion) -> dict[str, str]:
+    """Event field -> its name in the file."""
     expected = event_schema(pa.struct([]))
     found = source.schema
-    fits = tuple(found.names) == EVENT_FIELDS and pa.types.is_struct(found.field(ROW).type)
-    if not fits or any(found.field(name).type != expected.field(name).type for name in _KEY_FIELDS):
+    fits = tuple(found.names) == EVENT_FIELDS
+    if version.ignores_case_of_events:
+        fits = _lower(found.names) == _lower(EVENT_FIELDS)
+    types = dict(zip(EVENT_FIELDS, found.types, strict=False))
+    if (
+        not fits
+        or not pa.types.is_struct(types[ROW])
+        or any(types[name] != expected.field(name).type for name in _KEY_FIELDS)
+    ):
         wanted = ", ".join(f"{f.name} {f.type}" for f in expected if f.name != ROW)
         actual = ", ".join(f"{f.name} {f.type}" for f in found)[:500]
         raise CorruptFileError(
             f"{source.path} is no ACID file: expected {wanted}, row struct; found {actual}"
         )
+    return dict(zip(EVENT_FIELDS, found.names, strict=True))
+
+
+def _lower(names: Sequence[str]) -> list[str]:
+    return [name.lower() for name in names]
 
 
 def _event_keys(batch: pa.RecordBatch, file: EventFile) -> EventKeys:

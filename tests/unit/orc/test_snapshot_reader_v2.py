@@ -18,7 +18,8 @@ from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.acid_files import ROW_TYPE, Event, inserts, write_events, write_orc
 
 HIVE3, HIVE4 = AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4
-BOTH = pytest.mark.parametrize("version", [HIVE3, HIVE4])
+VERSIONS = (HIVE3, HIVE4)
+BOTH = pytest.mark.parametrize("version", VERSIONS)
 ALL = ValidWriteIdList(2**63 - 1)
 ALL_TXNS = ValidTxnList.everything()
 DELETE = 2
@@ -300,3 +301,27 @@ def test_events_in_an_insert_only_table_are_refused(tmp_path: Path) -> None:
     write_events(tmp_path / "delta_0000001_0000001_0000/000000_0", inserts(1, B0, 0, [(1, "a")]), ROW_TYPE)
     with pytest.raises(DirectoryStateError, match="ACID file where plain rows belong"):
         read(table_at(tmp_path, AcidVersion.INSERT_ONLY_HIVE3))
+
+
+def test_compaction_by_query_writes_lower_case_names(tmp_path: Path) -> None:
+    """Hive 4 reads them; before, such a file is none of events."""
+    path = tmp_path / "delta_0000001_0000002/bucket_00000"
+    write_events(path, inserts(1, B0, 0, [(1, "a"), (2, "b")]))
+    events = pa.orc.read_table(str(path))
+    write_orc(path, events.rename_columns([name.lower() for name in events.schema.names]))
+    write_events(tmp_path / "delete_delta_0000003_0000003_0000/bucket_00000", [delete(3, (1, B0, 0))])
+    assert read(table_at(tmp_path)) == [((1, B0, 1), 2, "b")]
+    with pytest.raises(CorruptFileError, match="is no ACID file"):
+        read(table_at(tmp_path, HIVE3))
+
+
+def test_a_float_that_became_a_double(tmp_path: Path) -> None:
+    """Hive 3.1 goes by its decimal text, Hive 4 by its value."""
+    row_type = pa.struct([("f", pa.float32())])
+    values = [0.1, -2.5, float("inf"), None]
+    rows: list[Event] = [(0, 1, B0, n, 1, {"f": value}) for n, value in enumerate(values)]
+    write_events(tmp_path / "delta_0000001_0000001_0000/bucket_00000", rows, row_type)
+    found = {
+        version: [row[1] for row in read(table_at(tmp_path, version, "f double"))] for version in VERSIONS
+    }
+    assert found == {HIVE3: values, HIVE4: [0.10000000149011612, *values[1:]]}
