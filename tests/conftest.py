@@ -25,6 +25,7 @@ pytest_plugins = [
     "tests.fix_judge",
     "tests.fix_spark",
     "tests.fix_workers",
+    "tests.fix_features",
 ]
 
 ALLOWED_SKIP_REASONS = frozenset({"the superuser may write everywhere"})

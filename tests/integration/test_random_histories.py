@@ -138,6 +138,16 @@ def _run(hive: Hive23, database: str, seed: int) -> None:
             history.check()
 
 
+@pytest.mark.feature(
+    "bucketed tables",
+    "partitions",
+    "tables with `transactional_properties=legacy`",
+    "inserts, updates, deletes read by SQL, row by row and vectorised",
+    "UPDATE, DELETE and MERGE of SQL over our rows, ours over SQL's",
+    "minor and major compaction of our files",
+    "snapshots with ROW__ID",
+    "abort and death leave nothing",
+)
 @pytest.mark.parametrize("seed", DEFAULT_SEEDS)
 def test_random_histories_agree(hive: Hive23, hive_database: str, seed: int) -> None:
     """After every step model, our snapshot, Hive's row reader and Hive's vectorised reader agree."""

@@ -251,6 +251,16 @@ def _cases(seeds: dict[str, range]) -> list[tuple[str, int]]:
     return [(line, seed) for line, of_line in seeds.items() for seed in of_line]
 
 
+@pytest.mark.feature(
+    "bucketed tables",
+    "tables without buckets",
+    "partitions",
+    "inserts, updates, deletes read by SQL, row by row and vectorised",
+    "UPDATE, DELETE and MERGE of SQL over our rows, ours over SQL's",
+    "minor and major compaction of our files",
+    "snapshots with ROW__ID",
+    "abort and death leave nothing",
+)
 @pytest.mark.parametrize(("hive_line", "seed"), _cases(DEFAULT_SEEDS), indirect=["hive_line"])
 def test_random_histories_agree(hive_line: Hive31 | Hive41, line_database: str, seed: int) -> None:
     """Model, our snapshot, Hive's row reader and Hive's vectorised reader agree after the steps."""

@@ -126,7 +126,6 @@ def test_statements_and_compactions(hive_line: Hive31 | Hive41, database: str) -
     table.check(4)
 
 
-@pytest.mark.feature("columns added later")
 @LINES
 def test_unbucketed_tables_of_several_writers(hive_line: Hive31 | Hive41, database: str) -> None:
     """Rows of several writers, changed together (in partitions Hive 3.1.3 fails on that itself)."""
@@ -144,6 +143,7 @@ def test_unbucketed_tables_of_several_writers(hive_line: Hive31 | Hive41, databa
     table.check(9)
 
 
+@pytest.mark.feature("columns added later")
 @LINES
 def test_partitions_and_added_columns(hive_line: Hive31 | Hive41, database: str) -> None:
     """Keys of a date before 1582, files with fewer columns than the table, compaction of one partition."""

@@ -119,6 +119,7 @@ def test_hive_changes_our_rows_and_we_follow(
         assert _rows(hive, parts) == expected
 
 
+@pytest.mark.feature("abort and death leave nothing")
 def test_aborted_rows_stay_invisible_even_after_the_initiator(
     hive: Hive23, client: MutatorClient, parts: str
 ) -> None:
@@ -140,6 +141,7 @@ def _in_background(work: Callable[[], object]) -> threading.Thread:
     return thread
 
 
+@pytest.mark.feature("writers wait for each other")
 def test_a_second_writer_waits_rolls_over_and_commits(
     hive: Hive23, client: MutatorClient, metastore: ThriftMetastoreClient, parts: str
 ) -> None:
@@ -291,6 +293,7 @@ def test_dropped_meanwhile_is_named(
         transaction.commit()
 
 
+@pytest.mark.feature("`count(*)`, min and max right after a commit")
 def test_statistics_do_not_lie_after_a_commit(hive: Hive23, client: MutatorClient, parts: str) -> None:
     """What ANALYZE said about a touched partition is no longer marked as accurate."""
     with client.new_transaction() as transaction:

@@ -217,7 +217,6 @@ def test_one_transaction_over_tables_of_every_kind(line: Line) -> None:
 
 
 @pytest.mark.feature("`count(*)`, min and max right after a commit")
-@pytest.mark.feature("`count(*)`, min and max right after a commit")
 @each_line
 def test_statistics_of_hive_never_answer_for_us(line: Line) -> None:
     """After ANALYZE and after INSERT Hive 4 answers count, min and max without a look at the files."""
@@ -234,7 +233,6 @@ class Killed(BaseException):
     """Ends the driver where it stands."""
 
 
-@pytest.mark.feature("abort and death leave nothing")
 @pytest.mark.feature("abort and death leave nothing")
 @each_line
 def test_abort_and_death_leave_nothing_that_is_ever_read(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +285,6 @@ def test_abort_and_death_leave_nothing_that_is_ever_read(line: Line, monkeypatch
     line.clean(lambda: not any(path.exists() for files in ghosts.values() for path in files))
 
 
-@pytest.mark.feature("writers wait for each other")
 @pytest.mark.feature("writers wait for each other")
 @each_line
 def test_writers_wait_for_each_other_roll_over_and_lose_nothing(line: Line) -> None:
@@ -420,7 +417,6 @@ def test_hive_sql_waits_for_us_and_no_update_is_lost(line: Line) -> None:
         assert dict(line.rows(name)) == expected, refusals
 
 
-@pytest.mark.feature("optimistic writers: first to commit wins", says={"3.1": "writers wait"})
 @pytest.mark.feature(
     "optimistic writers: first to commit wins", says={"3.1": "they wait: its locks leave no choice"}
 )
@@ -519,7 +515,6 @@ def test_a_snapshot_keeps_the_cleaner_away(line: Line) -> None:
     assert line.rows(name, "id") == [(1,), (2,), (3,)]
 
 
-@pytest.mark.feature("file notifications for replication", lines=["4.1"])
 @pytest.mark.feature("data of Hive 2 not yet compacted", refused="updates and deletes; inserts alone work")
 @each_line
 def test_updates_that_hive_2_left_are_refused(line: Line) -> None:

@@ -186,6 +186,7 @@ def copied_by_hive(table: LiveTable) -> LiveTable:
     return copy
 
 
+@pytest.mark.feature("all primitive and nested types", "char, varchar, decimal bounds")
 @pytest.mark.parametrize("writer", ["coordinator", "pyorc", "spark"])
 @pytest.mark.parametrize("columns", [PLAIN, NESTED], ids=["plain", "nested"])
 def test_random_values_of_every_type(
@@ -283,6 +284,7 @@ def assert_read_in_pieces(table: LiveTable, wanted: dict[int, int]) -> None:
     assert read_by_us(table) == whole
 
 
+@pytest.mark.feature("columns added later")
 def test_columns_added_after_files_were_written(make_table: MakeTable, layout: str) -> None:
     """Old files lack the new columns: NULL in old rows, values in new and updated ones, for SQL's update and
     its compaction as well.
@@ -319,6 +321,7 @@ def check_everywhere(table: LiveTable, wanted: dict[int, list[Any]]) -> None:
     assert {row[0]: row[1:] for row in counted} == {id_: row[:2] for id_, row in wanted.items()}
 
 
+@pytest.mark.feature("rows from before the table was transactional, LOAD DATA")
 def test_rows_from_before_the_table_was_transactional(
     make_table: MakeTable, live_database: str, layout: str
 ) -> None:

@@ -1,0 +1,117 @@
+"""The table *Hive line x feature* of the README: made of what tests say, when they have passed.
+
+A test says with ``@pytest.mark.feature("…")`` what it proves; ``fix_features`` collects and compares. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["FEATURES", "LINES", "Claim", "cells", "differences", "in_readme", "replaced"]
+
+LINES = ("2.3", "3.1", "4.1")
+
+FEATURES = (
+    "bucketed tables",
+    "tables without buckets",
+    "partitions",
+    "insert-only tables",
+    "tables with `transactional_properties=legacy`",
+    "inserts, updates, deletes read by SQL, row by row and vectorised",
+    "UPDATE, DELETE and MERGE of SQL over our rows, ours over SQL's",
+    "minor and major compaction of our files",
+    "`count(*)`, min and max right after a commit",
+    "point lookups by bucket key",
+    "rows from before the table was transactional, LOAD DATA",
+    "data of Hive 2 not yet compacted",
+    "columns added later",
+    "all primitive and nested types",
+    "char, varchar, decimal bounds",
+    "dates and timestamps before 1582",
+    "`timestamp with local time zone`",
+    "snapshots with ROW__ID",
+    "writers wait for each other",
+    "optimistic writers: first to commit wins",
+    "abort and death leave nothing",
+    "file notifications for replication",
+    "replication targets",
+    "creating tables",
+    "TLS",
+    "HTTP transport",
+    "SASL",
+)
+"""The rows, in order; a mark with another name is an error."""
+
+BEGIN, END = "<!-- features: begin -->", "<!-- features: end -->"
+NOT_TESTED = "–"
+
+Cells = Mapping[tuple[str, str], str]
+"""(feature, line) -> what the table says there."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one test says of one feature on one line: the text of that cell."""
+
+    feature: str
+    line: str
+    text: str
+
+    def __post_init__(self) -> None:
+        """Refuse names that the table does not have."""
+        if self.feature not in FEATURES or self.line not in LINES:
+            raise ValueError(f"no row or column of the feature table: {self.feature!r} on {self.line!r}")
+
+
+def cells(claims: Iterable[Claim]) -> dict[tuple[str, str], str]:
+    """What tests that passed say together.
+
+    Raises:
+        ValueError: two of them contradict each other.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for claim in claims:
+        key = (claim.feature, claim.line)
+        if found.setdefault(key, claim.text) != claim.text:
+            raise ValueError(f"{key}: one test says {found[key]!r}, another {claim.text!r}")
+    return found
+
+
+def table(known: Cells) -> str:
+    """The table as Markdown, between its two marks; features without any test are left out."""
+    rows = [[f, *(known.get((f, line), NOT_TESTED) for line in LINES)] for f in FEATURES]
+    head = ["", *(f"Hive {line}" for line in LINES)]
+    lines = [head, ["---"] * len(head), *(row for row in rows if set(row[1:]) != {NOT_TESTED})]
+    return "\n".join([BEGIN, *(f"| {' | '.join(line)} |" for line in lines), END])
+
+
+def replaced(readme: str, known: Cells) -> str:
+    """The README with another table in the place of its own. Raises ValueError if it has no marks."""
+    before, mark, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise ValueError(f"the README has no {BEGIN} … {END}")
+    return f"{before}{table(known)}{after}"
+
+
+def in_readme(readme: str) -> dict[tuple[str, str], str]:
+    """The cells of the README's table, those that say something."""
+    inside = readme.partition(BEGIN)[2].partition(END)[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in inside.strip().splitlines()]
+    return {
+        (row[0], line): cell
+        for row in rows[2:]
+        for line, cell in zip(LINES, row[1:], strict=True)
+        if cell != NOT_TESTED
+    }
+
+
+def differences(readme: Cells, proven: Cells) -> Sequence[str]:
+    """Where the README says something else than the tests that passed."""
+    return [
+        f"{feature} on Hive {line}: README {readme.get((feature, line), NOT_TESTED)!r}, "
+        f"tests {proven.get((feature, line), NOT_TESTED)!r}"
+        for feature, line in sorted(readme.keys() | proven.keys())
+        if readme.get((feature, line)) != proven.get((feature, line))
+    ]
