@@ -37,9 +37,9 @@ FEATURES = (
     "file notifications for replication",
     "replication targets",
     "creating tables",
-    "TLS",
-    "HTTP transport",
-    "SASL",
+    "metastore behind TLS",
+    "metastore behind HTTPS",
+    "metastore that asks for user and password",
 )
 """The rows, in order; a mark with another name is an error."""
 

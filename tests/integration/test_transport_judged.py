@@ -70,6 +70,7 @@ def https_uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         yield judge.uri
 
 
+@pytest.mark.feature("metastore behind HTTPS", lines=["4.1"])
 def test_https(https_uri: str) -> None:
     """With the path and the trust store of the keys; the user in a header is the one the server sees."""
     path = {"hive.metastore.client.thrift.http.path": "hms"}
@@ -88,6 +89,7 @@ def test_https(https_uri: str) -> None:
         pass
 
 
+@pytest.mark.feature("metastore behind TLS", "metastore that asks for user and password", lines=["4.1"])
 def test_tls_and_password(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Hive 4.1, which then knows who we are; a wrong password, or none, is no login."""
     settings = {
@@ -111,6 +113,7 @@ def test_tls_and_password(request: pytest.FixtureRequest, tmp_path_factory: pyte
             assert isinstance(caught.value, SecureConnectionError) == bool(wrong)
 
 
+@pytest.mark.feature("metastore behind TLS", lines=["2.3"])
 def test_tls(tmp_path: Path) -> None:
     """Hive 2.3, with compact protocol and framing inside."""
     inside = {
