@@ -92,7 +92,9 @@ def stage(
         stripe_count=1,
         tail_crc32=0,
     )
-    final = f"{local(table.partition_location(partition_name))}/{relative_final_path(manifest, table.version)}"
+    final = (
+        f"{local(table.partition_location(partition_name))}/{relative_final_path(manifest, table.version)}"
+    )
     return dataclasses.replace(manifest, final_path=final)
 
 

@@ -32,6 +32,7 @@ ALLOWED = {
         "mutation_api.table",
         "mutation_api.commit.manifest",
         "mutation_api.orc.storage",
+        "mutation_api.orc.tail",
         "metastore_client",
     },
     "mutation_api.client": {
