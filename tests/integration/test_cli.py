@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from judges.hive import Hive23
+from judges.hive import Hive23, Hive41
 from metastore_client.client import MetastoreClient
 from metastore_client.model import LockInfo
 from metastore_client.thrift_client import connect
 from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from tests.fix_clock import wait_until
+from tests.fix_judge import new_database
 from tests.integration.conftest import MakeTable
 from tests.integration.live_table import FilledTable, LiveTable, insert
 
@@ -82,6 +83,38 @@ def test_a_saved_snapshot_is_edited_and_applied(
     assert "RowIdNotFoundError" in short(again)
     assert table.values() == sorted([*expected, ("ds=c", 100, "new")], key=repr)
     assert not table.staged()
+
+
+def test_the_way_of_a_table_on_hive_4(hive41: Hive41, tmp_path: Path) -> None:
+    """Created without buckets, filled by Hive's SQL, saved with its write ids, edited and applied under an
+    optimistic lock; Hive reads and counts the edited rows.
+    """
+    file, where = tmp_path / "x.csv", ("--metastore", hive41.uri)
+    with new_database(hive41) as database:
+        table = f"{database}.notes"
+        columns = ("--columns", "id bigint, msg string", "--partitioned-by", "ds string")
+        created = run("create-table", table, *columns, *where)
+        assert created.stdout.startswith(f"created {table}, 2 columns, partitioned by ds, at "), (
+            created.stderr
+        )
+        hive41.sql(f"INSERT INTO {table} PARTITION (ds='a') VALUES (3, 'three'), (5, 'five')")
+        hive41.sql(f"INSERT INTO {table} PARTITION (ds='b') VALUES (4, 'four')")
+        examined = run("doctor", table, *where)
+        assert examined.returncode == EXIT_OK, examined.stderr
+        assert examined.stdout.splitlines()[-1] == f"{table}: can be mutated (v2-hive4)"
+
+        saved = run("snapshot", table, "--row-ids", "--output", file, *where)
+        assert saved.returncode == EXIT_OK, saved.stderr
+        edit(file)
+        options = ("--create-partitions", "--verify-row-ids", "--write-lock", "optimistic")
+        applied = run("apply", table, file, *options, "--json", *where)
+        assert applied.returncode == EXIT_OK, applied.stderr
+        summary = json.loads(applied.stdout)
+        counts = [summary[f"{kind}_count"] for kind in ("insert", "update", "delete")]
+        assert (counts, summary["partitions"]) == ([1, 1, 1], ["ds=a", "ds=b", "ds=c"])
+        rows = {(row.partition, *row.values) for row in hive41.table_rows(table)}
+        assert rows == {("ds=a", 3, 'said "so", twice'), ("ds=a", 5, "five"), ("ds=c", 100, "new")}
+        assert hive41.sql(f"SELECT count(*) FROM {table}") == [[3]]
 
 
 def test_a_value_that_does_not_fit_is_named(filled: FilledTable, tmp_path: Path) -> None:
