@@ -11,6 +11,7 @@ prove. ``--write-features`` writes the table, from this run and, unless it runs 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 OUTCOMES = ROOT / ".cache" / "features.json"
 PROPERTY = "feature"
+
+_WORKER_GROUP = re.compile(r"@[^\]@]*$")
+"""What fix_workers puts behind the id of a test."""
 
 _LINE_OF_JUDGE = {fixture: line for line, fixture in FIXTURES.items()}
 
@@ -83,7 +87,8 @@ class Gatherer:
         """Note a marked test: it has passed unless one of its parts has not."""
         claims = [value for name, value in report.user_properties if name == PROPERTY]
         if claims:
-            entry = self.outcomes.setdefault(report.nodeid, {"claims": claims, "passed": True})
+            name = _WORKER_GROUP.sub("", report.nodeid)
+            entry = self.outcomes.setdefault(name, {"claims": claims, "passed": True})
             entry["passed"] = entry["passed"] and report.passed
 
     @pytest.hookimpl(trylast=True)
