@@ -32,6 +32,7 @@ from mutation_api.orc.snapshot_reader import plan_splits, read_split
 from mutation_api.table.hive_types import arrow_type
 from mutation_api.table.json_column import column_from_json
 from mutation_api.worker.coordinator import MutatorCoordinator
+from tests.fix_clock import wait_until
 from tests.fix_judge import new_database
 from tests.integration.hive_values import random_value
 
@@ -127,10 +128,18 @@ class Table:
         return self.line.judge.sql(text.replace("TABLE", self.name), settings=settings)
 
     def compact(self, kind: str) -> None:
-        """Compact, and clean, every partition."""
-        names = sorted({name for name, _ in self.expected.values()})
-        for name in names:
-            self.line.judge.compact(self.name, kind, partition=f"ds='{name[3:]}'" if name else None)
+        """Compact every partition, and have what became obsolete removed.
+
+        Hive 4 cleans nothing of the last second, and a minor compaction not at all once a major one is done.
+        """
+        judge, name = self.line.judge, self.name.partition(".")[2]
+        for place in sorted({place for place, _ in self.expected.values()}):
+            judge.compact(self.name, kind, partition=f"ds='{place[3:]}'" if place else None)
+
+        def is_cleaned() -> bool:
+            return all(each.state == "succeeded" for each in judge.cleaner() if each.table == name)
+
+        wait_until(is_cleaned, f"the cleaning of {self.name}")
 
     # -- readers -------------------------------------------------------------------------------------------
     def seen_by_us(self) -> list[tuple[str, RowId, Row]]:
@@ -251,10 +260,10 @@ def test_a_table_lives_with_sql_and_compaction(line: Line, buckets: int, keys: S
     table.check()
     table.check_queries()
     assert_nothing_is_left_open(line)
+    mine = table.name.partition(".")[2]
     _, *compactions = line.judge.sql("SHOW COMPACTIONS")
-    of_table = [each for each in compactions if table.name.partition(".")[2] in each]
-    assert len(of_table) == 2 * max(1, 2 * len(keys))
-    assert {each[5] for each in of_table} == {"succeeded"}
+    states = [each[5] for each in compactions if mine in each and line.database in each]
+    assert states == ["succeeded"] * (4 if keys else 2)
 
 
 @pytest.mark.feature("creating tables")

@@ -72,6 +72,7 @@ def rows() -> pa.Table:
     )
 
 
+@pytest.mark.feature("point lookups by bucket key")
 @pytest.mark.parametrize("properties", ["legacy", "default"])
 def test_no_condition_skips_a_row(hive, hive_database, properties):
     """Every type of column, in many stripes; Hive answers alike with pushdown and without."""
