@@ -52,6 +52,15 @@ def hive41(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
+def hive31_notifying(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Hive31]:
+    """Real Hive 3.1.3 that keeps its log of events; a JVM of its own."""
+    with started(Hive31, request, tmp_path_factory, NOTIFICATIONS) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="session")
 def hive41_notifying(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Hive41]:

@@ -12,7 +12,7 @@ import pytest
 from tests.fix_judge import FIXTURES
 from tests.run_notes import NOTES
 
-_JUDGES = (*FIXTURES.values(), "hive41_notifying")
+_JUDGES = (*FIXTURES.values(), "hive31_notifying", "hive41_notifying")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from judges.errors import HiveError
-from judges.hive import Hive41, HiveJudge
+from judges.hive import Hive31, Hive41, HiveJudge
 from metastore_client.errors import TxnAbortedError
 from metastore_client.model import (
     ColumnInfo,
@@ -569,6 +569,32 @@ def test_targets_of_a_replication_are_refused(line: Line) -> None:
 def _golden_rows(name: str) -> list[tuple[Any, ...]]:
     lines = (GOLDEN / name / "expected.jsonl").read_text(encoding="utf-8").splitlines()
     return [tuple(json.loads(each)["row"]) for each in lines]
+
+
+@pytest.mark.feature(
+    "file notifications for replication",
+    lines=["3.1"],
+    says="transactions and partitions are logged; it has no events for files",
+)
+def test_replication_hears_of_the_transaction_on_hive_3(hive31_notifying: Hive31) -> None:
+    """What Hive's own listener logs of a commit and of an aborted job: our calls make it complete."""
+    with new_database(hive31_notifying) as database, connect(hive31_notifying.uri) as metastore:
+        line = Line(hive31_notifying, database, metastore)
+        parts = line.create("ds")
+        line.commit(parts, [(1, "a"), (2, "a")], "p")
+        with line.builder(parts).build() as client:
+            lost = client.new_transaction()
+            lost.begin()
+            write(lost, parts, "p", inserts=[(4, "lost")])
+            lost.abort()
+        events = line.judge.metastore_rows(
+            f"select EVENT_TYPE from NOTIFICATION_LOG where DB_NAME = '{database}' or "
+            "EVENT_TYPE like '%TXN' order by EVENT_ID"
+        )
+        kinds = [str(event[0]) for event in events]
+        committed = ["OPEN_TXN", "ALLOC_WRITE_ID_EVENT", "ADD_PARTITION", "COMMIT_TXN"]
+        aborted = ["OPEN_TXN", "ALLOC_WRITE_ID_EVENT", "ABORT_TXN"]
+        assert kinds[kinds.index("CREATE_TABLE") + 1 :] == committed + aborted
 
 
 @pytest.mark.feature("file notifications for replication", lines=["4.1"])
