@@ -209,6 +209,7 @@ class Hive41(_WriteIdJudge):
 
     line = "4.1"
     heap = "2g"
+    cleaning_seconds = 5.0
 
 
 def _row_type(columns: Sequence[tuple[str, str]] | str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,8 @@ class HiveJudge:
     """
 
     line: ClassVar[str]
+    cleaning_seconds: ClassVar[float] = 0.0
+    """How long a compaction may stay ready for cleaning before the cleaner takes it."""
     """The line of Hive, as ``"2.3"``."""
 
     def __init__(self, work_directory: Path, configuration: Mapping[str, str] | None = None) -> None:
@@ -192,7 +195,17 @@ class HiveJudge:
         while any(each.state == "initiated" for each in self.worker()):
             continue
         if clean:
-            self.cleaner()
+            self._clean(table)
+
+    def _clean(self, table: str) -> None:
+        deadline = time.monotonic() + self.cleaning_seconds
+        while any(
+            each.state == "ready for cleaning" and f"{each.database}.{each.table}" == table
+            for each in self.cleaner()
+        ):
+            if time.monotonic() > deadline:
+                return  # as long as somebody may still read the old files
+            time.sleep(0.3)
 
     def time_out_transactions(self, older_than_seconds: float = 300.0) -> None:
         """Let the metastore abort transactions and drop locks whose last heartbeat is older than this."""

@@ -83,14 +83,14 @@ class KillingMetastore:
         return self._killed_at(method) if name == self._call else method
 
     def _killed_at(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             self._call = None
             if self._after:
-                method(*arguments)
+                method(*arguments, **named)
             self._server.kill()
             if self._after:
                 raise MetastoreUnavailableError("killed before it could answer", outcome_unknown=True)
-            return method(*arguments)
+            return method(*arguments, **named)
 
         return call
 
