@@ -325,6 +325,32 @@ def test_hive_31_ruins_tables_without_buckets(hive31: Hive31) -> None:
         assert sorted(row.values[0] for row in vectors) == [2, 4]
 
 
+def test_hive_31_cannot_change_partitions_of_several_files(hive31: Hive31) -> None:
+    """Without buckets its UPDATE of a partition's rows with a bucket id from 2 fails, and changes nothing."""
+    with new_database(hive31) as database:
+        name = f"{database}.t"
+        hive31.sql(
+            f"CREATE TABLE {name} (id int, msg string) PARTITIONED BY (ds string) STORED AS ORC "
+            "TBLPROPERTIES ('transactional'='true')"
+        )
+        hive31.sql(f"CREATE TABLE {database}.source (id int) STORED AS ORC")
+        for n in range(3):
+            hive31.sql(f"INSERT INTO {database}.source VALUES ({n})")
+        many_tasks = {"hive.input.format": "org.apache.hadoop.hive.ql.io.HiveInputFormat"}
+        hive31.sql(
+            f"INSERT INTO {name} PARTITION (ds='a') SELECT id, 'x' FROM {database}.source",
+            settings=many_tasks,
+        )
+        rows = {row.row_id[1] >> 16 & 0xFFF: row for row in hive31.table_rows(name) if row.row_id}
+        assert sorted(rows) == [0, 1, 2]
+        hive31.sql(f"UPDATE {name} SET msg = 'new' WHERE id = {rows[1].values[0]}")
+        before = hive31.table_rows(name)
+        with pytest.raises(HiveError, match="return code 2"):
+            hive31.sql(f"UPDATE {name} SET msg = 'new' WHERE id = {rows[2].values[0]}")
+        hive31.time_out_transactions(0)
+        assert hive31.table_rows(name) == before
+
+
 BUCKET_TYPES = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "varchar(4)", "char(6)",
     "decimal(20,3)", "date", "timestamp",
