@@ -21,6 +21,7 @@
     │   ├─ RecordSequenceError        records of a group are out of order, or one ROW__ID comes twice
     │   ├─ RecordLayoutError          columns are missing, extra, or of a type that does not fit
     │   ├─ RecordValueError           a value that the column, or ORC as Hive reads it, cannot hold
+    │   ├─ DuplicateKeyError          several source rows of a merge would act on one row
     │   ├─ RowIdNotFoundError         an update or delete names a row that the snapshot does not have
     │   ├─ PartitionCreationError     a partition is missing and may not, or could not, be created
     │   └─ DeltaWriteError            a file could not be written
@@ -48,6 +49,7 @@ __all__ = [
     "CorruptFileError",
     "DeltaWriteError",
     "DirectoryStateError",
+    "DuplicateKeyError",
     "GroupRevisitedError",
     "LockError",
     "LockLostError",
@@ -143,6 +145,10 @@ class RecordLayoutError(WorkerError):
 
 class RecordValueError(WorkerError):
     """A value that the column, or ORC as Hive reads it, cannot hold."""
+
+
+class DuplicateKeyError(WorkerError):
+    """Several source rows of a merge would act on one row of the table, or insert one key."""
 
 
 class RowIdNotFoundError(WorkerError):

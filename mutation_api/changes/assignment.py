@@ -1,0 +1,117 @@
+"""Values on their way into a column: converted as Hive stores them, or refused by row key and column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyspark.sql.functions as sf
+from pyspark.errors import PySparkException
+from pyspark.sql import Column
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from mutation_api.acid.scalar_conversion import MisfitError
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.spark.plan import wall_clock_type
+from mutation_api.table.acid_table import AcidColumn
+from mutation_api.table.hive_types import convert_to_column, parse_hive_type, spark_type
+
+__all__ = ["ColumnConverter", "comparable", "stored"]
+
+_CUT = ("char", "varchar")
+"""Spark has strings for them, so equal Spark types do not mean that nothing has to be done."""
+
+
+@dataclass(frozen=True)
+class ColumnConverter:
+    """The function that runs in tasks: values in, values of the column's type out."""
+
+    full_name: str
+    column: AcidColumn
+
+    def __call__(self, values: pa.Array, keys: pa.Array) -> pa.Array:
+        """Convert n values; ``keys`` names their n source rows.
+
+        Raises RecordValueError: a value does not fit.
+        """
+        hive_type = parse_hive_type(self.column.type)
+        try:
+            return convert_to_column(values, hive_type, column=self.column.name, timestamp_unit="us")
+        except RecordValueError as error:
+            misfit = error.__cause__
+            if not isinstance(misfit, MisfitError):
+                raise
+            raise RecordValueError(
+                f"table {self.full_name}: row {keys[misfit.row].as_py()}: column {self.column.name!r} "
+                f"({self.column.type}){misfit.place}: value {misfit.value} {misfit.reason}"
+            ) from error
+
+
+def stored(
+    full_name: str, column: AcidColumn, value: Column, found: DataType, *, where: Column, key: Column
+) -> Column:
+    """``value`` as the column will hold it, null where ``where`` is not true.
+
+    Args:
+        full_name: the table's, for messages.
+        column: where it goes.
+        value: what is assigned.
+        found: its type.
+        where: the rows that need it; no other value is looked at, so none of them can be refused.
+        key: text that names a row in messages.
+
+    Raises:
+        RecordLayoutError: values of this type can never be stored in the column. A value that does not fit
+            raises RecordValueError in the job.
+    """
+    wall_clock = wall_clock_type(found)
+    _check_type(full_name, column, wall_clock)
+    masked = sf.when(where, value if wall_clock == found else value.cast(wall_clock))
+    wanted = spark_type(parse_hive_type(column.type))
+    has_cut = any(kind in column.type for kind in _CUT)
+    if DataType.fromDDL(wanted) == wall_clock and not has_cut:
+        return masked
+    converted: Column = _converter(ColumnConverter(full_name, column), wanted)(masked, key)
+    return converted
+
+
+def _converter(convert: ColumnConverter, ddl: str):  # type: ignore[no-untyped-def]
+    def converted(values: pa.Array, keys: pa.Array) -> pa.Array:
+        return convert(values, keys)
+
+    return arrow_udf(converted, ddl)  # type: ignore[call-overload]
+
+
+def _check_type(full_name: str, column: AcidColumn, found: DataType) -> None:
+    try:
+        empty = pa.array([], type=to_arrow_type(found))
+        convert_to_column(empty, parse_hive_type(column.type), column=column.name)
+    except (RecordLayoutError, PySparkException, TypeError, ValueError) as error:
+        raise RecordLayoutError(
+            f"table {full_name}: column {column.name!r} ({column.type}) cannot hold a "
+            f"{found.simpleString()}; cast it in the source"
+        ) from error
+
+
+def comparable(value: Column, data_type: DataType) -> Column:
+    """The value in a form that Spark can compare: maps, also nested ones, become sorted entries."""
+    if "map<" not in data_type.simpleString():
+        return value
+    match data_type:
+        case MapType():
+            item_type = data_type.valueType
+            entries = sf.transform(
+                sf.map_entries(value),
+                lambda e: sf.struct(e["key"].alias("key"), comparable(e["value"], item_type).alias("value")),
+            )
+            return sf.sort_array(entries)
+        case ArrayType():
+            element_type = data_type.elementType
+            return sf.transform(value, lambda e: comparable(e, element_type))
+        case StructType():
+            fields = [comparable(value[f.name], f.dataType).alias(f.name) for f in data_type.fields]
+            return sf.when(value.isNotNull(), sf.struct(*fields))
+        case _:
+            return value

@@ -1,0 +1,72 @@
+"""Clauses of a merge: which rows they are for, when they hold, what they do. Pure values, no Spark job."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+
+__all__ = ["SOURCE", "TARGET", "Action", "Clause", "Expression", "Match", "text_of"]
+
+SOURCE = "source"
+TARGET = "target"
+"""The two names under which conditions and assignments see a row of either side."""
+
+Expression = Column | str
+"""A Column, or SQL text; both name columns as ``source.x`` and ``target.x``."""
+
+
+class Match(enum.Enum):
+    """Which rows a clause is for; the value is the name of the builder's method."""
+
+    MATCHED = "whenMatched"
+    NOT_MATCHED = "whenNotMatched"
+    NOT_MATCHED_BY_SOURCE = "whenNotMatchedBySource"
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The sides that such a row has."""
+        return {
+            Match.MATCHED: (SOURCE, TARGET),
+            Match.NOT_MATCHED: (SOURCE,),
+            Match.NOT_MATCHED_BY_SOURCE: (TARGET,),
+        }[self]
+
+
+class Action(enum.Enum):
+    """What a clause does with its rows."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True)
+class Clause:
+    """``match`` rows for which ``condition`` is true (None: all) are treated by ``action``.
+
+    ``assignments`` gives the new value by column name; None stands for all columns that the source has
+    (``updateAll``, ``insertAll``) and is of no meaning for a delete.
+    """
+
+    match: Match
+    condition: Expression | None
+    action: Action
+    assignments: Mapping[str, Expression] | None = None
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether it assigns every column that the source has."""
+        return self.action is not Action.DELETE and self.assignments is None
+
+    def __str__(self) -> str:
+        """As the user wrote it, but for its assignments."""
+        condition = "" if self.condition is None else text_of(self.condition)
+        return f"{self.match.value}({condition}).{self.action.value}"
+
+
+def text_of(expression: Expression) -> str:
+    """The expression for a message."""
+    return expression if isinstance(expression, str) else str(expression)

@@ -1,0 +1,79 @@
+"""Several source rows that act on one row: found before anything is written, named, or reduced to one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyspark.sql.functions as sf
+from pyspark.sql import Column, DataFrame, Row, Window
+
+from mutation_api.changes.clauses import Expression
+from mutation_api.changes.expressions import column_of
+from mutation_api.errors import DuplicateKeyError
+
+__all__ = [
+    "DUPLICATES_SHOWN_DEFAULT",
+    "FirstBy",
+    "duplicate_key_error",
+    "first_by",
+    "keep_first",
+    "order_of",
+]
+
+DUPLICATES_SHOWN_DEFAULT = 5
+ROWS_SHOWN = 3
+"""Source rows that are named of one key."""
+
+
+@dataclass(frozen=True)
+class FirstBy:
+    """Of several acting source rows the first in this order acts alone."""
+
+    columns: tuple[Expression, ...]
+
+
+def first_by(*columns: Expression) -> FirstBy:
+    """Order of source rows that act on the same row: ``first_by(col("source.updated").desc())``.
+
+    Rows equal in all of these are ordered by a hash of their content, the same in each run.
+    """
+    if not columns:
+        raise ValueError("first_by needs at least one column to order by")
+    return FirstBy(columns)
+
+
+def keep_first(rows: DataFrame, group: Sequence[str], order: Sequence[Column], where: Column) -> DataFrame:
+    """Of the rows for which ``where`` is true keep the first of each group; all others stay."""
+    place = sf.row_number().over(Window.partitionBy(where, *group).orderBy(*order))
+    return rows.withColumn("__place", place).where(~where | (sf.col("__place") == 1)).drop("__place")
+
+
+def order_of(first: FirstBy) -> list[Column]:
+    """The order, made total by the content of the source's row."""
+    return [*map(column_of, first.columns), sf.xxhash64(sf.to_json("source"))]
+
+
+def duplicate_key_error(full_name: str, key_count: int, samples: Sequence[Row]) -> DuplicateKeyError:
+    """The error that names some of the keys.
+
+    Args:
+        full_name: the table's.
+        key_count: how many keys there are in all.
+        samples: rows of ``key`` (JSON text), ``row_count`` and ``rows`` (JSON texts of source rows).
+    """
+    shown = "; ".join(_described(row) for row in samples)
+    more = f"; and {key_count - len(samples):,} more" if key_count > len(samples) else ""
+    return DuplicateKeyError(
+        f"table {full_name}: {key_count:,} keys have several source rows that would act, so the outcome "
+        f"would be chance: {shown}{more}. Nothing was written. Leave one source row for each key, or say which "
+        "one counts: on_duplicate=first_by(…)"
+    )
+
+
+def _described(row: Row) -> str:
+    rows = sorted(row["rows"])
+    more = ", …" if row["row_count"] > len(rows[:ROWS_SHOWN]) else ""
+    key = ", ".join(f"{name}={value!r}" for name, value in json.loads(row["key"]).items())
+    return f"({key}) in {row['row_count']:,} rows: {', '.join(rows[:ROWS_SHOWN])}{more}"

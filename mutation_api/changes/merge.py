@@ -1,0 +1,225 @@
+"""merge_into: bring a table up to a set of rows known by key, in one open transaction.
+
+Shaped like PySpark's ``DataFrame.mergeInto``. The path of a row: matched (``matching``), given to the first
+clause that holds, its values converted (``assignment``), duplicates refused (``duplicates``), then one change
+for :func:`mutation_api.spark.apply_changes`. What was found is cached, so that the report, the check for
+duplicates and the writing see the same rows, and the join runs once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame
+
+from mutation_api.changes.clauses import Action, Clause, Expression, Match
+from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
+from mutation_api.changes.merge_plan import CHANGE_COLUMN, MergePlan
+from mutation_api.changes.report import MergeReport
+from mutation_api.errors import ConfigurationError
+from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.spark.job import OpenTransaction, apply_changes
+from mutation_api.worker.coordinator import WriterOptions
+
+__all__ = ["MergeInto", "MergeOptions", "merge_into"]
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """How a merge treats what is not said by its clauses; see :func:`merge_into`."""
+
+    null_safe: bool = False
+    on_duplicate: FirstBy | None = None
+    missing_is_error: bool = False
+    write_unchanged: bool = False
+    duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT
+
+
+def merge_into(
+    transaction: OpenTransaction,
+    full_name: str,
+    *,
+    source: DataFrame,
+    on: Sequence[str] | Expression,
+    null_safe: bool = False,
+    on_duplicate: str | FirstBy = "error",
+    missing_columns: str = "null",
+    write_unchanged: bool = False,
+    duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT,
+) -> MergeInto:
+    """Begin a merge; clauses are added to what this returns, and ``merge()`` or ``dry_run()`` ends it.
+
+    Clauses are tried in their order, and the first that holds is the row's; a row for which none holds stays
+    as it is. Conditions and assignments are SQL text or Columns over ``source`` and ``target``
+    (``"source.op = 'D'"``); they must give the same value each time. Columns are matched by name whatever the
+    case. A TIMESTAMP is the wall clock that it shows in the session's time zone.
+
+    ``source`` is evaluated more than once; one that gives other rows each time has to be written down first
+    (cache, checkpoint, a table).
+
+    Args:
+        transaction: begun; the table is one of its sinks.
+        full_name: ``database.table``.
+        source: the rows to merge.
+        on: key columns, which both sides have; or a condition.
+        null_safe: with key columns, whether NULL equals NULL; in SQL it does not.
+        on_duplicate: several source rows that would act on one row, or insert one key: ``"error"``, or
+            :func:`~mutation_api.changes.duplicates.first_by`. Rows for which no clause holds do not count,
+            nor do doubled matches when all that may happen to a matched row is an unconditional delete.
+        missing_columns: columns that the source lacks and ``updateAll`` or ``insertAll`` would need:
+            ``"null"`` inserts NULL and leaves them as they are on update; ``"error"``.
+        write_unchanged: also write rows that an update leaves as they were.
+        duplicates_shown: how many keys the error names.
+
+    Raises:
+        ConfigurationError: an option makes no sense.
+    """
+    if not (isinstance(on_duplicate, FirstBy) or on_duplicate == "error"):
+        raise ConfigurationError(f"on_duplicate={on_duplicate!r}: it must be 'error' or first_by(…)")
+    if missing_columns not in ("null", "error"):
+        raise ConfigurationError(f"missing_columns={missing_columns!r}: it must be 'null' or 'error'")
+    keys = None if isinstance(on, str | Column) else tuple(name.lower() for name in on)
+    if keys is not None and (not keys or len(set(keys)) < len(keys)):
+        raise ConfigurationError(f"on={list(keys)!r}: name at least one key column, and each once")
+    options = MergeOptions(
+        null_safe,
+        on_duplicate if isinstance(on_duplicate, FirstBy) else None,
+        missing_columns == "error",
+        write_unchanged,
+        duplicates_shown,
+    )
+    condition = on if isinstance(on, str | Column) else None
+    return MergeInto(transaction, full_name, source, keys, condition, options)
+
+
+@dataclass
+class MergeInto:
+    """A merge that is being described; made by :func:`merge_into`."""
+
+    transaction: OpenTransaction
+    full_name: str
+    source: DataFrame
+    keys: tuple[str, ...] | None
+    on: Expression | None
+    options: MergeOptions
+    clauses: list[Clause] = field(default_factory=list)
+
+    def whenMatched(self, condition: Expression | None = None) -> WhenMatched:  # noqa: N802
+        """Begin a clause for rows that are on both sides."""
+        return WhenMatched(self, Match.MATCHED, condition)
+
+    def whenNotMatched(self, condition: Expression | None = None) -> WhenNotMatched:  # noqa: N802
+        """Begin a clause for rows of the source alone; it sees ``source`` only."""
+        return WhenNotMatched(self, Match.NOT_MATCHED, condition)
+
+    def whenNotMatchedBySource(self, condition: Expression | None = None) -> WhenNotMatchedBySource:  # noqa: N802
+        """Begin a clause for rows of the table alone; it sees ``target`` only."""
+        return WhenNotMatchedBySource(self, Match.NOT_MATCHED_BY_SOURCE, condition)
+
+    def merge(
+        self,
+        *,
+        num_partitions: int | None = None,
+        insert_files: int | None = None,
+        writer_options: WriterOptions | None = None,
+    ) -> MergeReport:
+        """Write the changes; they become visible when the transaction commits.
+
+        Args:
+            num_partitions: writing tasks, as of :func:`mutation_api.spark.apply_changes`.
+            insert_files: likewise.
+            writer_options: its ``options``.
+
+        Raises:
+            DuplicateKeyError: several source rows would act on one row, or insert one key.
+            RecordLayoutError: columns are missing, extra or unknown, their types cannot fit, a condition
+                cannot be resolved, or the merge has no clause.
+            RecordValueError: a value does not fit its column; the message names the row's key.
+            TableNotMutableError: the table is insert-only, and a clause does more than insert.
+            Nothing was written then. Else as :func:`mutation_api.spark.apply_changes`.
+        """
+        with self._planned() as plan:
+            report = plan.report(is_dry_run=False)
+            if not report.total.changed and not (self.options.write_unchanged and report.total.unchanged):
+                return report
+            written = apply_changes(
+                self.transaction,
+                self.full_name,
+                plan.changes(),
+                num_partitions=num_partitions,
+                operation_column=CHANGE_COLUMN,
+                insert_files=insert_files,
+                options=writer_options,
+            )
+        return MergeReport(report.table, False, report.partitions, report.new_partitions, written)
+
+    def dry_run(self) -> MergeReport:
+        """What :meth:`merge` would do; nothing is written. Raises what it would raise before it writes."""
+        with self._planned() as plan:
+            return plan.report(is_dry_run=True)
+
+    @contextmanager
+    def _planned(self) -> Iterator[MergePlan]:
+        plan = MergePlan.of(
+            self.transaction,
+            self.full_name,
+            self.source,
+            self.keys,
+            self.on,
+            tuple(self.clauses),
+            self.options,
+        )
+        try:
+            with translated_worker_errors(f"merging into {plan.table.full_name}"):
+                plan.check_duplicates()
+                yield plan
+        finally:
+            plan.close()
+
+
+@dataclass(frozen=True)
+class _When:
+    merge: MergeInto
+    match: Match
+    condition: Expression | None
+
+    def _then(self, action: Action, assignments: Mapping[str, Expression] | None = None) -> MergeInto:
+        lower = None if assignments is None else {name.lower(): value for name, value in assignments.items()}
+        self.merge.clauses.append(Clause(self.match, self.condition, action, lower))
+        return self.merge
+
+
+class _MayDelete(_When):
+    def update(self, assignments: Mapping[str, Expression]) -> MergeInto:
+        """Give columns new values; the others stay as they are."""
+        return self._then(Action.UPDATE, assignments)
+
+    def delete(self) -> MergeInto:
+        """Delete the row."""
+        return self._then(Action.DELETE)
+
+
+class WhenMatched(_MayDelete):
+    """What to do with rows that are on both sides."""
+
+    def updateAll(self) -> MergeInto:  # noqa: N802
+        """Give every column the value that the source has for it."""
+        return self._then(Action.UPDATE)
+
+
+class WhenNotMatchedBySource(_MayDelete):
+    """What to do with rows that the source does not have."""
+
+
+class WhenNotMatched(_When):
+    """What to do with rows that the table does not have."""
+
+    def insert(self, assignments: Mapping[str, Expression]) -> MergeInto:
+        """Insert a row of these values; columns not named become NULL."""
+        return self._then(Action.INSERT, assignments)
+
+    def insertAll(self) -> MergeInto:  # noqa: N802
+        """Insert a row of the source's values."""
+        return self._then(Action.INSERT)
