@@ -65,10 +65,11 @@ def duplicate_key_error(full_name: str, key_count: int, samples: Sequence[Row]) 
     """
     shown = "; ".join(_described(row) for row in samples)
     more = f"; and {key_count - len(samples):,} more" if key_count > len(samples) else ""
+    have = "key has" if key_count == 1 else "keys have"
     return DuplicateKeyError(
-        f"table {full_name}: {key_count:,} keys have several source rows that would act, so the outcome "
-        f"would be chance: {shown}{more}. Nothing was written. Leave one source row for each key, or say which "
-        "one counts: on_duplicate=first_by(…)"
+        f"table {full_name}: {key_count:,} {have} several source rows that would act, so the outcome "
+        f"would be chance: {shown}{more}. Nothing was written. Leave one source row for each key, or say "
+        "which one counts: on_duplicate=first_by(…)"
     )
 
 

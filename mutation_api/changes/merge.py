@@ -23,7 +23,14 @@ from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.job import OpenTransaction, apply_changes
 from mutation_api.worker.coordinator import WriterOptions
 
-__all__ = ["MergeInto", "MergeOptions", "merge_into"]
+__all__ = [
+    "MergeInto",
+    "MergeOptions",
+    "WhenMatched",
+    "WhenNotMatched",
+    "WhenNotMatchedBySource",
+    "merge_into",
+]
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from judges.hive import Hive23
 from metastore_client.client import MetastoreClient
-from mutation_api.changes import MergeCounts, MergeInto, merge_into
+from mutation_api.changes import MergeCounts, MergeInto, first_by, merge_into
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.errors import DuplicateKeyError
+from mutation_api.errors import DuplicateKeyError, MutationError, RecordLayoutError, RecordValueError
 from tests.integration.live_table import LAYOUTS, LiveTable
 
 pytestmark = pytest.mark.slow
@@ -27,7 +28,15 @@ ROUNDS = 5
 
 COLUMNS = "id bigint, name string, amount decimal(8,2), tags map<string,int>"
 NAMES = ("id", "name", "amount", "tags", "p")
-SOURCE_SCHEMA = "op string, ID bigint, name string, Amount decimal(9,3), tags map<string,int>, p string"
+ALL = ("op", *NAMES)
+SOURCE_TYPES = {
+    "op": "string",
+    "ID": "bigint",
+    "name": "string",
+    "Amount": "decimal(9,3)",
+    "tags": "map<string,int>",
+    "p": "string",
+}
 
 Row = dict[str, Any]
 Holds = Callable[[Row | None, Row | None], Any]
@@ -214,7 +223,23 @@ def random_source(rng: random.Random, count: int) -> list[Row]:
 
 
 def frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
-    return spark.createDataFrame([tuple(row.values()) for row in rows], SOURCE_SCHEMA)
+    """A local relation, whose size Spark knows, unlike that of rows from Python."""
+    values = ", ".join(f"({', '.join(map(_literal, row.values()))})" for row in rows or [dict.fromkeys(ALL)])
+    casts = [f"CAST({name} AS {type_}) {name}" for name, type_ in SOURCE_TYPES.items()]
+    found = spark.sql(f"SELECT {', '.join(casts)} FROM VALUES {values} AS s({', '.join(SOURCE_TYPES)})")
+    return found if rows else found.where("false")
+
+
+def _literal(value: Any) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case dict():
+            return f"map({', '.join(f'{key!r}, {item}' for key, item in value.items())})"
+        case Decimal():
+            return f"{value}BD"
+        case _:
+            return repr(value)
 
 
 @pytest.fixture(scope="module")
@@ -277,3 +302,126 @@ def test_random_merges(merged_tables: tuple[MutatorClient, list[Merged]], spark:
 def _random_rules(rng: random.Random) -> list[Rule]:
     rules = [rule for group in RULES.values() for rule in rng.sample(group, rng.randrange(0, 3))]
     return rules or [RULES["whenMatched"][2]]
+
+
+# -- refusals, and the cases of Hive's own suite -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def numbers(
+    hive: Hive23, live_metastore: MetastoreClient, live_database: str
+) -> Iterator[tuple[MutatorClient, LiveTable]]:
+    """A flat table of two integers."""
+    live = LiveTable.create(
+        hive,
+        live_metastore,
+        live_database,
+        columns="a int, b int",
+        keys="",
+        layout="default",
+        bucket_columns=("a",),
+    )
+    with live.client() as client:
+        yield client, live
+
+
+def pairs(spark: SparkSession, *rows: tuple[int | None, int | None], names: str = "a, b") -> DataFrame:
+    values = ", ".join(f"({_literal(a)}, {_literal(b)})" for a, b in rows)
+    return spark.sql(f"SELECT * FROM VALUES {values} AS s({names})")
+
+
+def test_refusals_and_the_cases_of_hive(
+    numbers: tuple[MutatorClient, LiveTable], spark: SparkSession
+) -> None:
+    """Clauses as in Hive's suite; what is refused says why, word for word, and changes nothing."""
+    client, live = numbers
+    name = live.full_name
+
+    def merge(source: DataFrame, on: Any = ("a",), **options: Any) -> MergeInto:
+        return merge_into(transaction, name, source=source, on=on, **options)
+
+    with client.new_transaction() as transaction:
+        first = pairs(spark, (2, 1), (4, 3), (5, 6), (7, 8), (7, 9))
+        order = first_by(sf.col("source.b"))
+        assert merge(first, on_duplicate=order).whenNotMatched().insertAll().merge().total.inserted == 4
+    assert live.values() == [(2, 1), (4, 3), (5, 6), (7, 8)]
+    before = live.state()
+    source = pairs(spark, (2, 2), (4, 44), (5, 5), (11, 11))
+    doubled = pairs(spark, (2, 3), (2, 2))
+    big = spark.sql("SELECT 2 a, 3000000000L b")
+    more = source.withColumn("c", sf.lit(1))
+    cases: list[tuple[Callable[[], MergeInto], type[MutationError], str]] = [
+        (
+            lambda: merge(doubled).whenMatched().updateAll(),
+            DuplicateKeyError,
+            "1 key has several source rows that would act, so the outcome would be chance: (a=2) in 2 "
+            'rows: {"a":2,"b":2}, {"a":2,"b":3}. Nothing was written. Leave one source row for each key, or '
+            "say which one counts: on_duplicate=first_by(…)",
+        ),
+        (
+            lambda: merge(big).whenMatched().updateAll(),
+            RecordValueError,
+            "row {\"a\":2}: column 'b' (int): value 3000000000 is not a whole "
+            "number from -2147483648 to 2147483647",
+        ),
+        (
+            lambda: merge(source.withColumn("b", sf.array("b"))).whenMatched().updateAll(),
+            RecordLayoutError,
+            "column 'b' (int) cannot hold a array<int>; cast it in the source",
+        ),
+        (
+            lambda: merge(source.drop("b"), missing_columns="error").whenMatched().updateAll(),
+            RecordLayoutError,
+            "the source lacks the columns b, which whenMatched().updateAll needs",
+        ),
+        (
+            lambda: merge(more).whenNotMatched().insertAll(),
+            RecordLayoutError,
+            "the source has columns that the table does not have and no condition reads: c; the "
+            "table's columns are a, b",
+        ),
+        (
+            lambda: merge(source, ["c"]).whenMatched().delete(),
+            RecordLayoutError,
+            "the table has no key column c; its columns are a, b",
+        ),
+        (
+            lambda: merge(source.drop("a")).whenMatched().delete(),
+            RecordLayoutError,
+            "the source has no key column a; its columns are b",
+        ),
+        (
+            lambda: merge(source).whenMatched("rand() < source.b").delete(),
+            RecordLayoutError,
+            "the condition of whenMatched(rand() < source.b).delete 'rand() < source.b' gives another value "
+            "each time it is evaluated; a task that is tried again would write other rows. Put it into "
+            "the source",
+        ),
+        (
+            lambda: merge(source).whenMatched().update({"x": "source.b"}),
+            RecordLayoutError,
+            "whenMatched().update assigns columns that the table does not have: x; its columns are a, b",
+        ),
+        (lambda: merge(source), RecordLayoutError, "the merge has no clause; add whenMatched() …"),
+    ]
+    with client.new_transaction() as transaction:
+        for begin, error, message in cases:
+            with pytest.raises(error) as caught:
+                begin().merge()
+            assert str(caught.value) == f"table {name}: {message}"
+        assert live.state() == before
+        plain = merge(doubled).whenMatched().delete().dry_run()
+        assert plain.total == MergeCounts(deleted=1)
+        on = "source.a = target.a AND source.b <> 44"
+        assert merge(source, on).whenMatched().delete().dry_run().total == MergeCounts(deleted=2)
+        by_hive = (
+            merge(source)
+            .whenMatched("source.a < 3")
+            .update({"b": "0"})
+            .whenMatched("source.a < 5")
+            .delete()
+            .whenNotMatched()
+            .insertAll()
+        )
+        assert by_hive.merge().total == MergeCounts(inserted=1, updated=1, deleted=1)
+    assert live.values() == [(11, 11), (2, 0), (5, 6), (7, 8)]

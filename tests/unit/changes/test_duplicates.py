@@ -16,7 +16,8 @@ def test_the_error_names_keys_and_rows() -> None:
     ]
     assert str(duplicate_key_error("d.t", 1200, samples)) == (
         "table d.t: 1,200 keys have several source rows that would act, so the outcome would be chance: "
-        '(icao=\'EDDF\') in 2 rows: {"n":1}, {"n":2}; (icao=\'LFPG\') in 4 rows: {"n":3}, {"n":4}, {"n":5}, …; '
+        '(icao=\'EDDF\') in 2 rows: {"n":1}, {"n":2}; '
+        '(icao=\'LFPG\') in 4 rows: {"n":3}, {"n":4}, {"n":5}, …; '
         "and 1,198 more. Nothing was written. Leave one source row for each key, or say which one counts: "
         "on_duplicate=first_by(…)"
     )
