@@ -264,6 +264,7 @@ def merged_tables(
         yield client, tables
 
 
+@pytest.mark.long
 def test_random_merges(merged_tables: tuple[MutatorClient, list[Merged]], spark: SparkSession) -> None:
     """Rows, counts of merge and dry run, and whether duplicates are refused, are those of the model."""
     client, tables = merged_tables
