@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 MAX_BUCKETS = 4096
-"""Bucket ids are below this."""
+"""Bucket ids are below this: more do not fit the field of Hive 3, and Hive 4 numbers them otherwise."""
 
 MAX_STATEMENT_ID = 4095
 """Statement ids are at most this: the properties of one bucket are consecutive."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.hive_type import HiveType
 from mutation_api.acid.plain_array import map_parts, plain_array, rebased_list, struct_fields, union_parts
 from mutation_api.acid.polynomial import polynomial
@@ -24,10 +25,7 @@ from mutation_api.acid.scalar_hash_v1 import V1_HASHES, proleptic_date
 from mutation_api.acid.scalar_hash_v2 import V2_HASHES
 from mutation_api.errors import ConfigurationError, RecordLayoutError, TableNotMutableError
 
-__all__ = ["MAX_BUCKETS", "bucket_ids", "check_hashable", "hash_columns"]
-
-MAX_BUCKETS = 4096
-"""More do not fit the bucket field of Hive 3; Hive 4 writes them under other bucket numbers."""
+__all__ = ["bucket_ids", "check_hashable", "hash_columns"]
 
 
 def hash_columns(

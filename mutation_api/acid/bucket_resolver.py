@@ -11,7 +11,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from mutation_api.acid.bucket_hash import MAX_BUCKETS, bucket_ids, check_hashable, hash_columns
+from mutation_api.acid.bucket_codec import MAX_BUCKETS
+from mutation_api.acid.bucket_hash import bucket_ids, check_hashable, hash_columns
 from mutation_api.acid.conversion import convert_to_column
 from mutation_api.acid.hive_type import HiveType, parse_hive_type
 from mutation_api.acid.version import AcidVersion, FileCalendar
