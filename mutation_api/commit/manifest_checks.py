@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.manifest import DeltaManifest, FileKind, relative_path
 from mutation_api.errors import ManifestError
@@ -125,9 +124,8 @@ def _check_owner(table: AcidTable, writers: Collection[str], manifest: DeltaMani
 
 
 def _check_place(table: AcidTable, manifest: DeltaManifest) -> None:
-    bucket_count = table.num_buckets if table.is_bucketed else MAX_BUCKETS
-    if not 0 <= manifest.bucket_id < bucket_count:
-        raise ManifestError(f"{_where(manifest)}: the table has buckets 0 to {bucket_count - 1}")
+    if not 0 <= manifest.bucket_id < table.bucket_limit:
+        raise ManifestError(f"{_where(manifest)}: the table has buckets 0 to {table.bucket_limit - 1}")
     if len(manifest.partition_values) != len(table.partition_keys):
         raise ManifestError(
             f"{_where(manifest)}: {len(manifest.partition_values)} partition values; the table has "

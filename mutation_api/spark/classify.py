@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.acid.bucket_codec import MAX_BUCKETS, bucket_ids, unreadable_properties
+from mutation_api.acid.bucket_codec import bucket_ids, unreadable_properties
 from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import ROW_ID_COLUMN
@@ -162,7 +162,7 @@ class ChangeClassifier:
                 f"{ROW_ID_COLUMN} has a bucket field that no Hive writes; it is not a bucket's number but "
                 "holds it, so pass it on as it was read",
             )
-        limit = self.table.num_buckets if self.table.is_bucketed else MAX_BUCKETS
+        limit = self.table.bucket_limit
         batch.refuse(
             existing & ((batch.bucket_ids < 0) | (batch.bucket_ids >= limit)),
             BucketIdError,

@@ -7,6 +7,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import TransactionStateError
 
@@ -79,6 +80,11 @@ class AcidTable:
     def is_bucketed(self) -> bool:
         """Whether the table is CLUSTERED BY."""
         return bool(self.bucket_columns)
+
+    @property
+    def bucket_limit(self) -> int:
+        """Bucket ids are below this; a table that is not bucketed has as many as a ROW__ID can name."""
+        return self.num_buckets if self.is_bucketed else MAX_BUCKETS
 
     def bind(self, txn_id: int, write_id: int | None = None) -> AcidTable:
         """The same table, to be written under transaction ``txn_id``, in v2 with this write id."""

@@ -46,7 +46,6 @@ class RecordChecks:
         self._table = table
         self._txn_id = table.required_txn_id()
         self._write_id = table.required_write_id()
-        self._bucket_count = _bucket_count(table)
         self._insert_bucket_id = insert_bucket_id
         self._resolver = BucketIdResolver(table) if table.is_bucketed else None
 
@@ -114,11 +113,11 @@ class RecordChecks:
 
     def bucket_range(self, name: str, buckets: np.ndarray) -> None:
         """The table has these buckets (plain ids). Raises BucketIdError."""
-        wrong = (buckets < 0) | (buckets >= self._bucket_count)
+        wrong = (buckets < 0) | (buckets >= self._table.bucket_limit)
         if wrong.any():
             raise BucketIdError(
                 f"{self.where(name)}: there is no bucket {int(buckets[np.argmax(wrong)])}; the table has "
-                f"{self._bucket_count}, numbered from 0. No reader would open its file"
+                f"{self._table.bucket_limit}, numbered from 0. No reader would open its file"
             )
 
     def identities(self, name: str, row_ids: RowIdArrays, bucket_id: int | None = None) -> None:
@@ -220,8 +219,3 @@ class RecordChecks:
             f"{list(self._table.bucket_columns)} belong to bucket {computed} carries bucket {found} "
             f"(ROW__ID {tuple(identity)}); {advice}"
         )
-
-
-def _bucket_count(table: AcidTable) -> int:
-    """Bucket ids are below this; a table that is not bucketed has as many as a ROW__ID can name."""
-    return table.num_buckets if table.is_bucketed else MAX_BUCKETS
