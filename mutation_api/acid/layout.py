@@ -19,6 +19,9 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 
 __all__ = [
+    "ACID_VERSION_FILE",
+    "BUCKET_PREFIX",
+    "DELTA_PREFIX",
     "FLUSH_LENGTH_SUFFIX",
     "LONG_MIN",
     "BaseDirectory",
@@ -41,6 +44,9 @@ LONG_MIN = -(2**63)
 
 FLUSH_LENGTH_SUFFIX = "_flush_length"
 """A side file ``bucket_N_flush_length`` says how much of a file that is still being written is committed."""
+
+ACID_VERSION_FILE = "_orc_acid_version"
+"""Hive 3 and later put this file into each directory that they write; it holds the version, 2."""
 
 BASE_PREFIX = "base_"
 DELTA_PREFIX = "delta_"

@@ -29,6 +29,7 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
 from metastore_client.model import DataOperationType, PartitionInfo, TableInfo, WriteNotification
 from metastore_client.valid_ids import ValidWriteIdList
+from mutation_api.acid.layout import ACID_VERSION_FILE
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.commit.manifest_checks import (
@@ -36,7 +37,7 @@ from mutation_api.commit.manifest_checks import (
     check_staged_files,
     relative_final_path,
 )
-from mutation_api.commit.old_events import ACID_VERSION_FILE, refuse_old_events
+from mutation_api.commit.old_events import refuse_old_events
 from mutation_api.commit.staging import list_staged_files, remove_staging
 from mutation_api.errors import DeltaWriteError, RowIdNotFoundError, TableNotMutableError
 from mutation_api.orc.storage import Storage

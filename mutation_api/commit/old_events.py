@@ -17,19 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc
 
+from mutation_api.acid.footer import ACID_STATS, ACID_VERSION
+from mutation_api.acid.layout import ACID_VERSION_FILE, BUCKET_PREFIX, DELTA_PREFIX
 from mutation_api.errors import CorruptFileError, TableNotMutableError
 from mutation_api.orc.storage import Storage
 from mutation_api.orc.tail import read_tail
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["ACID_VERSION_FILE", "refuse_old_events"]
-
-ACID_VERSION_FILE = "_orc_acid_version"
-
-_DELTA_PREFIX = "delta_"
-_BUCKET_PREFIX = "bucket_"
-_STATISTICS = "hive.acid.stats"
-_VERSION = "hive.acid.version"
+__all__ = ["refuse_old_events"]
 
 
 def refuse_old_events(table: AcidTable, partition_names: Iterable[str]) -> None:
@@ -57,15 +52,15 @@ def _unmarked_files(storage: Storage, path: str) -> Iterator[str]:
     if not storage.is_directory(path):
         return
     for directory in storage.list(path):
-        if directory.is_directory and directory.name.startswith(_DELTA_PREFIX):
+        if directory.is_directory and directory.name.startswith(DELTA_PREFIX):
             files = [f for f in storage.list(directory.path) if not f.is_directory]
             if all(f.name != ACID_VERSION_FILE for f in files):
-                yield from (f.path for f in files if f.name.startswith(_BUCKET_PREFIX) and f.size)
+                yield from (f.path for f in files if f.name.startswith(BUCKET_PREFIX) and f.size)
 
 
 def _holds_changes(storage: Storage, path: str) -> bool:
     metadata = read_tail(storage, path).user_metadata
-    if _VERSION in metadata or not _counts_changes(metadata.get(_STATISTICS, b"").decode()):
+    if ACID_VERSION in metadata or not _counts_changes(metadata.get(ACID_STATS, b"").decode()):
         return False
     # Hive 2.3 sometimes puts the counts of a delete delta into its delta: the events decide.
     try:

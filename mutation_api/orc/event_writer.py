@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.orc
 
 from mutation_api.acid.event import Operation, event_schema
+from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
 from mutation_api.acid.plain_array import has_union, struct_fields
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion, FileCalendar
@@ -42,24 +43,14 @@ from mutation_api.orc.tail import (
 )
 
 __all__ = [
-    "ACID_STATS",
-    "ACID_VERSION",
     "BATCH_ROWS_DEFAULT",
     "COMPRESSIONS",
-    "KEY_INDEX",
     "STRIPE_BYTES_DEFAULT",
     "EventFileFacts",
     "OrcEventWriter",
     "WriterOptions",
 ]
 
-KEY_INDEX = "hive.acid.key.index"
-"""User metadata: ``originalTransaction,bucket,rowId;`` of the last row of each stripe."""
-ACID_STATS = "hive.acid.stats"
-"""User metadata: ``inserts,updates,deletes`` of the file."""
-
-ACID_VERSION = "hive.acid.version"
-"""User metadata of files with write ids, as Hive itself writes it; its readers were content without."""
 _ACID_VERSION_2 = b"2"
 
 STRIPE_BYTES_DEFAULT = 8 * 1024 * 1024

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from mutation_api.acid.layout import is_hidden
+from mutation_api.acid.footer import ACID_VERSION
+from mutation_api.acid.layout import ACID_VERSION_FILE, is_hidden
 from mutation_api.errors import CorruptFileError, DirectoryStateError
 from mutation_api.orc.storage import FileEntry, Storage
 from mutation_api.orc.tail import OrcTail, read_tail
@@ -15,8 +16,6 @@ __all__ = ["find_partitions", "is_written_by_hive_4", "uses_write_ids"]
 _ACID_DIRECTORY = re.compile(r"(base|delta|delete_delta)_.*")
 _NAMED_BY_HIVE_4 = re.compile(r"(base|delta|delete_delta)_.*_v[0-9]+|bucket_[0-9]+_[0-9]+")
 _DATA_FILE = re.compile(r"(bucket_)?[0-9]+(_[0-9]+)?(_copy_[0-9]+)?")
-_WRITTEN_IN_V2 = "_orc_acid_version"
-_VERSION_KEY = "hive.acid.version"
 
 
 def find_partitions(location: str) -> dict[str, str]:
@@ -43,9 +42,9 @@ def find_partitions(location: str) -> dict[str, str]:
 def uses_write_ids(locations: Iterable[str]) -> bool:
     """Whether partitions are of version 2: Hive 3 and later mark each directory, or each file."""
     for names, tail in _acid_directories(locations):
-        if _WRITTEN_IN_V2 in names or any(map(_NAMED_BY_HIVE_4.fullmatch, names)):
+        if ACID_VERSION_FILE in names or any(map(_NAMED_BY_HIVE_4.fullmatch, names)):
             return True
-        if tail is not None and _VERSION_KEY in tail.user_metadata:
+        if tail is not None and ACID_VERSION in tail.user_metadata:
             return True
     return False
 

@@ -15,10 +15,11 @@ import pyorc
 import pytest
 
 from mutation_api.acid.event import EVENT_FIELDS
+from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion, FileCalendar
 from mutation_api.errors import ConfigurationError, DeltaWriteError, RecordValueError
-from mutation_api.orc.event_writer import ACID_STATS, ACID_VERSION, KEY_INDEX, OrcEventWriter, WriterOptions
+from mutation_api.orc.event_writer import OrcEventWriter, WriterOptions
 from mutation_api.orc.storage import Storage
 from mutation_api.orc.tail import parse_tail, tail_checksum
 
