@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame, Row, Window
 
-from mutation_api.changes.clauses import Expression
+from mutation_api.changes.clauses import SOURCE, Expression
 from mutation_api.changes.expressions import column_of
 from mutation_api.errors import DuplicateKeyError
 
@@ -46,7 +46,9 @@ def first_by(*columns: Expression) -> FirstBy:
 
 def keep_first(rows: DataFrame, group: Sequence[str], order: Sequence[Column], where: Column) -> DataFrame:
     """Of the rows for which ``where`` is true keep the first of each group; all others stay."""
-    place = sf.row_number().over(Window.partitionBy(where, *group).orderBy(*order))
+    # The others are spread by their content; as one group they would all go to one task.
+    spread = sf.when(~where, sf.xxhash64(sf.to_json(SOURCE)))
+    place = sf.row_number().over(Window.partitionBy(where, spread, *group).orderBy(*order))
     return rows.withColumn("__place", place).where(~where | (sf.col("__place") == 1)).drop("__place")
 
 

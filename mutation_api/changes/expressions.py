@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyspark.sql.functions as sf
@@ -14,7 +15,7 @@ from pyspark.sql.types import BooleanType, DataType, StructType
 from mutation_api.changes.clauses import SOURCE, TARGET, Expression, text_of
 from mutation_api.errors import RecordLayoutError
 
-__all__ = ["Analysis", "ExpressionAnalyser", "column_of", "quoted"]
+__all__ = ["Analysis", "Conjunct", "Equality", "ExpressionAnalyser", "column_of", "quoted"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,28 @@ class Analysis:
     data_type: DataType
     source_columns: frozenset[str]
     target_columns: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Equality:
+    """A column of the source that must equal one of the table; ``null_safe``: NULL equals NULL."""
+
+    source: str
+    target: str
+    null_safe: bool
+
+
+@dataclass(frozen=True)
+class Conjunct:
+    """One of several conditions joined by AND.
+
+    ``text`` is its SQL, ``equality`` what it says if it compares a column of either side and no more.
+    """
+
+    text: str
+    source_columns: frozenset[str]
+    target_columns: frozenset[str]
+    equality: Equality | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +61,11 @@ class ExpressionAnalyser:
     source: StructType
     target: StructType
 
+    @cached_property
+    def _empty(self) -> dict[str, DataFrame]:
+        schemas = {SOURCE: self.source, TARGET: self.target}
+        return {side: self.spark.createDataFrame([], schemas[side]).alias(side) for side in schemas}
+
     def analyse(self, expression: Expression, sides: Sequence[str], what: str) -> Analysis:
         """Resolve ``expression`` over the columns of ``sides``; ``what`` names it in messages.
 
@@ -45,14 +73,8 @@ class ExpressionAnalyser:
             RecordLayoutError: it cannot be resolved, or gives another value each time (a job that is tried
                 again would then write other rows).
         """
-        try:
-            resolved = self._frame(sides).select(column_of(expression))
-            data_type = resolved.schema.fields[0].dataType
-        except (AnalysisException, ParseException) as error:
-            raise RecordLayoutError(
-                f"table {self.full_name}: {what} {text_of(expression)!r} cannot be resolved over "
-                f"{' and '.join(map(self._described, sides))}: {str(error).splitlines()[0]}"
-            ) from error
+        resolved = self._resolved(expression, sides, what)
+        data_type = resolved.schema.fields[0].dataType
         # Spark's public interface tells neither what an expression reads nor whether it is deterministic.
         plan = resolved._jdf.queryExecution().analyzed()
         if not plan.deterministic():
@@ -73,9 +95,28 @@ class ExpressionAnalyser:
             )
         return found
 
+    def conjuncts(self, condition: Expression, sides: Sequence[str], what: str) -> list[Conjunct]:
+        """The parts of a condition that all have to be true, as Spark resolves them."""
+        plan = self._resolved(condition, sides, what)._jdf.queryExecution().analyzed()
+        child = plan.projectList().apply(0)
+        jvm: Any = self.spark._jvm
+        by_user = jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
+        parts = _parts(child.child() if _kind(child) == "Alias" else child)
+        return [_conjunct(part, by_user) for part in parts]
+
+    def _resolved(self, expression: Expression, sides: Sequence[str], what: str) -> DataFrame:
+        try:
+            resolved = self._frame(sides).select(column_of(expression))
+            resolved.schema  # noqa: B018  (a Column is resolved when its type is asked for)
+        except (AnalysisException, ParseException) as error:
+            raise RecordLayoutError(
+                f"table {self.full_name}: {what} {text_of(expression)!r} cannot be resolved over "
+                f"{' and '.join(map(self._described, sides))}: {str(error).splitlines()[0]}"
+            ) from error
+        return resolved
+
     def _frame(self, sides: Sequence[str]) -> DataFrame:
-        schemas = {SOURCE: self.source, TARGET: self.target}
-        frames = [self.spark.createDataFrame([], schemas[side]).alias(side) for side in sides]
+        frames = [self._empty[side] for side in sides]
         return frames[0] if len(frames) == 1 else frames[0].crossJoin(frames[1])
 
     def _described(self, side: str) -> str:
@@ -91,6 +132,43 @@ def column_of(expression: Expression) -> Column:
 def quoted(*parts: str) -> str:
     """A column's name, part by part, such that dots and blanks in it mean nothing."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+_NULL_SAFE = {"EqualTo": False, "EqualNullSafe": True}
+
+
+def _parts(expression: Any) -> Iterator[Any]:
+    if _kind(expression) == "And":
+        yield from _parts(expression.left())
+        yield from _parts(expression.right())
+    else:
+        yield expression
+
+
+def _conjunct(expression: Any, by_user: Any) -> Conjunct:
+    read = _attributes(expression.references())
+    columns = {side: frozenset(n for s, n in read if s == side) for side in (SOURCE, TARGET)}
+    equality = None
+    if _kind(expression) in _NULL_SAFE:
+        compared = dict(
+            filter(None, (_compared(e, by_user) for e in (expression.left(), expression.right())))
+        )
+        if compared.keys() == {SOURCE, TARGET}:
+            equality = Equality(compared[SOURCE], compared[TARGET], _NULL_SAFE[_kind(expression)])
+    return Conjunct(str(expression.sql()), columns[SOURCE], columns[TARGET], equality)
+
+
+def _compared(expression: Any, by_user: Any) -> tuple[str, str] | None:
+    """(side, column) of a column, also of one that Spark casts by itself to compare it."""
+    while _kind(expression) == "Cast" and expression.getTagValue(by_user).isEmpty():
+        expression = expression.child()
+    if _kind(expression) != "AttributeReference":
+        return None
+    return str(expression.qualifier().last()), str(expression.name()).lower()
+
+
+def _kind(expression: Any) -> str:
+    return str(expression.getClass().getSimpleName())
 
 
 def _attributes(references: Any) -> list[tuple[str, str]]:

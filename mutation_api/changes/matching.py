@@ -1,19 +1,36 @@
-"""Pairs of source and target rows: the seam behind which tables are joined one way or another.
+"""Pairs of source and target rows.
 
-The way here is an ordinary join of Spark's. A way that joins bucket by bucket beside the writer has to give
-the same DataFrame as :func:`match_rows`.
+Where the source's keys are few, the driver collects them and the table is read by them: only rows that may
+match leave the reader, and Spark joins these few with the source. Otherwise Spark joins the whole table.
+Which way it goes changes no row, since the keys only leave rows out that match nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
+from dataclasses import dataclass
+from typing import Protocol
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    FractionalType,
+    IntegralType,
+    MapType,
+    StructType,
+    VariantType,
+)
 
 from mutation_api.changes.clauses import SOURCE, TARGET, Match
+from mutation_api.changes.expressions import Equality, quoted
+from mutation_api.changes.sides import Sides
 
-__all__ = ["match_rows"]
+__all__ = ["SourceKeys", "TargetReader", "match_rows", "source_keys"]
 
 _JOINS = {
     frozenset({Match.MATCHED}): "inner",
@@ -26,22 +43,150 @@ _JOINS = {
 }
 
 
+@dataclass(frozen=True)
+class SourceKeys:
+    """What the source's rows may match, for reading the table by it.
+
+    ``table`` has distinct rows, columns under the table's names and of its types. ``null_safe``: NULL is a
+    key as any other. ``is_exact``: exactly the table's rows with one of these keys match; else some of them
+    may not. ``is_unique``: no two rows of the source have one key.
+    """
+
+    table: pa.Table
+    null_safe: bool
+    is_exact: bool
+    is_unique: bool
+
+
+class TargetReader(Protocol):
+    """Reads rows of the table, as one struct column ``target``."""
+
+    def __call__(
+        self, matches: Set[Match], keys: SourceKeys | None = None, *, without_keys: bool = False
+    ) -> DataFrame:
+        """Rows that may be such ones; only those that have one of the keys, or only those that have none."""
+        ...
+
+
+def source_keys(
+    sides: Sides,
+    equalities: Collection[Equality],
+    limit: int,
+    *,
+    partition_keys: Collection[str],
+    is_whole_condition: bool,
+) -> SourceKeys | None:
+    """Collect the source's keys, if there is something to read the table by.
+
+    Of a source of more rows than ``limit`` only the values of partition columns are collected, if no more of
+    them are distinct.
+
+    Args:
+        sides: the source, and the types of both.
+        equalities: columns that are equal in rows that match.
+        limit: how many may be collected.
+        partition_keys: names of the table's partition columns.
+        is_whole_condition: whether rows match where these are equal, and for no other reason.
+    """
+    keys = _collected(sides, equalities, limit, is_whole_condition=is_whole_condition)
+    if keys is None and (of_partitions := [e for e in equalities if e.target in partition_keys]):
+        keys = _collected(sides, of_partitions, limit, is_distinct=True)
+    return keys
+
+
+def _collected(
+    sides: Sides,
+    equalities: Collection[Equality],
+    limit: int,
+    *,
+    is_distinct: bool = False,
+    is_whole_condition: bool = False,
+) -> SourceKeys | None:
+    found: dict[str, tuple[Equality, Column]] = {}
+    for each in equalities:
+        column = _in_type_of(
+            sf.col(quoted(each.source)),
+            sides.source_schema[each.source].dataType,
+            sides.target_schema[each.target].dataType,
+        )
+        if column is not None and each.target not in found:
+            found[each.target] = (each, column)
+    if not found:
+        return None
+    # The reader takes NULL one way for all columns. Taken as a key like any other it leaves fewer rows out.
+    null_safe = any(each.null_safe for each, _ in found.values())
+    selected = sides.source.select(*[column.alias(name) for name, (_, column) in found.items()])
+    rows = (selected.distinct() if is_distinct else selected).limit(limit + 1).toArrow()
+    if rows.num_rows > limit:
+        return None
+    keys = rows if null_safe else rows.filter(_is_present(rows))
+    distinct = keys.group_by(keys.column_names).aggregate([])
+    is_same = all(
+        sides.source_schema[e.source].dataType == sides.target_schema[e.target].dataType
+        and e.null_safe == null_safe
+        for e, _ in found.values()
+    )
+    is_exact = is_whole_condition and is_same and len(found) == len(equalities)
+    return SourceKeys(distinct, null_safe, is_exact, is_exact and distinct.num_rows == keys.num_rows)
+
+
 def match_rows(
-    source: DataFrame, target: DataFrame, condition: Column, wanted: Collection[Match]
+    source: DataFrame,
+    read: TargetReader,
+    condition: Column,
+    wanted: Set[Match],
+    keys: SourceKeys | None,
 ) -> DataFrame:
     """Bring each target row together with the source rows for which ``condition`` is true.
 
     Args:
         source: one struct column ``source``, never null.
-        target: one struct column ``target``, never null.
+        read: reads the table.
         condition: boolean over both.
         wanted: the kinds of rows that are asked for; others may be missing.
+        keys: what the source may match; None if that is not known.
 
     Returns:
-        columns ``source`` and ``target``: a row for each pair, null on the side that a row lacks. Spark
-        broadcasts the source by itself where it is small and no row of it has to be kept.
+        columns ``source`` and ``target``: a row for each pair, null on the side that a row lacks.
     """
+    is_by_source = Match.NOT_MATCHED_BY_SOURCE in wanted
+    if keys is None or (is_by_source and not keys.is_exact):
+        return _joined(source, read(wanted, None if is_by_source else keys), condition, wanted)
+    parts = []
+    if rest := wanted - {Match.NOT_MATCHED_BY_SOURCE}:
+        parts.append(_joined(source, read(rest, keys), condition, rest))
+    if is_by_source:
+        left = read({Match.NOT_MATCHED_BY_SOURCE}, keys, without_keys=True)
+        nothing = sf.lit(None).cast(source.schema[SOURCE].dataType)
+        parts.append(left.select(nothing.alias(SOURCE), TARGET))
+    return parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
+
+
+def _joined(source: DataFrame, target: DataFrame, condition: Column, wanted: Set[Match]) -> DataFrame:
     joined = source.join(target, condition, _JOINS[frozenset(wanted)])
     if TARGET not in joined.columns:
         joined = joined.withColumn(TARGET, sf.lit(None).cast(target.schema[TARGET].dataType))
     return joined.select(SOURCE, TARGET)
+
+
+def _in_type_of(value: Column, found: DataType, wanted: DataType) -> Column | None:
+    """The value as the table's column would hold it; None if equal values might then be missed.
+
+    Spark compares both in a type that holds both. If the table's column can hold the value, the cast keeps
+    it. If it cannot, no row equals it: then the cast may give anything, and a row too many is read.
+    """
+    if isinstance(wanted, StructType | ArrayType | MapType | VariantType):
+        return None
+    if found == wanted:
+        return value
+    is_exact = all(isinstance(t, IntegralType | DecimalType) for t in (found, wanted))
+    is_float = all(isinstance(t, FractionalType) and not isinstance(t, DecimalType) for t in (found, wanted))
+    return value.try_cast(wanted) if is_exact or is_float else None
+
+
+def _is_present(rows: pa.Table) -> pa.ChunkedArray:
+    """Rows without a NULL: the others equal nothing."""
+    present = pa.chunked_array([pa.repeat(pa.scalar(True), rows.num_rows)])
+    for column in rows.columns:
+        present = pc.and_(present, column.is_valid())
+    return present

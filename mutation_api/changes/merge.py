@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from mutation_api.changes.clauses import Action, Clause, Expression, Match
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
 from mutation_api.changes.merge_plan import CHANGE_COLUMN, MergePlan
+from mutation_api.changes.options import COLLECTED_KEYS_DEFAULT, MergeOptions
 from mutation_api.changes.report import MergeReport
 from mutation_api.errors import ConfigurationError
 from mutation_api.spark.errors import translated_worker_errors
@@ -25,23 +26,11 @@ from mutation_api.worker.coordinator import WriterOptions
 
 __all__ = [
     "MergeInto",
-    "MergeOptions",
     "WhenMatched",
     "WhenNotMatched",
     "WhenNotMatchedBySource",
     "merge_into",
 ]
-
-
-@dataclass(frozen=True)
-class MergeOptions:
-    """How a merge treats what is not said by its clauses; see :func:`merge_into`."""
-
-    null_safe: bool = False
-    on_duplicate: FirstBy | None = None
-    missing_is_error: bool = False
-    write_unchanged: bool = False
-    duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT
 
 
 def merge_into(
@@ -55,6 +44,7 @@ def merge_into(
     missing_columns: str = "null",
     write_unchanged: bool = False,
     duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT,
+    collected_keys: int = COLLECTED_KEYS_DEFAULT,
 ) -> MergeInto:
     """Begin a merge; clauses are added to what this returns, and ``merge()`` or ``dry_run()`` ends it.
 
@@ -79,6 +69,9 @@ def merge_into(
             ``"null"`` inserts NULL and leaves them as they are on update; ``"error"``.
         write_unchanged: also write rows that an update leaves as they were.
         duplicates_shown: how many keys the error names.
+        collected_keys: number of source rows up to which the driver collects their keys, and the table is
+            read by them; with more Spark joins source and table. It bounds the driver's memory, and changes
+            no row.
 
     Raises:
         ConfigurationError: an option makes no sense.
@@ -96,6 +89,7 @@ def merge_into(
         missing_columns == "error",
         write_unchanged,
         duplicates_shown,
+        collected_keys,
     )
     condition = on if isinstance(on, str | Column) else None
     return MergeInto(transaction, full_name, source, keys, condition, options)

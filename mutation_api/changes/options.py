@@ -1,0 +1,27 @@
+"""MergeOptions: how a merge treats what its clauses do not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
+
+__all__ = ["COLLECTED_KEYS_DEFAULT", "MergeOptions"]
+
+COLLECTED_KEYS_DEFAULT = 2_000_000
+"""Source rows up to which their keys are collected by the driver, to read the table by them."""
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """See :func:`mutation_api.changes.merge.merge_into`.
+
+    ``on_duplicate`` None: duplicates are an error.
+    """
+
+    null_safe: bool = False
+    on_duplicate: FirstBy | None = None
+    missing_is_error: bool = False
+    write_unchanged: bool = False
+    duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT
+    collected_keys: int = COLLECTED_KEYS_DEFAULT

@@ -1,0 +1,55 @@
+"""Sides: the source as a merge sees it, and the schemas of source and table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyspark.sql.functions as sf
+from pyspark.sql import DataFrame
+from pyspark.sql.types import DataType, StructField, StructType
+
+from mutation_api.changes.expressions import quoted
+from mutation_api.errors import RecordLayoutError
+from mutation_api.spark.plan import wall_clock_type
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.hive_types import parse_hive_type, spark_type
+
+__all__ = ["Sides", "column_type", "columns_of"]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The source with lower-case names and wall clocks, and the schemas of both sides."""
+
+    source: DataFrame
+    source_schema: StructType
+    target_schema: StructType
+
+    @classmethod
+    def of(cls, table: AcidTable, source: DataFrame) -> Sides:
+        names = [f.name.lower() for f in source.schema.fields]
+        doubled = sorted({n for n in names if names.count(n) > 1})
+        if doubled:
+            raise RecordLayoutError(
+                f"table {table.full_name}: the source has columns twice (names have no case): "
+                f"{', '.join(doubled)}"
+            )
+        columns = [
+            sf.col(quoted(f.name)).cast(wall_clock_type(f.dataType)).alias(f.name.lower())
+            if wall_clock_type(f.dataType) != f.dataType
+            else sf.col(quoted(f.name)).alias(f.name.lower())
+            for f in source.schema.fields
+        ]
+        plain = source.select(*columns)
+        target = [StructField(c.name, column_type(c)) for c in columns_of(table)]
+        return cls(plain, plain.schema, StructType(target))
+
+
+def columns_of(table: AcidTable) -> tuple[AcidColumn, ...]:
+    """Data columns, then partition columns."""
+    return (*table.columns, *table.partition_keys)
+
+
+def column_type(column: AcidColumn) -> DataType:
+    """Spark's type of a column of the table."""
+    return DataType.fromDDL(spark_type(parse_hive_type(column.type)))
