@@ -1,0 +1,83 @@
+"""What conditions are made of, as Spark resolves them."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from mutation_api.acid.version import AcidVersion
+from mutation_api.changes.clauses import SOURCE, TARGET
+from mutation_api.changes.expressions import Equality, ExpressionAnalyser
+from mutation_api.changes.prune import partitions_where
+from mutation_api.errors import RecordLayoutError
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+
+pytestmark = pytest.mark.slow
+
+TABLE = AcidTable(
+    database="d",
+    name="t",
+    location="file:/t",
+    columns=(AcidColumn("id", "bigint"),),
+    partition_keys=(AcidColumn("name", "string"), AcidColumn("hr", "int")),
+    num_buckets=1,
+    bucket_columns=("id",),
+    version=AcidVersion.V1_SPLIT,
+    txn_id=7,
+)
+
+
+@pytest.fixture(scope="module")
+def analyser(spark: SparkSession) -> ExpressionAnalyser:
+    """Over a source and a table whose ids have different widths."""
+    source = StructType.fromDDL("id int, name string, n int")
+    return ExpressionAnalyser(spark, "d.t", source, StructType.fromDDL("id bigint, name string, hr int"))
+
+
+def test_parts_of_a_condition(analyser: ExpressionAnalyser) -> None:
+    """Equalities of bare columns, also where Spark widens one; none where the user casts or computes."""
+    text = (
+        "source.id = target.id AND target.name <=> source.name AND (target.hr IN (1, 2) AND source.n > 0) "
+        "AND CAST(source.name AS int) = target.hr AND source.n + 1 = target.hr AND source.n = source.id"
+    )
+    parts = analyser.conjuncts(text, (SOURCE, TARGET), "on")
+    assert [part.equality for part in parts] == [
+        Equality("id", "id", False),
+        Equality("name", "name", True),
+        *[None] * 5,
+    ]
+    assert [(sorted(p.source_columns), sorted(p.target_columns)) for p in parts[2:]] == [
+        ([], ["hr"]),
+        (["n"], []),
+        (["name"], ["hr"]),
+        (["n"], ["hr"]),
+        (["id", "n"], []),
+    ]
+
+
+def test_a_disjunction_is_one_part(analyser: ExpressionAnalyser) -> None:
+    """Neither side of OR need hold."""
+    parts = analyser.conjuncts("source.id = target.id OR target.hr = 1", (SOURCE, TARGET), "on")
+    assert [part.equality for part in parts] == [None]
+
+
+def test_partitions_are_told_by_conditions(spark: SparkSession, analyser: ExpressionAnalyser) -> None:
+    """Typed values, escaped names, the default partition; a partition key called name; any alternative."""
+    names = ["name=a%3Ab/hr=1", "name=a%3Ab/hr=10", "name=x/hr=2", "name=__HIVE_DEFAULT_PARTITION__/hr=9"]
+    texts = [
+        [part.text for part in analyser.conjuncts(text, (TARGET,), "condition")]
+        for text in ("target.hr > 9 AND target.name = 'a:b'", "target.hr = 2", "target.name IS NULL")
+    ]
+    assert partitions_where(spark, TABLE, names, texts[:1]) == [names[1]]
+    assert partitions_where(spark, TABLE, names, texts) == names[1:]
+    assert partitions_where(spark, TABLE, names, [*texts, ()]) is None
+    assert partitions_where(spark, TABLE, names, []) == []
+
+
+def test_what_cannot_be_resolved_is_named(analyser: ExpressionAnalyser) -> None:
+    """With the columns that there are."""
+    with pytest.raises(
+        RecordLayoutError, match=r"table d\.t: on 'source\.x = 1' cannot be resolved over source"
+    ):
+        analyser.analyse("source.x = 1", (SOURCE,), "on")
