@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import large_change_set
+from benchmarks import large_change_set, merge
 
-BENCHMARKS = {"large_change_set": large_change_set}
+BENCHMARKS = {"large_change_set": large_change_set, "merge": merge}
 DEFAULT = "large_change_set"
 
 

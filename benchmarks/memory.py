@@ -1,15 +1,28 @@
-"""Peak memory of this process and everything below it, as the kernel counts it. Linux only."""
+"""Processes below this one: their peak memory and CPU time, as the kernel counts them. Linux only."""
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["MemoryWatch"]
+__all__ = ["MemoryWatch", "ProcessEntry", "parse_stat", "peak_bytes", "process_tree"]
 
 SAMPLE_SECONDS = 0.2
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class ProcessEntry:
+    """A process: kind ('driver', 'java', 'python', '' or a name given), and CPU seconds since it began."""
+
+    pid: int
+    kind: str
+    cpu_seconds: float
 
 
 class MemoryWatch:
@@ -50,28 +63,43 @@ class MemoryWatch:
             self._sample()
 
     def _sample(self) -> None:
-        for pid in _descendants(self._root):
-            # A process is what it executes now: a JVM's child is a copy of the JVM until it becomes Python.
-            kind = "driver" if pid == self._root else _program(pid)
-            self._peaks[pid, kind] = max(self._peaks.get((pid, kind), 0), _peak_bytes(pid))
+        for process in process_tree(self._root):
+            key = process.pid, process.kind
+            self._peaks[key] = max(self._peaks.get(key, 0), peak_bytes(process.pid))
 
 
-def _descendants(root: int) -> list[int]:
-    """``root`` and every process below it."""
-    children: dict[int, list[int]] = {}
+def process_tree(root: int, names: Mapping[int, str] | None = None) -> list[ProcessEntry]:
+    """``root`` and every process below it.
+
+    Args:
+        root: a process id; its kind is ``driver``.
+        names: kinds of processes by id, which everything below them has too.
+    """
+    found: dict[int, list[ProcessEntry]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The command's name stands in brackets and may hold blanks.
-            fields = stat.read_text().rpartition(")")[2].split()
+            text = stat.read_text()
         except OSError:
             continue
-        children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
-    found, todo = [], [root]
+        pid = int(stat.parent.name)
+        parent, seconds = parse_stat(text)
+        found.setdefault(-1 if pid == root else parent, []).append(ProcessEntry(pid, "", seconds))
+    tree, todo = [], [(entry, "") for entry in found.get(-1, [])]
     while todo:
-        pid = todo.pop()
-        found.append(pid)
-        todo += children.get(pid, [])
-    return found
+        entry, inherited = todo.pop()
+        named = (names or {}).get(entry.pid, inherited)
+        # A process is what it executes now: a JVM's child is a copy of the JVM until it becomes Python.
+        kind = named or ("driver" if entry.pid == root else _program(entry.pid))
+        tree.append(ProcessEntry(entry.pid, kind, entry.cpu_seconds))
+        todo += [(child, named) for child in found.get(entry.pid, [])]
+    return tree
+
+
+def parse_stat(text: str) -> tuple[int, float]:
+    """Parent's id and CPU seconds out of ``/proc/PID/stat``; those of children that were awaited count."""
+    # The command's name stands in brackets and may hold blanks.
+    fields = text.rpartition(")")[2].split()
+    return int(fields[1]), sum(map(int, fields[11:15])) / _TICKS_PER_SECOND
 
 
 def _program(pid: int) -> str:
@@ -83,7 +111,7 @@ def _program(pid: int) -> str:
     return next((kind for kind in ("java", "python") if name.startswith(kind)), "")
 
 
-def _peak_bytes(pid: int) -> int:
+def peak_bytes(pid: int) -> int:
     """Peak resident set; 0 if the process is gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()

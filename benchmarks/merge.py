@@ -1,0 +1,433 @@
+"""Merge a change set into a table by key: ours, delta-rs, pyiceberg's upsert and Hive's SQL MERGE.
+
+    python -m benchmarks merge                              # 10,000,000 rows, 1 % of the keys
+    python -m benchmarks merge --quick                      # 1,000,000 rows; Hive checks the result
+    python -m benchmarks merge --changed 0.01,1,10 --rows 1000000,10000000,50000000 --save
+
+Half of a change set are updates, a fifth deletes, the rest inserts, in random order on random keys. The
+table has 8 buckets by the key; once more, by another column. All contestants start with the same rows, and
+each round brings a new change set, the same for all, to the tables as the round before left them. The first
+round is not measured: Spark's session and delta-rs's process are warm. Commits are measured, and so is
+reading the change set from its Parquet file. In the end the tables of all are read back: number of rows, sum
+of keys and checksums of every column must agree.
+
+Who does not scale (pyiceberg, Hive) merges 2,000 rows, once and cold, into at most 1,000,000; ours does the
+same then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine
+from benchmarks.memory import process_tree
+from benchmarks.merge_data import CHECKSUMS, COLUMNS, ChangeSets, write_base
+from benchmarks.merge_report import save_results, show_case
+from benchmarks.merge_tables import HiveTables, linked_copy
+from benchmarks.peers import PeerProcess
+from judges.hive import Hive23
+from metastore_client.embedded import EmbeddedMetastore
+from mutation_api.changes.merge import merge_into
+from mutation_api.client.transaction import Transaction
+from mutation_api.spark.read import snapshot
+from mutation_api.spark.session import local_session
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "merge change sets by key, in turn with others"
+
+ROWS_DEFAULT = 10_000_000
+QUICK_ROWS = 1_000_000
+CHANGED_DEFAULT = 1.0
+REPEAT_DEFAULT = 3
+QUICK_REPEAT = 2
+CORES = 2
+DRIVER_MEMORY = "4g"
+SMALL_CHANGES = 2_000
+SMALL_ROWS_LIMIT = 1_000_000
+RESULTS = Path(__file__).parent / "results" / "merge.json"
+VERSIONS = {
+    f"Python {platform.python_version()}",
+    f"pyspark {pyspark.__version__}",
+    f"pyarrow {pyarrow.__version__}",
+}
+"""Of all that took part; peers add theirs."""
+
+OURS_KINDS = ("driver", "java", "python", "metastore")
+OURS = {
+    "ours": ("id", False),
+    "ours-write-unchanged": ("id", True),
+    "ours-other-bucket": ("acct", False),
+}
+"""By contestant, the table's bucketing column and ``write_unchanged``."""
+
+DELTA, ICEBERG, HIVE = "delta-rs", "pyiceberg", "hive"
+CONTESTANTS = (*OURS, DELTA, ICEBERG, HIVE)
+
+HIVE_MERGE = """MERGE INTO default.{table} AS t USING default.{source} AS s ON t.id = s.id
+WHEN MATCHED AND s.op = 'D' THEN DELETE
+WHEN MATCHED THEN UPDATE SET acct = s.acct, name = s.name, amount = s.amount, quantity = s.quantity
+WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.acct, s.name, s.amount, s.quantity)"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "--rows", type=_integers, default=(ROWS_DEFAULT,), help="rows of the table, or several with commas"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help=f"a table of {QUICK_ROWS:,} rows; Hive judges ours"
+    )
+    parser.add_argument(
+        "--changed", type=_numbers, default=(CHANGED_DEFAULT,), help="percent of the keys, or several"
+    )
+    parser.add_argument("--repeat", type=int, help=f"measured rounds (default: {REPEAT_DEFAULT}; quick: 2)")
+    parser.add_argument(
+        "--contestants", type=_names, default=CONTESTANTS, help=f"who takes part: {', '.join(CONTESTANTS)}"
+    )
+    parser.add_argument("--work", type=Path, help="folder that keeps prepared tables (default: thrown away)")
+    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the benchmark; 0 if all tables of each case end up with the same content."""
+    wanted = (QUICK_ROWS,) if arguments.quick else arguments.rows
+    repeat = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    small = [name for name in (ICEBERG, HIVE) if name in arguments.contestants]
+    small_rows = min(SMALL_ROWS_LIMIT, *wanted)
+    cases: list[dict[str, Any]] = []
+    with contextlib.ExitStack() as stack:
+        work = arguments.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        for rows in sorted({*wanted, *((small_rows,) if small else ())}):
+            with Stage.opened(work.resolve(), rows) as stage:
+                for percent in arguments.changed if rows in wanted else ():
+                    label = f"{rows:,} rows, {percent:g} % changed"
+                    changes = stage.change_sets(label, round(rows * percent / 100), repeat + 1)
+                    cases.append(run_case(stage, label, changes, arguments.contestants, arguments.quick))
+                    show_case(cases[-1])
+                if small and rows == small_rows:
+                    cases.append(run_small_case(stage, small))
+                    show_case(cases[-1])
+    if arguments.save:
+        save_results(cases, RESULTS, versions=", ".join(VERSIONS), machine=machine())
+    return 0 if all(case["is_equal"] for case in cases) else 1
+
+
+@dataclass
+class Stage:
+    """What the cases of one number of rows share."""
+
+    rows: int
+    prepared: Path
+    folder: Path
+    spark: SparkSession
+    metastore: EmbeddedMetastore
+    tables: HiveTables
+    kinds: dict[int, str]
+    stack: contextlib.ExitStack
+    _hive: Hive23 | None = None
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, work: Path, rows: int) -> Iterator[Stage]:
+        """Start metastore and Spark; the rows are written unless an earlier run left them in ``work``."""
+        prepared = work / f"rows-{rows}"
+        with contextlib.ExitStack() as stack:
+            prepared.mkdir(parents=True, exist_ok=True)
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="run-", dir=work)))
+            base = prepared / "base"
+            if not base.exists():
+                tell(f"writing {rows:,} rows")
+                write_base(rows, folder / "base")
+                (folder / "base").rename(base)
+            java = _java_processes()
+            metastore = stack.enter_context(EmbeddedMetastore(folder / "metastore"))
+            kinds = dict.fromkeys(_java_processes() - java, "metastore")
+            settings = {"spark.driver.memory": DRIVER_MEMORY, "spark.local.dir": str(folder / "spark")}
+            spark = stack.enter_context(local_session(master=f"local[{CORES}]", settings=settings))
+            tables = HiveTables(metastore, prepared, base)
+            yield cls(rows, prepared, folder, spark, metastore, tables, kinds, stack)
+
+    @property
+    def base(self) -> str:
+        """Parquet files of the table's first contents."""
+        return str(self.prepared / "base")
+
+    def watch(self) -> Watch:
+        """Counters that know all processes by their kind."""
+        return Watch(self.kinds)
+
+    def change_sets(self, label: str, changes: int, rounds: int) -> ChangeSets:
+        """Change sets, written."""
+        made = ChangeSets(self.rows, max(1, changes), rounds, self.folder / f"changes {label}")
+        made.write()
+        return made
+
+    def peer(self, module: str, kind: str, stack: contextlib.ExitStack) -> PeerProcess:
+        """A peer's process, until the stack is left."""
+        peer = stack.enter_context(PeerProcess(module))
+        self.kinds[peer.pid] = kind
+        return peer
+
+    def hive(self) -> Hive23:
+        """Real Hive on the same metastore, from now on."""
+        if self._hive is None:
+            configuration = {"hive.metastore.uris": self.metastore.uri}
+            self._hive = self.stack.enter_context(Hive23(self.folder / "hive", configuration))
+            self.kinds[self._hive.pid] = HIVE
+        return self._hive
+
+
+Content = tuple[int, ...]
+"""Values of CHECKSUMS."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A contestant, and how to read its table."""
+
+    contestant: Contestant
+    content: Callable[[], Content]
+    table: str | None = None
+    """Its name, if it is a Hive table."""
+
+
+def run_case(
+    stage: Stage, label: str, changes: ChangeSets, names: Sequence[str], is_judged: bool
+) -> dict[str, Any]:
+    """Measure ours and delta-rs in turn, and compare what their tables hold in the end."""
+    tell(label)
+    numbers = range(changes.rounds)
+    with contextlib.ExitStack() as stack:
+        entries = [ours_entry(stage, stack, name, changes) for name in OURS if name in names]
+        if DELTA in names:
+            entries.append(delta_entry(stage, stack, changes))
+        contestants = [entry.contestant for entry in entries]
+        results = alternate(contestants, changes.rounds - 1, stage.watch(), tell=tell)
+        expected = dict.fromkeys((entry.contestant.name for entry in entries), changes.expected(numbers))
+        return outcome(stage, label, changes, entries, results, expected, is_judged)
+
+
+def run_small_case(stage: Stage, names: Sequence[str]) -> dict[str, Any]:
+    """Measure once, on few changes, those that do not scale, and ours beside them."""
+    label = f"{stage.rows:,} rows, {SMALL_CHANGES:,} changes, once"
+    tell(label)
+    changes = stage.change_sets(label, SMALL_CHANGES, 2)
+    with contextlib.ExitStack() as stack:
+        ours = next(iter(OURS))
+        ours_entry(stage, stack, ours, changes).contestant.run(0)  # on a table of its own: Spark is warm now
+        entries = [ours_entry(stage, stack, ours, changes)]
+        if ICEBERG in names:
+            entries.append(iceberg_entry(stage, stack, changes))
+        if HIVE in names:
+            entries.append(hive_entry(stage, stack, changes))
+        contestants = [entry.contestant for entry in entries]
+        results = alternate(contestants, 1, stage.watch(), warm_up=False, tell=tell)
+        expected = {
+            entry.contestant.name: changes.expected((1,), deletes=entry.contestant.name != ICEBERG)
+            for entry in entries
+        }
+        return outcome(stage, label, changes, entries, results, expected, is_judged=False)
+
+
+def outcome(
+    stage: Stage,
+    label: str,
+    changes: ChangeSets,
+    entries: Sequence[Entry],
+    results: Sequence[Result],
+    expected: Mapping[str, tuple[int, int]],
+    is_judged: bool,
+) -> dict[str, Any]:
+    """Read the tables back, and put everything together for JSON."""
+    done = [entry for entry, result in zip(entries, results, strict=True) if not result.failure]
+    contents = {entry.contestant.name: entry.content() for entry in done}
+    judged = {entry.contestant.name: str(entry.table) for entry in done if entry.table and is_judged}
+    disagreeing = [name for name in judged if hive_content(stage.hive(), judged[name]) != contents[name]]
+    ours_failed = [result.name for result in results if result.name in OURS and result.failure]
+    updates, deletes, inserts = changes.counts
+    by_name = {result.name: result for result in results if result.usages}
+    return {
+        "case": label,
+        "rows": stage.rows,
+        "updates": updates,
+        "deletes": deletes,
+        "inserts": inserts,
+        "contestants": {result.name: as_figures(result) for result in results},
+        "ratios": {
+            f"{mine} / {peer}": compared(by_name[mine], by_name[peer])
+            for mine in OURS
+            for peer in (DELTA, ICEBERG, HIVE)
+            if mine in by_name and peer in by_name
+        },
+        "is_equal": are_right(contents, expected) and not disagreeing and not ours_failed,
+        "hive_agrees": not disagreeing if judged else None,
+        "contents": {name: list(content) for name, content in contents.items()},
+    }
+
+
+def ours_entry(stage: Stage, stack: contextlib.ExitStack, name: str, changes: ChangeSets) -> Entry:
+    """Ours, on a new table."""
+    bucket_column, write_unchanged = OURS[name]
+    table = f"t{len(stage.tables.names)}"
+    folder = stage.tables.create(stage.spark, table, bucket_column)
+    client = stack.enter_context(stage.tables.client(table))
+
+    def merge(number: int) -> None:
+        with client.new_transaction() as transaction:
+            merge_ours(transaction, stage.spark, table, changes.path(number), write_unchanged)
+
+    def content() -> Content:
+        with client.new_transaction() as transaction:
+            return checksums(snapshot(stage.spark, transaction, f"default.{table}"))
+
+    return Entry(Contestant(name, merge, OURS_KINDS, folder), content, table)
+
+
+def merge_ours(
+    transaction: Transaction, spark: SparkSession, table: str, changes: Path, write_unchanged: bool
+) -> None:
+    """The merge as a user writes it."""
+    (
+        merge_into(
+            transaction,
+            f"default.{table}",
+            source=spark.read.parquet(str(changes)),
+            on=["id"],
+            write_unchanged=write_unchanged,
+        )
+        .whenMatched("source.op = 'D'")
+        .delete()
+        .whenMatched()
+        .updateAll()
+        .whenNotMatched()
+        .insertAll()
+        .merge()
+    )
+
+
+def delta_entry(stage: Stage, stack: contextlib.ExitStack, changes: ChangeSets) -> Entry:
+    """delta-rs, on a new table."""
+    peer = stage.peer("delta", DELTA, stack)
+    kept, folder = stage.prepared / "delta", new_folder(stage, "delta")
+    if not kept.exists():
+        peer.call("load", str(folder), stage.base)
+        linked_copy(folder, kept)
+    else:
+        linked_copy(kept, folder)
+
+    def merge(number: int) -> None:
+        peer.call("merge", str(folder), str(changes.path(number)))
+
+    def content() -> Content:
+        return checksums(stage.spark.read.parquet(*peer.call("files", str(folder))))
+
+    VERSIONS.add(peer.call("version"))
+    return Entry(Contestant(DELTA, merge, (DELTA,), folder), content)
+
+
+def iceberg_entry(stage: Stage, stack: contextlib.ExitStack, changes: ChangeSets) -> Entry:
+    """pyiceberg, on a new table."""
+    peer = stage.peer("iceberg", ICEBERG, stack)
+    folder = new_folder(stage, "iceberg")
+    peer.call("load", str(folder), stage.base)
+
+    def upsert(number: int) -> None:
+        peer.call("upsert", str(folder), str(changes.path(number)))
+
+    def content() -> Content:
+        return checksums(stage.spark.read.parquet(*peer.call("files", str(folder))))
+
+    VERSIONS.add(peer.call("version"))
+    return Entry(Contestant(ICEBERG, upsert, (ICEBERG,), folder), content)
+
+
+def hive_entry(stage: Stage, stack: contextlib.ExitStack, changes: ChangeSets) -> Entry:
+    """Hive's SQL on a new table of the kind that is ours; it reads the change set from an external table."""
+    hive = stage.hive()
+    table = f"t{len(stage.tables.names)}"
+    folder = stage.tables.create(stage.spark, table, "id")
+
+    def merge(number: int) -> None:
+        source = stage.folder / f"hive-changes-{number}"
+        source.mkdir()
+        os.link(changes.path(number), source / "changes.parquet")
+        hive.sql(
+            f"CREATE EXTERNAL TABLE changes_{number} (op string, {COLUMNS}) STORED AS PARQUET "
+            f"LOCATION '{source.as_uri()}'"
+        )
+        hive.sql(HIVE_MERGE.format(table=table, source=f"changes_{number}"))
+
+    VERSIONS.add(hive.description)
+    client = stack.enter_context(stage.tables.client(table))
+
+    def content() -> Content:
+        with client.new_transaction() as transaction:
+            return checksums(snapshot(stage.spark, transaction, f"default.{table}"))
+
+    return Entry(Contestant(HIVE, merge, (HIVE, "metastore"), folder), content, table)
+
+
+def are_right(contents: Mapping[str, Content], expected: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether all have the expected rows and keys, and those that expect the same have the same."""
+    found = {(expected[name], content) for name, content in contents.items()}
+    return all(content[:2] == rows for rows, content in found) and len(found) == len(dict(found))
+
+
+def checksums(table: DataFrame) -> Content:
+    """What a table holds."""
+    table.createOrReplaceTempView("found")
+    (row,) = table.sparkSession.sql(f"SELECT {CHECKSUMS} FROM found").collect()
+    return tuple(map(int, row))
+
+
+def hive_content(hive: Hive23, table: str) -> Content:
+    """The same, as Hive reads it."""
+    settings = {"hive.vectorized.execution.enabled": "false"}
+    (row,) = hive.sql(f"SELECT {CHECKSUMS} FROM default.{table}", settings=settings)
+    return tuple(map(int, row))
+
+
+def new_folder(stage: Stage, name: str) -> Path:
+    """A folder's path that nobody had."""
+    return next(
+        path for number in itertools.count() if not (path := stage.folder / f"{name}-{number}").exists()
+    )
+
+
+def tell(line: str) -> None:
+    """Print a line now."""
+    print(line, flush=True)
+
+
+def _java_processes() -> set[int]:
+    return {process.pid for process in process_tree(os.getpid()) if process.kind == "java"}
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.split(","))
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(word) for word in text.split(","))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(word.strip() for word in text.split(","))
+    unknown = sorted(set(names) - set(CONTESTANTS))
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known are {', '.join(CONTESTANTS)}")
+    return names

@@ -1,0 +1,44 @@
+"""The same merge by others, a module each, in processes of their own that stay up; see ``PeerProcess``.
+
+What a module needs is installed for the benchmarks only, so modules are imported by name, and over there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["PeerProcess"]
+
+
+class PeerProcess:
+    """A process that runs one function of a module after another; a context manager.
+
+    Args:
+        module: its name below this package.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = f"{__name__}.{module}"
+        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        self.pid = self._pool.submit(os.getpid).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def call(self, function: str, *arguments: object) -> Any:
+        """Run a function of the module there, and wait; raises what it raises."""
+        return self._pool.submit(_call, self._module, function, arguments).result()
+
+
+def _call(module: str, function: str, arguments: tuple[object, ...]) -> Any:
+    return getattr(importlib.import_module(module), function)(*arguments)

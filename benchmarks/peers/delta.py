@@ -1,0 +1,40 @@
+"""delta-rs: its own engine in Rust, on all cores; a merge writes the files anew that hold matched rows."""
+
+from __future__ import annotations
+
+import deltalake
+import pyarrow.dataset as ds
+
+__all__ = ["files", "load", "merge", "version"]
+
+
+def version() -> str:
+    """Name and version."""
+    return f"deltalake {deltalake.__version__}"
+
+
+def load(folder: str, base: str) -> None:
+    """Write a table of the rows in Parquet files, everything as delta-rs chooses."""
+    deltalake.write_deltalake(folder, ds.dataset(base).scanner().to_reader())
+
+
+def merge(folder: str, changes: str) -> None:
+    """Merge a Parquet file of changes by id."""
+    (
+        deltalake.DeltaTable(folder)
+        .merge(
+            ds.dataset(changes).scanner().to_reader(),
+            predicate="source.id = target.id",
+            source_alias="source",
+            target_alias="target",
+        )
+        .when_matched_delete(predicate="source.op = 'D'")
+        .when_matched_update_all(except_cols=["op"])
+        .when_not_matched_insert_all(except_cols=["op"])
+        .execute()
+    )
+
+
+def files(folder: str) -> list[str]:
+    """Parquet files of the newest version."""
+    return list(deltalake.DeltaTable(folder).file_uris())
