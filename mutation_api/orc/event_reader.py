@@ -4,6 +4,9 @@ Files are read stripe by stripe, columns by name. Everything a merge relies on i
 event's fields, that no key is null, that keys ascend. A file that breaks it is refused; merged as it is, it
 would lose or resurrect rows without a word.
 
+If only rows with certain keys are wanted, the key columns and the event fields of a stripe are read first;
+the other columns are read when a row of it is given (:class:`LateColumns`).
+
 Source: Hive's OrcRawRecordMerger (2.3) and VectorizedOrcAcidRowBatchReader (3.1, 4.x).
 """
 
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -37,16 +41,26 @@ from mutation_api.acid.event import (
     event_schema,
 )
 from mutation_api.acid.hive_type import parse_hive_type
-from mutation_api.acid.merge_events import EventKeys, find_disorder
+from mutation_api.acid.merge_events import EventKeys, count_below, find_disorder
 from mutation_api.acid.plain_array import struct_fields
+from mutation_api.acid.row_id import RecordIdentifier
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordValueError
 from mutation_api.orc.column_reader import ReadOptions, column_type, read_column
+from mutation_api.orc.key_filter import KeyFilter
 from mutation_api.orc.orc_input import OrcInput
 from mutation_api.orc.storage import Storage
 from mutation_api.table.acid_table import AcidColumn
 
-__all__ = ["EventChunk", "EventFile", "EventFileKind", "Wanted", "read_events"]
+__all__ = [
+    "EventChunk",
+    "EventFile",
+    "EventFileKind",
+    "LateColumns",
+    "StripeEvents",
+    "Wanted",
+    "read_events",
+]
 
 _KEY_FIELDS = EVENT_FIELDS[:-1]
 _NO_STATEMENT = -1
@@ -82,28 +96,62 @@ class EventFile:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to read of each file: ``columns`` out of ``table_columns`` (all data columns, in table order)."""
+    """What to read of each file: ``columns`` out of ``table_columns`` (all data columns, in table order).
+
+    ``only``: the keys of the rows that are wanted; their columns need not be among ``columns``.
+    """
 
     table_columns: tuple[AcidColumn, ...]
     columns: tuple[AcidColumn, ...]
     options: ReadOptions = field(default_factory=ReadOptions)
+    only: KeyFilter | None = None
+
+    @functools.cached_property
+    def key_columns(self) -> tuple[AcidColumn, ...]:
+        """The columns of ``only``, in its order."""
+        by_name = {c.name: c for c in self.table_columns}
+        return () if self.only is None else tuple(by_name[name] for name in self.only.names)
+
+    @functools.cached_property
+    def late_columns(self) -> tuple[AcidColumn, ...]:
+        """The columns that are read only of stripes that have a wanted row."""
+        return () if self.only is None else tuple(c for c in self.columns if c not in self.key_columns)
+
+
+class LateColumns:
+    """Columns of some rows of a stripe, read when they are first asked for.
+
+    Holds these rows' values only, not the stripe's.
+    """
+
+    def __init__(self, stripe: _Stripe, positions: np.ndarray) -> None:
+        self._stripe = stripe
+        self._positions = positions
+
+    @functools.cached_property
+    def arrays(self) -> dict[str, pa.Array]:
+        """Values by column, in the order of the positions."""
+        return self._stripe.late_columns(self._positions)
 
 
 @dataclass(frozen=True)
 class EventChunk:
-    """Events of one stripe: n keys and, for each column asked for, n values (none for delete deltas).
+    """Events of one stripe: n keys and, by column asked for, n values (none for delete deltas).
 
-    ``is_last`` says that no later stripe follows.
+    If only certain rows are wanted, ``places`` (int64, shape (n,)) tells where in ``late`` each row is; -1 is
+    a row that is not wanted, but has a say in the merge. ``rows`` then lacks the columns of ``late``.
     """
 
     keys: EventKeys
-    rows: tuple[pa.Array, ...]
-    is_last: bool = False
+    rows: dict[str, pa.Array]
+    late: LateColumns | None = None
+    places: np.ndarray | None = None
 
     def slice(self, start: int, stop: int) -> EventChunk:
         """Events start..stop-1, without a copy."""
-        rows = tuple(array.slice(start, stop - start) for array in self.rows)
-        return EventChunk(self.keys.slice(start, stop), rows)
+        rows = {name: array.slice(start, stop - start) for name, array in self.rows.items()}
+        places = None if self.places is None else self.places[start:stop]
+        return EventChunk(self.keys.slice(start, stop), rows, self.late, places)
 
     def take(self, indices: np.ndarray) -> EventChunk:
         """The events at these positions; without a copy if they are consecutive."""
@@ -111,7 +159,36 @@ class EventChunk:
         if count and indices[-1] - indices[0] + 1 == count and bool((indices[1:] > indices[:-1]).all()):
             return self.slice(int(indices[0]), int(indices[-1]) + 1)
         taken = pa.array(indices)
-        return EventChunk(self.keys.take(indices), tuple(array.take(taken) for array in self.rows))
+        rows = {name: array.take(taken) for name, array in self.rows.items()}
+        places = None if self.places is None else self.places[indices]
+        return EventChunk(self.keys.take(indices), rows, self.late, places)
+
+    def complete(self) -> EventChunk:
+        """The same events with all columns; each of them must be wanted."""
+        if self.late is None:
+            return self
+        taken = pa.array(self.places)
+        late = {name: array.take(taken) for name, array in self.late.arrays.items()}
+        return EventChunk(self.keys, self.rows | late)
+
+
+@dataclass(frozen=True)
+class StripeEvents:
+    """One stripe of a file.
+
+    Attributes:
+        chunk: its events; rows that are not wanted may be missing.
+        row_count: rows of the stripe, whatever the chunk holds.
+        first: ROW__ID of its first event.
+        complete_through: no later stripe has an event of a ROW__ID up to this one; None if there is no such.
+        is_last: no later stripe follows.
+    """
+
+    chunk: EventChunk
+    row_count: int
+    first: RecordIdentifier
+    complete_through: RecordIdentifier | None
+    is_last: bool
 
 
 def read_events(
@@ -122,8 +199,11 @@ def read_events(
     version: AcidVersion,
     any_bucket: bool = False,
     first_row: int = 0,
-) -> Iterator[EventChunk]:
-    """The file's events in order, one chunk a stripe; empty stripes give none.
+) -> Iterator[StripeEvents]:
+    """The file's events in order, stripe by stripe; empty stripes give none.
+
+    If only certain rows are wanted, the others are left out where no merge needs them: everywhere but in
+    deltas of legacy tables, where a row that is not wanted may be the newer version of one that is.
 
     Args:
         storage: where the file lies.
@@ -148,59 +228,158 @@ def read_events(
         return
     options = dataclasses.replace(options, is_proleptic=source.is_proleptic)
     wanted = dataclasses.replace(wanted, options=options)
+    if file.kind is EventFileKind.DELETE_DELTA:
+        wanted = dataclasses.replace(wanted, columns=(), only=None)
     if file.kind is EventFileKind.ORIGINAL:
         yield from _read_plain(source, file, wanted, version, first_row)
         return
+    drops_rows = version.splits_updates or file.kind is EventFileKind.BASE
     previous: EventKeys | None = None
-    for chunk in _read_acid(source, file, wanted, version):
-        _check_order(chunk.keys, previous, file)
+    for keys, stripe in _read_acid(source, file, wanted, version):
+        _check_order(keys, previous, file)
         if version.splits_updates:
-            _check_operations(chunk.keys, file, version)
+            _check_operations(keys, file, version)
         if version.encodes_buckets and not any_bucket:
-            _check_buckets(chunk.keys, file)
-        previous = chunk.keys.slice(len(chunk.keys) - 1, len(chunk.keys))
-        yield chunk
+            _check_buckets(keys, file)
+        previous = keys.slice(len(keys) - 1, len(keys))
+        yield _stripe_events(stripe, keys, drops_rows=drops_rows)
+
+
+def _stripe_events(stripe: _Stripe, keys: EventKeys, *, drops_rows: bool) -> StripeEvents:
+    count = len(keys)
+    incomplete = count_below(keys, keys.key(count - 1))
+    return StripeEvents(
+        chunk=stripe.chunk(keys, drops_rows=drops_rows),
+        row_count=count,
+        first=keys.key(0),
+        complete_through=keys.key(incomplete - 1) if incomplete else None,
+        is_last=stripe.is_last,
+    )
 
 
 def _read_acid(
     source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion
-) -> Iterator[EventChunk]:
+) -> Iterator[tuple[EventKeys, _Stripe]]:
     stored = _event_fields(source, version)
-    if file.kind is EventFileKind.DELETE_DELTA:
-        wanted = dataclasses.replace(wanted, columns=())
     in_file = _names_in_file([f.name for f in source.schema.field(ROW).type], wanted, version)
+    columns = _FileColumns(source, file, wanted, in_file, stored[ROW])
     canonical = {name: field for field, name in stored.items()}
-    names = [*(stored[name] for name in _KEY_FIELDS), *(f"{ROW}.{name}" for name in in_file.values())]
+    names = [*(stored[name] for name in _KEY_FIELDS), *columns.early_names]
     for index in range(source.stripe_count):
         batch = source.read_stripe(index, names)
-        batch = batch.rename_columns([canonical[name] for name in batch.schema.names])
         if batch.num_rows:
-            rows = _struct_fields(batch.column(ROW)) if in_file else {}
-            arrays = {name: rows[stored] for name, stored in in_file.items()}
-            columns = _columns(arrays, wanted, batch.num_rows, file)
-            yield EventChunk(_event_keys(batch, file), columns, index == source.stripe_count - 1)
+            fields = batch.rename_columns([canonical[name] for name in batch.schema.names])
+            yield _event_keys(fields, file), _Stripe(columns, index, batch)
 
 
 def _read_plain(
     source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion, position: int
-) -> Iterator[EventChunk]:
+) -> Iterator[StripeEvents]:
     if _lower(source.schema.names) == _lower(EVENT_FIELDS):
         raise DirectoryStateError(
             f"{file.path} is an ACID file where plain rows belong; Hive would read its events as "
             "rows: move it away"
         )
     in_file = _names_in_file(source.schema.names, wanted, version)
+    columns = _FileColumns(source, file, wanted, in_file, None)
     # The first column is read along: without any column pyarrow does not tell how many rows there are.
-    names = sorted({source.schema.names[0], *in_file.values()})
+    names = sorted({source.schema.names[0], *columns.early_names})
     bucket = _bucket_of_plain_rows(file, version)
     for index in range(source.stripe_count):
         batch = source.read_stripe(index, names)
         if batch.num_rows:
-            arrays = {name: batch.column(stored) for name, stored in in_file.items()}
-            rows = _columns(arrays, wanted, batch.num_rows, file)
             keys = _plain_keys(position, batch.num_rows, file, bucket)
-            yield EventChunk(keys, rows, index == source.stripe_count - 1)
+            yield _stripe_events(_Stripe(columns, index, batch), keys, drops_rows=True)
         position += batch.num_rows
+
+
+@dataclass(frozen=True)
+class _FileColumns:
+    """The wanted columns of one file; ``struct`` is the file's name of the struct that they are fields of."""
+
+    source: OrcInput
+    file: EventFile
+    wanted: Wanted
+    in_file: dict[str, str]
+    struct: str | None
+
+    @functools.cached_property
+    def early(self) -> tuple[AcidColumn, ...]:
+        """Columns that are read of every stripe."""
+        return self.wanted.columns if self.wanted.only is None else self.wanted.key_columns
+
+    @property
+    def early_names(self) -> list[str]:
+        """What to ask :meth:`OrcInput.read_stripe` for, to have ``early``."""
+        return self._names(self.early)
+
+    def read(
+        self, columns: Sequence[AcidColumn], batch: pa.RecordBatch, positions: np.ndarray | None = None
+    ) -> dict[str, pa.Array]:
+        """Columns of a stripe's rows (at some positions), in the wanted form."""
+        stored = {f.name: array for f, array in self._stored(columns, batch)}
+        arrays = {c.name: stored[self.in_file[c.name]] for c in columns if c.name in self.in_file}
+        count = batch.num_rows
+        if positions is not None:
+            count, taken = len(positions), pa.array(positions)
+            arrays = {name: array.take(taken) for name, array in arrays.items()}
+        options, path = self.wanted.options, self.file.path
+        return {c.name: _column(arrays.get(c.name), c, count, options, path) for c in columns}
+
+    def read_late(self, index: int, positions: np.ndarray) -> dict[str, pa.Array]:
+        """The late columns of a stripe's rows at these positions."""
+        columns = self.wanted.late_columns
+        names = self._names(columns)
+        if not names:
+            return {c.name: _column(None, c, len(positions), self.wanted.options, "") for c in columns}
+        return self.read(columns, self.source.read_stripe(index, names), positions)
+
+    def _names(self, columns: Sequence[AcidColumn]) -> list[str]:
+        prefix = "" if self.struct is None else f"{self.struct}."
+        return [f"{prefix}{self.in_file[c.name]}" for c in columns if c.name in self.in_file]
+
+    def _stored(
+        self, columns: Sequence[AcidColumn], batch: pa.RecordBatch
+    ) -> Iterator[tuple[pa.Field, pa.Array]]:
+        if self.struct is None:
+            yield from zip(batch.schema, batch.columns, strict=True)
+        elif any(c.name in self.in_file for c in columns):
+            rows = batch.column(self.struct)
+            yield from zip(rows.type, struct_fields(rows), strict=True)
+
+
+@dataclass(frozen=True)
+class _Stripe:
+    """One stripe, of which the early columns are read."""
+
+    columns: _FileColumns
+    index: int
+    batch: pa.RecordBatch
+
+    @property
+    def is_last(self) -> bool:
+        """No later stripe follows."""
+        return self.index == self.columns.source.stripe_count - 1
+
+    def chunk(self, keys: EventKeys, *, drops_rows: bool) -> EventChunk:
+        """Its events; without the rows that are not wanted, if these may be dropped."""
+        wanted = self.columns.wanted
+        early = self.columns.read(self.columns.early, self.batch)
+        if wanted.only is None:
+            return EventChunk(keys, early)
+        positions = wanted.only.find(list(early.values()))
+        given = {c.name: early[c.name] for c in wanted.columns if c.name in early}
+        late = LateColumns(self, positions)
+        if drops_rows:
+            chunk = EventChunk(keys, given).take(positions)
+            return dataclasses.replace(chunk, late=late, places=np.arange(len(positions)))
+        places = np.full(len(keys), -1, np.int64)
+        places[positions] = np.arange(len(positions))
+        return EventChunk(keys, given, late, places)
+
+    def late_columns(self, positions: np.ndarray) -> dict[str, pa.Array]:
+        """The other columns of the rows at these positions."""
+        return self.columns.read_late(self.index, positions)
 
 
 def _names_in_file(names: Sequence[str], wanted: Wanted, version: AcidVersion) -> dict[str, str]:
@@ -214,7 +393,7 @@ def _names_in_file(names: Sequence[str], wanted: Wanted, version: AcidVersion) -
         by_name = dict(zip((c.name for c in wanted.table_columns), names, strict=False))
     else:
         by_name = {name: name for name in names}
-    return {c.name: by_name[c.name] for c in wanted.columns if c.name in by_name}
+    return {c.name: by_name[c.name] for c in (*wanted.columns, *wanted.key_columns) if c.name in by_name}
 
 
 def _event_fields(source: OrcInput, version: AcidVersion) -> dict[str, str]:
@@ -284,16 +463,6 @@ def _plain_keys(position: int, count: int, file: EventFile, bucket: int) -> Even
 
 def _precedence(file: EventFile, count: int) -> np.ndarray:
     return np.full(count, _NO_STATEMENT if file.statement_id is None else file.statement_id, np.int32)
-
-
-def _struct_fields(rows: pa.StructArray) -> dict[str, pa.Array]:
-    return dict(zip((f.name for f in rows.type), struct_fields(rows), strict=True))
-
-
-def _columns(
-    arrays: dict[str, pa.Array], wanted: Wanted, count: int, file: EventFile
-) -> tuple[pa.Array, ...]:
-    return tuple(_column(arrays.get(c.name), c, count, wanted.options, file.path) for c in wanted.columns)
 
 
 def _column(

@@ -31,7 +31,6 @@ from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.hive_type import parse_hive_type
 from mutation_api.acid.merge_events import (
     concatenate_keys,
-    count_below,
     count_up_to,
     find_early_delete,
     merge_legacy,
@@ -41,7 +40,15 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN, RecordIdentifier
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError, RecordLayoutError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm, column_type
-from mutation_api.orc.event_reader import EventChunk, EventFile, EventFileKind, Wanted, read_events
+from mutation_api.orc.event_reader import (
+    EventChunk,
+    EventFile,
+    EventFileKind,
+    StripeEvents,
+    Wanted,
+    read_events,
+)
+from mutation_api.orc.key_filter import KeyFilter
 from mutation_api.orc.partition_files import list_partition_files
 from mutation_api.orc.storage import Storage
 from mutation_api.table.acid_table import AcidColumn, AcidTable
@@ -188,6 +195,7 @@ def read_split(
     columns: Sequence[str] | None = None,
     row_ids: bool = True,
     options: ReadOptions | None = None,
+    only: KeyFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The visible rows of a split, ordered by ROW__ID.
 
@@ -198,13 +206,15 @@ def read_split(
         columns: names of data columns, any case; None for all, () for none (then ``row_ids`` must be true).
         row_ids: whether the first column is ``ROW__ID``; insert-only tables have none.
         options: form of timestamps and size of batches.
+        only: give only rows with these keys. Its columns are data columns, in lower case; they need not be
+            among ``columns``. The other columns are read of those stripes only that hold such a row.
 
     Yields:
         Batches of ``snapshot_schema(…)``, of at most ``options.batch_rows`` rows, none empty.
 
     Raises:
-        RecordLayoutError: a column the table does not have, nothing to read, or ROW__IDs of an insert-only
-            table.
+        RecordLayoutError: a column the table does not have, nothing to read, ROW__IDs of an insert-only
+            table, or keys of another type than the column's.
         CorruptFileError: a file is damaged, not an ACID file, unsorted, or of types that do not fit.
         DirectoryStateError: a file is gone, or holds events it must not hold.
         RecordValueError: a timestamp does not fit the form asked for.
@@ -219,10 +229,23 @@ def read_split(
     if not selected and not row_ids:
         raise RecordLayoutError(f"table {table.full_name}: nothing to read: neither columns nor ROW__ID")
     options = options or ReadOptions()
-    wanted = Wanted(table.columns, selected, options)
+    if only is not None:
+        _check_keys(table, only, options)
+    wanted = Wanted(table.columns, selected, options, only)
     schema = snapshot_schema(version, selected, row_ids=row_ids, options=options)
     for rows in _rows(table, split, valid, wanted):
         yield from _batches(rows, schema, row_ids=row_ids, batch_rows=options.batch_rows)
+
+
+def _check_keys(table: AcidTable, only: KeyFilter, options: ReadOptions) -> None:
+    columns = select_columns(table, only.names)
+    for column, given in zip(columns, only.keys.schema, strict=True):
+        expected = column_type(parse_hive_type(column.type), options.timestamp_form)
+        if given.name != column.name or given.type != expected:
+            raise RecordLayoutError(
+                f"table {table.full_name}: keys {given.name} {given.type} do not fit column {column.name} "
+                f"{column.type}: give them as {expected}"
+            )
 
 
 def _rows(table: AcidTable, split: SnapshotSplit, valid: ValidIdList, wanted: Wanted) -> Iterator[EventChunk]:
@@ -230,7 +253,8 @@ def _rows(table: AcidTable, split: SnapshotSplit, valid: ValidIdList, wanted: Wa
     version = table.version
     if not version.has_row_ids:
         for file in split.files:
-            yield from read_events(storage, file, wanted, version=version)
+            for stripe in read_events(storage, file, wanted, version=version):
+                yield stripe.chunk.complete()
         return
     any_bucket = _may_find_deletes_anywhere(table)
     sources = [
@@ -264,15 +288,15 @@ def _continues(last: EventFile, file: EventFile) -> bool:
 
 def _read_in_turn(
     storage: Storage, files: Sequence[EventFile], wanted: Wanted, version: AcidVersion, any_bucket: bool
-) -> Iterator[EventChunk]:
+) -> Iterator[StripeEvents]:
     first_row = 0
     for file in files:
         scattered = any_bucket and file.kind is EventFileKind.DELETE_DELTA
-        for chunk in read_events(
+        for stripe in read_events(
             storage, file, wanted, version=version, any_bucket=scattered, first_row=first_row
         ):
-            first_row += len(chunk.keys)
-            yield chunk if file is files[-1] else dataclasses.replace(chunk, is_last=False)
+            first_row += stripe.row_count
+            yield stripe if file is files[-1] else dataclasses.replace(stripe, is_last=False)
 
 
 def _check_bucket(table: AcidTable, location: str, bucket_id: int, files: Sequence[EventFile]) -> None:
@@ -320,10 +344,10 @@ class _Source:
     """
 
     def __init__(
-        self, files: Sequence[EventFile], events: Iterator[EventChunk], version: AcidVersion
+        self, files: Sequence[EventFile], stripes: Iterator[StripeEvents], version: AcidVersion
     ) -> None:
         self.file = files[0]
-        self._events = events
+        self._stripes = stripes
         self.chunks: list[EventChunk] = []
         self.known_through = _LOWEST
         if version.splits_updates and self.file.kind is EventFileKind.DELTA:
@@ -334,23 +358,21 @@ class _Source:
         """Read on until ``known_through`` grows."""
         before = self.known_through
         while self.known_through == before:
-            chunk = next(self._events, None)
-            if chunk is None:
+            stripe = next(self._stripes, None)
+            if stripe is None:
                 self.known_through = _HIGHEST
                 return
-            self.chunks.append(chunk)
-            keys = chunk.keys
-            if keys.key(0) <= before:
+            if len(stripe.chunk.keys):
+                self.chunks.append(stripe.chunk)
+            if stripe.first <= before:
                 raise DirectoryStateError(
-                    f"{self.file.path} holds a row with ROW__ID {tuple(keys.key(0))}, but its directory is "
+                    f"{self.file.path} holds a row with ROW__ID {tuple(stripe.first)}, but its directory is "
                     f"for rows inserted by transactions {self.file.first} to {self.file.last}"
                 )
-            if chunk.is_last:
+            if stripe.is_last:
                 self.known_through = _HIGHEST
-                return
-            incomplete = count_below(keys, keys.key(len(keys) - 1))
-            if incomplete:
-                self.known_through = keys.key(incomplete - 1)
+            elif stripe.complete_through is not None:
+                self.known_through = stripe.complete_through
 
     def take(self, limit: RecordIdentifier) -> Iterator[EventChunk]:
         """Remove and return the events with a key <= limit."""
@@ -401,8 +423,13 @@ def _merge(pieces: list[_Piece], valid: ValidIdList, version: AcidVersion) -> It
         indices = merge_legacy(keys, valid)
     if version.encodes_buckets:
         _check_deletes(pieces, valid, version)
+    chunks = [piece.chunk for piece in pieces if not piece.is_delete]
+    places = [chunk.places for chunk in chunks if chunk.places is not None]
+    if places:
+        # Only now: a row that is not wanted may have taken the place of an older one that is.
+        indices = indices[np.concatenate(places)[indices] >= 0]
     if len(indices):
-        yield from _gather([piece.chunk for piece in pieces if not piece.is_delete], indices)
+        yield from _gather(chunks, indices)
 
 
 def _check_deletes(pieces: list[_Piece], valid: ValidIdList, version: AcidVersion) -> None:
@@ -426,31 +453,37 @@ def _check_deletes(pieces: list[_Piece], valid: ValidIdList, version: AcidVersio
 
 
 def _gather(chunks: list[EventChunk], indices: np.ndarray) -> Iterator[EventChunk]:
-    """The events at these positions of the chunks laid one behind the other.
+    """The events at these positions of the chunks laid one behind the other, with all their columns.
 
     Mostly they ascend (a base, few updates in this range); then no chunk need be joined to another.
     """
-    ends = np.cumsum([len(chunk.keys) for chunk in chunks])
-    if not bool((indices[1:] > indices[:-1]).all()):
-        yield _joined(chunks[: int(np.searchsorted(ends, indices.max(), side="right")) + 1]).take(indices)
+    if bool((indices[1:] > indices[:-1]).all()):
+        yield from _gather_ascending(chunks, indices)
         return
+    ascending = np.sort(indices)
+    joined = _joined(list(_gather_ascending(chunks, ascending)))
+    yield joined.take(np.searchsorted(ascending, indices))
+
+
+def _gather_ascending(chunks: list[EventChunk], indices: np.ndarray) -> Iterator[EventChunk]:
+    ends = np.cumsum([len(chunk.keys) for chunk in chunks])
     starts = ends - [len(chunk.keys) for chunk in chunks]
     for chunk, start, end in zip(chunks, starts, ends, strict=True):
         first, last = np.searchsorted(indices, (start, end))
         if first < last:
-            yield chunk.take(indices[first:last] - start)
+            yield chunk.take(indices[first:last] - start).complete()
 
 
 def _joined(chunks: Sequence[EventChunk]) -> EventChunk:
     keys = concatenate_keys([chunk.keys for chunk in chunks])
-    columns = zip(*(chunk.rows for chunk in chunks), strict=True)
-    return EventChunk(keys, tuple(pa.concat_arrays(column) for column in columns))
+    names = chunks[0].rows
+    return EventChunk(keys, {name: pa.concat_arrays([c.rows[name] for c in chunks]) for name in names})
 
 
 def _batches(
     chunk: EventChunk, schema: pa.Schema, *, row_ids: bool, batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    arrays = list(chunk.rows)
+    arrays = [chunk.rows[name] for name in schema.names[1 if row_ids else 0 :]]
     if row_ids:
         keys = chunk.keys
         fields = [pa.array(values) for values in (keys.original_txn, keys.bucket, keys.row_id)]
