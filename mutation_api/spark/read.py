@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+from pyspark.core.broadcast import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.model import PartitionInfo
@@ -21,9 +22,9 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RecordLayoutError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.snapshot_reader import SnapshotSplit, plan_splits, read_split
+from mutation_api.spark.key_groups import KeyGroups, group_keys, partition_scalars
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.hive_types import arrow_type, parse_hive_type, spark_type
-from mutation_api.table.partition import parse_partition_name, partition_value
+from mutation_api.table.hive_types import parse_hive_type, spark_type
 from mutation_api.table.serializer import AcidTableSerializer
 
 __all__ = [
@@ -85,6 +86,8 @@ def snapshot(
     *,
     columns: Sequence[str] | None = None,
     partitions: Sequence[str] | None = None,
+    keys: pa.Table | None = None,
+    null_safe_keys: bool = False,
     truncate_nanoseconds: bool = False,
     batch_rows: int = BATCH_ROWS_DEFAULT,
 ) -> DataFrame:
@@ -101,6 +104,12 @@ def snapshot(
         columns: names of data and partition columns, any case, in the order wanted; None for all. ``[]``
             gives ROW__ID alone, and reads no other column; of an insert-only table it is refused.
         partitions: escaped names (``ds=2015-11-19``) of the partitions to read; None for all.
+        keys: give only rows whose values equal those of some row here. Its columns are key columns of the
+            table, any case, partition columns among them; of the types of ``arrow_type(…,
+            timestamp_unit="us")``; they need not be among ``columns``. Partitions, buckets and stripes that
+            can hold none of them are not read, and of the others the key columns first. NaN equals NaN, -0.0
+            equals 0.0, NULL equals nothing.
+        null_safe_keys: NULL equals NULL.
         truncate_nanoseconds: Spark's timestamps have six digits of a second, Hive's nine. True drops the last
             three; False makes a value that has them an error, for written back it would be another one.
         batch_rows: rows of one batch.
@@ -112,7 +121,7 @@ def snapshot(
         timestamp_ntz, char and varchar are strings.
 
     Raises:
-        RecordLayoutError: a column or partition that the table does not have.
+        RecordLayoutError: a column or partition that the table does not have, or keys of another type.
         TableNotMutableError: a column Spark cannot hold (uniontype); name the others in ``columns``.
         DirectoryStateError: see :func:`mutation_api.orc.snapshot_reader.plan_splits`.
         ClientError: the source does not know the table, is not open, or has lost its lock.
@@ -125,14 +134,22 @@ def snapshot(
     table = source.table(table_name)
     wanted = _select(table, columns)
     valid_ids = source.valid_ids(table.full_name)
+    locations = _locations(table, source, partitions)
+    groups = None if keys is None else group_keys(table, keys, list(locations), null_safe=null_safe_keys)
+    if groups is not None:
+        locations = {name: place for name, place in locations.items() if groups.has_partition(name)}
+    splits = _plan(table, locations, valid_ids, source.valid_txn_list)
+    if groups is not None:
+        splits = [split for split in splits if groups.has_split(split)]
     reader = _SplitReader(
         table_text=AcidTableSerializer.encode(table),
         valid_ids=valid_ids,
         columns=wanted,
         options=ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
+        # A broadcast, for each of many tasks has a copy of the function. Nobody removes it but Spark itself,
+        # when the DataFrame is forgotten: until then it may be evaluated again.
+        keys=None if groups is None else spark.sparkContext.broadcast(groups),
     )
-    locations = _locations(table, source, partitions)
-    splits = _plan(table, locations, valid_ids, source.valid_txn_list)
     return _as_rows(spark, splits).mapInArrow(reader, _schema(table, wanted))
 
 
@@ -144,6 +161,7 @@ class _SplitReader:
     valid_ids: ValidIdList
     columns: tuple[AcidColumn, ...]
     options: ReadOptions
+    keys: Broadcast[KeyGroups] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = AcidTableSerializer.decode(self.table_text)
@@ -156,8 +174,9 @@ class _SplitReader:
         has_row_ids = table.version.has_row_ids
         # Rows without ROW__ID are counted by a column, if none is asked for.
         read = data or ([] if has_row_ids else [table.column_names[0]])
-        values = _partition_scalars(table, split.partition_name)
-        for batch in read_split(table, split, self.valid_ids, read, has_row_ids, options=self.options):
+        values = partition_scalars(table, split.partition_name)
+        only = None if self.keys is None else self.keys.value.filter_for(split)
+        for batch in read_split(table, split, self.valid_ids, read, has_row_ids, self.options, only):
             arrays = {name: batch.column(name) for name in data}
             arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in values.items()}
             columns = {c.name: arrays[c.name] for c in self.columns}
@@ -238,18 +257,6 @@ def _row_id_ddl(table: AcidTable) -> str:
     """Spark's type of the table's ROW__ID."""
     partition = f",{PARTITION_FIELD}:string" if table.partition_keys else ""
     return f"struct<{table.version.transaction_field}:bigint,bucketid:int,rowid:bigint{partition}>"
-
-
-def _partition_scalars(table: AcidTable, name: str) -> dict[str, pa.Scalar]:
-    texts = parse_partition_name(name) if table.partition_keys else ()
-    return {
-        key.name: _partition_scalar(key, text) for key, text in zip(table.partition_keys, texts, strict=True)
-    }
-
-
-def _partition_scalar(key: AcidColumn, text: str) -> pa.Scalar:
-    hive_type = parse_hive_type(key.type)
-    return pa.scalar(partition_value(text, hive_type), arrow_type(hive_type, timestamp_unit="us"))
 
 
 def _row_ids(table: AcidTable, split: SnapshotSplit, batch: pa.RecordBatch) -> pa.StructArray:
