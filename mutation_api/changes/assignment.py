@@ -18,7 +18,7 @@ from mutation_api.spark.plan import wall_clock_type
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.hive_types import convert_to_column, parse_hive_type, spark_type
 
-__all__ = ["ColumnConverter", "comparable", "stored"]
+__all__ = ["ColumnConverter", "comparable", "is_stored_unchanged", "stored"]
 
 _CUT = ("char", "varchar")
 """Spark has strings for them, so equal Spark types do not mean that nothing has to be done."""
@@ -69,12 +69,17 @@ def stored(
     wall_clock = wall_clock_type(found)
     _check_type(full_name, column, wall_clock)
     masked = sf.when(where, value if wall_clock == found else value.cast(wall_clock))
-    wanted = spark_type(parse_hive_type(column.type))
-    has_cut = any(kind in column.type for kind in _CUT)
-    if DataType.fromDDL(wanted) == wall_clock and not has_cut:
+    if is_stored_unchanged(column, found):
         return masked
+    wanted = spark_type(parse_hive_type(column.type))
     converted: Column = _converter(ColumnConverter(full_name, column), wanted)(masked, key)
     return converted
+
+
+def is_stored_unchanged(column: AcidColumn, found: DataType) -> bool:
+    """Whether the column holds every value of Spark's type ``found`` as it is."""
+    wanted = DataType.fromDDL(spark_type(parse_hive_type(column.type)))
+    return wanted == wall_clock_type(found) and not any(kind in column.type for kind in _CUT)
 
 
 def _converter(convert: ColumnConverter, ddl: str):  # type: ignore[no-untyped-def]

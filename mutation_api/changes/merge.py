@@ -137,7 +137,8 @@ class MergeInto:
             DuplicateKeyError: several source rows would act on one row, or insert one key.
             RecordLayoutError: columns are missing, extra or unknown, their types cannot fit, a condition
                 cannot be resolved, or the merge has no clause.
-            RecordValueError: a value does not fit its column; the message names the row's key.
+            RecordValueError: a value does not fit its column, or a key to insert would be stored as another
+                one (rounded, cut); the message names the row's key.
             TableNotMutableError: the table is insert-only, and a clause does more than insert.
             Nothing was written then. Else as :func:`mutation_api.spark.apply_changes`.
         """
@@ -174,6 +175,7 @@ class MergeInto:
         )
         try:
             with translated_worker_errors(f"merging into {plan.table.full_name}"):
+                plan.check_keys()
                 plan.check_duplicates()
                 yield plan
         finally:

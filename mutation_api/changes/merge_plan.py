@@ -6,6 +6,7 @@ duplicates are checked by the job that fills the cache, before anything is writt
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from mutation_api.changes.outcome import (
     MOVED,
     NEW,
     UNCHANGED,
+    altered_key,
     first_holding,
     inserted_key,
     json_text,
@@ -38,6 +40,7 @@ from mutation_api.changes.prune import partitions_where
 from mutation_api.changes.report import MergeReport
 from mutation_api.changes.resolve import ResolvedMerge, resolve
 from mutation_api.changes.sides import Sides, columns_of
+from mutation_api.errors import RecordValueError
 from mutation_api.spark.job import OpenTransaction
 from mutation_api.spark.read import snapshot
 from mutation_api.table.acid_table import AcidTable
@@ -48,7 +51,7 @@ __all__ = ["CHANGE_COLUMN", "MergePlan"]
 CHANGE_COLUMN = "__change"
 """Name of the operation column of the change set; a table may well have a column ``operation`` itself."""
 
-_KEY, _KIND = "__key", "__kind"
+_KEY, _ALTERED, _KIND = "__key", "__altered", "__kind"
 _ROW_ID, _PARTITION, _NEW_PARTITION = "__row_id", "__partition", "__new_partition"
 
 
@@ -56,7 +59,8 @@ _ROW_ID, _PARTITION, _NEW_PARTITION = "__row_id", "__partition", "__new_partitio
 class MergePlan:
     """Rows on which a clause acts. ``acting`` has the source's row too; the steps share ``cached``.
 
-    ``is_unique``: no two of them can be for one row or one inserted key.
+    ``is_unique``: no two of them can be for one row or one inserted key. ``may_alter_keys``: an inserted key
+    may be stored as another one.
     """
 
     transaction: OpenTransaction
@@ -64,6 +68,7 @@ class MergePlan:
     options: MergeOptions
     keys: tuple[str, ...] | None
     is_unique: bool
+    may_alter_keys: bool
     acting: DataFrame
     cached: DataFrame
 
@@ -91,10 +96,26 @@ class MergePlan:
             is_whole_condition=resolved.is_equalities_alone,
         )
         acting = _acting_rows(transaction, table, sides, resolved, options, collected)
-        is_unique = collected is not None and collected.is_unique and _keeps_keys(table, sides, resolved)
+        may_alter_keys = altered_key(table, resolved) is not None
+        inserts_keys = all(c.takes_all for c in clauses if c.action is Action.INSERT)
+        is_unique = bool(collected and collected.is_unique and inserts_keys and not may_alter_keys)
         if not is_unique:
             acting = _without_repetition(acting, table, clauses, options)
-        return cls(transaction, table, options, keys, is_unique, acting, acting.drop(SOURCE).persist())
+        cached = acting.drop(SOURCE).persist()
+        return cls(transaction, table, options, keys, is_unique, may_alter_keys, acting, cached)
+
+    def check_keys(self) -> None:
+        """Raise RecordValueError if an inserted key would be stored as another one."""
+        if not self.may_alter_keys:
+            return
+        altered = self.cached.where(sf.col(_ALTERED).isNotNull())
+        found = sorted(row[0] for row in altered.select(_ALTERED).limit(ROWS_SHOWN).collect())
+        if found:
+            shown = "; ".join(map(_described_key, found))
+            raise RecordValueError(
+                f"table {self.table.full_name}: keys to insert would be stored as others, which other rows "
+                f"may have: {shown}. Nothing was written. Cast or trim them in the source, so that they match"
+            )
 
     def check_duplicates(self) -> None:
         """Raise DuplicateKeyError if several source rows act on one row, or insert one key."""
@@ -159,18 +180,20 @@ def _acting_rows(
     options: MergeOptions,
     keys: SourceKeys | None,
 ) -> DataFrame:
-    """Columns ``source``, _ROW_ID, _KEY (JSON text of an inserted key), _KIND, the partitions and NEW."""
+    """Columns ``source``, _ROW_ID, _KEY (JSON text of an inserted key), _ALTERED, _KIND, partitions, NEW."""
     reader = _Reader(transaction, table, sides, resolved)
     source_rows = sides.source.select(_row_of(sides.source_schema.fieldNames()).alias(SOURCE))
     rows = match_rows(source_rows, reader, resolved.on, resolved.matches, keys)
     rows = rows.withColumn(CLAUSE, first_holding(resolved.clauses)).where(sf.col(CLAUSE).isNotNull())
     rows = rows.withColumn(NEW, new_row(table, resolved))
+    altered = altered_key(table, resolved)
     row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if table.version.has_row_ids else sf.lit(None)
     known = sf.col(quoted(TARGET, ROW_ID_COLUMN, "partition")) if table.partition_keys else sf.lit("")
     placed = rows.select(
         SOURCE,
         row_id.alias(_ROW_ID),
         inserted_key(resolved, options).alias(_KEY),
+        (sf.lit(None) if altered is None else altered).cast("string").alias(_ALTERED),
         kind_of(table, resolved).alias(_KIND),
         known.alias("__known"),
         NEW,
@@ -200,13 +223,15 @@ class _Reader:
             self.table.full_name,
             columns=names or ([] if self.table.version.has_row_ids else self.table.column_names[:1]),
             partitions=self._partitions(matches),
+            keys=None if keys is None or without_keys else self._in_types_of_table(keys.table),
+            null_safe_keys=keys is not None and keys.null_safe,
         )
-        if keys is not None:
+        if keys is not None and without_keys:
             spark = self.sides.source.sparkSession
             few = sf.broadcast(spark.createDataFrame(self._in_types_of_table(keys.table)).alias("k"))
             pairs = [(rows[name], sf.col(quoted("k", name))) for name in keys.table.column_names]
             same = [a.eqNullSafe(b) if keys.null_safe else a == b for a, b in pairs]
-            rows = rows.join(few, same, "left_anti" if without_keys else "left_semi")
+            rows = rows.join(few, same, "left_anti")
         return rows.select(_row_of(rows.columns).alias(TARGET))
 
     def _partitions(self, matches: Set[Match]) -> list[str] | None:
@@ -243,13 +268,9 @@ def _is_in_group() -> Column:
     return sf.col(_ROW_ID).isNotNull() | sf.col(_KEY).isNotNull()
 
 
-def _keeps_keys(table: AcidTable, sides: Sides, resolved: ResolvedMerge) -> bool:
-    """Whether rows that are inserted have different keys if the source's are different."""
-    inserts = [c for c in resolved.clauses if c.action is Action.INSERT]
-    types = {c.name: c.type for c in columns_of(table)}
-    keys = resolved.keys or ()
-    is_kept = all(not types[k].startswith(("char", "varchar")) for k in keys)
-    return not inserts or (is_kept and all(c.takes_all for c in inserts))
+def _described_key(text: str) -> str:
+    found = json.loads(text)
+    return f"{found['column']}={found.get('key')!r} as {found.get('stored')!r}"
 
 
 def _row_of(names: Iterable[str]) -> Column:

@@ -11,7 +11,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import Column
 from pyspark.sql.pandas.functions import arrow_udf
 
-from mutation_api.changes.assignment import comparable, stored
+from mutation_api.changes.assignment import comparable, is_stored_unchanged, stored
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.expressions import column_of, quoted
 from mutation_api.changes.options import MergeOptions
@@ -28,6 +28,7 @@ __all__ = [
     "NEW",
     "UNCHANGED",
     "UPDATED",
+    "altered_key",
     "first_holding",
     "inserted_key",
     "json_text",
@@ -134,6 +135,28 @@ def inserted_key(resolved: ResolvedMerge, options: MergeOptions) -> Column:
     return sf.when(
         counts, json_text(sf.struct(*[p.alias(k) for p, k in zip(parts, resolved.keys, strict=True)]))
     )
+
+
+def altered_key(table: AcidTable, resolved: ResolvedMerge) -> Column | None:
+    """JSON text of an inserted key that is stored as another one (rounded, cut), before and after.
+
+    Such a key matched by what it was, and may now be that of a row that the table has. None: no key can be.
+    """
+    types = {c.name: c for c in columns_of(table)}
+    keys = set(resolved.keys or ())
+    found = []
+    for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
+        for name in sorted(keys & values.keys()) if clause.action is Action.INSERT else ():
+            value, data_type = values[name]
+            if is_stored_unchanged(types[name], data_type):
+                continue
+            before, after = column_of(value), sf.col(quoted(NEW, name))
+            is_other = (sf.col(CLAUSE) == number) & ~before.eqNullSafe(after)
+            text = json_text(
+                sf.struct(sf.lit(name).alias("column"), before.alias("key"), after.alias("stored"))
+            )
+            found.append(sf.when(is_other, text))
+    return sf.coalesce(*found) if found else None
 
 
 def partition_of(table: AcidTable, where: Column) -> Column:

@@ -18,7 +18,13 @@ from metastore_client.client import MetastoreClient
 from mutation_api.changes import MergeCounts, MergeInto, first_by, merge_into
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.errors import DuplicateKeyError, MutationError, RecordLayoutError, RecordValueError
+from mutation_api.errors import (
+    ClientError,
+    DuplicateKeyError,
+    MutationError,
+    RecordLayoutError,
+    RecordValueError,
+)
 from tests.integration.live_table import LAYOUTS, LiveTable
 
 pytestmark = pytest.mark.slow
@@ -426,3 +432,41 @@ def test_refusals_and_the_cases_of_hive(
         )
         assert by_hive.merge().total == MergeCounts(inserted=1, updated=1, deleted=1)
     assert live.values() == [(11, 11), (2, 0), (5, 6), (7, 8)]
+
+
+def test_a_key_is_not_inserted_as_another(
+    hive: Hive23, live_metastore: MetastoreClient, live_database: str, spark: SparkSession
+) -> None:
+    """Cut to fit its column it would be a second row of its key; nor is anything merged into another table."""
+    live = LiveTable.create(
+        hive,
+        live_metastore,
+        live_database,
+        columns="k varchar(2), b int",
+        keys="",
+        layout="default",
+        bucket_columns=("k",),
+    )
+    name = live.full_name
+    with live.client() as client:
+        with client.new_transaction() as transaction:
+            merge_into(
+                transaction, name, source=spark.sql("SELECT 'ab' k, 1 b"), on=["k"]
+            ).whenNotMatched().insertAll().merge()
+        before = live.state()
+        source = spark.sql("SELECT * FROM VALUES ('ab', 2), ('abc', 3) AS s(k, b)")
+        with client.new_transaction() as transaction:
+            merge = merge_into(transaction, name, source=source, on=["k"]).whenNotMatched().insertAll()
+            with pytest.raises(RecordValueError) as caught:
+                merge.merge()
+            assert str(caught.value) == (
+                f"table {name}: keys to insert would be stored as others, which other rows may have: "
+                "k='abc' as 'ab'. Nothing was written. Cast or trim them in the source, so that they match"
+            )
+            with pytest.raises(ClientError) as unknown:
+                merge_into(transaction, "d.nowhere", source=source, on=["k"]).whenMatched().delete().merge()
+            assert str(unknown.value) == (
+                "table d.nowhere is not part of the transaction; add it to the MutatorClientBuilder. It has "
+                f"{name}"
+            )
+            assert live.state() == before
