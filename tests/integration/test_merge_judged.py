@@ -437,7 +437,7 @@ def test_refusals_and_the_cases_of_hive(
 def test_a_key_is_not_inserted_as_another(
     hive: Hive23, live_metastore: MetastoreClient, live_database: str, spark: SparkSession
 ) -> None:
-    """Cut to fit its column it would be a second row of its key; nor is anything merged into another table."""
+    """Cut to fit its column it would be a second row of its key; nor is an unknown table merged into."""
     live = LiveTable.create(
         hive,
         live_metastore,
