@@ -235,37 +235,42 @@ def read_events(
         return
     drops_rows = version.splits_updates or file.kind is EventFileKind.BASE
     previous: EventKeys | None = None
-    for keys, stripe in _read_acid(source, file, wanted, version):
+    for keys, stripe in _read_acid(source, file, wanted, version, drops_rows=drops_rows):
         _check_order(keys, previous, file)
         if version.splits_updates:
             _check_operations(keys, file, version)
         if version.encodes_buckets and not any_bucket:
             _check_buckets(keys, file)
         previous = keys.slice(len(keys) - 1, len(keys))
-        yield _stripe_events(stripe, keys, drops_rows=drops_rows)
+        is_last = stripe.index == source.stripe_count - 1
+        yield _stripe_events(stripe.chunk(keys, drops_rows=drops_rows), keys, is_last=is_last)
 
 
-def _stripe_events(stripe: _Stripe, keys: EventKeys, *, drops_rows: bool) -> StripeEvents:
+def _stripe_events(chunk: EventChunk, keys: EventKeys, *, is_last: bool) -> StripeEvents:
+    """What is known of a stripe, all of whose events are ``keys``."""
     count = len(keys)
     incomplete = count_below(keys, keys.key(count - 1))
     return StripeEvents(
-        chunk=stripe.chunk(keys, drops_rows=drops_rows),
+        chunk=chunk,
         row_count=count,
         first=keys.key(0),
         complete_through=keys.key(incomplete - 1) if incomplete else None,
-        is_last=stripe.is_last,
+        is_last=is_last,
     )
 
 
 def _read_acid(
-    source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion
+    source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion, *, drops_rows: bool
 ) -> Iterator[tuple[EventKeys, _Stripe]]:
     stored = _event_fields(source, version)
     in_file = _names_in_file([f.name for f in source.schema.field(ROW).type], wanted, version)
     columns = _FileColumns(source, file, wanted, in_file, stored[ROW])
     canonical = {name: field for field, name in stored.items()}
     names = [*(stored[name] for name in _KEY_FIELDS), *columns.early_names]
+    without = columns.stripes_without_keys() if drops_rows else frozenset()
     for index in range(source.stripe_count):
+        if index in without:
+            continue
         batch = source.read_stripe(index, names)
         if batch.num_rows:
             fields = batch.rename_columns([canonical[name] for name in batch.schema.names])
@@ -282,15 +287,23 @@ def _read_plain(
         )
     in_file = _names_in_file(source.schema.names, wanted, version)
     columns = _FileColumns(source, file, wanted, in_file, None)
-    # The first column is read along: without any column pyarrow does not tell how many rows there are.
-    names = sorted({source.schema.names[0], *columns.early_names})
+    # The first column if there is no other: without any pyarrow does not tell how many rows there are.
+    names = columns.early_names or source.schema.names[:1]
     bucket = _bucket_of_plain_rows(file, version)
+    without = columns.stripes_without_keys()
+    last = source.stripe_count - 1
     for index in range(source.stripe_count):
-        batch = source.read_stripe(index, names)
-        if batch.num_rows:
-            keys = _plain_keys(position, batch.num_rows, file, bucket)
-            yield _stripe_events(_Stripe(columns, index, batch), keys, drops_rows=True)
-        position += batch.num_rows
+        count = source.stripe_rows(index)
+        if not count:
+            continue
+        keys = _plain_keys(position, count, file, bucket)
+        position += count
+        if index in without:
+            # Its rows count all the same: those of later files are numbered on.
+            yield _stripe_events(EventChunk(keys.slice(0, 0), {}), keys, is_last=index == last)
+        else:
+            stripe = _Stripe(columns, index, source.read_stripe(index, names))
+            yield _stripe_events(stripe.chunk(keys, drops_rows=True), keys, is_last=index == last)
 
 
 @dataclass(frozen=True)
@@ -334,6 +347,20 @@ class _FileColumns:
             return {c.name: _column(None, c, len(positions), self.wanted.options, "") for c in columns}
         return self.read(columns, self.source.read_stripe(index, names), positions)
 
+    def stripes_without_keys(self) -> frozenset[int]:
+        """Stripes that hold none of the wanted keys, by what the file's writer noted of them."""
+        only = self.wanted.only
+        if only is None:
+            return frozenset()
+        columns = [c for c in self.wanted.key_columns if c.name in self.in_file]
+        stored = dict(zip(self._names(columns), columns, strict=True))
+        types = {name: parse_hive_type(column.type) for name, column in stored.items()}
+        return frozenset(
+            index
+            for index, ranges in enumerate(self.source.stripe_ranges(types))
+            if not all(only.meets(stored[name].name, *ends) for name, ends in ranges.items())
+        )
+
     def _names(self, columns: Sequence[AcidColumn]) -> list[str]:
         prefix = "" if self.struct is None else f"{self.struct}."
         return [f"{prefix}{self.in_file[c.name]}" for c in columns if c.name in self.in_file]
@@ -355,11 +382,6 @@ class _Stripe:
     columns: _FileColumns
     index: int
     batch: pa.RecordBatch
-
-    @property
-    def is_last(self) -> bool:
-        """No later stripe follows."""
-        return self.index == self.columns.source.stripe_count - 1
 
     def chunk(self, keys: EventKeys, *, drops_rows: bool) -> EventChunk:
         """Its events; without the rows that are not wanted, if these may be dropped."""

@@ -7,6 +7,7 @@ and "no end"), so columns with such values are read once more by pyorc, value by
 from __future__ import annotations
 
 import datetime
+import functools
 import io
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +19,13 @@ import pyarrow.orc
 import pyorc
 
 from mutation_api.acid.calendar import proleptic_from_hybrid_timestamps
+from mutation_api.acid.hive_type import HiveType
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordValueError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm, replace_timestamps
 from mutation_api.orc.hive_values import holds_dates
 from mutation_api.orc.storage import Storage
-from mutation_api.orc.tail import OrcTail, parse_tail
+from mutation_api.orc.stripe_ranges import Range, column_id, comparable_range
+from mutation_api.orc.tail import OrcTail, parse_statistics, parse_tail
 
 __all__ = ["OrcInput"]
 
@@ -62,7 +65,11 @@ class OrcInput:
         self._options = options
         self._needs_pyorc = False
         self.is_proleptic = options.is_proleptic
+        self._input: Any = None
         self._file = self._open()
+        if any(holds_dates(data_type) for data_type in self.schema.types):
+            marked = self._tail.is_proleptic
+            self.is_proleptic = self.is_proleptic if marked is None else marked
 
     @property
     def stripe_count(self) -> int:
@@ -96,6 +103,44 @@ class OrcInput:
         self._needs_pyorc = True
         return self._read_with_pyorc(index, columns)
 
+    def stripe_rows(self, index: int) -> int:
+        """Number of rows of one stripe."""
+        return self._tail.stripes[index].row_count
+
+    def stripe_ranges(self, columns: Mapping[str, HiveType]) -> list[dict[str, Range]]:
+        """Ranges of columns in the stripes, as the writer noted them.
+
+        Args:
+            columns: names, as of :meth:`read_stripe`, of columns that the file has; the type as which each
+                will be read.
+
+        Returns:
+            For each stripe, or the first ones, the ranges by name; unknown ones are missing.
+
+        Raises:
+            CorruptFileError: what lies there is no statistics.
+        """
+        tail = self._tail
+        behind = tail.footer_length + tail.postscript_length + 1
+        section = self._last_bytes(tail.statistics_length + behind)[: tail.statistics_length]
+        names = {column_id(self.schema, name): name for name in columns}
+        try:
+            stripes = parse_statistics(section, tail, names)
+            return [self._ranges(stripe, names, columns) for stripe in stripes]
+        except CorruptFileError as error:
+            raise self._corrupt(error) from error
+
+    def _ranges(
+        self, statistics: Mapping[int, bytes], names: Mapping[int, str], columns: Mapping[str, HiveType]
+    ) -> dict[str, Range]:
+        ranges = {}
+        for number, text in statistics.items():
+            name = names[number]
+            known = comparable_range(text, self._type_of(name), columns[name])
+            if known is not None:
+                ranges[name] = known
+        return ranges
+
     def _open(self) -> Any:
         try:
             stream = self._stream()
@@ -103,6 +148,7 @@ class OrcInput:
                 logger.warning("%s is empty: read as a file without rows, as Hive does", self.path)
                 return None
             file = pa.orc.ORCFile(stream)
+            self._input = stream
         except FileNotFoundError as error:
             raise DirectoryStateError(
                 f"{self.path} was there when the directory was listed and is gone now; a reader needs a "
@@ -110,10 +156,20 @@ class OrcInput:
             ) from error
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._corrupt(error) from error
-        if any(holds_dates(data_type) for data_type in file.schema.types):
-            marked = _tail_of(stream, file).is_proleptic
-            self.is_proleptic = self.is_proleptic if marked is None else marked
         return file
+
+    @functools.cached_property
+    def _tail(self) -> OrcTail:
+        try:
+            length = self._file.file_footer_length + self._file.file_postscript_length + 1
+            return parse_tail(self._last_bytes(length))
+        except CorruptFileError as error:
+            raise self._corrupt(error) from error
+
+    def _last_bytes(self, count: int) -> bytes:
+        self._input.seek(self._input.size() - count)
+        data: bytes = self._input.read(count)
+        return data
 
     def _stream(self) -> Any:
         """The file's committed bytes; None if there are none."""
@@ -240,12 +296,6 @@ def _plain(value: Any, data_type: pa.DataType) -> Any:
     if pa.types.is_struct(data_type):
         return {f.name: _plain(value[f.name], f.type) for f in data_type}
     return value
-
-
-def _tail_of(stream: Any, file: pa.orc.ORCFile) -> OrcTail:
-    length = file.file_footer_length + file.file_postscript_length + 1
-    stream.seek(stream.size() - length)
-    return parse_tail(stream.read(length))
 
 
 def _converters(options: ReadOptions, is_proleptic: bool) -> dict[pyorc.TypeKind, Any]:

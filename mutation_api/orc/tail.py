@@ -14,12 +14,21 @@ from __future__ import annotations
 
 import enum
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from mutation_api.errors import CorruptFileError
+from mutation_api.orc.protobuf import (
+    as_bytes,
+    as_number,
+    bytes_field,
+    field_at,
+    fields_of,
+    number_field,
+    varint_at,
+)
 from mutation_api.orc.storage import Storage
 
 __all__ = [
@@ -28,6 +37,7 @@ __all__ = [
     "OrcTail",
     "StripeInfo",
     "append_user_metadata",
+    "parse_statistics",
     "parse_tail",
     "read_tail",
     "tail_checksum",
@@ -45,11 +55,10 @@ _MAX_POSTSCRIPT_BYTES = 255
 # What parsing arbitrary bytes can raise; everything of it means a damaged file.
 _DAMAGE = (ValueError, IndexError, OverflowError, OSError, zlib.error, pa.ArrowException)
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-
 _POSTSCRIPT_FOOTER_LENGTH = 1
 _POSTSCRIPT_COMPRESSION = 2
 _POSTSCRIPT_BLOCK_BYTES = 3
+_POSTSCRIPT_STATISTICS_LENGTH = 5
 _POSTSCRIPT_MAGIC = 8000
 _FOOTER_STRIPE = 3
 _FOOTER_METADATA = 5
@@ -61,6 +70,8 @@ _PROLEPTIC_GREGORIAN = 2
 _IS_PROLEPTIC = {_JULIAN_GREGORIAN: False, _PROLEPTIC_GREGORIAN: True}
 _METADATA_NAME = 1
 _METADATA_VALUE = 2
+_STATISTICS_STRIPE = 1
+_STATISTICS_COLUMN = 1
 
 
 class Compression(enum.IntEnum):
@@ -89,13 +100,15 @@ class StripeInfo:
 class OrcTail:
     """Facts of a file's tail.
 
-    ``footer_length`` is what the postscript says; ``row_index_stride`` 0 means no index. ``is_proleptic``:
+    ``footer_length`` is what the postscript says; before the footer lie the statistics of the stripes,
+    ``statistics_length`` bytes, 0 if there are none. ``row_index_stride`` 0 means no index. ``is_proleptic``:
     whether days are counted in the proleptic Gregorian calendar; None if the footer does not say.
     """
 
     compression: Compression
     block_bytes: int
     footer_length: int
+    statistics_length: int
     postscript_length: int
     stripes: tuple[StripeInfo, ...]
     row_count: int
@@ -107,6 +120,7 @@ class OrcTail:
 @dataclass(frozen=True)
 class _Postscript:
     footer_length: int
+    statistics_length: int
     compression: Compression
     block_bytes: int
     length: int
@@ -145,6 +159,36 @@ def parse_tail(end: bytes) -> OrcTail:
         raise CorruptFileError(f"not an ORC tail: {error}") from error
 
 
+def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) -> list[dict[int, bytes]]:
+    """Statistics of some columns in each stripe.
+
+    Args:
+        section: the ``statistics_length`` bytes before the footer.
+        tail: of the same file.
+        columns: numbers of columns in the tree of types, counted from the root, which is 0, in pre-order.
+
+    Returns:
+        For each stripe (fewer, if the writer kept them of some only) the serialised ColumnStatistics by
+        column; of columns that the file does not have, none.
+
+    Raises:
+        CorruptFileError: the bytes are no such section.
+    """
+    try:
+        plain = _plain(section, tail.compression, tail.block_bytes)
+        stripes = [as_bytes(value) for field, value in fields_of(plain) if field == _STATISTICS_STRIPE]
+        return [dict(_statistics_of(stripe, columns)) for stripe in stripes]
+    except _DAMAGE as error:
+        raise CorruptFileError(f"no statistics of ORC stripes: {error}") from error
+
+
+def _statistics_of(stripe: bytes, columns: Collection[int]) -> Iterator[tuple[int, bytes]]:
+    found = (value for field, value in fields_of(stripe) if field == _STATISTICS_COLUMN)
+    for number, value in enumerate(found):
+        if number in columns:
+            yield number, as_bytes(value)
+
+
 def append_user_metadata(
     end: bytes,
     entries: Mapping[str, bytes],
@@ -173,14 +217,14 @@ def append_user_metadata(
     if doubled:
         raise ValueError(f"the file has user metadata {doubled} already")
     items = b"".join(
-        _bytes_field(
+        bytes_field(
             _FOOTER_METADATA,
-            _bytes_field(_METADATA_NAME, name.encode()) + _bytes_field(_METADATA_VALUE, value),
+            bytes_field(_METADATA_NAME, name.encode()) + bytes_field(_METADATA_VALUE, value),
         )
         for name, value in entries.items()
     )
     if mark_proleptic:
-        items += _varint(_FOOTER_CALENDAR << 3 | _VARINT) + _varint(_PROLEPTIC_GREGORIAN)
+        items += number_field(_FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN)
     added = items if tail.compression is Compression.NONE else _original_chunks(items, tail.block_bytes)
     start = len(end) - 1 - tail.postscript_length
     postscript = _with_footer_length(end[start:-1], tail.footer_length + len(added))
@@ -229,13 +273,14 @@ def _parse_postscript(end: bytes) -> _Postscript:
     length = end[-1]
     if length + 1 > len(end):
         raise ValueError(f"the postscript has {length} bytes, {len(end) - 1} are there")
-    fields = dict(_fields(end[len(end) - 1 - length : -1]))
+    fields = dict(fields_of(end[len(end) - 1 - length : -1]))
     if fields.get(_POSTSCRIPT_MAGIC) != _MAGIC:
         raise ValueError("the postscript does not say ORC")
     return _Postscript(
-        footer_length=_number(fields.get(_POSTSCRIPT_FOOTER_LENGTH, 0)),
-        compression=Compression(_number(fields.get(_POSTSCRIPT_COMPRESSION, 0))),
-        block_bytes=_number(fields.get(_POSTSCRIPT_BLOCK_BYTES, 0)) or 256 * 1024,
+        footer_length=as_number(fields.get(_POSTSCRIPT_FOOTER_LENGTH, 0)),
+        statistics_length=as_number(fields.get(_POSTSCRIPT_STATISTICS_LENGTH, 0)),
+        compression=Compression(as_number(fields.get(_POSTSCRIPT_COMPRESSION, 0))),
+        block_bytes=as_number(fields.get(_POSTSCRIPT_BLOCK_BYTES, 0)) or 256 * 1024,
         length=length,
     )
 
@@ -244,19 +289,22 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
     numbers = {_FOOTER_ROW_COUNT: 0, _FOOTER_STRIDE: 0, _FOOTER_CALENDAR: 0}
-    for field, value in _fields(footer):
+    for field, value in fields_of(footer):
         if field == _FOOTER_STRIPE:
-            stripe = {key: _number(number) for key, number in _fields(_data(value))}
+            stripe = {key: as_number(number) for key, number in fields_of(as_bytes(value))}
             stripes.append(StripeInfo(*(stripe.get(key, 0) for key in (1, 2, 3, 4, 5))))
         elif field == _FOOTER_METADATA:
-            item = dict(_fields(_data(value)))
-            metadata[_data(item.get(_METADATA_NAME, b"")).decode()] = _data(item.get(_METADATA_VALUE, b""))
+            item = dict(fields_of(as_bytes(value)))
+            metadata[as_bytes(item.get(_METADATA_NAME, b"")).decode()] = as_bytes(
+                item.get(_METADATA_VALUE, b"")
+            )
         elif field in numbers:
-            numbers[field] = _number(value)
+            numbers[field] = as_number(value)
     return OrcTail(
         compression=postscript.compression,
         block_bytes=postscript.block_bytes,
         footer_length=postscript.footer_length,
+        statistics_length=postscript.statistics_length,
         postscript_length=postscript.length,
         stripes=tuple(stripes),
         row_count=numbers[_FOOTER_ROW_COUNT],
@@ -272,10 +320,10 @@ def _with_footer_length(postscript: bytes, footer_length: int) -> bytes:
     kept = b""
     while position < len(postscript):
         start = position
-        field, _, position = _field_at(postscript, position)
+        field, _, position = field_at(postscript, position)
         if field != _POSTSCRIPT_FOOTER_LENGTH:
             kept += postscript[start:position]
-    return _varint(_POSTSCRIPT_FOOTER_LENGTH << 3 | _VARINT) + _varint(footer_length) + kept
+    return number_field(_POSTSCRIPT_FOOTER_LENGTH, footer_length) + kept
 
 
 def _original_chunks(data: bytes, block_bytes: int) -> bytes:
@@ -305,7 +353,7 @@ def _decompress(chunk: bytes, compression: Compression, block_bytes: int) -> byt
     if compression is Compression.ZLIB:
         return zlib.decompress(chunk, wbits=-15)
     if compression is Compression.SNAPPY:
-        length, _ = _varint_at(chunk, 0)
+        length, _ = varint_at(chunk, 0)
         return _block(
             pa.Codec("snappy").decompress(chunk, decompressed_size=length, asbytes=True), block_bytes
         )
@@ -362,66 +410,3 @@ def _lz4_copy(out: bytearray, distance: int, count: int) -> None:
     piece = bytes(out[-distance:])
     repeats = -(-count // distance)
     out += (piece * repeats)[:count]
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) of a protobuf message: numbers for varints, bytes for everything else."""
-    position = 0
-    while position < len(data):
-        field, value, position = _field_at(data, position)
-        yield field, value
-
-
-def _field_at(data: bytes, position: int) -> tuple[int, int | bytes, int]:
-    key, position = _varint_at(data, position)
-    field, kind = key >> 3, key & 7
-    if kind == _VARINT:
-        number, position = _varint_at(data, position)
-        return field, number, position
-    if kind == _BYTES:
-        length, position = _varint_at(data, position)
-    elif kind in (_FIXED64, _FIXED32):
-        length = 8 if kind == _FIXED64 else 4
-    else:
-        raise ValueError(f"protobuf wire type {kind} is not known")
-    if position + length > len(data):
-        raise ValueError(f"protobuf field {field} ends at {position + length} of {len(data)} bytes")
-    return field, data[position : position + length], position + length
-
-
-def _varint_at(data: bytes, position: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, position
-        shift += 7
-        if shift > 63:
-            raise ValueError("a protobuf number has more than 64 bits")
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def _bytes_field(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | _BYTES) + _varint(len(value)) + value
-
-
-def _number(value: int | bytes) -> int:
-    if isinstance(value, bytes):
-        raise ValueError("protobuf: a number is stored as bytes")
-    return value
-
-
-def _data(value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        raise ValueError("protobuf: bytes are stored as a number")
-    return value

@@ -209,23 +209,83 @@ def stripes_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, tuple[
     return found
 
 
+def numbered(ids: list[int], first: int = 0, txn: int = 1) -> list[Event]:
+    return [
+        (INSERT, txn, bucket_property(0), first + n, txn, {"id": id_, "msg": FILLER, "part": 0.5, "n": id_})
+        for n, id_ in enumerate(ids)
+    ]
+
+
 def test_other_columns_are_read_of_stripes_with_a_row_only(
     tmp_path: Path, stripes_read: list[tuple[str, int, tuple[str, ...]]]
 ) -> None:
     """One row of many stripes: the key of all of them, the rest of one, and that once."""
     version = AcidVersion.V2_HIVE4
-    keys = list(range(400))
-    random.Random(1).shuffle(keys)
-    events: list[Event] = [
-        (INSERT, 1, bucket_property(0), n, 1, {"id": id_, "msg": FILLER, "part": 0.5, "n": n})
-        for n, id_ in enumerate(keys)
-    ]
-    write_events(tmp_path / "base_0000001/bucket_00000", events, ROW)
-    only = KeyFilter(pa.table({"id": [399, 1000]}))
+    ids = [n for n in range(400) if n != 201]
+    random.Random(1).shuffle(ids)
+    write_events(tmp_path / "base_0000001/bucket_00000", numbered(ids), ROW)
+    only = KeyFilter(pa.table({"id": [200, 201]}))
     (row,) = read(table_at(tmp_path, version), everything(version), ["id", "n", "msg"], only)
-    assert (row["id"], row["msg"]) == (399, FILLER)
+    assert (row["id"], row["msg"]) == (200, FILLER)
     early = [columns for *_, columns in stripes_read if "row.id" in columns]
     late = [columns for *_, columns in stripes_read if "row.id" not in columns]
     assert len(early) > 3
     assert {columns[-1] for columns in early} == {"row.id"}
     assert late == [("row.n", "row.msg")]
+
+
+def test_stripes_whose_range_has_no_key_are_not_read(
+    tmp_path: Path, stripes_read: list[tuple[str, int, tuple[str, ...]]]
+) -> None:
+    """Of a base and an insert delta; deletes are read whatever is looked for."""
+    version = AcidVersion.V2_HIVE4
+    write_events(tmp_path / "base_0000001/bucket_00000", numbered(list(range(0, 800, 2))), ROW)
+    write_events(
+        tmp_path / "delta_0000002_0000002_0000/bucket_00000", numbered(list(range(1000, 1400)), txn=2), ROW
+    )
+    deletes: list[Event] = [(DELETE, 1, bucket_property(0), n, 3, None) for n in (150, 200)]
+    write_events(tmp_path / "delete_delta_0000003_0000003_0000/bucket_00000", deletes, ROW)
+    # 401 lies between two values of a stripe, 900 between the files: neither makes a stripe be read twice.
+    only = KeyFilter(pa.table({"id": [300, 302, 401, 900, 1399]}))
+    found = list(read(table_at(tmp_path, version), everything(version), ["id"], only))
+    assert [row["id"] for row in found] == [302, 1399]
+    read_of = {
+        name.rpartition("_000")[0]: [i for n, i, _ in stripes_read if n == name] for name, *_ in stripes_read
+    }
+    stripes = {name: len(indices) for name, indices in read_of.items()}
+    assert stripes["base"] <= 2
+    assert stripes["delta_0000002_0000002"] == 1
+    assert stripes["delete_delta_0000003_0000003"] == 1
+
+
+@pytest.mark.parametrize("version", [AcidVersion.V1_LEGACY, AcidVersion.V2_HIVE4])
+def test_rows_behind_stripes_that_are_not_read_keep_their_numbers(
+    tmp_path: Path, version: AcidVersion
+) -> None:
+    """Plain files are numbered through, and deletes go by these numbers."""
+    for name, start in (("000000_0", 0), ("000000_0_copy_1", 1000))[: 2 if version.uses_write_ids else 1]:
+        rows = [{"id": start + n, "msg": FILLER, "part": None, "n": n} for n in range(300)]
+        write_orc(tmp_path / name, pa.Table.from_pylist(rows, pa.schema(list(ROW))))
+    kind = "delete_delta" if version.splits_updates else "delta"
+    bucket = bucket_property(0) if version.encodes_buckets else 0
+    deletes: list[Event] = [(DELETE, 0, bucket, n, 2, None) for n in (298, 598)]
+    write_events(tmp_path / f"{kind}_0000002_0000002/bucket_00000", deletes, ROW)
+    only = KeyFilter(pa.table({"id": [7, 298, 299, 1298, 1299]}))
+    found = read(table_at(tmp_path, version), everything(version), ["id"], only)
+    numbers = [(row["ROW__ID"]["rowid"], row["id"]) for row in found]
+    assert numbers == [(7, 7), (299, 299), (599, 1299)][: 3 if version.uses_write_ids else 2]
+
+
+def test_legacy_deltas_are_read_in_full(
+    tmp_path: Path, stripes_read: list[tuple[str, int, tuple[str, ...]]]
+) -> None:
+    """An update to another key takes the old version away, though its stripe has none of the keys."""
+    version = AcidVersion.V1_LEGACY
+    rows = [(INSERT, 1, 0, n, 1, {"id": n, "msg": "a", "part": None, "n": n}) for n in range(10)]
+    write_events(tmp_path / "base_0000001/bucket_00000", rows, ROW)
+    row = {"id": 1000, "msg": "b", "part": None, "n": 1}
+    write_events(tmp_path / "delta_0000002_0000002/bucket_00000", [(UPDATE, 1, 0, 5, 2, row)], ROW)
+    only = KeyFilter(pa.table({"id": [5, 6]}))
+    found = read(table_at(tmp_path, version), everything(version), ["id"], only)
+    assert [row["id"] for row in found] == [6]
+    assert [name for name, *_ in stripes_read] == ["base_0000001", "delta_0000002_0000002"]

@@ -1,0 +1,103 @@
+"""Messages of protocol buffers, as far as the tail of an ORC file needs them: fields in, fields out. Pure.
+
+Everything raises ValueError or IndexError for bytes that are no message.
+
+Source: the encoding of protocol buffers; varints, wire types, zigzag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+__all__ = [
+    "as_bytes",
+    "as_number",
+    "bytes_field",
+    "field_at",
+    "fields_of",
+    "number_field",
+    "signed",
+    "varint",
+    "varint_at",
+]
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """(field number, value) of a protobuf message: numbers for varints, bytes for everything else."""
+    position = 0
+    while position < len(data):
+        field, value, position = field_at(data, position)
+        yield field, value
+
+
+def field_at(data: bytes, position: int) -> tuple[int, int | bytes, int]:
+    """Number and value of the field that starts at a position, and where it ends."""
+    key, position = varint_at(data, position)
+    field, kind = key >> 3, key & 7
+    if kind == _VARINT:
+        number, position = varint_at(data, position)
+        return field, number, position
+    if kind == _BYTES:
+        length, position = varint_at(data, position)
+    elif kind in (_FIXED64, _FIXED32):
+        length = 8 if kind == _FIXED64 else 4
+    else:
+        raise ValueError(f"protobuf wire type {kind} is not known")
+    if position + length > len(data):
+        raise ValueError(f"protobuf field {field} ends at {position + length} of {len(data)} bytes")
+    return field, data[position : position + length], position + length
+
+
+def varint_at(data: bytes, position: int) -> tuple[int, int]:
+    """The number that starts at a position, and where it ends."""
+    number = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+        shift += 7
+        if shift > 63:
+            raise ValueError("a protobuf number has more than 64 bits")
+
+
+def varint(number: int) -> bytes:
+    """A number >= 0."""
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def number_field(field: int, value: int) -> bytes:
+    """A field that is a number >= 0."""
+    return varint(field << 3 | _VARINT) + varint(value)
+
+
+def bytes_field(field: int, value: bytes) -> bytes:
+    """A field that is bytes, text or a message."""
+    return varint(field << 3 | _BYTES) + varint(len(value)) + value
+
+
+def as_number(value: int | bytes) -> int:
+    """The field's value as the number it must be."""
+    if isinstance(value, bytes):
+        raise ValueError("protobuf: a number is stored as bytes")
+    return value
+
+
+def signed(number: int) -> int:
+    """The number that a ``sint`` field stands for (zigzag)."""
+    return (number >> 1) ^ -(number & 1)
+
+
+def as_bytes(value: int | bytes) -> bytes:
+    """The field's value as the bytes it must be."""
+    if isinstance(value, int):
+        raise ValueError("protobuf: bytes are stored as a number")
+    return value
