@@ -1,0 +1,150 @@
+"""Arithmetic of the benchmarks: counters, turns, ratios, and figures of earlier runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.measure import (
+    Contestant,
+    Ratio,
+    Result,
+    Usage,
+    Watch,
+    alternate,
+    as_figures,
+    compared,
+    markdown_table,
+    merged_cases,
+    ratio_of,
+    used_between,
+)
+from benchmarks.memory import parse_stat, process_tree
+
+BUSY = "import time; end = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
+
+
+def usage(wall: float, **cpu: float) -> Usage:
+    return Usage(wall, cpu, dict.fromkeys(cpu, 2**20), 3 * 2**20)
+
+
+def test_stat_with_blanks_in_the_name() -> None:
+    """User and system ticks count, and those of children that were awaited."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    fields = ["S", "17", *["0"] * 9, *map(str, (ticks, 2 * ticks, 3 * ticks, 4 * ticks)), *["0"] * 30]
+    assert parse_stat(f"4711 (a b) c) {' '.join(fields)}") == (17, 10.0)
+
+
+def test_names_hold_below_a_process_too() -> None:
+    """A process that we named gives its kind to its children; what nobody named is told by its program."""
+    command = [sys.executable, "-c", "import subprocess as s; s.run(['sleep', '60'])"]
+    with subprocess.Popen(command) as process:
+        try:
+            deadline = time.monotonic() + 30
+            while len(process_tree(process.pid)) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert kinds_below(process.pid, {process.pid: "peer"}) == ["peer", "peer"]
+            assert kinds_below(process.pid, {}) == ["", "python"]
+        finally:
+            for each in reversed(process_tree(process.pid)):
+                os.kill(each.pid, 9)
+
+
+def kinds_below(pid: int, names: dict[int, str]) -> list[str]:
+    wanted = {process.pid for process in process_tree(pid)}
+    return sorted(each.kind for each in process_tree(os.getpid(), names) if each.pid in wanted)
+
+
+def test_a_child_that_has_ended_counts() -> None:
+    """What an awaited child used is its parent's."""
+    watch = Watch({})
+    before = watch.cpu_seconds()
+    subprocess.run([sys.executable, "-c", BUSY.format(seconds=0.3)], check=True)
+    assert used_between(before, watch.cpu_seconds())["driver"] >= 0.3
+
+
+def test_a_task_is_measured(tmp_path: Path) -> None:
+    """CPU of the kinds that work for the contestant, and bytes of new files only."""
+    (tmp_path / "old").write_bytes(b"x" * 1000)
+
+    def run(number: int) -> None:
+        assert number == 3
+        (tmp_path / "new").write_bytes(b"x" * 30)
+        exec(BUSY.format(seconds=0.2))
+
+    found = Watch({}).measured(Contestant("a", run, ("driver", "java"), tmp_path), 3)
+    assert found.written_bytes == 30
+    assert found.wall_seconds >= 0.2
+    assert found.cpu_seconds["driver"] >= 0.2
+    assert found.cpu_seconds["java"] == 0
+    assert found.peak_bytes["driver"] > 2**20
+
+
+def test_a_lost_process_counts_nothing() -> None:
+    """A counter that went down gives 0; a kind that is new gives all it has."""
+    assert used_between({"java": 5.0, "python": 2.0}, {"java": 7.5, "python": 1.0, "peer": 1.0}) == {
+        "java": 2.5,
+        "python": 0.0,
+        "peer": 1.0,
+    }
+
+
+def test_turns_alternate_and_the_first_round_is_not_kept(tmp_path: Path) -> None:
+    """A B A B; who fails takes no further part, and its failure is told."""
+    turns: list[tuple[str, int]] = []
+
+    def contestant(name: str, last: int) -> Contestant:
+        def run(number: int) -> None:
+            turns.append((name, number))
+            if number == last:
+                raise ValueError("no more")
+
+        return Contestant(name, run, ("driver",), tmp_path)
+
+    a, b = alternate([contestant("a", 9), contestant("b", 1)], 2, Watch({}), tell=lambda line: None)
+    assert turns == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2)]
+    assert (len(a.usages), a.failure) == (2, "")
+    assert (len(b.usages), b.failure) == (0, "ValueError: no more")
+
+
+def test_ratios_go_round_by_round() -> None:
+    """Median, least and greatest of the ratios of rounds, not the ratio of medians."""
+    assert ratio_of([1.0, 6.0, 2.0], [2.0, 3.0, 2.0]) == Ratio(1.0, 0.5, 2.0)
+    assert str(Ratio(1.0, 0.5, 2.0)) == "1.00 (0.50 to 2.00)"
+    with pytest.raises(ValueError, match="no round to compare"):
+        ratio_of([], [1.0])
+
+
+def test_figures_are_medians_and_ratios_of_all_kinds_together() -> None:
+    """CPU is compared as the sum of all kinds."""
+    ours = Result(
+        "ours", [usage(1, java=2, python=1), usage(3, java=4, python=2), usage(2, java=3, python=0)]
+    )
+    theirs = Result("theirs", [usage(2, peer=3), usage(2, peer=3), usage(2, peer=6)])
+    figures = as_figures(ours)
+    assert figures["wall_seconds"] == 2
+    assert figures["cpu_seconds"] == 3
+    assert figures["cpu_seconds_by_kind"] == {"java": 3, "python": 1}
+    assert figures["peak_mib_by_kind"] == {"java": 1, "python": 1}
+    assert figures["written_mib"] == 3
+    assert compared(ours, theirs) == {
+        "wall": {"median": 1.0, "low": 0.5, "high": 1.5},
+        "cpu": {"median": 1.0, "low": 0.5, "high": 2.0},
+    }
+    assert as_figures(Result("late", [], "ValueError: no")) == {"failure": "ValueError: no"}
+
+
+def test_a_case_measured_again_replaces_the_old_one() -> None:
+    """Cases of earlier runs stay."""
+    old = [{"case": "a", "n": 1}, {"case": "b", "n": 1}]
+    assert merged_cases(old, [{"case": "a", "n": 2}]) == [{"case": "b", "n": 1}, {"case": "a", "n": 2}]
+
+
+def test_markdown() -> None:
+    """A line for each row."""
+    assert markdown_table(("a", "b"), [("x", 1)]) == "| a | b |\n| --- | --- |\n| x | 1 |\n"
