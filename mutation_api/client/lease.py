@@ -110,6 +110,11 @@ class Lease:
         return self._opened[-1]
 
     @property
+    def txn_ids(self) -> frozenset[int]:
+        """The transaction and its guards."""
+        return frozenset(self._opened)
+
+    @property
     def lock_id(self) -> int | None:
         """Id of the lock."""
         return None if self._lock is None else self._lock.id

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from metastore_client.errors import MetastoreError
-from metastore_client.model import LockComponent, PartitionInfo
+from metastore_client.model import LockComponent, LockInfo, LockType, PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.client.catalog import OpenTable
 from mutation_api.client.failure import client_error, metastore_errors_as_ours
@@ -128,6 +128,21 @@ class Transaction:
         keys.
         """
         return self._opened(full_name).partitions
+
+    def other_locks(self, full_name: str) -> tuple[LockInfo, ...]:
+        """Locks that others hold or wait for on the table or its partitions, asked of the metastore now.
+
+        Left out are this transaction's own, and those for reading: whoever asks for SHARED_READ reads, or
+        inserts without touching existing rows, and neither waits for us nor conflicts with us. Locks on the
+        whole database are not told.
+
+        Raises: as :meth:`table`; ConnectionFailedError, TransactionError: the metastore failed.
+        """
+        table = self._opened(full_name).table
+        with metastore_errors_as_ours(f"could not ask for the locks of table {table.full_name}"):
+            locks = self._session.metastore.show_locks(table.database, table.name)
+        ours = self._begun_lease().txn_ids
+        return tuple(i for i in locks if i.txn_id not in ours and i.type is not LockType.SHARED_READ)
 
     # -- the steps -----------------------------------------------------------------------------------------
     def begin(self) -> None:

@@ -172,6 +172,7 @@ def test_waits_then_rolls_over_and_can_commit(capabilities: Capabilities) -> Non
     assert lease.valid_txn_list.is_valid(other)
     states = {t.id: t.state for t in metastore.get_open_txns().txns}
     assert [i for i, s in states.items() if s is TxnState.OPEN] == [lease.txn_id - 1, lease.txn_id]
+    assert lease.txn_ids == {lease.txn_id - 1, lease.txn_id}
     # One request per transaction: ours and the one that took its place.
     assert metastore.calls.count("lock") == 1 + 2
     _commits_update(metastore, lease.txn_id)

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchTxnError
-from metastore_client.model import ColumnInfo, DataOperationType, TxnState
+from metastore_client.model import (
+    ColumnInfo,
+    DataOperationType,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockState,
+    LockType,
+    TxnState,
+)
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction
@@ -533,6 +542,30 @@ def test_a_source_takes_no_manifests(metastore: InMemoryMetastore, clock: FakeCl
             transaction.add_manifests("default.flat", WRITER, [])
         with pytest.raises(ConfigurationError, match="not part of the transaction"):
             transaction.table("default.other")
+
+
+def _ask(metastore: InMemoryMetastore, table: str, type: LockType) -> int:
+    """Somebody asks for a lock on a table of the default database."""
+    txn_id = metastore.open_txn("somebody", "elsewhere", "")
+    wanted = LockComponent(type, LockLevel.TABLE, "default", table, None, DataOperationType.UPDATE)
+    metastore.lock(LockRequest((wanted,), txn_id, "somebody", "elsewhere", ""))
+    return txn_id
+
+
+def test_locks_of_others(metastore: InMemoryMetastore, client: MutatorClient) -> None:
+    """Who writes to the table or wants to; neither readers nor the transaction itself."""
+    with client.new_transaction() as transaction:
+        writer = _ask(metastore, "t", LockType.SHARED_WRITE)
+        _ask(metastore, "t", LockType.SHARED_READ)
+        _ask(metastore, "other", LockType.SHARED_WRITE)
+        (found,) = transaction.other_locks("Default.T")
+        assert (found.txn_id, found.state, found.user) == (writer, LockState.WAITING, "somebody")
+        assert transaction.other_locks("default.flat") == ()
+        metastore.fail_next("show_locks", MetastoreUnavailableError("line cut"))
+        with pytest.raises(ConnectionFailedError, match=r"could not ask for the locks of table default\.t"):
+            transaction.other_locks(T)
+    with pytest.raises(TransactionStateError):
+        transaction.other_locks(T)
 
 
 def test_summary_counts_what_the_user_did(metastore: InMemoryMetastore, clock: FakeClock) -> None:
