@@ -1,5 +1,7 @@
 """From a DataFrame of changes to a DataFrame in writing order: check, address, shuffle, sort.
 
+:func:`address_changes` is the first half alone, for those who only want to know what would be written where.
+
 The shuffle and the sort are the last two steps, directly before the writer: anything put between them and the
 writer (a join, distinct, union) may lose the order, and an order by range or a rebalance may spread one group
 over tasks. The number of tasks is given, because adaptive execution would coalesce them down to one when the
@@ -48,6 +50,7 @@ __all__ = [
     "TASKS_PER_CORE",
     "TXN",
     "ChangeLayout",
+    "address_changes",
     "default_num_partitions",
     "match_columns",
     "plan_changes",
@@ -107,6 +110,32 @@ def plan_changes(
 ) -> DataFrame:
     """Address every change, bring the changes of a (partition, bucket) into one task, and sort them.
 
+    Arguments, columns of the result and errors are those of :func:`address_changes`.
+    """
+    addressed = address_changes(
+        table,
+        changes,
+        valid_ids,
+        num_partitions=num_partitions,
+        insert_files=insert_files,
+        operation_column=operation_column,
+    )
+    tasks = num_partitions or default_num_partitions(changes.sparkSession)
+    # Inserts carry the transaction's own id, which is greater than any other, and so come last.
+    return addressed.repartition(tasks, PARTITION, BUCKET).sortWithinPartitions(*WRITING_ORDER)
+
+
+def address_changes(
+    table: AcidTable,
+    changes: DataFrame,
+    valid_ids: ValidIdList,
+    *,
+    num_partitions: int | None = None,
+    insert_files: int | None = None,
+    operation_column: str = OPERATION_COLUMN_DEFAULT,
+) -> DataFrame:
+    """Say of every change where it will be written; no shuffle.
+
     The address is computed in one Arrow pass that sees the operation, ROW__ID, partition and bucket columns
     only. The other columns stay in the JVM until they are written; those of deletes become null, which nobody
     reads. A TIMESTAMP becomes the wall clock that it shows in the session's time zone, as Hive stores it.
@@ -136,7 +165,7 @@ def plan_changes(
         *_data_columns(table, layout, changes.schema),
     )
     data = [sf.col(_quoted(c)) for c in table.column_names if c in layout.columns]
-    flat = addressed.select(
+    return addressed.select(
         sf.col("__address.partition").alias(PARTITION),
         sf.col("__address.bucket").alias(BUCKET),
         sf.col("__address.operation").alias(OPERATION),
@@ -145,8 +174,6 @@ def plan_changes(
         sf.col("__address.row_id").alias(ROW_NUMBER),
         *data,
     )
-    # Inserts carry the transaction's own id, which is greater than any other, and so come last.
-    return flat.repartition(tasks, PARTITION, BUCKET).sortWithinPartitions(*WRITING_ORDER)
 
 
 def _writer_count(table: AcidTable, tasks: int, insert_files: int | None) -> int:
