@@ -1,4 +1,9 @@
-"""KeyGroups: the keys that a keyed snapshot looks for, by the partition and bucket they can lie in. Pure."""
+"""KeyGroups: the keys that a keyed snapshot looks for, by the partition in which they can lie. Pure.
+
+Not by bucket: ALTER TABLE changes the type of a bucket column and moves no row (Hive 4.1.0 does), -1 as int
+hashes unlike -1 as bigint, and after a compaction no file tells any more. A row that is overlooked becomes
+one that a merge inserts once more.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from mutation_api.acid.bucket_resolver import BucketIdResolver
-from mutation_api.errors import RecordLayoutError, RecordValueError
-from mutation_api.orc.event_reader import EventFileKind
+from mutation_api.errors import RecordLayoutError
 from mutation_api.orc.key_filter import KeyFilter
-from mutation_api.orc.snapshot_reader import SnapshotSplit
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.hive_types import arrow_type, parse_hive_type
 from mutation_api.table.partition import parse_partition_name, partition_value
@@ -20,12 +22,10 @@ from mutation_api.table.partition import parse_partition_name, partition_value
 __all__ = ["KeyGroups", "group_keys", "partition_scalars"]
 
 _FILTERS_KEPT = 4
-_UNHASHED_KINDS = ("float", "double", "timestamp")
-"""Equal values of these hash differently (-0.0 and 0.0), or are rounded when they are read."""
 
 
 class KeyGroups:
-    """Keys ordered by partition and bucket; made by :func:`group_keys` on the driver, used in workers.
+    """Keys ordered by partition; made by :func:`group_keys` on the driver, used in workers.
 
     Args:
         keys: the data columns among the key columns, a row for each key; None if there are none, that is if
@@ -33,69 +33,39 @@ class KeyGroups:
         null_safe: NULL equals NULL.
         ranges: the keys of a partition, by its name: positions start..stop-1; partitions without any are
             missing.
-        buckets: the bucket of each key, ascending within a partition; None if a key may lie in any.
-        num_buckets: of the table.
     """
 
-    def __init__(
-        self,
-        keys: pa.Table | None,
-        null_safe: bool,
-        ranges: Mapping[str, tuple[int, int]],
-        buckets: np.ndarray | None,
-        num_buckets: int,
-    ) -> None:
+    def __init__(self, keys: pa.Table | None, null_safe: bool, ranges: Mapping[str, tuple[int, int]]) -> None:
         self._keys = keys
         self._null_safe = null_safe
         self._ranges = dict(ranges)
-        self._buckets = buckets
-        self._num_buckets = num_buckets
         # Consecutive splits of a task, and tasks of a process, mostly share their keys.
         self._filter_of_range = functools.lru_cache(maxsize=_FILTERS_KEPT)(self._filter)
 
     def __reduce__(self) -> tuple[Callable[..., KeyGroups], tuple[object, ...]]:
         """Travel without the filters that were made."""
-        return KeyGroups, (self._keys, self._null_safe, self._ranges, self._buckets, self._num_buckets)
+        return KeyGroups, (self._keys, self._null_safe, self._ranges)
 
     def has_partition(self, partition_name: str) -> bool:
         """Whether a row of the partition can have one of the keys."""
         return partition_name in self._ranges
 
-    def has_split(self, split: SnapshotSplit) -> bool:
-        """Whether a row of the split can have one of the keys."""
-        if not self.has_partition(split.partition_name):
-            return False
-        start, stop = self._range_of(split)
-        return start < stop
-
-    def filter_for(self, split: SnapshotSplit) -> KeyFilter | None:
-        """The keys to look for in a split; None if all its rows are wanted."""
-        return None if self._keys is None else self._filter_of_range(*self._range_of(split))
+    def filter_for(self, partition_name: str) -> KeyFilter | None:
+        """The keys to look for in a partition that has some; None if all its rows are wanted."""
+        return None if self._keys is None else self._filter_of_range(*self._ranges[partition_name])
 
     def _filter(self, start: int, stop: int) -> KeyFilter:
         assert self._keys is not None
         return KeyFilter(self._keys.slice(start, stop - start), self._null_safe)
 
-    def _range_of(self, split: SnapshotSplit) -> tuple[int, int]:
-        start, stop = self._ranges[split.partition_name]
-        if self._buckets is None or not self._holds_its_bucket_only(split):
-            return start, stop
-        first, end = np.searchsorted(self._buckets[start:stop], (split.bucket_id, split.bucket_id + 1))
-        return start + int(first), start + int(end)
-
-    def _holds_its_bucket_only(self, split: SnapshotSplit) -> bool:
-        """Plain files may hold anything: they were loaded, or written before the table was transactional."""
-        has_plain = any(file.kind is EventFileKind.ORIGINAL for file in split.files)
-        return 0 <= split.bucket_id < self._num_buckets and not has_plain
-
 
 def group_keys(
     table: AcidTable, keys: pa.Table, partition_names: Sequence[str], *, null_safe: bool
 ) -> KeyGroups:
-    """Order keys by the partition and bucket in which rows with them can lie.
+    """Order keys by the partition in which rows with them can lie.
 
     Args:
-        table: tells partition and bucket columns.
+        table: tells the partition columns.
         keys: a column for each key column, in any case and order; of the types of ``arrow_type`` with
             timestamps in microseconds.
         partition_names: the partitions that are read, by (escaped) name; '' for an unpartitioned table.
@@ -119,9 +89,7 @@ def group_keys(
     else:
         places, codes = np.arange(keys.num_rows), np.zeros(keys.num_rows, np.int64)
         code_of_partition = dict.fromkeys(partition_names, 0) if keys.num_rows else {}
-    buckets = _bucket_ids(table, keys.select(data))
-    sort_keys = (codes,) if buckets is None else (buckets[places], codes)
-    order = np.lexsort(sort_keys)
+    order = np.argsort(codes, kind="stable")
     codes, places = codes[order], places[order]
     ranges = {
         name: (int(np.searchsorted(codes, code)), int(np.searchsorted(codes, code, side="right")))
@@ -131,8 +99,6 @@ def group_keys(
         keys=keys.select(data).take(pa.array(places)).combine_chunks() if data else None,
         null_safe=null_safe,
         ranges=ranges,
-        buckets=None if buckets is None else buckets[places],
-        num_buckets=table.num_buckets,
     )
 
 
@@ -157,26 +123,6 @@ def _partition_values(table: AcidTable, names: Sequence[str], keys: KeyFilter) -
     scalars = [partition_scalars(table, name) for name in names]
     types = {field.name: field.type for field in keys.keys.schema}
     return [pa.array([each[name].as_py() for each in scalars], types[name]) for name in keys.names]
-
-
-def _bucket_ids(table: AcidTable, keys: pa.Table) -> np.ndarray | None:
-    """Bucket of every key; None if that does not follow from the key, or rows may lie elsewhere."""
-    bucket_columns = {name.lower() for name in table.bucket_columns}
-    if (
-        not bucket_columns
-        or table.version.keeps_misplaced_rows
-        or not bucket_columns <= set(keys.column_names)
-    ):
-        return None
-    if any(
-        parse_hive_type(c.type).kind in _UNHASHED_KINDS for c in table.columns if c.name in bucket_columns
-    ):
-        return None
-    try:
-        return np.asarray(BucketIdResolver(table).resolve(keys))
-    except RecordValueError:
-        # A key that the column cannot hold (a day of the year 10000) equals no row, but has no bucket either.
-        return None
 
 
 def _checked(table: AcidTable, keys: pa.Table) -> pa.Table:

@@ -106,8 +106,8 @@ def snapshot(
         partitions: escaped names (``ds=2015-11-19``) of the partitions to read; None for all.
         keys: give only rows whose values equal those of some row here. Its columns are key columns of the
             table, any case, partition columns among them; of the types of ``arrow_type(…,
-            timestamp_unit="us")``; they need not be among ``columns``. Partitions, buckets and stripes that
-            can hold none of them are not read, and of the others the key columns first. NaN equals NaN, -0.0
+            timestamp_unit="us")``; they need not be among ``columns``. Partitions and stripes that can
+            hold none of them are not read, and of the others the key columns first. NaN equals NaN, -0.0
             equals 0.0, NULL equals nothing.
         null_safe_keys: NULL equals NULL.
         truncate_nanoseconds: Spark's timestamps have six digits of a second, Hive's nine. True drops the last
@@ -139,8 +139,6 @@ def snapshot(
     if groups is not None:
         locations = {name: place for name, place in locations.items() if groups.has_partition(name)}
     splits = _plan(table, locations, valid_ids, source.valid_txn_list)
-    if groups is not None:
-        splits = [split for split in splits if groups.has_split(split)]
     reader = _SplitReader(
         table_text=AcidTableSerializer.encode(table),
         valid_ids=valid_ids,
@@ -175,7 +173,7 @@ class _SplitReader:
         # Rows without ROW__ID are counted by a column, if none is asked for.
         read = data or ([] if has_row_ids else [table.column_names[0]])
         values = partition_scalars(table, split.partition_name)
-        only = None if self.keys is None else self.keys.value.filter_for(split)
+        only = None if self.keys is None else self.keys.value.filter_for(split.partition_name)
         for batch in read_split(table, split, self.valid_ids, read, has_row_ids, self.options, only):
             arrays = {name: batch.column(name) for name in data}
             arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in values.items()}

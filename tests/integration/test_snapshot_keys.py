@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from mutation_api.errors import DirectoryStateError
 from mutation_api.spark import snapshot
 from tests.integration.conftest import MakeTable
 from tests.integration.live_table import FilledTable, delete, insert, update
@@ -52,11 +53,14 @@ def test_null_keys(make_table: MakeTable, spark: SparkSession) -> None:
             assert {(row["id"], row["n"]) for row in frame.collect()} == expected
 
 
-def test_only_what_can_hold_a_key_is_read(filled: FilledTable, spark: SparkSession) -> None:
-    """One key, one bucket: one split; a key of no partition: none, and that is no error."""
-    with filled.client() as client:
-        for ds, splits in (("a", 1), ("z", 0)):
+def test_only_partitions_of_the_keys_are_listed(filled_anew: FilledTable, spark: SparkSession) -> None:
+    """The other one holds what is refused, and nobody minds; a key of no partition is no error either."""
+    table = filled_anew
+    (delta,) = (table.directory / "ds=b").glob("delta_*")
+    (delta / "part-0").touch()
+    with table.client() as client:
+        for ds, count in (("a", 1), ("z", 0)):
             keys = pa.table({"ds": [ds], "id": [5]})
-            frame = snapshot(spark, client, filled.full_name, keys=keys)
-            assert frame.count() == splits
-            assert frame.rdd.getNumPartitions() == 1
+            assert snapshot(spark, client, table.full_name, keys=keys).count() == count
+        with pytest.raises(DirectoryStateError, match="part-0"):
+            snapshot(spark, client, table.full_name, keys=pa.table({"id": [5]}))
