@@ -74,8 +74,8 @@ OURS = {
 }
 """By contestant, the table's bucketing column and ``write_unchanged``."""
 
-DELTA, ICEBERG, HIVE = "delta-rs", "pyiceberg", "hive"
-CONTESTANTS = (*OURS, DELTA, ICEBERG, HIVE)
+DELTA, DELTA_SPARK, ICEBERG, HIVE = "delta-rs", "delta-spark", "pyiceberg", "hive"
+CONTESTANTS = (*OURS, DELTA, DELTA_SPARK, ICEBERG, HIVE)
 
 HIVE_MERGE = """MERGE INTO default.{table} AS t USING default.{source} AS s ON t.id = s.id
 WHEN MATCHED AND s.op = 'D' THEN DELETE
@@ -99,12 +99,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--contestants", type=_names, default=CONTESTANTS, help=f"who takes part: {', '.join(CONTESTANTS)}"
     )
     parser.add_argument("--work", type=Path, help="folder that keeps prepared tables (default: thrown away)")
+    parser.add_argument(
+        "--spark",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark; may be repeated",
+    )
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if all tables of each case end up with the same content."""
     wanted = (QUICK_ROWS,) if arguments.quick else arguments.rows
+    settings = dict(each.partition("=")[::2] for each in arguments.spark)
     repeat = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
     small = [name for name in (ICEBERG, HIVE) if name in arguments.contestants]
     small_rows = min(SMALL_ROWS_LIMIT, *wanted)
@@ -112,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         work = arguments.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         for rows in sorted({*wanted, *((small_rows,) if small else ())}):
-            with Stage.opened(work.resolve(), rows) as stage:
+            with Stage.opened(work.resolve(), rows, settings) as stage:
                 for percent in arguments.changed if rows in wanted else ():
                     label = f"{rows:,} rows, {percent:g} % changed"
                     changes = stage.change_sets(label, round(rows * percent / 100), repeat + 1)
@@ -138,11 +146,12 @@ class Stage:
     tables: HiveTables
     kinds: dict[int, str]
     stack: contextlib.ExitStack
+    settings: Mapping[str, str]
     _hive: Hive23 | None = None
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, work: Path, rows: int) -> Iterator[Stage]:
+    def opened(cls, work: Path, rows: int, more_settings: Mapping[str, str]) -> Iterator[Stage]:
         """Start metastore and Spark; the rows are written unless an earlier run left them in ``work``."""
         prepared = work / f"rows-{rows}"
         with contextlib.ExitStack() as stack:
@@ -156,10 +165,14 @@ class Stage:
             java = _java_processes()
             metastore = stack.enter_context(EmbeddedMetastore(folder / "metastore"))
             kinds = dict.fromkeys(_java_processes() - java, "metastore")
-            settings = {"spark.driver.memory": DRIVER_MEMORY, "spark.local.dir": str(folder / "spark")}
+            settings = {
+                "spark.driver.memory": DRIVER_MEMORY,
+                "spark.local.dir": str(folder / "spark"),
+                **more_settings,
+            }
             spark = stack.enter_context(local_session(master=f"local[{CORES}]", settings=settings))
             tables = HiveTables(metastore, prepared, base)
-            yield cls(rows, prepared, folder, spark, metastore, tables, kinds, stack)
+            yield cls(rows, prepared, folder, spark, metastore, tables, kinds, stack, dict(more_settings))
 
     @property
     def base(self) -> str:
@@ -208,13 +221,14 @@ class Entry:
 def run_case(
     stage: Stage, label: str, changes: ChangeSets, names: Sequence[str], is_judged: bool
 ) -> dict[str, Any]:
-    """Measure ours and delta-rs in turn, and compare what their tables hold in the end."""
+    """Measure ours and Delta's in turn, and compare what their tables hold in the end."""
     tell(label)
     numbers = range(changes.rounds)
     with contextlib.ExitStack() as stack:
         entries = [ours_entry(stage, stack, name, changes) for name in OURS if name in names]
-        if DELTA in names:
-            entries.append(delta_entry(stage, stack, changes))
+        for name, module in ((DELTA, "delta"), (DELTA_SPARK, "delta_spark")):
+            if name in names:
+                entries.append(delta_entry(stage, stack, name, module, changes))
         contestants = [entry.contestant for entry in entries]
         results = alternate(contestants, changes.rounds - 1, stage.watch(), tell=tell)
         expected = dict.fromkeys((entry.contestant.name for entry in entries), changes.expected(numbers))
@@ -270,9 +284,10 @@ def outcome(
         "ratios": {
             f"{mine} / {peer}": compared(by_name[mine], by_name[peer])
             for mine in OURS
-            for peer in (DELTA, ICEBERG, HIVE)
+            for peer in (DELTA, DELTA_SPARK, ICEBERG, HIVE)
             if mine in by_name and peer in by_name
         },
+        "spark_settings": dict(stage.settings),
         "is_equal": are_right(contents, expected) and not disagreeing and not ours_failed,
         "hive_agrees": not disagreeing if judged else None,
         "contents": {name: list(content) for name, content in contents.items()},
@@ -319,15 +334,21 @@ def merge_ours(
     )
 
 
-def delta_entry(stage: Stage, stack: contextlib.ExitStack, changes: ChangeSets) -> Entry:
-    """delta-rs, on a new table."""
-    peer = stage.peer("delta", DELTA, stack)
-    kept, folder = stage.prepared / "delta", new_folder(stage, "delta")
-    if not kept.exists():
-        peer.call("load", str(folder), stage.base)
-        linked_copy(folder, kept)
-    else:
-        linked_copy(kept, folder)
+def delta_entry(
+    stage: Stage, stack: contextlib.ExitStack, name: str, module: str, changes: ChangeSets
+) -> Entry:
+    """delta-rs or delta-spark, on a new table that the same one wrote; or its failure to start."""
+    peer = stage.peer(module, name, stack)
+    kept, folder = stage.prepared / module, new_folder(stage, module)
+    try:
+        if kept.exists():
+            linked_copy(kept, folder)
+        else:
+            peer.call("load", str(folder), stage.base)
+            linked_copy(folder, kept)
+        VERSIONS.add(peer.call("version"))
+    except (ImportError, RuntimeError) as error:
+        return absent(name, error, folder)
 
     def merge(number: int) -> None:
         peer.call("merge", str(folder), str(changes.path(number)))
@@ -335,8 +356,16 @@ def delta_entry(stage: Stage, stack: contextlib.ExitStack, changes: ChangeSets) 
     def content() -> Content:
         return checksums(stage.spark.read.parquet(*peer.call("files", str(folder))))
 
-    VERSIONS.add(peer.call("version"))
-    return Entry(Contestant(DELTA, merge, (DELTA,), folder), content)
+    return Entry(Contestant(name, merge, (name,), folder), content)
+
+
+def absent(name: str, error: Exception, folder: Path) -> Entry:
+    """A contestant that cannot take part; its turn tells why."""
+
+    def fail(number: int) -> None:
+        raise error
+
+    return Entry(Contestant(name, fail, (name,), folder), tuple)
 
 
 def iceberg_entry(stage: Stage, stack: contextlib.ExitStack, changes: ChangeSets) -> Entry:

@@ -45,8 +45,9 @@ def case_text(case: Mapping[str, Any]) -> str:
     counts = f"{case['updates']:,} updates, {case['deletes']:,} deletes, {case['inserts']:,} inserts"
     hive = {None: "", True: "; Hive agrees", False: "; Hive DISAGREES"}[case["hive_agrees"]]
     same = "contents are the same" if case["is_equal"] else "contents DIFFER"
+    settings = "".join(f"; {name}={value}" for name, value in case["spark_settings"].items())
     lines = [_line(case, name, figures) for name, figures in case["contestants"].items()]
-    return f"## {case['case']}\n\n{counts}; {same}{hive}.\n\n{markdown_table(HEADER, lines)}"
+    return f"## {case['case']}\n\n{counts}; {same}{hive}{settings}.\n\n{markdown_table(HEADER, lines)}"
 
 
 def _line(case: Mapping[str, Any], name: str, figures: Mapping[str, Any]) -> list[str]:
