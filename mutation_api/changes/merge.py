@@ -8,6 +8,7 @@ duplicates and the writing see the same rows, and the join runs once.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,10 +19,11 @@ from mutation_api.changes.clauses import Action, Clause, Expression, Match
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
 from mutation_api.changes.merge_plan import CHANGE_COLUMN, MergePlan
 from mutation_api.changes.options import COLLECTED_KEYS_DEFAULT, MergeOptions
+from mutation_api.changes.preview import SAMPLES_DEFAULT, LookingTransaction, preview_changes
 from mutation_api.changes.report import MergeReport
 from mutation_api.errors import ConfigurationError
 from mutation_api.spark.errors import translated_worker_errors
-from mutation_api.spark.job import OpenTransaction, apply_changes
+from mutation_api.spark.job import apply_changes
 from mutation_api.worker.coordinator import WriterOptions
 
 __all__ = [
@@ -34,7 +36,7 @@ __all__ = [
 
 
 def merge_into(
-    transaction: OpenTransaction,
+    transaction: LookingTransaction,
     full_name: str,
     *,
     source: DataFrame,
@@ -99,7 +101,7 @@ def merge_into(
 class MergeInto:
     """A merge that is being described; made by :func:`merge_into`."""
 
-    transaction: OpenTransaction
+    transaction: LookingTransaction
     full_name: str
     source: DataFrame
     keys: tuple[str, ...] | None
@@ -157,13 +159,39 @@ class MergeInto:
             )
         return MergeReport(report.table, False, report.partitions, report.new_partitions, written)
 
-    def dry_run(self) -> MergeReport:
-        """What :meth:`merge` would do; nothing is written. Raises what it would raise before it writes."""
-        with self._planned() as plan:
-            return plan.report(is_dry_run=True)
+    def dry_run(
+        self,
+        *,
+        samples: int = SAMPLES_DEFAULT,
+        num_partitions: int | None = None,
+        insert_files: int | None = None,
+    ) -> MergeReport:
+        """What :meth:`merge` would do; nothing is written.
+
+        Args:
+            samples: how many rows of each kind are shown before and after.
+            num_partitions: as :meth:`merge` would get it; the files of unbucketed tables depend on it.
+            insert_files: likewise.
+
+        Raises:
+            ConnectionFailedError: the metastore could not be asked who else is at work.
+            Else what :meth:`merge` would raise before it writes.
+        """
+        with self._planned(keeps_old_rows=samples > 0) as plan:
+            preview = preview_changes(
+                self.transaction,
+                self.full_name,
+                plan.changes(),
+                plan.shown_rows() if samples > 0 else None,
+                operation_column=CHANGE_COLUMN,
+                samples=samples,
+                num_partitions=num_partitions,
+                insert_files=insert_files,
+            )
+            return dataclasses.replace(plan.report(is_dry_run=True), preview=preview)
 
     @contextmanager
-    def _planned(self) -> Iterator[MergePlan]:
+    def _planned(self, *, keeps_old_rows: bool = False) -> Iterator[MergePlan]:
         plan = MergePlan.of(
             self.transaction,
             self.full_name,
@@ -172,6 +200,7 @@ class MergeInto:
             self.on,
             tuple(self.clauses),
             self.options,
+            keeps_old_rows=keeps_old_rows,
         )
         try:
             with translated_worker_errors(f"merging into {plan.table.full_name}"):

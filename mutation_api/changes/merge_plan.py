@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import StructType
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Expression, Match
@@ -82,8 +83,13 @@ class MergePlan:
         on: Expression | None,
         clauses: tuple[Clause, ...],
         options: MergeOptions,
+        *,
+        keeps_old_rows: bool = False,
     ) -> MergePlan:
-        """Check everything that can be checked without running a job, collect the keys, plan the rest."""
+        """Check everything that can be checked without running a job, collect the keys, plan the rest.
+
+        ``keeps_old_rows``: for :meth:`shown_rows`; the cache needs more memory then.
+        """
         transaction.check()
         table = transaction.table(full_name)
         sides = Sides.of(table, source)
@@ -101,7 +107,7 @@ class MergePlan:
         is_unique = bool(collected and collected.is_unique and inserts_keys and not may_alter_keys)
         if not is_unique:
             acting = _without_repetition(acting, table, clauses, options)
-        cached = acting.drop(SOURCE).persist()
+        cached = acting.drop(SOURCE, *([] if keeps_old_rows else [TARGET])).persist()
         return cls(transaction, table, options, keys, is_unique, may_alter_keys, acting, cached)
 
     def check_keys(self) -> None:
@@ -167,6 +173,28 @@ class MergePlan:
             columns.insert(0, sf.col(_ROW_ID).alias(ROW_ID_COLUMN))
         return rows.select(sf.explode(operations).alias(CHANGE_COLUMN), *columns)
 
+    def shown_rows(self) -> DataFrame:
+        """Every row before and after, as :func:`mutation_api.changes.preview.sample_rows` takes them.
+
+        Only of a plan that keeps old rows; of these the columns that the merge reads.
+        """
+        target = self.cached.schema[TARGET].dataType
+        assert isinstance(target, StructType)
+        read = [name for name in target.fieldNames() if name != ROW_ID_COLUMN]
+        before = sf.lit(None).cast("string")
+        if read:
+            old = sf.struct(*[sf.col(quoted(TARGET, name)).alias(name) for name in read])
+            before = sf.when(sf.col(TARGET).isNotNull(), old)
+        sides = {key: [TARGET] * (key in read) + [NEW] for key in self.keys or ()}
+        parts = [sf.coalesce(*[sf.col(quoted(s, k)) for s in found]).alias(k) for k, found in sides.items()]
+        return self.cached.select(
+            sf.col(_KIND).alias("kind"),
+            sf.col(_PARTITION).alias("partition"),
+            (json_text(sf.struct(*parts)) if parts else sf.lit(None).cast("string")).alias("key"),
+            before.alias("before"),
+            sf.when(sf.col(_KIND) != DELETED, sf.col(NEW)).alias("after"),
+        )
+
     def close(self) -> None:
         """Drop the cache."""
         self.cached.unpersist()
@@ -180,7 +208,9 @@ def _acting_rows(
     options: MergeOptions,
     keys: SourceKeys | None,
 ) -> DataFrame:
-    """Columns ``source``, _ROW_ID, _KEY (JSON text of an inserted key), _ALTERED, _KIND, partitions, NEW."""
+    """Columns ``source``, ``target``, _ROW_ID, _KEY (JSON text of an inserted key), _ALTERED, _KIND, NEW, and
+    the partitions.
+    """
     reader = _Reader(transaction, table, sides, resolved)
     source_rows = sides.source.select(_row_of(sides.source_schema.fieldNames()).alias(SOURCE))
     rows = match_rows(source_rows, reader, resolved.on, resolved.matches, keys)
@@ -191,6 +221,7 @@ def _acting_rows(
     known = sf.col(quoted(TARGET, ROW_ID_COLUMN, "partition")) if table.partition_keys else sf.lit("")
     placed = rows.select(
         SOURCE,
+        TARGET,
         row_id.alias(_ROW_ID),
         inserted_key(resolved, options).alias(_KEY),
         (sf.lit(None) if altered is None else altered).cast("string").alias(_ALTERED),

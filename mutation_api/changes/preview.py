@@ -1,0 +1,309 @@
+"""Preview: what a merge would write, who else is at work there, and some rows before and after.
+
+Nothing is written, and nobody is kept waiting longer than by the open transaction itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyspark.sql.functions as sf
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from metastore_client.model import LockInfo, LockState
+from mutation_api.changes.expressions import quoted
+from mutation_api.spark.forecast import Forecast, forecast_changes
+from mutation_api.spark.job import OpenTransaction
+
+__all__ = [
+    "SAMPLES_DEFAULT",
+    "ForeignLock",
+    "LookingTransaction",
+    "Preview",
+    "SampleRow",
+    "foreign_locks",
+    "preview_changes",
+    "sample_rows",
+]
+
+SAMPLES_DEFAULT = 3
+"""Rows of each kind that a preview shows."""
+
+_KINDS = ("inserted", "updated", "deleted", "moved")
+"""In the order in which they are shown; unchanged rows are the same before and after."""
+
+_SIDES = ("before", "after")
+_VALUE_CHARACTERS = 60
+_COLUMNS_SHOWN = 8
+_NO_JSON = object()
+
+
+class LookingTransaction(OpenTransaction, Protocol):
+    """What a preview needs of :class:`mutation_api.client.transaction.Transaction`."""
+
+    def other_locks(self, full_name: str) -> Sequence[LockInfo]:
+        """Locks for writing that others hold or wait for on a table."""
+        ...
+
+
+@dataclass(frozen=True)
+class ForeignLock:
+    """A lock of somebody else where the merge would write.
+
+    ``partition`` is its escaped name, '' for the whole table; ``type`` and ``state`` are Hive's words
+    (SHARED_WRITE; ACQUIRED, WAITING). ``txn_id`` is None for a lock that belongs to no transaction.
+    """
+
+    txn_id: int | None
+    user: str
+    hostname: str
+    type: str
+    state: str
+    partition: str
+
+    def __str__(self) -> str:
+        """Who has what where, and what comes of it."""
+        owner = "somebody without transaction" if self.txn_id is None else f"transaction {self.txn_id}"
+        place = self.partition or "the whole table"
+        if self.state == LockState.ACQUIRED.name:
+            does = (
+                f"holds {self.type} on {place}: if both change rows of one partition, the second to commit "
+            )
+            does += "is refused"
+        else:
+            does = f"waits for {self.type} on {place}"
+        return f"{owner} ({self.user}@{self.hostname}) {does}"
+
+
+@dataclass(frozen=True)
+class SampleRow:
+    """A row before and after the merge, as Python values by column name.
+
+    ``kind`` is a field of MergeCounts. ``before`` is None for an inserted row, lacks columns that the merge
+    need not read, and is None if it reads none; ``after`` is None for a deleted one. ``key`` names the row:
+    JSON text of its key columns.
+    """
+
+    kind: str
+    partition: str
+    key: str | None
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+
+    def to_dict(self) -> dict[str, object]:
+        """Of JSON's types alone: dates, decimals and timestamps are text, bytes are base64."""
+        return {name: _plain(value) for name, value in vars(self).items()}
+
+    def __str__(self) -> str:
+        """Where, which, and the values; of a row that stays only those that differ."""
+        place = f" in {self.partition}" if self.partition else ""
+        key = f" {_cut(self.key)}" if self.key else ""
+        values = _shown(self.before, self.after)
+        return f"{self.kind}{place}{key}{': ' if values else ''}{values}"
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a dry run knows beside the counts by partition."""
+
+    forecast: Forecast
+    locks: tuple[ForeignLock, ...] = ()
+    samples: tuple[SampleRow, ...] = ()
+
+
+def preview_changes(
+    transaction: LookingTransaction,
+    full_name: str,
+    changes: DataFrame,
+    rows: DataFrame | None = None,
+    *,
+    operation_column: str,
+    samples: int = SAMPLES_DEFAULT,
+    num_partitions: int | None = None,
+    insert_files: int | None = None,
+) -> Preview:
+    """Forecast, locks and samples of a change set that is not going to be written.
+
+    Args:
+        transaction: begun; the table is one of its sinks.
+        full_name: ``database.table``.
+        changes: the change set as apply_changes would get it; evaluated twice, so better cached.
+        rows: see :func:`sample_rows`; None for no samples.
+        operation_column: of ``changes``.
+        samples: rows of each kind.
+        num_partitions: as apply_changes would get it; unbucketed tables get their files by it.
+        insert_files: likewise.
+
+    Raises: as :func:`mutation_api.spark.apply_changes` before it writes; what a worker raises is to be
+        translated by the caller.
+    """
+    table = transaction.table(full_name)
+    forecast = forecast_changes(
+        table,
+        changes,
+        transaction.valid_ids(table.full_name),
+        num_partitions=num_partitions,
+        insert_files=insert_files,
+        operation_column=operation_column,
+    )
+    touched = {group.partition for group in forecast.groups}
+    return Preview(
+        forecast,
+        foreign_locks(transaction.other_locks(table.full_name), touched) if touched else (),
+        () if rows is None else sample_rows(rows, samples),
+    )
+
+
+def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str]) -> tuple[ForeignLock, ...]:
+    """Of these locks on a table those that cover one of the partitions, each once, by transaction.
+
+    A lock on the whole table covers all; one on the first partition keys alone, as Hive's DDL takes it,
+    covers those below (``ds=a`` covers ``ds=a/hr=1``).
+    """
+    found = {
+        ForeignLock(i.txn_id, i.user, i.hostname, i.type.name, i.state.name, i.partition or "")
+        for i in locks
+        if not i.partition or any(f"{name}/".startswith(f"{i.partition}/") for name in partitions)
+    }
+    return tuple(sorted(found, key=lambda lock: (lock.txn_id or 0, lock.partition, lock.type, lock.state)))
+
+
+def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
+    """Some rows of each kind; the same ones each time, whatever task they come from. One job.
+
+    They are those with the smallest hash of partition and key.
+
+    Args:
+        rows: columns ``kind`` (field of MergeCounts), ``partition``, ``key`` (text), ``before`` and ``after``
+            (structs, null where there is no row, or null of another type for all).
+        per_kind: how many at most; 0 for none.
+
+    Returns:
+        By kind (inserted, updated, deleted, moved), then by that hash; unchanged rows are left out.
+    """
+    if per_kind < 1:
+        return ()
+    order = sf.struct(
+        sf.xxhash64("partition", "key").alias("hash"),
+        sf.col("key"),
+        sf.xxhash64(*_hashable(rows.schema)).alias("content"),  # several rows may have a key of NULLs
+    )
+    sides = [sf.col(side).cast(_nullable(rows.schema[side].dataType)).alias(side) for side in _SIDES]
+    row = sf.struct("partition", "key", *sides)
+    smallest = sf.min_by(row, order, per_kind).alias("rows")
+    found = rows.where(sf.col("kind").isin(*_KINDS)).groupBy("kind").agg(smallest).toArrow()
+    by_kind = {kind.as_py(): shown for kind, shown in zip(found["kind"], found["rows"], strict=True)}
+    return tuple(
+        SampleRow(
+            kind,
+            each["partition"].as_py() or "",
+            each["key"].as_py(),
+            _values(each["before"]),
+            _values(each["after"]),
+        )
+        for kind in _KINDS
+        for each in by_kind.get(kind, ())
+    )
+
+
+def _hashable(schema: StructType) -> list[Column]:
+    """Fields of both structs that Spark can hash: no maps."""
+    fields: list[Column] = [sf.lit(0)]
+    for side in _SIDES:
+        kind = schema[side].dataType
+        for field in kind.fields if isinstance(kind, StructType) else ():
+            if "map<" not in field.dataType.simpleString():
+                fields.append(sf.col(quoted(side, field.name)))
+    return fields
+
+
+def _nullable(kind: DataType) -> DataType:
+    """The type without promises: toArrow refuses a null struct whose fields may not be null."""
+    match kind:
+        case StructType():
+            return StructType([StructField(f.name, _nullable(f.dataType)) for f in kind.fields])
+        case ArrayType():
+            return ArrayType(_nullable(kind.elementType))
+        case MapType():
+            return MapType(_nullable(kind.keyType), _nullable(kind.valueType))
+        case _:
+            return kind
+
+
+def _values(row: pa.Scalar) -> dict[str, Any] | None:
+    return {name: _value(value) for name, value in row.items()} if row.is_valid else None
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """As Python's own type, or its text where that is too narrow: there is no year 10000 in Python."""
+    if not scalar.is_valid:
+        return None
+    if pa.types.is_struct(scalar.type):
+        return _values(scalar)
+    if pa.types.is_map(scalar.type):
+        pairs = [(_value(each["key"]), _value(each["value"])) for each in scalar.values]
+        return pairs if pa.types.is_nested(scalar.type.key_type) else dict(pairs)
+    if pa.types.is_nested(scalar.type):
+        return [_value(each) for each in scalar.values]
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar.cast(pa.string()).as_py()
+
+
+def _plain(value: Any) -> object:
+    """The value in JSON's types."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case None | bool() | int() | float() | str():
+            return value
+        case Decimal():
+            return format(value, "f")
+        case datetime():
+            return value.isoformat(" ")
+        case date() | time():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case Mapping():
+            return {k if isinstance(k, str) else _text(k): _plain(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return str(value)
+
+
+def _text(value: Any) -> str:
+    """For people: NULL, or JSON."""
+    plain = _plain(value)
+    if isinstance(value, Decimal | date | time):
+        return str(plain)
+    return "NULL" if plain is None else json.dumps(plain, ensure_ascii=False)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _VALUE_CHARACTERS else f"{text[: _VALUE_CHARACTERS - 1]}…"
+
+
+def _shown(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    if before is None or after is None:
+        shown = [f"{name} {_cut(_text(value))}" for name, value in (before or after or {}).items()]
+    else:
+        pairs = {name: (_plain(before.get(name, _NO_JSON)), _plain(value)) for name, value in after.items()}
+        shown = [
+            f"{name} {_cut(_text(before[name])) + ' ' if name in before else ''}→ {_cut(_text(after[name]))}"
+            for name, (old, new) in pairs.items()
+            if old != new
+        ]
+    more = len(shown) - _COLUMNS_SHOWN
+    return ", ".join(shown[:_COLUMNS_SHOWN]) + (f", … and {more} more columns" if more > 0 else "")
