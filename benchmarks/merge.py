@@ -385,10 +385,13 @@ def iceberg_entry(stage: Stage, stack: contextlib.ExitStack, changes: ChangeSets
 
 
 def hive_entry(stage: Stage, stack: contextlib.ExitStack, changes: ChangeSets) -> Entry:
-    """Hive's SQL on a new table of the kind that is ours; it reads the change set from an external table."""
+    """Hive's SQL on a new table, with the change set as an external table.
+
+    The table is in the legacy layout: in ours, Hive 2.3 refuses a MERGE of updates and inserts.
+    """
     hive = stage.hive()
     table = f"t{len(stage.tables.names)}"
-    folder = stage.tables.create(stage.spark, table, "id")
+    folder = stage.tables.create(stage.spark, table, "id", layout="legacy")
 
     def merge(number: int) -> None:
         source = stage.folder / f"hive-changes-{number}"

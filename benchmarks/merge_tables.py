@@ -38,13 +38,14 @@ class HiveTables:
         self._base = base
         self.names: list[str] = []
 
-    def create(self, spark: SparkSession, name: str, bucket_column: str) -> Path:
+    def create(self, spark: SparkSession, name: str, bucket_column: str, layout: str = LAYOUT) -> Path:
         """Create a table with the first contents; its files are links to those of the cache.
 
         Args:
             spark: the session, for a table that is not in the cache.
             name: without its database.
             bucket_column: the CLUSTERED BY column.
+            layout: ``default`` or ``legacy``; the files of inserts are the same in both.
 
         Returns:
             The table's folder.
