@@ -11,10 +11,12 @@ Source: Hive's ValidReadTxnList, ValidReaderWriteIdList.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from metastore_client.model import OpenTxns, TxnState
 
@@ -70,6 +72,15 @@ class ValidIdList:
         if invalid == 0:
             return RangeValidity.ALL
         return RangeValidity.NONE if invalid == last - first + 1 else RangeValidity.SOME
+
+    def up_to(self, last: int) -> Self:
+        """The same list without what was written under ids above ``last``."""
+        return dataclasses.replace(
+            self,
+            high_watermark=min(last, self.high_watermark),
+            exceptions=tuple(id for id in self.exceptions if id <= last),
+            aborted=frozenset(id for id in self.aborted if id <= last),
+        )
 
     def to_write_id_text(self) -> str:
         """The 3.x form: ``hwm:minOpen:open,open:aborted,aborted``."""

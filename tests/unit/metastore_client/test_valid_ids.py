@@ -113,6 +113,14 @@ def test_the_bits_of_aborted_write_ids_are_little_endian() -> None:
     assert ValidWriteIdList.from_bits("d.t", 0, [], None, b"").to_text() == f"d.t:0:{NO_OPEN_ID}::"
 
 
+def test_a_list_up_to_an_id() -> None:
+    """What came later is not seen; what was open or aborted before stays unseen; the list keeps its kind."""
+    valid = ValidWriteIdList(9, (3, 5, 8), 5, frozenset({3, 8}), "d.t")
+    assert valid.up_to(6) == ValidWriteIdList(6, (3, 5), 5, frozenset({3}), "d.t")
+    assert valid.up_to(10) == valid
+    assert [i for i in range(1, 12) if valid.up_to(6).is_valid(i)] == [1, 2, 4, 6]
+
+
 def test_everything_is_valid_without_a_metastore() -> None:
     """For directories that are read by themselves."""
     assert ValidTxnList.everything().is_valid(10**12)

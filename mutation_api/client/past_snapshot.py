@@ -1,0 +1,97 @@
+"""PastSnapshot: a table as it was under an older id, as far as its files still tell.
+
+Hive keeps no history on purpose: a compaction writes rows anew and the cleaner removes what it read. So a
+past is read only while the deltas are there in which it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metastore_client.model import PartitionInfo
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
+from mutation_api.acid.layout import BaseDirectory, DeltaDirectory, is_hidden, parse_directory_name
+from mutation_api.client.snapshot import Snapshot
+from mutation_api.errors import ConfigurationError, DirectoryStateError
+from mutation_api.orc.storage import Storage
+from mutation_api.table.acid_table import AcidTable
+
+__all__ = ["PastSnapshot"]
+
+
+class PastSnapshot:
+    """What an open snapshot sees of its tables, without what was written under ids above ``last_id``.
+
+    Ids are the table's write ids, with Hive 2 transactions. A transaction with an id up to ``last_id`` counts
+    once it has committed, however late. Partitions are those of now: what was dropped since is gone.
+
+    Call :meth:`check_history` after the files to read were chosen, and while the snapshot is open: files that
+    it found to be complete may have been rewritten before, but are not removed under its lock.
+
+    Raises:
+        ConfigurationError: ``last_id`` is above all that the snapshot sees, or below 0.
+    """
+
+    def __init__(self, snapshot: Snapshot, full_name: str, last_id: int) -> None:
+        newest = snapshot.valid_ids(full_name).high_watermark
+        if not 0 <= last_id <= newest:
+            raise ConfigurationError(
+                f"table {full_name}: there is no past at id {last_id}; ids in it go from 0 to {newest}"
+            )
+        self._snapshot = snapshot
+        self._last_id = last_id
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """Transactions of now: they tell which compactions have committed."""
+        return self._snapshot.valid_txn_list
+
+    def valid_ids(self, full_name: str) -> ValidIdList:
+        """Which of the ids in the table's files it sees."""
+        return self._snapshot.valid_ids(full_name).up_to(self._last_id)
+
+    def table(self, full_name: str) -> AcidTable:
+        """The descriptor of a table."""
+        return self._snapshot.table(full_name)
+
+    def partitions(self, full_name: str) -> Sequence[PartitionInfo]:
+        """The partitions of a table as they are now."""
+        return self._snapshot.partitions(full_name)
+
+    def check(self) -> None:
+        """Raise if the lock is lost."""
+        self._snapshot.check()
+
+    def check_history(self, full_name: str) -> None:
+        """Refuse a past that may have lost rows.
+
+        Raises:
+            DirectoryStateError: a base or a delta holds ids up to ``last_id`` together with later ones, so
+                what it was made of may be gone; names it.
+        """
+        table = self.table(full_name)
+        places = [(p.name, p.location) for p in self.partitions(full_name)]
+        for name, location in places if table.partition_keys else [("", table.location)]:
+            spanning = self._spanning(table, location)
+            if spanning:
+                where = f" partition {name}" if name else ""
+                raise DirectoryStateError(
+                    f"table {table.full_name}{where} cannot be read as it was at id {self._last_id}: "
+                    f"{spanning[0]} holds older and later rows in one (a compaction, an overwrite), so the "
+                    "history is not complete any more. Choose an id from its last one on, or compare with a "
+                    "saved snapshot"
+                )
+
+    def _spanning(self, table: AcidTable, location: str) -> list[str]:
+        storage = Storage.for_location(location)
+        try:
+            entries = storage.list(storage.path(location))
+        except FileNotFoundError:
+            return []
+        names = [e.name for e in entries if e.is_directory and not is_hidden(e.name)]
+        found = [parse_directory_name(name, table.version) for name in names]
+        return [d.name for d in found if d is not None and self._spans(d)]
+
+    def _spans(self, directory: BaseDirectory | DeltaDirectory) -> bool:
+        is_younger = isinstance(directory, DeltaDirectory) and directory.first > self._last_id
+        return directory.last > self._last_id and not is_younger
