@@ -1,0 +1,202 @@
+"""diff: what distinguishes two states of a table, as a change set that ``apply_changes`` takes.
+
+Rows are told apart by a key. Both states are read once: one shuffle brings the rows of a key together, which
+also finds keys that occur twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+import pyspark.sql.functions as sf
+from pyspark.sql import Column, DataFrame
+
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.changes.assignment import comparable, stored
+from mutation_api.changes.expressions import quoted
+from mutation_api.changes.outcome import json_text
+from mutation_api.changes.sides import column_type, columns_of
+from mutation_api.errors import ConfigurationError, DuplicateKeyError, RecordLayoutError
+from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+
+__all__ = ["DUPLICATES_SHOWN", "diff"]
+
+DUPLICATES_SHOWN = 5
+"""Keys that an error names."""
+
+_ROW, _IS_OLD = "__row", "__is_old"
+_OLD, _NEW, _OLD_COUNT, _NEW_COUNT = "__old", "__new", "__old_count", "__new_count"
+_DOUBLED = "doubled"
+"""Stands for an operation where a key occurs twice in a state; such rows never leave this module."""
+
+
+def diff(
+    old: DataFrame,
+    new: DataFrame,
+    keys: Sequence[str],
+    *,
+    table: AcidTable,
+    operation_column: str = OPERATION_COLUMN_DEFAULT,
+) -> DataFrame:
+    """The changes that make ``old`` what ``new`` is.
+
+    A row is the same row in both if its key is; NULLs in keys are equal. A row that differs in nothing is in
+    no change. Who gets another partition or another value in a bucket column moves: delete and insert.
+
+    The two are evaluated by this call, once, and the changes cached: ``unpersist()`` the result when done.
+
+    Args:
+        old: a snapshot of the table, all columns, with ROW__ID.
+        new: the table's columns, in any order and case; a ROW__ID is overlooked. Values are compared as the
+            table would store them.
+        keys: names of the columns that tell rows apart.
+        table: the table of ``old``.
+        operation_column: name of the operation's column.
+
+    Returns:
+        ``operation`` ('insert', 'update', 'delete'), ``ROW__ID`` as in ``old`` (null for inserts), and the
+        table's columns: the new values, of a delete the old ones.
+
+    Raises:
+        ConfigurationError: no keys, one twice, or one that the table does not have.
+        RecordLayoutError: ``new`` lacks columns or has others, or types cannot fit; or ``old`` has no
+            ROW__ID.
+        RecordValueError: a value of ``new`` does not fit its column.
+        DuplicateKeyError: a key occurs more than once in one of the two; names keys.
+    """
+    wanted = _check_keys(table, keys)
+    if ROW_ID_COLUMN not in old.columns:
+        raise RecordLayoutError(f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}")
+    converted = _as_stored(table, new, wanted)
+    states = {"the table": old, "what it is compared with": converted}
+    compared = _by_key(table, old, converted, wanted)
+    changes = _changes(table, compared, operation_column).persist()
+    try:
+        with translated_worker_errors(f"comparing table {table.full_name}"):
+            _check_doubled(table, states, wanted, changes.where(sf.col(quoted(operation_column)) == _DOUBLED))
+    except BaseException:
+        changes.unpersist()
+        raise
+    return changes
+
+
+def _check_keys(table: AcidTable, keys: Sequence[str]) -> tuple[str, ...]:
+    wanted = tuple(name.lower() for name in keys)
+    known = [c.name for c in columns_of(table)]
+    unknown = [name for name in wanted if name not in known]
+    if not wanted or unknown or len(set(wanted)) < len(wanted):
+        raise ConfigurationError(
+            f"table {table.full_name}: {list(keys)} cannot be its key: name at least one of its columns, "
+            f"each once; they are {', '.join(known)}"
+        )
+    maps = [c.name for c in columns_of(table) if c.name in wanted and "map<" in column_type(c).simpleString()]
+    if maps:
+        raise ConfigurationError(f"table {table.full_name}: maps cannot be keys: {', '.join(maps)}")
+    return wanted
+
+
+def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The table's columns, in its order and of its types."""
+    names = [f.name for f in new.schema.fields if f.name.lower() != ROW_ID_COLUMN.lower()]
+    known = [c.name for c in columns_of(table)]
+    if sorted(n.lower() for n in names) != sorted(known):
+        raise RecordLayoutError(
+            f"table {table.full_name} has the columns {', '.join(known)}; what it is compared with must have "
+            f"the same, found {', '.join(names)}"
+        )
+    found = {name.lower(): (sf.col(quoted(name)), new.schema[name].dataType) for name in names}
+    key = json_text(sf.struct(*[found[k][0].alias(k) for k in keys]))
+    columns = [
+        stored(table.full_name, c, *found[c.name], where=sf.lit(True), key=key).alias(c.name)
+        for c in columns_of(table)
+    ]
+    return new.select(*columns)
+
+
+def _by_key(table: AcidTable, old: DataFrame, new: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """A row for each key: _OLD and _NEW (structs, null where that state lacks it), and how many there are."""
+    row_id = old.schema[ROW_ID_COLUMN].dataType
+    columns = [sf.col(quoted(c.name)).cast(column_type(c)).alias(c.name) for c in columns_of(table)]
+    tagged = [
+        frame.select(
+            *[sf.col(quoted(k)).alias(k) for k in keys],
+            sf.lit(is_old).alias(_IS_OLD),
+            sf.struct(identity.alias(ROW_ID_COLUMN), *columns).alias(_ROW),
+        )
+        for frame, is_old, identity in (
+            (old, True, sf.col(quoted(ROW_ID_COLUMN))),
+            (new, False, sf.lit(None).cast(row_id)),
+        )
+    ]
+    is_old = sf.col(_IS_OLD)
+    # The key columns are grouped as Spark groups: NULL with NULL, NaN with NaN, -0.0 with 0.0.
+    return (
+        tagged[0]
+        .union(tagged[1])
+        .groupBy(*[quoted(k) for k in keys])
+        .agg(
+            sf.first(sf.when(is_old, sf.col(_ROW)), ignorenulls=True).alias(_OLD),
+            sf.first(sf.when(~is_old, sf.col(_ROW)), ignorenulls=True).alias(_NEW),
+            sf.count_if(is_old).alias(_OLD_COUNT),
+            sf.count_if(~is_old).alias(_NEW_COUNT),
+        )
+        .select(_OLD, _NEW, _OLD_COUNT, _NEW_COUNT)
+    )
+
+
+def _changes(table: AcidTable, compared: DataFrame, operation_column: str) -> DataFrame:
+    old, new = sf.col(_OLD), sf.col(_NEW)
+    differs = {c.name: _differs(c) for c in columns_of(table)}
+    placed_by = {*table.partition_key_names, *table.bucket_columns}
+    operations = (
+        sf.when((sf.col(_OLD_COUNT) > 1) | (sf.col(_NEW_COUNT) > 1), _operations(_DOUBLED))
+        .when(new.isNull(), _operations("delete"))
+        .when(old.isNull(), _operations("insert"))
+        .when(_any([differs[name] for name in placed_by]), _operations("delete", "insert"))
+        .when(_any(list(differs.values())), _operations("update"))
+    )
+    each = compared.select(sf.explode(operations).alias(operation_column), _OLD, _NEW)
+    operation = sf.col(quoted(operation_column))
+    row_id = sf.when(operation != "insert", old[ROW_ID_COLUMN])
+    row = sf.when(operation == "delete", old).otherwise(new)
+    return each.select(
+        operation,
+        row_id.alias(ROW_ID_COLUMN),
+        *[row[c.name].alias(c.name) for c in columns_of(table)],
+    )
+
+
+def _differs(column: AcidColumn) -> Column:
+    old, new = (comparable(sf.col(quoted(side, column.name)), column_type(column)) for side in (_OLD, _NEW))
+    return ~new.eqNullSafe(old)
+
+
+def _operations(*names: str) -> Column:
+    return sf.array(*[sf.lit(name) for name in names])
+
+
+def _check_doubled(
+    table: AcidTable, states: Mapping[str, DataFrame], keys: Sequence[str], doubled: DataFrame
+) -> None:
+    """Name the keys that occur twice, of the first state that has such."""
+    if not doubled.limit(1).count():
+        return
+    for where, frame in states.items():
+        counted = frame.groupBy(*[quoted(k) for k in keys]).count().where("count > 1")
+        key = json_text(sf.struct(*[sf.col(quoted(k)).alias(k) for k in keys]))
+        shown = counted.select(key, "count").limit(DUPLICATES_SHOWN).collect()
+        if shown:
+            samples = "; ".join(f"{name} in {count:,} rows" for name, count in sorted(map(tuple, shown)))
+            more = "; …" if len(shown) == DUPLICATES_SHOWN else ""
+            raise DuplicateKeyError(
+                f"table {table.full_name}: {', '.join(keys)} cannot tell the rows of {where} apart: "
+                f"{samples}{more}. Choose a key that can, or leave one row for each"
+            )
+    raise DuplicateKeyError(f"table {table.full_name}: a key occurred twice, and once when it was looked up")
+
+
+def _any(conditions: Sequence[Column]) -> Column:
+    return reduce(lambda a, b: a | b, conditions, sf.lit(False))

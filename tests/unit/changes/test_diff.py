@@ -1,0 +1,153 @@
+"""diff: the changes between two states of a table, applied in plain Python, give the second state."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from mutation_api.acid.version import AcidVersion
+from mutation_api.changes.diff import diff
+from mutation_api.errors import ConfigurationError, DuplicateKeyError, RecordLayoutError, RecordValueError
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+
+pytestmark = pytest.mark.slow
+
+TABLE = AcidTable(
+    database="default",
+    name="t",
+    location="file:/warehouse/t",
+    columns=(
+        AcidColumn("id", "int"),
+        AcidColumn("sub", "string"),
+        AcidColumn("price", "decimal(6,2)"),
+        AcidColumn("tags", "map<string,int>"),
+        AcidColumn("ratio", "double"),
+    ),
+    partition_keys=(AcidColumn("ds", "string"),),
+    num_buckets=4,
+    bucket_columns=("price",),
+    version=AcidVersion.V1_LEGACY,
+)
+ROW = "id int, sub string, price decimal(6,2), tags map<string,int>, ratio double, ds string"
+ROW_ID = "struct<transactionid:bigint,bucketid:int,rowid:bigint,partition:string>"
+NEW = (
+    "RATIO double, ROW__ID string, ds string, Id bigint, sub string, tags map<string,int>, price decimal(9,3)"
+)
+Row = tuple[Any, ...]
+NAN = float("nan")
+
+
+def old_state(spark: SparkSession, rows: list[Row]) -> DataFrame:
+    """A snapshot of these rows; row n has the row id n."""
+    ids = [(7, n % 4, n, f"ds={row[-1]}") for n, row in enumerate(rows)]
+    return spark.createDataFrame(
+        [(i, *row) for i, row in zip(ids, rows, strict=True)], f"ROW__ID {ROW_ID}, {ROW}"
+    )
+
+
+def new_state(spark: SparkSession, rows: list[Row]) -> DataFrame:
+    """The rows in another order, of wider types, with a ROW__ID of no meaning."""
+    shuffled = [(r[4], "?", r[5], r[0], r[1], r[3], r[2]) for r in rows]
+    return spark.createDataFrame(shuffled, NEW)
+
+
+def applied(rows: list[Row], changes: list[Row]) -> list[Row]:
+    """What the changes make of the rows; each may meet a row once, and an update may not move it."""
+    state = dict(enumerate(rows))
+    met: set[int] = set()
+    inserted = []
+    for operation, row_id, *values in changes:
+        if operation == "insert":
+            assert row_id is None
+            inserted.append(tuple(values))
+            continue
+        number = row_id["rowid"]
+        assert number not in met, "a row is changed twice"
+        met.add(number)
+        before = state.pop(number)
+        if operation == "delete":
+            assert repr(tuple(values)) == repr(before)
+        else:
+            assert operation == "update"
+            assert (values[2], values[5]) == (before[2], before[5]), "an update moves a row"
+            assert repr(tuple(values)) != repr(before), "an update changes nothing"
+            inserted.append(tuple(values))
+    return [*state.values(), *inserted]
+
+
+def some_rows(dice: random.Random) -> list[Row]:
+    """Rows of few keys, NULLs among them, and few values."""
+    keys = dice.sample([(n, sub) for n in (None, 1, 2, 3, 4) for sub in (None, "", "a")], dice.randint(0, 12))
+    return [
+        (
+            *key,
+            dice.choice([None, Decimal("1.50"), Decimal("2.00")]),
+            dice.choice([None, {}, {"x": 1}, {"x": 1, "y": None}]),
+            dice.choice([None, 0.5, NAN]),
+            dice.choice(["u", "v"]),
+        )
+        for key in keys
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_changes_lead_from_one_state_to_the_other(spark: SparkSession, seed: int) -> None:
+    """Random states: applied to the first, the changes give the second, and touch no row without need."""
+    dice = random.Random(seed)
+    old, new = some_rows(dice), some_rows(dice)
+    new = [
+        dice.choice([row for row in old if row[:2] == each[:2]] or [each]) if dice.random() < 0.4 else each
+        for each in new
+    ]
+    changes = diff(old_state(spark, old), new_state(spark, new), ["ID", "sub"], table=TABLE)
+    assert changes.columns == ["operation", "ROW__ID", "id", "sub", "price", "tags", "ratio", "ds"]
+    found = [tuple(row) for row in changes.collect()]
+    changes.unpersist()
+    assert sorted(map(repr, applied(old, found))) == sorted(map(repr, new))
+    assert len(found) <= 2 * len(set(map(repr, old)) ^ set(map(repr, new)))
+    assert not diff(old_state(spark, new), new_state(spark, new), ["id", "sub"], table=TABLE).collect()
+
+
+def test_values_are_compared_as_they_would_be_stored(spark: SparkSession) -> None:
+    """What is rounded to the value that is there is no change; what does not fit is named by its key."""
+    old = old_state(spark, [(1, "a", Decimal("1.50"), None, 0.0, "u")])
+    rounded = new_state(spark, [(1, "a", Decimal("1.501"), None, -0.0, "u")])
+    assert not diff(old, rounded, ["id"], table=TABLE).collect()
+    too_big = new_state(spark, [(1, "a", Decimal("99999.5"), None, 0.0, "u")])
+    with pytest.raises(RecordValueError, match=r'row \{"id":1\}: column .price.'):
+        diff(old, too_big, ["id"], table=TABLE)
+
+
+def test_keys_that_occur_twice_are_named(spark: SparkSession) -> None:
+    """Of the table or of the other state, NULL counting as a key like others."""
+    once = [(1, "a", None, None, None, "u"), (None, "b", None, None, None, "u")]
+    twice = [*once, (None, "c", None, None, None, "v")]
+    with pytest.raises(DuplicateKeyError) as caught:
+        diff(old_state(spark, twice), new_state(spark, once), ["id"], table=TABLE)
+    assert str(caught.value) == (
+        'table default.t: id cannot tell the rows of the table apart: {"id":null} in 2 rows. Choose a key '
+        "that can, or leave one row for each"
+    )
+    with pytest.raises(DuplicateKeyError, match=r"the rows of what it is compared with apart: .* in 2 rows"):
+        diff(old_state(spark, once), new_state(spark, twice), ["id"], table=TABLE)
+
+
+def test_what_cannot_be_compared_is_refused(spark: SparkSession) -> None:
+    """Unknown or doubled keys, maps as keys, columns that differ, tables without ROW__ID."""
+    old, new = old_state(spark, []), new_state(spark, [])
+    for keys in ([], ["nix"], ["id", "ID"]):
+        with pytest.raises(ConfigurationError, match="cannot be its key: name at least one of its columns"):
+            diff(old, new, keys, table=TABLE)
+    with pytest.raises(ConfigurationError, match="maps cannot be keys: tags"):
+        diff(old, new, ["tags"], table=TABLE)
+    for other in (new.drop("ratio"), new.withColumnRenamed("sub", "more")):
+        with pytest.raises(RecordLayoutError, match="what it is compared with must have the same, found"):
+            diff(old, other, ["id"], table=TABLE)
+    insert_only = dataclasses.replace(TABLE, version=AcidVersion.INSERT_ONLY_HIVE4)
+    with pytest.raises(RecordLayoutError, match="insert-only: its rows have no ROW__ID"):
+        diff(old.drop("ROW__ID"), new, ["id"], table=insert_only)
