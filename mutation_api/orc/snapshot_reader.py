@@ -254,7 +254,8 @@ def _rows(table: AcidTable, split: SnapshotSplit, valid: ValidIdList, wanted: Wa
     if not version.has_row_ids:
         for file in split.files:
             for stripe in read_events(storage, file, wanted, version=version):
-                yield stripe.chunk.complete()
+                if len(stripe.chunk.keys):
+                    yield stripe.chunk.complete()
         return
     any_bucket = _may_find_deletes_anywhere(table)
     sources = [

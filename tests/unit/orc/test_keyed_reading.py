@@ -20,7 +20,7 @@ from mutation_api.orc.orc_input import OrcInput
 from mutation_api.orc.snapshot_reader import plan_splits, read_split
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.acid_files import Event, write_events, write_orc
-from tests.unit.orc.test_key_filter import plain
+from tests.keyed_rows import plain
 
 NAN = float("nan")
 INSERT, UPDATE, DELETE = 0, 1, 2
@@ -130,6 +130,20 @@ def random_keys(rng: random.Random) -> pa.Table:
     return table.select(names)
 
 
+@pytest.fixture
+def stripes_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, tuple[str, ...]]]:
+    """(directory, stripe, columns) of every read of a stripe from now on."""
+    found: list[tuple[str, int, tuple[str, ...]]] = []
+    read_stripe = OrcInput.read_stripe
+
+    def counted(self: OrcInput, index: int, columns: Any) -> pa.RecordBatch:
+        found.append((self.path.split("/")[-2], index, tuple(columns)))
+        return read_stripe(self, index, columns)
+
+    monkeypatch.setattr(OrcInput, "read_stripe", counted)
+    return found
+
+
 @pytest.mark.parametrize("version", [v for v in AcidVersion if v.has_row_ids])
 def test_random_tables_give_the_rows_of_the_filtered_whole(tmp_path: Path, version: AcidVersion) -> None:
     """All layouts, updates that change the key, deletes, aborted transactions, NULL and NaN, any columns."""
@@ -154,8 +168,10 @@ def test_random_tables_give_the_rows_of_the_filtered_whole(tmp_path: Path, versi
 
 
 @pytest.mark.parametrize("version", [AcidVersion.INSERT_ONLY_HIVE3, AcidVersion.INSERT_ONLY_HIVE4])
-def test_insert_only_tables(tmp_path: Path, version: AcidVersion) -> None:
-    """No merge, no ROW__IDs; several stripes."""
+def test_insert_only_tables(
+    tmp_path: Path, version: AcidVersion, stripes_read: list[tuple[str, int, tuple[str, ...]]]
+) -> None:
+    """No merge, no ROW__IDs; of stripes without a row nothing is read, or the keys alone."""
     rows = [{"id": n % 50, "msg": FILLER, "part": None, "n": n} for n in range(400)]
     write_orc(
         tmp_path / "delta_0000001_0000001_0000/000000_0", pa.Table.from_pylist(rows, pa.schema(list(ROW)))
@@ -163,6 +179,11 @@ def test_insert_only_tables(tmp_path: Path, version: AcidVersion) -> None:
     only = KeyFilter(pa.table({"id": [3, 60]}))
     found = read(table_at(tmp_path, version), everything(version), ["n", "msg"], only)
     assert list(found) == [{"n": n, "msg": FILLER} for n in range(3, 400, 50)]
+    for keys, expected in (([-1], set()), ([-1, 60], set()), ([10.5], {("part",)})):
+        stripes_read.clear()
+        only = KeyFilter(pa.table({"part" if expected else "id": keys}))
+        assert not list(read(table_at(tmp_path, version), everything(version), None, only))
+        assert {columns for *_, columns in stripes_read} == expected
 
 
 def test_a_key_column_that_a_file_does_not_have_is_null(tmp_path: Path) -> None:
@@ -193,20 +214,6 @@ def test_keys_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(RecordLayoutError, match=message):
             list(read(table, everything(version), [], KeyFilter(keys)))
-
-
-@pytest.fixture
-def stripes_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, tuple[str, ...]]]:
-    """(directory, stripe, columns) of every read of a stripe from now on."""
-    found: list[tuple[str, int, tuple[str, ...]]] = []
-    read_stripe = OrcInput.read_stripe
-
-    def counted(self: OrcInput, index: int, columns: Any) -> pa.RecordBatch:
-        found.append((self.path.split("/")[-2], index, tuple(columns)))
-        return read_stripe(self, index, columns)
-
-    monkeypatch.setattr(OrcInput, "read_stripe", counted)
-    return found
 
 
 def numbered(ids: list[int], first: int = 0, txn: int = 1) -> list[Event]:
