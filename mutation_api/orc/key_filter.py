@@ -26,6 +26,8 @@ __all__ = ["KeyFilter"]
 _SIEVE_BITS = range(12, 25)
 _SIEVE_ENTRIES_PER_KEY = 32
 _GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)
+_KEYS_PER_VALUE = 16
+"""Arrow makes its hash set in the time that Python needs to look up one value for so many keys, or less."""
 _WORD_DIGITS = 18
 """Decimals of so many digits are whole numbers of 64 bits."""
 
@@ -174,9 +176,9 @@ class _KeyColumn:
     def find(self, array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Positions of those of n values that are among these, ascending, and their numbers."""
         if not self._is_number:
-            index = pc.index_in(array, value_set=self._values)
-            found = np.flatnonzero(index.is_valid().to_numpy(zero_copy_only=False))
-            return found, index.drop_null().to_numpy().astype(np.int64)
+            index = self._index_of_few(array) if self._are_few(array) else self._index(array)
+            found = np.flatnonzero(index >= 0)
+            return found, index[found]
         nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
         numbers = (array if nulls is None else pc.fill_null(array, 0)).to_numpy().astype(np.int64, copy=False)
         passed = self._sieve[self._places(numbers)]
@@ -191,6 +193,22 @@ class _KeyColumn:
         codes = np.append(codes, np.full(len(positions) - len(found), len(self._numbers), np.int64))
         order = np.argsort(positions, kind="stable")
         return positions[order], codes[order]
+
+    def _are_few(self, array: pa.Array) -> bool:
+        return len(array) * _KEYS_PER_VALUE < self.count
+
+    def _index(self, array: pa.Array) -> np.ndarray:
+        """Number of each value, -1 if it has none."""
+        index = pc.index_in(array, value_set=self._values)
+        return np.asarray(pc.fill_null(index, -1)).astype(np.int64)
+
+    def _index_of_few(self, array: pa.Array) -> np.ndarray:
+        """The same for so few values that making Arrow's hash set would take longer than all else."""
+        return np.array([self._numbers_by_value.get(value, -1) for value in array.to_pylist()], np.int64)
+
+    @functools.cached_property
+    def _numbers_by_value(self) -> dict[object, int]:
+        return {value: number for number, value in enumerate(self._values.to_pylist())}
 
     def _places(self, numbers: np.ndarray) -> np.ndarray:
         return (numbers.view(np.uint64) * _GOLDEN_RATIO) >> self._shift

@@ -15,6 +15,7 @@ import pytest
 
 from mutation_api.errors import RecordLayoutError
 from mutation_api.orc.key_filter import KeyFilter
+from tests.keyed_rows import plain
 
 CASES = 1500
 NAN = float("nan")
@@ -32,13 +33,6 @@ VALUES: dict[pa.DataType, list[Any]] = {
     pa.decimal128(10, 2): [Decimal("1.00"), Decimal("-1.00"), Decimal("99999999.99"), None],
     pa.decimal128(38, 0): [Decimal(10) ** 37, Decimal(-1), Decimal(1), None],
 }
-
-
-def plain(value: Any) -> Any:
-    """NaN equals NaN, -0.0 equals 0.0."""
-    if isinstance(value, float):
-        return "NaN" if math.isnan(value) else value + 0.0
-    return value
 
 
 def random_arrays(rng: random.Random, types: list[pa.DataType], count: int) -> list[pa.Array]:
@@ -79,6 +73,19 @@ def test_many_columns_of_many_values_do_not_overflow() -> None:
     assert len(key_filter.find(columns)) == 60_000
     shifted = [*columns[:5], pa.array(np.roll(np.asarray(columns[5]), 1))]
     assert not len(key_filter.find(shifted))
+
+
+@pytest.mark.parametrize("null_safe", [False, True])
+def test_few_texts_among_many_keys(null_safe: bool) -> None:
+    """A small file is looked up another way; a column later than the first is, too."""
+    keys = pa.table({"c": [*map(str, range(1000)), None], "n": [7] * 1001})
+    texts = pa.array(["5", None, "x", "999", "5"])
+    for names in (["c"], ["n", "c"], ["c", "n"]):
+        arrays = [texts if name == "c" else pa.array([7] * 5) for name in names]
+        positions, codes = KeyFilter(keys.select(names), null_safe).encode(arrays)
+        assert positions.tolist() == ([0, 1, 3, 4] if null_safe else [0, 3, 4])
+        assert codes[0] == codes[-1]
+        assert len(set(codes)) == len(codes) - 1
 
 
 @pytest.mark.parametrize(
