@@ -1,0 +1,193 @@
+"""A merge said in Hive's own SQL, on a copy of the table: MERGE, and UPDATE and DELETE for what it lacks.
+
+The copy has neither partitions nor buckets by a column of the case, so that UPDATE may change every column;
+``one`` is never NULL and tells MERGE which rows have no partner, also where NULL keys are equal.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from judges.errors import HiveError
+from tests.integration.merge_cases import Source
+from tests.integration.merge_model import (
+    MATCHED,
+    NOT_MATCHED,
+    NOT_MATCHED_BY_SOURCE,
+    Merge,
+    Outcome,
+    Row,
+    Rule,
+)
+from tests.integration.merge_tables import Table
+
+ONE = "one"
+NO_MAP_JOIN = {"hive.auto.convert.join": "false"}
+"""Hive 2.3 and 3.1 would start a process for the smaller side."""
+
+
+@dataclass(frozen=True)
+class SqlMerge:
+    """A copy of the table as it was, and the statements that change it."""
+
+    copy: Table
+    merge: Merge
+
+    @classmethod
+    def of(cls, table: Table, before: Sequence[Row], merge: Merge) -> SqlMerge:
+        """Copy the table: the rows that Hive finds in it."""
+        copy = table.place.flat({ONE: "int", **table.types})
+        copy.insert({ONE: 1, **row} for row in before)
+        return cls(copy, merge)
+
+    def is_sayable(self, before: Sequence[Row], given: Source, expected: Outcome) -> bool:
+        """Whether SQL has words for it: it knows no doubled inserts, and no choice among doubled matches."""
+        if expected.refused_by:
+            return expected.refused_by == "match"
+        used = self._used(given, expected)
+        return all(sum(self.merge.equal(s, t) for s in used) <= 1 for t in before)
+
+    def run(self, given: Source, expected: Outcome) -> list[Row]:
+        """The rows of the copy after the statements."""
+        by_source = self.merge.of(NOT_MATCHED_BY_SOURCE)
+        for rule, earlier in [(r, by_source[:n]) for n, r in enumerate(by_source)]:
+            self._run_not_matched_by_source(rule, earlier, given)
+        statement = self.statement(given, self._used(given, expected))
+        if statement:
+            self.copy.sql(statement, **NO_MAP_JOIN)
+        return [{k: v for k, v in row.items() if k != ONE} for row in self.copy.rows()]
+
+    def refuses(self, given: Source) -> None:
+        """Hive, too, refuses several source rows for one row of the table, and changes nothing."""
+        before = self.copy.rows()
+        with pytest.raises(HiveError):
+            self.copy.sql(self.statement(given, given.rows), **NO_MAP_JOIN)
+        self.copy.place.judge.time_out_transactions(0)
+        assert self.copy.rows() == before
+
+    def _used(self, given: Source, expected: Outcome) -> list[Row]:
+        is_reduced = expected.doubled or self.merge.first_by
+        return expected.acting if is_reduced else given.rows
+
+    def statement(self, given: Source, used: Sequence[Row]) -> str:
+        """MERGE; '' if there is nothing for it."""
+        matched, inserts = self.merge.of(MATCHED), self.merge.of(NOT_MATCHED)
+        if not (matched or inserts):
+            return ""
+        types = {**self.copy.types, **given.types}  # columns that the source lacks are NULL
+        source = self.copy.place.flat(types)
+        source.insert(dict.fromkeys(types) | row for row in used)
+        equal = "<=>" if self.merge.null_safe else "="
+        on = [f"target.{name} {equal} source.{name}" for name in self.merge.on] + [f"target.{ONE} = 1"]
+        on += [self.merge.on_too.text] if self.merge.on_too else []
+        return (
+            f"MERGE INTO $T AS target USING {source.full_name} AS source ON {' AND '.join(on)} "
+            f"{self._matched(matched, given)} {self._inserts(inserts, given)}"
+        )
+
+    def _matched(self, rules: Sequence[Rule], given: Source) -> str:
+        """At most one DELETE and one UPDATE, which is all that Hive takes."""
+        updates = [n for n, rule in enumerate(rules) if rule.then == "update"]
+        deletes = [n for n, rule in enumerate(rules) if rule.then == "delete"]
+        number = _first_holding(rules)
+        clauses = []
+        if deletes:
+            alone = not updates and rules[0].condition is None
+            condition = "" if alone else f" AND {number} IN ({_listed(deletes)})"
+            clauses.append(f"WHEN MATCHED{condition} THEN DELETE")
+        if updates:
+            alone = not deletes and rules[0].condition is None
+            condition = "" if alone else f" AND {number} IN ({_listed(updates)})"
+            values = self._values({n: rules[n] for n in updates}, number, given)
+            values = {name: value for name, value in values.items() if value != f"target.{name}"}
+            assignments = ", ".join(f"{name} = {value}" for name, value in values.items())
+            clauses.append(f"WHEN MATCHED{condition} THEN UPDATE SET {assignments}")
+        return " ".join(clauses)
+
+    def _inserts(self, rules: Sequence[Rule], given: Source) -> str:
+        if not rules:
+            return ""
+        number = _first_holding(rules)
+        condition = "" if rules[0].condition is None else f" AND {number} IS NOT NULL"
+        values = self._values(dict(enumerate(rules)), number, given, kept="")
+        return f"WHEN NOT MATCHED{condition} THEN INSERT VALUES ({', '.join(['1', *values.values()])})"
+
+    def _values(
+        self, rules: Mapping[int, Rule], number: str, given: Source, kept: str = "target"
+    ) -> dict[str, str]:
+        """By column the value that the clause with the row's number gives it."""
+        found = {}
+        for name, kind in self.copy.types.items():
+            if name == ONE:
+                continue
+            # a NULL alone would have no type
+            rest = f"target.{name}" if kept else f"IF(source.{ONE} IS NULL, NULL, source.{name})"
+            texts = {n: _text(rule, name, given) or rest for n, rule in rules.items()}
+            if "<" not in kind:
+                texts = {n: t if t == f"target.{name}" else f"CAST({t} AS {kind})" for n, t in texts.items()}
+            if len(set(texts.values())) == 1:
+                found[name] = next(iter(texts.values()))
+            else:
+                cases = " ".join(f"WHEN {number} = {n} THEN {text}" for n, text in texts.items())
+                found[name] = f"CASE {cases} END"
+        return found
+
+    def _run_not_matched_by_source(self, rule: Rule, earlier: Sequence[Rule], given: Source) -> None:
+        """DELETE or UPDATE of the rows that no literal key names; earlier clauses go first."""
+        pairs = [f"({self._is(row)})" for row in given.rows if self._may_match(row)]
+        where = [f"NOT coalesce({' OR '.join(pairs)}, false)"] if pairs else ["true"]
+        where += [rule.condition.text] if rule.condition else []
+        where += [
+            f"NOT coalesce({each.condition.text}, false)" if each.condition else "false" for each in earlier
+        ]
+        text = " AND ".join(where)
+        if rule.then == "delete":
+            statement = f"DELETE FROM $T WHERE {text}"
+        else:
+            values = ", ".join(f"{name} = {e.text}" for name, e in (rule.assignments or {}).items())
+            statement = f"UPDATE $T SET {values} WHERE {text}"
+        self.copy.sql(statement.replace("target.", ""))
+
+    def _may_match(self, row: Row) -> bool:
+        too = self.merge.on_too
+        return too is None or too.of(row, None) is True
+
+    def _is(self, row: Row) -> str:
+        equal = "<=>" if self.merge.null_safe else "="
+        return " AND ".join(f"{name} {equal} {_literal(row[name])}" for name in self.merge.on)
+
+
+def _text(rule: Rule, name: str, given: Source) -> str:
+    """What the rule assigns to a column; '' if nothing."""
+    if rule.assignments is None:
+        return f"source.{name}" if name in given.types else ""
+    return rule.assignments[name].text if name in rule.assignments else ""
+
+
+def _first_holding(rules: Sequence[Rule]) -> str:
+    cases = " ".join(
+        f"WHEN {rule.condition.text if rule.condition else 'true'} THEN {n}" for n, rule in enumerate(rules)
+    )
+    return f"(CASE {cases} END)"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _literal(value: Any) -> str:
+    match value:
+        case None:
+            return "CAST(NULL AS string)"
+        case datetime.date():
+            return f"DATE '{value}'"
+        case str():
+            return f"'{value}'"
+        case int():
+            return f"{value}L"
+    return f"{value}BD"
