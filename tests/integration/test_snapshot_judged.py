@@ -22,6 +22,7 @@ from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.json_row import json_values
 from tests.acid_files import Event, write_events
 from tests.directory_cases import random_directories, random_snapshot
+from tests.keyed_rows import check_keyed_rows
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +70,7 @@ def our_rows(directory: Path, columns: list[tuple[str, str]]) -> list[tuple[Any,
     )
     rows: list[tuple[Any, ...]] = []
     for split in plan_splits(table, "", str(directory), ALL):
+        check_keyed_rows(table, split, ALL, ReadOptions(TimestampForm.MICROSECONDS))
         for batch in read_split(table, split, ALL, options=ReadOptions(TimestampForm.TEXT)):
             ids = [tuple(row_id.values()) for row_id in batch.column(0).to_pylist()]
             values = [json_values(batch.column(n), parse_hive_type(t)) for n, t in columns]

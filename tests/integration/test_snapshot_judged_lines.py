@@ -25,6 +25,7 @@ from mutation_api.table.hive_types import parse_hive_type
 from tests.acid_files import write_orc
 from tests.fix_judge import new_database, started
 from tests.integration.hive_values import read_back, shown
+from tests.keyed_rows import check_keyed_rows
 
 pytestmark = pytest.mark.slow
 LINES = pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)
@@ -76,6 +77,7 @@ class SqlTable:
                 for split in plan_splits(table, name, location, valid, snapshot.valid_txn_list):
                     files += split.files
                     options = ReadOptions(TimestampForm.MICROSECONDS)
+                    check_keyed_rows(table, split, valid, options)
                     for batch in read_split(table, split, valid, row_ids=has_ids, options=options):
                         rows += [self._row(name, row, has_ids) for row in batch.to_pylist()]
         return rows, files
