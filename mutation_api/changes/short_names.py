@@ -1,0 +1,59 @@
+"""Column names without ``source.`` or ``target.`` in conditions that people type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.errors import ParseException
+from pyspark.sql import SparkSession
+
+from mutation_api.changes.clauses import SOURCE, TARGET
+from mutation_api.errors import ConfigurationError
+
+__all__ = ["names_side", "with_sides"]
+
+
+def with_sides(spark: SparkSession, condition: str, sides: Mapping[str, str]) -> str:
+    """The condition with ``source.`` or ``target.`` before the columns that have neither.
+
+    ``op = 'D'`` becomes ``source.op = 'D'``. Texts, functions and the bodies of lambdas are not touched,
+    since Spark's own parser says what is a column.
+
+    Args:
+        spark: the session.
+        condition: SQL.
+        sides: where a column belongs, by its name in lower case.
+
+    Raises:
+        ConfigurationError: it is no SQL expression.
+    """
+    places = {at: sides[name] for name, at in _names(spark, condition) if name in sides}
+    for at, side in sorted(places.items(), reverse=True):
+        if not condition[at:].lower().startswith((f"{SOURCE}.", f"{TARGET}.")):
+            condition = f"{condition[:at]}{side}.{condition[at:]}"
+    return condition
+
+
+def names_side(spark: SparkSession, condition: str, side: str) -> bool:
+    """Whether a column of ``side`` is named with it. Raises ConfigurationError as :func:`with_sides`."""
+    return any(name == side for name, _ in _names(spark, condition))
+
+
+def _names(spark: SparkSession, condition: str) -> list[tuple[str, int]]:
+    """(first part in lower case, where it starts) of each column that the text names."""
+    # Spark's public interface tells neither what a text names nor where.
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    try:
+        return list(_attributes(parser.parseExpression(condition)))
+    except ParseException as error:
+        reason = " ".join(str(error).split("\n\n")[0].split())
+        raise ConfigurationError(f"{condition!r} is no SQL condition: {reason}") from error
+
+
+def _attributes(expression: Any) -> Iterator[tuple[str, int]]:
+    if expression.getClass().getSimpleName() == "UnresolvedAttribute":
+        yield str(expression.nameParts().head()).lower(), int(expression.origin().startIndex().get())
+    children = expression.children()
+    for i in range(children.size()):
+        yield from _attributes(children.apply(i))
