@@ -27,6 +27,7 @@ SUBCOMMANDS = {
     "bucket": "compute Hive's bucket hash of values",
     "create-table": "create an ACID table",
     "doctor": "tell what server it is, and which tables can be mutated",
+    "diff": "compare a table with a file, a table or its past, as changes to apply",
     "merge": "merge rows of files into a table by key, in one transaction",
     "metastore": "run the embedded metastore",
     "show": "show transactions, locks or compactions",
