@@ -71,6 +71,7 @@ class SqlMerge:
         assert self.copy.rows() == before
 
     def _used(self, given: Source, expected: Outcome) -> list[Row]:
+        """The source, without the rows that do nothing where Hive would call them doubled."""
         is_reduced = expected.doubled or self.merge.first_by
         return expected.acting if is_reduced else given.rows
 
@@ -114,11 +115,11 @@ class SqlMerge:
             return ""
         number = _first_holding(rules)
         condition = "" if rules[0].condition is None else f" AND {number} IS NOT NULL"
-        values = self._values(dict(enumerate(rules)), number, given, kept="")
+        values = self._values(dict(enumerate(rules)), number, given, has_target=False)
         return f"WHEN NOT MATCHED{condition} THEN INSERT VALUES ({', '.join(['1', *values.values()])})"
 
     def _values(
-        self, rules: Mapping[int, Rule], number: str, given: Source, kept: str = "target"
+        self, rules: Mapping[int, Rule], number: str, given: Source, *, has_target: bool = True
     ) -> dict[str, str]:
         """By column the value that the clause with the row's number gives it."""
         found = {}
@@ -126,7 +127,7 @@ class SqlMerge:
             if name == ONE:
                 continue
             # a NULL alone would have no type
-            rest = f"target.{name}" if kept else f"IF(source.{ONE} IS NULL, NULL, source.{name})"
+            rest = f"target.{name}" if has_target else f"IF(source.{ONE} IS NULL, NULL, source.{name})"
             texts = {n: _text(rule, name, given) or rest for n, rule in rules.items()}
             if "<" not in kind:
                 texts = {n: t if t == f"target.{name}" else f"CAST({t} AS {kind})" for n, t in texts.items()}

@@ -199,10 +199,23 @@ class Table:
         self.sql(f"ALTER TABLE $T SET TBLPROPERTIES ({properties})")
 
     def compact(self, kind: str, *, clean: bool) -> None:
-        """Let Hive compact every partition."""
-        for name in self.partitions():
+        """Let Hive compact every partition that has something to compact; it may fail on others."""
+        for name in self._compactable():
             key = f"p='{unquote(name.partition('=')[2])}'" if name else None
             self.place.judge.compact(self.full_name, kind, partition=key, clean=clean)
+
+    def _compactable(self) -> list[str]:
+        judge: Any = self.place.judge  # 2.3 is told of transactions alone
+        with self.client() as client, client.open_snapshot(self.full_name) as snapshot:
+            places = [(p.name, p.location) for p in snapshot.partitions(self.full_name)]
+            if not self.partition:
+                places = [("", snapshot.table(self.full_name).location)]
+            ids: Any = snapshot.valid_ids(self.full_name)
+            valid = [ids.to_text()]
+            if self.place.has_write_ids:
+                valid.append(snapshot.valid_txn_list.to_text())
+            states = [judge.acid_state(where.removeprefix("file:"), *valid) for _, where in places]
+        return [name for (name, _), state in zip(places, states, strict=True) if state.deltas]
 
     def step(self, what: str, rng: random.Random, shape: Shape) -> None:
         """One of :func:`~tests.integration.merge_cases.random_steps`."""
@@ -218,7 +231,9 @@ class Table:
             case "sql delete":
                 self.sql("DELETE FROM $T WHERE n = 1 OR n = 4")
             case _:
-                self.compact(what, clean=rng.random() < 0.6)
+                # see test_hive_31_ruins_tables_without_buckets
+                is_ruined = self.place.judge.line == "3.1" and not shape.num_buckets
+                self.compact("major" if is_ruined else what, clean=rng.random() < 0.6)
 
     # -- reading -------------------------------------------------------------------------------------------
     def rows(self, reader: str = "row") -> list[Row]:
