@@ -75,10 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Apply the changes and print what was done; 0 when the transaction is committed."""
     path = existing_file(arguments.changes)
     format_name = file_format(path, arguments.format)
-    builder = MutatorClientBuilder().metastore(metastore_from(arguments)).lock_failure_listener(ReportLoss())
-    builder.write_lock(arguments.write_lock)
-    builder.add_sink_table(*split_full_name(arguments.table), create_partitions=arguments.create_partitions)
-    with builder.build() as client, spark_session(APP_NAME) as spark:
+    names = split_full_name(arguments.table)
+    builder = MutatorClientBuilder().lock_failure_listener(ReportLoss()).write_lock(arguments.write_lock)
+    builder.add_sink_table(*names, create_partitions=arguments.create_partitions)
+    with (
+        metastore_from(arguments) as metastore,
+        builder.metastore(metastore).build() as client,
+        spark_session(APP_NAME) as spark,
+    ):
         with client.new_transaction() as transaction:
             table = transaction.table(arguments.table)
             changes = read_changes(spark, table, path, format_name, arguments.operation_column)

@@ -110,9 +110,9 @@ def run(arguments: argparse.Namespace) -> int:
     split_full_name(arguments.table)
     keys = key_columns(arguments.key)
     output_format = None if arguments.output is None else _output_format(arguments.output)
-    builder = MutatorClientBuilder().metastore(metastore_from(arguments))
     with (
-        builder.build() as client,
+        metastore_from(arguments) as metastore,
+        MutatorClientBuilder().metastore(metastore).build() as client,
         spark_session(APP_NAME) as spark,
         translated_worker_errors(f"comparing table {arguments.table}"),
     ):

@@ -123,10 +123,14 @@ def run(arguments: argparse.Namespace) -> int:
     paths = [existing_file(path) for path in arguments.source]
     for path in paths:
         file_format(path, arguments.format)
-    builder = MutatorClientBuilder().metastore(metastore_from(arguments)).lock_failure_listener(ReportLoss())
-    builder.write_lock(arguments.write_lock)
-    builder.add_sink_table(*split_full_name(arguments.table), create_partitions=arguments.create_partitions)
-    with builder.build() as client, spark_session(APP_NAME) as spark:
+    names = split_full_name(arguments.table)
+    builder = MutatorClientBuilder().lock_failure_listener(ReportLoss()).write_lock(arguments.write_lock)
+    builder.add_sink_table(*names, create_partitions=arguments.create_partitions)
+    with (
+        metastore_from(arguments) as metastore,
+        builder.metastore(metastore).build() as client,
+        spark_session(APP_NAME) as spark,
+    ):
         with client.new_transaction() as transaction:
             report = _merged(spark, transaction, paths, arguments)
         print(json.dumps(report.to_dict()) if arguments.json else report)
