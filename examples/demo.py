@@ -1,14 +1,15 @@
-"""The main job on real input: a register of the world's airports, brought from one release to another.
+"""The main job on real input: a register of the world's airports, brought from release to release.
 
     python -m examples.demo [--hive 2.3|3.1|4.1]
 
-Fetches two releases of the PyPI package ``airportsdata``, starts a Hive metastore of that line, and then
+Fetches three releases of the PyPI package ``airportsdata``, starts a Hive metastore of that line, and then
 
-1. commits the first release as inserts into a transactional Hive table, in one transaction;
-2. compares the second release with a snapshot of the table that carries ROW__IDs, and commits the difference
-   (inserts, updates, deletes; an airport that changed its country is a delete and an insert) in one
-   transaction;
-3. starts a third transaction, writes half the work and aborts it.
+1. merges the first release into an empty transactional Hive table, in one transaction;
+2. merges the second release, after a dry run that says what will be done: what is new is inserted, what has
+   changed is updated, what is gone is deleted, and an airport that changed its country moves to another
+   partition;
+3. merges the third release;
+4. starts one more transaction, writes half the work and aborts it.
 
 After each step real Hive of the same line reads the table with SQL, and the rows are compared with what
 should be there. Hive 3.1 and 4.1 come from Maven Central (once; 120 and 150 MB).
@@ -28,19 +29,20 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 import pyarrow as pa
 import pyspark.sql.functions as sf
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from examples.local import PrintLoss, create_table
 from judges.hive import Hive23, Hive31, Hive41, HiveJudge
 from metastore_client.embedded import EmbeddedMetastore
 from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.changes import MergeCounts, MergeReport, merge_into
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.spark.job import apply_changes
@@ -50,12 +52,12 @@ from mutation_api.spark.summary import ApplySummary
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 PACKAGE = "airportsdata"
-FIRST_RELEASE = "20201106"
-SECOND_RELEASE = "20240806"
 WHEEL_SHA256 = {
-    FIRST_RELEASE: "648c2efbaf9d1f49d3d29a32e20e5ef480759d3d818d68af0add2d19eb192287",
-    SECOND_RELEASE: "946964d1ccc12f5095d85f4e633ae11d5b2403bb21f955c31cf3c134bec65a00",
+    "20201106": "648c2efbaf9d1f49d3d29a32e20e5ef480759d3d818d68af0add2d19eb192287",
+    "20221121": "f1da691afa077b2d3c39ce4c6ab8f5b3d9d739df4184f90fe0fdcc027bd6902a",
+    "20240806": "946964d1ccc12f5095d85f4e633ae11d5b2403bb21f955c31cf3c134bec65a00",
 }
+RELEASES = tuple(WHEEL_SHA256)
 DOWNLOAD_TIMEOUT_SECONDS = 300
 
 TABLE = "default.airports"
@@ -63,12 +65,20 @@ KEY = "icao"
 PARTITION_KEY = "country"
 DATA_COLUMNS = ("icao", "iata", "name", "city", "subd", "elevation", "lat", "lon", "tz")
 COLUMNS = (*DATA_COLUMNS, PARTITION_KEY)
-"""The ten columns that both releases have. All are text in the table, exactly as the register prints them:
+"""The ten columns that all releases have. All are text in the table, exactly as the register prints them:
 a height of 820 that used to be 820.0 is an update."""
 NUM_BUCKETS = 4
 
-EXPECTED_DIFFERENCE = {"insert": 2323, "delete": 2962, "update": 25903, "move": 15}
-"""Airports that are new, gone or changed; of the changed ones, those now in another country."""
+EXPECTED = {
+    "20201106": MergeCounts(inserted=28865),
+    "20221121": MergeCounts(inserted=2148, updated=25968, deleted=2883, moved=14),
+    "20240806": MergeCounts(inserted=281, updated=27549, deleted=185, moved=1, unchanged=395),
+}
+"""What each release differs in from the one before it."""
+
+DRY_RUN_OF = "20221121"
+SHOWN_COUNTRIES = 5
+"""Those with the most changes."""
 
 Airport = tuple[str, ...]
 
@@ -85,7 +95,7 @@ class Report:
 
 
 class Aborted(Exception):
-    """Raised on purpose, half way through the third transaction."""
+    """Raised on purpose, half way through the last transaction."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(line: str, cache: Path) -> int:
     """Fetch, start, mutate, judge, report."""
-    first, second = (fetch(release, cache) for release in (FIRST_RELEASE, SECOND_RELEASE))
+    releases = {release: fetch(release, cache) for release in RELEASES}
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airports-")))
         uri, hive = START[line](work, stack)
@@ -121,10 +131,10 @@ def run(line: str, cache: Path) -> int:
         columns = ", ".join(f"{name} string" for name in DATA_COLUMNS)
         create_table(uri, TABLE, columns, f"{PARTITION_KEY} string", KEY, NUM_BUCKETS)
         with _client(uri) as client:
-            reports, is_right = mutate(client, spark, hive, first, second)
+            reports, is_right = mutate(client, spark, hive, releases)
     print_reports(reports)
     print(
-        f"\nHive's own reading {'equals' if is_right else 'DIFFERS FROM'} release {SECOND_RELEASE}, row for "
+        f"\nHive's own reading {'equals' if is_right else 'DIFFERS FROM'} release {RELEASES[-1]}, row for "
         "row."
     )
     return 0 if is_right else 1
@@ -158,47 +168,52 @@ START = {"2.3": start_2_3, "3.1": start_3_1, "4.1": start_4_1}
 
 
 def mutate(
-    client: MutatorClient, spark: SparkSession, hive: HiveJudge, first: list[Airport], second: list[Airport]
+    client: MutatorClient, spark: SparkSession, hive: HiveJudge, releases: Mapping[str, list[Airport]]
 ) -> tuple[list[Report], bool]:
-    """Run the three transactions; returns a report of each, and whether Hive always read the right rows."""
-    print(f"\n1. Load release {FIRST_RELEASE}: {len(first):,} inserts")
-    reports = [load(client, spark, first)]
-    is_right = check(hive, first)
-    print(f"\n2. Bring the table to release {SECOND_RELEASE}: {len(second):,} airports")
-    reports.append(update(client, spark, second))
-    is_right &= check(hive, second)
-    print("\n3. Delete every airport, but abort half way")
+    """Run the transactions; returns a report of each, and whether Hive always read the right rows."""
+    reports, is_right = [], True
+    for number, (release, airports) in enumerate(releases.items(), start=1):
+        print(f"\n{number}. Merge release {release}: {len(airports):,} airports")
+        reports.append(merge_release(client, spark, release, airports))
+        is_right &= check(hive, airports)
+    print(f"\n{len(releases) + 1}. Delete every airport, but abort half way")
     reports.append(abort_half_way(client, spark))
-    is_right &= check(hive, second)
+    is_right &= check(hive, airports)
     return reports, is_right
 
 
-def load(client: MutatorClient, spark: SparkSession, airports: list[Airport]) -> Report:
-    """Insert a release into the empty table."""
-    started = time.monotonic()
-    with client.new_transaction() as transaction:
-        begun = time.monotonic()
-        changes = to_dataframe(spark, airports).withColumn("operation", sf.lit("insert"))
-        with step(f"transaction {transaction.id}: writing"):
-            applied = apply_changes(transaction, TABLE, changes)
-        ending = time.monotonic()
-    return Report("load", "committed", applied, begun - started, time.monotonic() - ending)
-
-
-def update(client: MutatorClient, spark: SparkSession, airports: list[Airport]) -> Report:
+def merge_release(
+    client: MutatorClient, spark: SparkSession, release: str, airports: list[Airport]
+) -> Report:
     """Make the table equal to a release, changing only the rows that differ."""
     started = time.monotonic()
     with client.new_transaction() as transaction:
         begun = time.monotonic()
-        changes = difference(snapshot(spark, transaction, TABLE), to_dataframe(spark, airports)).cache()
-        with step(f"transaction {transaction.id}: comparing with the snapshot"):
-            counts = count_kinds(changes)
-        show_difference(counts)
-        with step(f"transaction {transaction.id}: writing"):
-            applied = apply_changes(transaction, TABLE, changes.drop("kind"))
-        changes.unpersist()
+        merge = merge_into(transaction, TABLE, source=to_dataframe(spark, airports), on=[KEY])
+        merge.whenMatched().updateAll()
+        merge.whenNotMatched().insertAll()
+        merge.whenNotMatchedBySource().delete()
+        if release == DRY_RUN_OF:
+            with step(f"transaction {transaction.id}: dry run"):
+                report = merge.dry_run()
+            show(report, release)
+        with step(f"transaction {transaction.id}: merging"):
+            report = merge.merge()
+        show(report, release)
         ending = time.monotonic()
-    return Report("update", "committed", applied, begun - started, time.monotonic() - ending)
+    if report.written is None:
+        raise RuntimeError(f"release {release} should have changed the table")
+    return Report("merge", "committed", report.written, begun - started, time.monotonic() - ending)
+
+
+def show(report: MergeReport, release: str) -> None:
+    """Print a report with its first few countries, and whether it is the one that the releases must give."""
+    lines = str(report).splitlines()
+    countries = [line for line in lines if line.startswith((f"  {PARTITION_KEY}=", "  … and "))]
+    hidden = set(countries[SHOWN_COUNTRIES:])
+    print("\n".join(f"     {line}" for line in lines if line not in hidden))
+    if report.total != EXPECTED[release]:
+        print(f"   NOTE: expected {EXPECTED[release]}")
 
 
 def abort_half_way(client: MutatorClient, spark: SparkSession) -> Report:
@@ -222,70 +237,6 @@ def abort_half_way(client: MutatorClient, spark: SparkSession) -> Report:
     if left:
         raise RuntimeError(f"the aborted transaction left {left[:3]} …")
     return Report("delete", "aborted", applied, begun - started, time.monotonic() - ending)
-
-
-def difference(table: DataFrame, release: DataFrame) -> DataFrame:
-    """Changes that turn the table's rows into the release's.
-
-    An airport whose country changed moves to another partition, which takes a delete and an insert.
-
-    Args:
-        table: COLUMNS and ROW__ID.
-        release: COLUMNS.
-
-    Returns:
-        operation, ROW__ID, COLUMNS, and kind (insert, delete, update, move) for the count.
-    """
-    old = table.select(ROW_ID_COLUMN, sf.struct(*COLUMNS).alias("old"))
-    new = release.select(sf.struct(*COLUMNS).alias("new"))
-    pairs = old.join(new, sf.col(f"old.{KEY}") == sf.col(f"new.{KEY}"), "full_outer")
-    delete, insert = ("delete", "old"), ("insert", "new")
-    changes = (
-        sf.when(sf.col("old").isNull(), _kind("insert", insert))
-        .when(sf.col("new").isNull(), _kind("delete", delete))
-        .when(sf.col(f"old.{PARTITION_KEY}") != sf.col(f"new.{PARTITION_KEY}"), _kind("move", delete, insert))
-        .when(~sf.col("old").eqNullSafe(sf.col("new")), _kind("update", ("update", "new")))
-    )
-    each = pairs.select(sf.explode(changes).alias("change"))
-    return each.select("change.kind", "change.operation", f"change.{ROW_ID_COLUMN}", "change.row.*")
-
-
-def _kind(kind: str, *changes: tuple[str, str]) -> Column:
-    """Array of changes, each told by its operation and the side whose row it brings."""
-    return sf.array(
-        *[
-            sf.struct(
-                sf.lit(kind).alias("kind"),
-                sf.lit(operation).alias("operation"),
-                sf.when(sf.lit(operation != "insert"), sf.col(ROW_ID_COLUMN)).alias(ROW_ID_COLUMN),
-                sf.col(row).alias("row"),
-            )
-            for operation, row in changes
-        ]
-    )
-
-
-def count_kinds(changes: DataFrame) -> dict[str, int]:
-    """Number of airports by kind of change."""
-    counted = {row["kind"]: row["count"] for row in changes.groupBy("kind").count().collect()}
-    moved = counted.get("move", 0) // 2
-    return {
-        "insert": counted.get("insert", 0),
-        "delete": counted.get("delete", 0),
-        "update": counted.get("update", 0) + moved,
-        "move": moved,
-    }
-
-
-def show_difference(counts: dict[str, int]) -> None:
-    """Print the difference, and whether it is the one that these two releases are known to have."""
-    print(
-        f"   {counts['insert']:,} airports are new, {counts['delete']:,} are gone, {counts['update']:,} "
-        "have changed; "
-        f"{counts['move']:,} of these now lie in another country (delete + insert)"
-    )
-    if counts != EXPECTED_DIFFERENCE:
-        print(f"   NOTE: expected {EXPECTED_DIFFERENCE}")
 
 
 def check(hive: HiveJudge, expected: list[Airport]) -> bool:
