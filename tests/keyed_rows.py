@@ -18,7 +18,7 @@ _SHARE_OF_KEYS = 0.3
 
 
 def check_keyed_rows(table: AcidTable, split: SnapshotSplit, valid: ValidIdList, options: ReadOptions) -> int:
-    """Look for a few of the values of each column, with NULL = NULL and without; compare all columns.
+    """Look for a few of the values of each column, with NULL = NULL and without, and for all other rows.
 
     Returns:
         How many rows were found.
@@ -33,13 +33,15 @@ def check_keyed_rows(table: AcidTable, split: SnapshotSplit, valid: ValidIdList,
             continue
         values = [row[column.name] for row in rows if rng.random() < _SHARE_OF_KEYS]
         for null_safe in (False, True):
-            only = KeyFilter(pa.table({column.name: pa.array(values, column.type)}), null_safe)
+            keys = pa.table({column.name: pa.array(values, column.type)})
             wanted = {plain(value) for value in values if null_safe or value is not None}
-            given = read_split(table, split, valid, None, with_ids, options, only)
-            expected = [row for row in rows if plain(row[column.name]) in wanted]
-            keyed = [row for batch in given for row in _rows(batch)]
-            assert repr(keyed) == repr(expected), (table.full_name, column, values)
-            found += len(keyed)
+            for excludes in (False, True):
+                only = KeyFilter(keys, null_safe, excludes)
+                given = read_split(table, split, valid, None, with_ids, options, only)
+                expected = [row for row in rows if (plain(row[column.name]) in wanted) != excludes]
+                keyed = [row for batch in given for row in _rows(batch)]
+                assert repr(keyed) == repr(expected), (table.full_name, column, values, excludes)
+            found += sum(plain(row[column.name]) in wanted for row in rows)
     return found
 
 

@@ -7,7 +7,7 @@ Which way it goes changes no row, since the keys only leave rows out that match 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 from mutation_api.changes.clauses import SOURCE, TARGET, Match
 from mutation_api.changes.expressions import Equality, quoted
 from mutation_api.changes.sides import Sides
+from mutation_api.spark.plan import default_num_partitions
 
 __all__ = ["SourceKeys", "TargetReader", "match_rows", "source_keys"]
 
@@ -47,12 +48,14 @@ _JOINS = {
 class SourceKeys:
     """What the source's rows may match, for reading the table by it.
 
-    ``table`` has distinct rows, columns under the table's names and of its types. ``null_safe``: NULL is a
-    key as any other. ``is_exact``: exactly the table's rows with one of these keys match; else some of them
-    may not. ``is_unique``: no two rows of the source have one key.
+    ``table`` has distinct rows, columns under the table's names and of its types; ``source_columns`` are the
+    source's names for them. ``null_safe``: NULL is a key as any other. ``is_exact``: exactly the table's rows
+    with one of these keys match; else some of them may not. ``is_unique``: no two rows of the source have one
+    key.
     """
 
     table: pa.Table
+    source_columns: tuple[str, ...]
     null_safe: bool
     is_exact: bool
     is_unique: bool
@@ -127,7 +130,8 @@ def _collected(
         for e, _ in found.values()
     )
     is_exact = is_whole_condition and is_same and len(found) == len(equalities)
-    return SourceKeys(distinct, null_safe, is_exact, is_exact and distinct.num_rows == keys.num_rows)
+    names = tuple(each.source for each, _ in found.values())
+    return SourceKeys(distinct, names, null_safe, is_exact, is_exact and distinct.num_rows == keys.num_rows)
 
 
 def match_rows(
@@ -154,7 +158,11 @@ def match_rows(
         return _joined(source, read(wanted, None if is_by_source else keys), condition, wanted)
     parts = []
     if rest := wanted - {Match.NOT_MATCHED_BY_SOURCE}:
-        parts.append(_joined(source, read(rest, keys), condition, rest))
+        few = [source, read(rest, keys)]
+        if keys.is_exact:
+            names = ((SOURCE, keys.source_columns), (TARGET, keys.table.column_names))
+            few = [_in_few_tasks(rows, *each) for rows, each in zip(few, names, strict=True)]
+        parts.append(_joined(few[0], few[1], condition, rest))
     if is_by_source:
         left = read({Match.NOT_MATCHED_BY_SOURCE}, keys, without_keys=True)
         nothing = sf.lit(None).cast(source.schema[SOURCE].dataType)
@@ -167,6 +175,15 @@ def _joined(source: DataFrame, target: DataFrame, condition: Column, wanted: Set
     if TARGET not in joined.columns:
         joined = joined.withColumn(TARGET, sf.lit(None).cast(target.schema[TARGET].dataType))
     return joined.select(SOURCE, TARGET)
+
+
+def _in_few_tasks(rows: DataFrame, side: str, names: Iterable[str]) -> DataFrame:
+    """The rows shuffled by key as the join needs them, but over tasks that are worth starting.
+
+    A join of its own would have the session's number of them, mostly 200, and each goes through Python later.
+    """
+    columns = [quoted(side, name) for name in names]
+    return rows.repartition(default_num_partitions(rows.sparkSession), *columns)
 
 
 def _in_type_of(value: Column, found: DataType, wanted: DataType) -> Column | None:

@@ -254,15 +254,10 @@ class _Reader:
             self.table.full_name,
             columns=names or ([] if self.table.version.has_row_ids else self.table.column_names[:1]),
             partitions=self._partitions(matches),
-            keys=None if keys is None or without_keys else self._in_types_of_table(keys.table),
+            keys=None if keys is None else self._in_types_of_table(keys.table),
             null_safe_keys=keys is not None and keys.null_safe,
+            without_keys=without_keys,
         )
-        if keys is not None and without_keys:
-            spark = self.sides.source.sparkSession
-            few = sf.broadcast(spark.createDataFrame(self._in_types_of_table(keys.table)).alias("k"))
-            pairs = [(rows[name], sf.col(quoted("k", name))) for name in keys.table.column_names]
-            same = [a.eqNullSafe(b) if keys.null_safe else a == b for a, b in pairs]
-            rows = rows.join(few, same, "left_anti")
         return rows.select(_row_of(rows.columns).alias(TARGET))
 
     def _partitions(self, matches: Set[Match]) -> list[str] | None:

@@ -34,7 +34,7 @@ _WORD_DIGITS = 18
 
 @dataclass(frozen=True)
 class KeyFilter:
-    """A set of keys.
+    """A set of keys, and whether rows that have one are wanted, or rows that have none.
 
     Values are compared as Spark's joins compare them: NaN equals NaN, -0.0 equals 0.0, NULL equals nothing
     unless ``null_safe``; text by its bytes, blanks of a char included. Equal keys may come several times.
@@ -42,6 +42,7 @@ class KeyFilter:
     Attributes:
         keys: one column for each key column (any order), one row for each key. Names as the table has them.
         null_safe: NULL equals NULL.
+        excludes: the rows that have none of the keys are wanted.
 
     Raises:
         RecordLayoutError: there is no key column, or one of a type that keys cannot have (array, map, struct,
@@ -50,6 +51,7 @@ class KeyFilter:
 
     keys: pa.Table
     null_safe: bool = False
+    excludes: bool = False
 
     def __post_init__(self) -> None:
         """Refuse types without an order and an equality that all sides agree on."""
@@ -60,10 +62,10 @@ class KeyFilter:
             raise RecordLayoutError("a key needs a column")
 
     @classmethod
-    def from_bytes(cls, data: bytes, null_safe: bool) -> KeyFilter:
+    def from_bytes(cls, data: bytes, null_safe: bool, excludes: bool = False) -> KeyFilter:
         """Inverse of :meth:`to_bytes`."""
         with pa.ipc.open_stream(data) as reader:
-            return cls(reader.read_all(), null_safe)
+            return cls(reader.read_all(), null_safe, excludes)
 
     def to_bytes(self) -> bytes:
         """The keys as an Arrow IPC stream."""
@@ -73,9 +75,9 @@ class KeyFilter:
         data: bytes = sink.getvalue().to_pybytes()
         return data
 
-    def __reduce__(self) -> tuple[Callable[..., KeyFilter], tuple[bytes, bool]]:
+    def __reduce__(self) -> tuple[Callable[..., KeyFilter], tuple[bytes, bool, bool]]:
         """Travel as IPC: a pickled slice of a table would take the whole table along."""
-        return KeyFilter.from_bytes, (self.to_bytes(), self.null_safe)
+        return KeyFilter.from_bytes, (self.to_bytes(), self.null_safe, self.excludes)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,7 +85,7 @@ class KeyFilter:
         return tuple(self.keys.column_names)
 
     def find(self, arrays: Sequence[pa.Array]) -> np.ndarray:
-        """Positions of the rows whose key is one of these; int64, ascending.
+        """Positions of the rows that are wanted; int64, ascending.
 
         Args:
             arrays: n values of each key column, in the order and of the types of ``keys``.
@@ -91,10 +93,14 @@ class KeyFilter:
         Raises:
             RecordLayoutError: an array has another type.
         """
-        return self.encode(arrays)[0]
+        found = self.encode(arrays)[0]
+        return np.delete(np.arange(len(arrays[0])), found) if self.excludes else found
 
     def encode(self, arrays: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
-        """Positions as of :meth:`find`, and for each a number of its key: equal for equal keys, >= 0."""
+        """Positions of the rows that have a key (int64, ascending), and for each a number of its key.
+
+        Equal keys have equal numbers, >= 0.
+        """
         for field, array in zip(self.keys.schema, arrays, strict=True):
             if array.type != field.type:
                 raise RecordLayoutError(
@@ -110,13 +116,15 @@ class KeyFilter:
         return positions, codes
 
     def meets(self, name: str, low: Any, high: Any) -> bool:
-        """Whether a row may match in whose file part a column has no value but NULL outside low..high.
+        """Whether a row may be wanted in whose file part a column has no value but NULL outside low..high.
 
         Args:
             name: a key column.
             low: the smallest value (inclusive), or less: int, Decimal, or bytes for text; days for dates.
             high: the largest one (inclusive), or more.
         """
+        if self.excludes:
+            return True
         values, has_null = self._ordered[name]
         first = bisect.bisect_left(values, low, key=_as_python)
         return has_null or (first < len(values) and bool(_as_python(values[first]) <= high))

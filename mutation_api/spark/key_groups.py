@@ -33,34 +33,47 @@ class KeyGroups:
         null_safe: NULL equals NULL.
         ranges: the keys of a partition, by its name: positions start..stop-1; partitions without any are
             missing.
+        excludes: the rows that have none of the keys are wanted.
     """
 
-    def __init__(self, keys: pa.Table | None, null_safe: bool, ranges: Mapping[str, tuple[int, int]]) -> None:
+    def __init__(
+        self, keys: pa.Table | None, null_safe: bool, ranges: Mapping[str, tuple[int, int]], excludes: bool
+    ) -> None:
         self._keys = keys
         self._null_safe = null_safe
         self._ranges = dict(ranges)
+        self._excludes = excludes
         # Consecutive splits of a task, and tasks of a process, mostly share their keys.
         self._filter_of_range = functools.lru_cache(maxsize=_FILTERS_KEPT)(self._filter)
 
     def __reduce__(self) -> tuple[Callable[..., KeyGroups], tuple[object, ...]]:
         """Travel without the filters that were made."""
-        return KeyGroups, (self._keys, self._null_safe, self._ranges)
+        return KeyGroups, (self._keys, self._null_safe, self._ranges, self._excludes)
 
     def has_partition(self, partition_name: str) -> bool:
-        """Whether a row of the partition can have one of the keys."""
+        """Whether a row of the partition can be wanted."""
+        if self._excludes:
+            return self._keys is not None or partition_name not in self._ranges
         return partition_name in self._ranges
 
     def filter_for(self, partition_name: str) -> KeyFilter | None:
-        """The keys to look for in a partition that has some; None if all its rows are wanted."""
-        return None if self._keys is None else self._filter_of_range(*self._ranges[partition_name])
+        """What to look for in a partition that :meth:`has_partition`; None if all its rows are wanted."""
+        if self._keys is None or partition_name not in self._ranges:
+            return None
+        return self._filter_of_range(*self._ranges[partition_name])
 
     def _filter(self, start: int, stop: int) -> KeyFilter:
         assert self._keys is not None
-        return KeyFilter(self._keys.slice(start, stop - start), self._null_safe)
+        return KeyFilter(self._keys.slice(start, stop - start), self._null_safe, self._excludes)
 
 
 def group_keys(
-    table: AcidTable, keys: pa.Table, partition_names: Sequence[str], *, null_safe: bool
+    table: AcidTable,
+    keys: pa.Table,
+    partition_names: Sequence[str],
+    *,
+    null_safe: bool,
+    excludes: bool = False,
 ) -> KeyGroups:
     """Order keys by the partition in which rows with them can lie.
 
@@ -70,6 +83,7 @@ def group_keys(
             timestamps in microseconds.
         partition_names: the partitions that are read, by (escaped) name; '' for an unpartitioned table.
         null_safe: NULL equals NULL.
+        excludes: the rows that have none of the keys are wanted.
 
     Raises:
         RecordLayoutError: no key column, one that the table does not have, comes twice, or has another type.
@@ -99,6 +113,7 @@ def group_keys(
         keys=keys.select(data).take(pa.array(places)).combine_chunks() if data else None,
         null_safe=null_safe,
         ranges=ranges,
+        excludes=excludes,
     )
 
 

@@ -88,6 +88,7 @@ def snapshot(
     partitions: Sequence[str] | None = None,
     keys: pa.Table | None = None,
     null_safe_keys: bool = False,
+    without_keys: bool = False,
     truncate_nanoseconds: bool = False,
     batch_rows: int = BATCH_ROWS_DEFAULT,
 ) -> DataFrame:
@@ -110,6 +111,7 @@ def snapshot(
             hold none of them are not read, and of the others the key columns first. NaN equals NaN, -0.0
             equals 0.0, NULL equals nothing.
         null_safe_keys: NULL equals NULL.
+        without_keys: give all other rows, those that have none of the keys.
         truncate_nanoseconds: Spark's timestamps have six digits of a second, Hive's nine. True drops the last
             three; False makes a value that has them an error, for written back it would be another one.
         batch_rows: rows of one batch.
@@ -135,8 +137,10 @@ def snapshot(
     wanted = _select(table, columns)
     valid_ids = source.valid_ids(table.full_name)
     locations = _locations(table, source, partitions)
-    groups = None if keys is None else group_keys(table, keys, list(locations), null_safe=null_safe_keys)
-    if groups is not None:
+    groups = None
+    if keys is not None:
+        names = list(locations)
+        groups = group_keys(table, keys, names, null_safe=null_safe_keys, excludes=without_keys)
         locations = {name: place for name, place in locations.items() if groups.has_partition(name)}
     splits = _plan(table, locations, valid_ids, source.valid_txn_list)
     reader = _SplitReader(

@@ -60,6 +60,8 @@ def test_random_keys_of_all_types_are_found_and_numbered() -> None:
         wanted, found = set(rows(keys)), rows(values)
         expected = [n for n, key in enumerate(found) if key in wanted and (null_safe or None not in key)]
         assert positions.tolist() == expected, (types, null_safe)
+        others = pickle.loads(pickle.dumps(KeyFilter(key_filter.keys, null_safe, excludes=True))).find(values)
+        assert sorted([*positions, *others]) == list(range(len(found))), (types, null_safe)
         numbers = {found[at]: code for at, code in zip(positions, codes, strict=True)}
         assert [numbers[found[at]] for at in positions] == codes.tolist()
         assert len(set(numbers.values())) == len(numbers)

@@ -53,11 +53,27 @@ def test_a_partition_is_asked_for_its_own_keys() -> None:
     assert all(everywhere.has_partition(name) for name in NAMES)
 
 
+def test_rows_without_a_key() -> None:
+    """Lie in every partition, but in one of which every row has a key."""
+    keys = pa.table({"ds": ["a"], "hr": ints(1)})
+    others = group_keys(TABLE, keys, NAMES, null_safe=False, excludes=True)
+    assert [name for name in NAMES if others.has_partition(name)] == NAMES[2:]
+    assert others.filter_for(NAMES[2]) is None
+    some = group_keys(TABLE, keys.append_column("id", ints(7)), NAMES, null_safe=False, excludes=True)
+    some = pickle.loads(pickle.dumps(some))
+    assert all(some.has_partition(name) for name in NAMES)
+    assert some.filter_for(NAMES[3]) is None
+    key_filter = some.filter_for(NAMES[1])
+    assert key_filter is not None and key_filter.excludes and key_filter.keys.to_pydict() == {"id": [7]}
+
+
 def test_no_keys_meet_nothing() -> None:
     """An empty source."""
     for keys in (pa.table({"id": ints()}), pa.table({"hr": ints()}), pa.table({"id": ints(), "hr": ints()})):
         groups = group_keys(TABLE, keys, NAMES, null_safe=True)
         assert not any(groups.has_partition(name) for name in NAMES)
+        others = group_keys(TABLE, keys, NAMES, null_safe=True, excludes=True)
+        assert all(others.has_partition(name) and others.filter_for(name) is None for name in NAMES)
 
 
 @pytest.mark.parametrize(
