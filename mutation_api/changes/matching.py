@@ -7,7 +7,7 @@ Which way it goes changes no row, since the keys only leave rows out that match 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,9 +29,14 @@ from pyspark.sql.types import (
 from mutation_api.changes.clauses import SOURCE, TARGET, Match
 from mutation_api.changes.expressions import Equality, quoted
 from mutation_api.changes.sides import Sides
-from mutation_api.spark.plan import default_num_partitions
 
 __all__ = ["SourceKeys", "TargetReader", "match_rows", "source_keys"]
+
+BROADCAST_BYTES = 64 << 20
+"""Size up to which rows of the table are sent to every task; as Spark keeps them in memory."""
+
+SMALL_SOURCE_BYTES = 64 << 20
+"""Estimated size up to which the keys of a source are collected without a limit, which costs a stage."""
 
 _JOINS = {
     frozenset({Match.MATCHED}): "inner",
@@ -119,7 +124,9 @@ def _collected(
     # The reader takes NULL one way for all columns. Taken as a key like any other it leaves fewer rows out.
     null_safe = any(each.null_safe for each, _ in found.values())
     selected = sides.source.select(*[column.alias(name) for name, (_, column) in found.items()])
-    rows = (selected.distinct() if is_distinct else selected).limit(limit + 1).toArrow()
+    if is_distinct or _size_bytes(sides.source) > SMALL_SOURCE_BYTES:
+        selected = (selected.distinct() if is_distinct else selected).limit(limit + 1)
+    rows = selected.toArrow()
     if rows.num_rows > limit:
         return None
     keys = rows if null_safe else rows.filter(_is_present(rows))
@@ -140,6 +147,7 @@ def match_rows(
     condition: Column,
     wanted: Set[Match],
     keys: SourceKeys | None,
+    cached: list[DataFrame],
 ) -> DataFrame:
     """Bring each target row together with the source rows for which ``condition`` is true.
 
@@ -149,6 +157,7 @@ def match_rows(
         condition: boolean over both.
         wanted: the kinds of rows that are asked for; others may be missing.
         keys: what the source may match; None if that is not known.
+        cached: takes the DataFrames that were cached on the way, for the caller to drop.
 
     Returns:
         columns ``source`` and ``target``: a row for each pair, null on the side that a row lacks.
@@ -158,11 +167,8 @@ def match_rows(
         return _joined(source, read(wanted, None if is_by_source else keys), condition, wanted)
     parts = []
     if rest := wanted - {Match.NOT_MATCHED_BY_SOURCE}:
-        few = [source, read(rest, keys)]
-        if keys.is_exact:
-            names = ((SOURCE, keys.source_columns), (TARGET, keys.table.column_names))
-            few = [_in_few_tasks(rows, *each) for rows, each in zip(few, names, strict=True)]
-        parts.append(_joined(few[0], few[1], condition, rest))
+        cached.append(read(rest, keys).persist())
+        parts.append(_joined(source, _broadcast_if_small(cached[-1]), condition, rest))
     if is_by_source:
         left = read({Match.NOT_MATCHED_BY_SOURCE}, keys, without_keys=True)
         nothing = sf.lit(None).cast(source.schema[SOURCE].dataType)
@@ -177,13 +183,18 @@ def _joined(source: DataFrame, target: DataFrame, condition: Column, wanted: Set
     return joined.select(SOURCE, TARGET)
 
 
-def _in_few_tasks(rows: DataFrame, side: str, names: Iterable[str]) -> DataFrame:
-    """The rows shuffled by key as the join needs them, but over tasks that are worth starting.
+def _broadcast_if_small(cached: DataFrame) -> DataFrame:
+    """Read the rows now, and have them sent to every task if they are few; a shuffle costs more then.
 
-    A join of its own would have the session's number of them, mostly 200, and each goes through Python later.
+    Spark does not know how many rows come out of Python, so it would never do so by itself.
     """
-    columns = [quoted(side, name) for name in names]
-    return rows.repartition(default_num_partitions(rows.sparkSession), *columns)
+    cached.count()
+    return sf.broadcast(cached) if _size_bytes(cached) <= BROADCAST_BYTES else cached
+
+
+def _size_bytes(rows: DataFrame) -> int:
+    """Spark's own estimate; exact for rows that are cached."""
+    return int(str(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
 
 
 def _in_type_of(value: Column, found: DataType, wanted: DataType) -> Column | None:

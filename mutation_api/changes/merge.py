@@ -9,6 +9,7 @@ duplicates and the writing see the same rows, and the join runs once.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from mutation_api.changes.report import MergeReport
 from mutation_api.errors import ConfigurationError
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.job import apply_changes
+from mutation_api.spark.plan import default_num_partitions
 from mutation_api.worker.coordinator import WriterOptions
 
 __all__ = [
@@ -33,6 +35,10 @@ __all__ = [
     "WhenNotMatchedBySource",
     "merge_into",
 ]
+
+
+ROWS_PER_TASK = 20_000
+"""Rows for which a writing task is worth starting; that costs as much as writing about so many."""
 
 
 def merge_into(
@@ -131,7 +137,8 @@ class MergeInto:
         """Write the changes; they become visible when the transaction commits.
 
         Args:
-            num_partitions: writing tasks, as of :func:`mutation_api.spark.apply_changes`.
+            num_partitions: writing tasks, as of :func:`mutation_api.spark.apply_changes`; by default fewer
+                of them where there is little to write, one for each ROWS_PER_TASK rows.
             insert_files: likewise.
             writer_options: its ``options``.
 
@@ -152,7 +159,7 @@ class MergeInto:
                 self.transaction,
                 self.full_name,
                 plan.changes(),
-                num_partitions=num_partitions,
+                num_partitions=num_partitions or self._task_count(report),
                 operation_column=CHANGE_COLUMN,
                 insert_files=insert_files,
                 options=writer_options,
@@ -178,6 +185,7 @@ class MergeInto:
             Else what :meth:`merge` would raise before it writes.
         """
         with self._planned(keeps_old_rows=samples > 0) as plan:
+            report = plan.report(is_dry_run=True)
             preview = preview_changes(
                 self.transaction,
                 self.full_name,
@@ -185,30 +193,36 @@ class MergeInto:
                 plan.shown_rows() if samples > 0 else None,
                 operation_column=CHANGE_COLUMN,
                 samples=samples,
-                num_partitions=num_partitions,
+                num_partitions=num_partitions or self._task_count(report),
                 insert_files=insert_files,
             )
-            return dataclasses.replace(plan.report(is_dry_run=True), preview=preview)
+            return dataclasses.replace(report, preview=preview)
+
+    def _task_count(self, report: MergeReport) -> int:
+        total = report.total
+        rows = total.changed + (total.unchanged if self.options.write_unchanged else 0)
+        most = default_num_partitions(self.source.sparkSession)
+        return max(1, min(most, math.ceil(rows / ROWS_PER_TASK)))
 
     @contextmanager
     def _planned(self, *, keeps_old_rows: bool = False) -> Iterator[MergePlan]:
-        plan = MergePlan.of(
-            self.transaction,
-            self.full_name,
-            self.source,
-            self.keys,
-            self.on,
-            tuple(self.clauses),
-            self.options,
-            keeps_old_rows=keeps_old_rows,
-        )
-        try:
-            with translated_worker_errors(f"merging into {plan.table.full_name}"):
+        with translated_worker_errors(f"merging into {self.full_name}"):
+            plan = MergePlan.of(
+                self.transaction,
+                self.full_name,
+                self.source,
+                self.keys,
+                self.on,
+                tuple(self.clauses),
+                self.options,
+                keeps_old_rows=keeps_old_rows,
+            )
+            try:
                 plan.check_keys()
                 plan.check_duplicates()
                 yield plan
-        finally:
-            plan.close()
+            finally:
+                plan.close()
 
 
 @dataclass(frozen=True)

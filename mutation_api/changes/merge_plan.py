@@ -43,6 +43,7 @@ from mutation_api.changes.resolve import ResolvedMerge, resolve
 from mutation_api.changes.sides import Sides, columns_of
 from mutation_api.errors import RecordValueError
 from mutation_api.spark.job import OpenTransaction
+from mutation_api.spark.plan import default_num_partitions
 from mutation_api.spark.read import snapshot
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.hive_types import arrow_type, parse_hive_type
@@ -71,7 +72,7 @@ class MergePlan:
     is_unique: bool
     may_alter_keys: bool
     acting: DataFrame
-    cached: DataFrame
+    caches: tuple[DataFrame, ...]
 
     @classmethod
     def of(
@@ -101,14 +102,28 @@ class MergePlan:
             partition_keys=table.partition_key_names,
             is_whole_condition=resolved.is_equalities_alone,
         )
-        acting = _acting_rows(transaction, table, sides, resolved, options, collected)
         may_alter_keys = altered_key(table, resolved) is not None
         inserts_keys = all(c.takes_all for c in clauses if c.action is Action.INSERT)
         is_unique = bool(collected and collected.is_unique and inserts_keys and not may_alter_keys)
-        if not is_unique:
-            acting = _without_repetition(acting, table, clauses, options)
-        cached = acting.drop(SOURCE, *([] if keeps_old_rows else [TARGET])).persist()
-        return cls(transaction, table, options, keys, is_unique, may_alter_keys, acting, cached)
+        cached: list[DataFrame] = []
+        try:
+            acting = _acting_rows(
+                _Reader(transaction, table, sides, resolved), options, collected, cached, is_unique=is_unique
+            )
+            if not is_unique:
+                acting = _without_repetition(acting, table, clauses, options)
+            kept = acting.drop(SOURCE, *([] if keeps_old_rows else [TARGET]))
+            # A join leaves the session's number of partitions, mostly 200; each goes through Python later.
+            cached.append(kept.coalesce(default_num_partitions(source.sparkSession)).persist())
+        except BaseException:
+            _drop(cached)
+            raise
+        return cls(transaction, table, options, keys, is_unique, may_alter_keys, acting, tuple(cached))
+
+    @property
+    def cached(self) -> DataFrame:
+        """The acting rows without those of the source."""
+        return self.caches[-1]
 
     def check_keys(self) -> None:
         """Raise RecordValueError if an inserted key would be stored as another one."""
@@ -196,35 +211,40 @@ class MergePlan:
         )
 
     def close(self) -> None:
-        """Drop the cache."""
-        self.cached.unpersist()
+        """Drop what was cached."""
+        _drop(self.caches)
+
+
+def _drop(cached: Iterable[DataFrame]) -> None:
+    for rows in cached:
+        rows.unpersist()
 
 
 def _acting_rows(
-    transaction: OpenTransaction,
-    table: AcidTable,
-    sides: Sides,
-    resolved: ResolvedMerge,
+    reader: _Reader,
     options: MergeOptions,
     keys: SourceKeys | None,
+    cached: list[DataFrame],
+    *,
+    is_unique: bool,
 ) -> DataFrame:
-    """Columns ``source``, ``target``, _ROW_ID, _KEY (JSON text of an inserted key), _ALTERED, _KIND, NEW, and
-    the partitions.
+    """Columns ``source``, ``target``, _ROW_ID, _KEY (JSON text of an inserted key; null if all are known
+    to be different), _ALTERED, _KIND, NEW, and the partitions.
     """
-    reader = _Reader(transaction, table, sides, resolved)
+    table, sides, resolved = reader.table, reader.sides, reader.resolved
     source_rows = sides.source.select(_row_of(sides.source_schema.fieldNames()).alias(SOURCE))
-    rows = match_rows(source_rows, reader, resolved.on, resolved.matches, keys)
+    rows = match_rows(source_rows, reader, resolved.on, resolved.matches, keys, cached)
     rows = rows.withColumn(CLAUSE, first_holding(resolved.clauses)).where(sf.col(CLAUSE).isNotNull())
     rows = rows.withColumn(NEW, new_row(table, resolved))
-    altered = altered_key(table, resolved)
+    altered, nothing = altered_key(table, resolved), sf.lit(None).cast("string")
     row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if table.version.has_row_ids else sf.lit(None)
     known = sf.col(quoted(TARGET, ROW_ID_COLUMN, "partition")) if table.partition_keys else sf.lit("")
     placed = rows.select(
         SOURCE,
         TARGET,
         row_id.alias(_ROW_ID),
-        inserted_key(resolved, options).alias(_KEY),
-        (sf.lit(None) if altered is None else altered).cast("string").alias(_ALTERED),
+        (nothing if is_unique else inserted_key(resolved, options)).alias(_KEY),
+        (nothing if altered is None else altered).alias(_ALTERED),
         kind_of(table, resolved).alias(_KIND),
         known.alias("__known"),
         NEW,

@@ -43,7 +43,6 @@ PARTITION_FIELD = "partition"
 
 _LISTING_THREADS = 8
 _TASKS_PER_CORE = 16
-_SPLIT_COLUMN = "split"
 
 
 class SnapshotSource(Protocol):
@@ -145,6 +144,7 @@ def snapshot(
     splits = _plan(table, locations, valid_ids, source.valid_txn_list)
     reader = _SplitReader(
         table_text=AcidTableSerializer.encode(table),
+        splits=tuple(split.to_json() for split in splits),
         valid_ids=valid_ids,
         columns=wanted,
         options=ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
@@ -152,14 +152,15 @@ def snapshot(
         # when the DataFrame is forgotten: until then it may be evaluated again.
         keys=None if groups is None else spark.sparkContext.broadcast(groups),
     )
-    return _as_rows(spark, splits).mapInArrow(reader, _schema(table, wanted))
+    return _numbers(spark, len(splits)).mapInArrow(reader, _schema(table, wanted))
 
 
 @dataclass(frozen=True)
 class _SplitReader:
-    """The function that runs in tasks: batches of splits in, batches of rows out."""
+    """The function that runs in tasks: batches of numbers of splits in, batches of rows out."""
 
     table_text: str
+    splits: tuple[str, ...]
     valid_ids: ValidIdList
     columns: tuple[AcidColumn, ...]
     options: ReadOptions
@@ -168,8 +169,8 @@ class _SplitReader:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = AcidTableSerializer.decode(self.table_text)
         for batch in batches:
-            for text in batch.column(0).to_pylist():
-                yield from self._rows(table, SnapshotSplit.from_json(text))
+            for number in batch.column(0).to_pylist():
+                yield from self._rows(table, SnapshotSplit.from_json(self.splits[number]))
 
     def _rows(self, table: AcidTable, split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
         data = [c.name for c in self.columns if c.name not in table.partition_key_names]
@@ -240,12 +241,13 @@ def _plan(
         return [split for splits in planned for split in splits]
 
 
-def _as_rows(spark: SparkSession, splits: Sequence[SnapshotSplit]) -> DataFrame:
-    """One row a split, spread over tasks; they share tasks, since starting one costs time too."""
-    context = spark.sparkContext
-    tasks = max(1, min(len(splits), _TASKS_PER_CORE * context.defaultParallelism))
-    rows = context.parallelize([(split.to_json(),) for split in splits], tasks)
-    return spark.createDataFrame(rows, f"{_SPLIT_COLUMN} string")
+def _numbers(spark: SparkSession, count: int) -> DataFrame:
+    """One row a split, spread over tasks; they share tasks, since starting one costs time too.
+
+    The JVM counts by itself; rows of ours would need a Python worker of their own in each task.
+    """
+    tasks = max(1, min(count, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism))
+    return spark.range(0, count, 1, tasks)
 
 
 def _schema(table: AcidTable, columns: Sequence[AcidColumn]) -> str:

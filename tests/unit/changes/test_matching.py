@@ -129,8 +129,11 @@ def test_pairs(spark: SparkSession, wanted: set[Match], has_keys: bool) -> None:
     read = Table(spark, 1, 3, 4)
     source = both.source.select(sf.struct("id").alias("source"))
     keys = collected(both, "id") if has_keys else None
-    pairs = match_rows(source, read, sf.expr("source.id = target.id"), wanted, keys)
+    pairs = match_rows(source, read, sf.expr("source.id = target.id"), wanted, keys, cached := [])
     found = {tuple(row) for row in pairs.selectExpr("source.id", "target.id").collect()}
+    assert len(cached) == (has_keys and wanted != {Match.NOT_MATCHED_BY_SOURCE})
+    for rows in cached:
+        rows.unpersist()
     of_kind = {
         Match.MATCHED: {(1, 1)},
         Match.NOT_MATCHED: {(2, None)},
@@ -145,7 +148,8 @@ def test_inexact_keys_do_not_tell_who_has_no_match(spark: SparkSession) -> None:
     both = sides(spark, "decimal(4,2)", "int", "1", "2.4")
     read = Table(spark, 1, 2, 3)
     source = both.source.select(sf.struct("id").alias("source"))
-    pairs = match_rows(source, read, sf.expr("source.id = target.id"), set(Match), collected(both, "id"))
+    on = sf.expr("source.id = target.id")
+    pairs = match_rows(source, read, on, set(Match), collected(both, "id"), [])
     found = {tuple(row) for row in pairs.selectExpr("CAST(source.id AS double)", "target.id").collect()}
     assert found == {(1.0, 1), (2.4, None), (None, 2), (None, 3)}
     assert [(by_key, without) for _, by_key, without in read.calls] == [(False, False)]
