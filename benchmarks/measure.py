@@ -163,10 +163,10 @@ def alternate(
     rounds: int,
     watch: Watch,
     *,
-    warm_up: bool = True,
+    warm_up: int = 1,
     tell: Callable[[str], None] = print,
 ) -> list[Result]:
-    """Let contestants take turns: A B A B. The first round warms up and is not kept.
+    """Let contestants take turns: A B A B. The first rounds warm up and are not kept.
 
     Who fails takes no further part; the failure is in its result.
 
@@ -174,11 +174,11 @@ def alternate(
         contestants: in their order.
         rounds: measured ones.
         watch: counts.
-        warm_up: whether there is an unmeasured round, with number 0; measured ones begin at 1.
+        warm_up: unmeasured rounds before; the first of them has number 0.
         tell: told a line after each turn.
     """
     results = [Result(contestant.name) for contestant in contestants]
-    for number in range(0 if warm_up else 1, rounds + 1):
+    for number in range(warm_up + rounds):
         for contestant, result in zip(contestants, results, strict=True):
             if result.failure:
                 continue
@@ -188,7 +188,7 @@ def alternate(
                 result.failure = f"{type(error).__name__}: {error}"
                 tell(f"  {contestant.name}: failed: {result.failure[:300]}")
                 continue
-            if number:
+            if number >= warm_up:
                 result.usages.append(usage)
             kinds = ", ".join(f"{kind} {seconds:.2f}" for kind, seconds in usage.cpu_seconds.items())
             tell(
