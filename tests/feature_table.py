@@ -20,6 +20,7 @@ FEATURES = (
     "tables with `transactional_properties=legacy`",
     "inserts, updates, deletes read by SQL, row by row and vectorised",
     "UPDATE, DELETE and MERGE of SQL over our rows, ours over SQL's",
+    "merges by key, also judged by SQL's MERGE",
     "minor and major compaction of our files",
     "`count(*)`, min and max right after a commit",
     "point lookups by bucket key",

@@ -185,4 +185,5 @@ def key_text(keys: tuple[str, ...] | None, source: Column, target: Column) -> Co
 
 
 def json_text(value: Column) -> Column:
+    """JSON text of a struct, its nulls too."""
     return sf.to_json(value, {"ignoreNullFields": "false"})

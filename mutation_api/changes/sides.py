@@ -27,6 +27,7 @@ class Sides:
 
     @classmethod
     def of(cls, table: AcidTable, source: DataFrame) -> Sides:
+        """Look at both. Raises RecordLayoutError: the source has a column twice, whatever the case."""
         names = [f.name.lower() for f in source.schema.fields]
         doubled = sorted({n for n in names if names.count(n) > 1})
         if doubled:

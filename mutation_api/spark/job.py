@@ -8,6 +8,7 @@ others left.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import logging
 import threading
@@ -193,12 +194,14 @@ def apply_changes(
 class ChangeWriter:
     """The work of one task: feed planned changes to a coordinator, yield the manifests as JSON.
 
-    Travels to the workers, hence the table in its text form.
+    Travels to the workers, hence the table in its text form. ``columns`` are the names of the data columns in
+    the planned changes, whatever they are called on their way.
     """
 
     table_text: str
     writer_id: str
     options: WriterOptions
+    columns: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all batches of one task. The last thing that may fail happens before the first yield."""
@@ -210,7 +213,7 @@ class ChangeWriter:
         )
         try:
             for batch in batches:
-                write_batch(coordinator, batch)
+                write_batch(coordinator, batch.rename_columns([*ADDRESS_COLUMNS, *self.columns]))
             manifests = coordinator.close()
         except BaseException:
             _abort_quietly(coordinator)
@@ -356,7 +359,11 @@ def _run(table: AcidTable, planned: DataFrame, writer: ChangeWriter) -> tuple[De
     with translated_worker_errors(
         f"table {table.full_name}, transaction {table.txn_id}: writing the changes"
     ):
-        rows = planned.mapInArrow(writer.__call__, MANIFEST_DDL).collect()
+        # pyspark takes a dot in a column's name for a field of a struct, so they travel under plain ones.
+        columns = tuple(planned.columns[len(ADDRESS_COLUMNS) :])
+        numbered = planned.toDF(*ADDRESS_COLUMNS, *(f"c{number}" for number in range(len(columns))))
+        write = dataclasses.replace(writer, columns=columns).__call__
+        rows = numbered.mapInArrow(write, MANIFEST_DDL).collect()
     return tuple(DeltaManifest.from_json(row[0]) for row in rows)
 
 

@@ -67,6 +67,7 @@ def cases(count: int, insert_only_count: int, first: int = 0) -> list[Any]:
     ]
 
 
+@pytest.mark.feature("merges by key, also judged by SQL's MERGE")
 @pytest.mark.parametrize(
     ("hive_line", "layout", "seed"), cases(DEFAULT_COUNT, INSERT_ONLY_COUNT), indirect=["hive_line"]
 )
@@ -135,6 +136,7 @@ def judge_merge(
             done = begun(spark, transaction, table, merge, given).merge()
             check_report(done, expected, known)
             check_report(dry, expected, known)
+            assert (dry.files, dry.new_partitions) == (done.files, done.new_partitions)
     after = in_order(before if expected.refused_by else expected.rows)
     assert in_order(table.rows("both")) == after
     if said and said.is_sayable(before, given, expected):
