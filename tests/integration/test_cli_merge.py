@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +16,8 @@ from pyspark.sql import SparkSession
 from judges.hive import Hive23
 from metastore_client.client import MetastoreClient
 from metastore_client.model import CompactionType
-from mutation_api.cli.main import EXIT_OK
+from mutation_api.cli import apply, diff, merge
+from mutation_api.cli.main import EXIT_OK, main
 from mutation_api.client.past_snapshot import PastSnapshot
 from mutation_api.errors import DirectoryStateError
 from mutation_api.spark.read import snapshot
@@ -23,13 +28,31 @@ from tests.integration.test_cli import locks, run, short
 pytestmark = pytest.mark.slow
 
 
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in this process, on Spark that runs already; a process would start a JVM first."""
+    for module in (apply, merge, diff):
+        monkeypatch.setattr(module, "spark_session", lambda name: contextlib.nullcontext(spark))
+
+    def run_command(*words: object) -> subprocess.CompletedProcess[str]:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = main([str(word) for word in words])
+        return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
+
+    return run_command
+
+
 def merge_into(table: LiveTable, *words: object) -> tuple[object, ...]:
     """The words of a merge into the table, by id and ds."""
     return ("merge", "--table", table.full_name, "--key", "id,ds", "--metastore", table.hive.uri, *words)
 
 
 def test_files_are_merged(
-    hive: Hive23, live_metastore: MetastoreClient, live_database: str, tmp_path: Path
+    hive: Hive23, live_metastore: MetastoreClient, live_database: str, tmp_path: Path, run_here: Run
 ) -> None:
     """Two files, deletions marked: a dry run leaves no trace, the merge does what it said, Hive reads it."""
     table = FilledTable.fill(hive, live_metastore, live_database, "default")
@@ -49,7 +72,7 @@ def test_files_are_merged(
     assert table.state() == before
     assert not locks(table)
 
-    done = run(*words)
+    done = run_here(*words)
     assert done.returncode == EXIT_OK, done.stderr
     assert done.stdout.splitlines()[0].startswith(
         f"{table.full_name}: merged 1 inserted, 2 updated, 1 deleted"
@@ -58,30 +81,30 @@ def test_files_are_merged(
     assert table.values() == sorted(expected, key=repr)
 
 
-def test_what_a_merge_refuses(filled: FilledTable, tmp_path: Path) -> None:
+def test_what_a_merge_refuses(filled: FilledTable, tmp_path: Path, run_here: Run) -> None:
     """One line with the reason, status 1, and nothing written: doubled keys, and a text that is no number."""
     file = tmp_path / "x.json"
     file.write_text('{"id": 3, "msg": "a", "ds": "a"}\n{"id": 3, "msg": "b", "ds": "a"}\n')
     before = filled.state()
-    message = short(run(*merge_into(filled, "--source", file)))
+    message = short(run_here(*merge_into(filled, "--source", file)))
     assert message.startswith("hive-mutate merge: DuplicateKeyError: ")
     assert "1 key has several source rows that would act" in message
     bad = tmp_path / "x.csv"
     bad.write_text("id,msg,ds\n3,a,a\nthree,b,a\n")
     assert "column id (bigint) has 'three' in row ('three', 'b', 'a')" in short(
-        run(*merge_into(filled, "--source", bad))
+        run_here(*merge_into(filled, "--source", bad))
     )
     assert filled.state() == before
 
 
 def test_the_first_of_several_rows_counts(
-    hive: Hive23, live_metastore: MetastoreClient, live_database: str, tmp_path: Path
+    hive: Hive23, live_metastore: MetastoreClient, live_database: str, tmp_path: Path, run_here: Run
 ) -> None:
     """--first-by with a direction; other rows by conditions over both sides; missing rows deleted."""
     table = FilledTable.fill(hive, live_metastore, live_database, "legacy")
     file = tmp_path / "x.csv"
     file.write_text("id,msg,ds,seen\n3,a,a,1\n3,z,a,9\n5,kept,a,2\n300,x,a,1\n")
-    done = run(
+    done = run_here(
         *merge_into(table, "--source", file, "--first-by", "cast(seen AS int) desc", "--no-insert"),
         *("--update-when", "msg <> 'kept' AND target.msg = 'old'"),
         *("--delete-missing-when", "ds = 'a' AND id > 8"),
@@ -91,12 +114,12 @@ def test_the_first_of_several_rows_counts(
 
 
 def test_differences_are_applied(
-    hive: Hive23, live_metastore: MetastoreClient, live_database: str, tmp_path: Path
+    hive: Hive23, live_metastore: MetastoreClient, live_database: str, tmp_path: Path, run_here: Run
 ) -> None:
     """A saved snapshot is edited; the differences, applied, make the table equal to it as Hive reads it."""
     table = FilledTable.fill(hive, live_metastore, live_database, "default")
     file, changes, where = tmp_path / "x.csv", tmp_path / "changes.csv", ("--metastore", table.hive.uri)
-    saved = run("snapshot", table.full_name, "--row-ids", "--output", file, *where)
+    saved = run_here("snapshot", table.full_name, "--row-ids", "--output", file, *where)
     assert saved.returncode == EXIT_OK, saved.stderr
     with file.open(newline="", encoding="utf-8") as opened:
         rows = {(row["ds"], row["id"]): row for row in csv.DictReader(opened)}
@@ -109,22 +132,22 @@ def test_differences_are_applied(
         writer.writeheader()
         writer.writerows(rows.values())
     words = ("diff", "--table", table.full_name, "--against", file, *where)
-    found = run(*words, "--key", "ID,ds", "--output", changes, "--json")
+    found = run_here(*words, "--key", "ID,ds", "--output", changes, "--json")
     assert found.returncode == EXIT_OK, found.stderr
     counts = {"insert_count": 2, "update_count": 1, "delete_count": 2}
     assert json.loads(found.stdout) == {"table": table.full_name, **counts}
-    applied = run("apply", table.full_name, changes, "--create-partitions", "--verify-row-ids", *where)
+    applied = run_here("apply", table.full_name, changes, "--create-partitions", "--verify-row-ids", *where)
     assert applied.returncode == EXIT_OK, applied.stderr
     expected = [row for row in table.expected({3: "changed"}, gone=[4]) if row != ("ds=b", 5, "old")]
     assert table.values() == sorted([*expected, ("ds=a", 77, "added"), ("ds=c", 5, "old")], key=repr)
-    again = run(*words, "--key", "id,ds", "--summary")
+    again = run_here(*words, "--key", "id,ds", "--summary")
     assert (again.returncode, again.stdout) == (EXIT_OK, f"{table.full_name}: no differences\n"), again.stderr
-    doubled = short(run(*words, "--key", "id", "--summary"))
+    doubled = short(run_here(*words, "--key", "id", "--summary"))
     assert doubled.startswith("hive-mutate diff: DuplicateKeyError: ")
     assert '{"id":0} in 2 rows' in doubled
 
 
-def test_a_change_is_undone(make_table: MakeTable, tmp_path: Path) -> None:
+def test_a_change_is_undone(make_table: MakeTable, tmp_path: Path, run_here: Run) -> None:
     """The differences to an older id, backwards, applied: Hive reads what it read then."""
     table = make_table(layout="default")
     first = table.commit(*(insert(ds, n, "old") for ds in "ab" for n in (0, 2, 1, 3)))
@@ -134,14 +157,14 @@ def test_a_change_is_undone(make_table: MakeTable, tmp_path: Path) -> None:
     table.commit(delete("b", ids["ds=b", 0]))
     file, where = tmp_path / "undo.parquet", ("--metastore", table.hive.uri)
     words = ("diff", "--table", table.full_name, "--key", "id,ds", "--since-write-id", first, *where)
-    since = run(*words, "--summary")
+    since = run_here(*words, "--summary")
     assert (since.returncode, since.stdout) == (
         EXIT_OK,
         f"{table.full_name}: 1 inserts, 1 updates, 2 deletes\n",
     ), since.stderr
-    undo = run(*words, "--undo", "--output", file)
+    undo = run_here(*words, "--undo", "--output", file)
     assert undo.returncode == EXIT_OK, undo.stderr
-    applied = run("apply", table.full_name, file, "--verify-row-ids", *where)
+    applied = run_here("apply", table.full_name, file, "--verify-row-ids", *where)
     assert applied.returncode == EXIT_OK, applied.stderr
     assert table.values() == before
 

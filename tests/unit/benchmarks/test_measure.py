@@ -80,7 +80,7 @@ def test_a_task_is_measured(tmp_path: Path) -> None:
     found = Watch({}).measured(Contestant("a", run, ("driver", "java"), tmp_path), 3)
     assert found.written_bytes == 30
     assert found.wall_seconds >= 0.2
-    assert found.cpu_seconds["driver"] >= 0.2
+    assert found.cpu_seconds["driver"] >= 0.19  # counted in hundredths
     assert found.cpu_seconds["java"] == 0
     assert found.peak_bytes["driver"] > 2**20
 
