@@ -237,8 +237,11 @@ def _acting_rows(
     rows = rows.withColumn(CLAUSE, first_holding(resolved.clauses)).where(sf.col(CLAUSE).isNotNull())
     rows = rows.withColumn(NEW, new_row(table, resolved))
     altered, nothing = altered_key(table, resolved), sf.lit(None).cast("string")
-    row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if table.version.has_row_ids else sf.lit(None)
-    known = sf.col(quoted(TARGET, ROW_ID_COLUMN, "partition")) if table.partition_keys else sf.lit("")
+    has_row_ids = table.version.has_row_ids
+    row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if has_row_ids else nothing
+    known = sf.lit("")
+    if table.partition_keys:
+        known = sf.col(quoted(TARGET, ROW_ID_COLUMN, "partition")) if has_row_ids else nothing
     placed = rows.select(
         SOURCE,
         TARGET,
