@@ -40,14 +40,14 @@ LAYOUTS = [
 ]
 """Line, layout, and where its seeds begin, which no other test has."""
 
-DEFAULT_COUNT = 5
+DEFAULT_COUNT = 3
 INSERT_ONLY_COUNT = 1
 LONG_COUNT = 75
 INSERT_ONLY_LONG_COUNT = 5
 ONE_MERGE_SHARE = 0.8
 """The other cases merge a second time, into what the first merge left."""
 
-BY_SQL_COUNT = 2
+BY_SQL_COUNT = 1
 """Of the default cases so many of a layout are said in Hive's SQL too; of the long run all."""
 
 
