@@ -172,7 +172,10 @@ def _open(arguments: argparse.Namespace) -> Iterator[_Opened]:
     if arguments.location is not None:
         yield _open_directory(arguments)
         return
-    with MutatorClientBuilder().metastore(metastore_from(arguments)).build() as client:
+    with (
+        metastore_from(arguments) as metastore,
+        MutatorClientBuilder().metastore(metastore).build() as client,
+    ):
         snapshot = client.open_snapshot(arguments.table)
         table = snapshot.table(arguments.table)
         partitions = snapshot.partitions(arguments.table)
