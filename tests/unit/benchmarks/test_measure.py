@@ -65,7 +65,7 @@ def test_a_child_that_has_ended_counts() -> None:
     watch = Watch({})
     before = watch.cpu_seconds()
     subprocess.run([sys.executable, "-c", BUSY.format(seconds=0.3)], check=True)
-    assert used_between(before, watch.cpu_seconds())["driver"] >= 0.3
+    assert used_between(before, watch.cpu_seconds())["driver"] >= 0.25  # of 0.3; the system counts in hundredths
 
 
 def test_a_task_is_measured(tmp_path: Path) -> None:
@@ -77,11 +77,11 @@ def test_a_task_is_measured(tmp_path: Path) -> None:
         (tmp_path / "new").write_bytes(b"x" * 30)
         exec(BUSY.format(seconds=0.2))
 
-    found = Watch({}).measured(Contestant("a", run, ("driver", "java"), tmp_path), 3)
+    found = Watch({}).measured(Contestant("a", run, ("driver", "peer"), tmp_path), 3)
     assert found.written_bytes == 30
     assert found.wall_seconds >= 0.2
     assert found.cpu_seconds["driver"] >= 0.19  # counted in hundredths
-    assert found.cpu_seconds["java"] == 0
+    assert found.cpu_seconds["peer"] == 0  # no process has this name; a judge's Java may work at any time
     assert found.peak_bytes["driver"] > 2**20
 
 
