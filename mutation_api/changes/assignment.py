@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 
 import pyarrow as pa
 import pyspark.sql.functions as sf
@@ -13,12 +15,14 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from mutation_api.acid.scalar_conversion import MisfitError
+from mutation_api.changes.expressions import quoted
+from mutation_api.changes.sides import column_type
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.spark.plan import wall_clock_type
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.hive_types import convert_to_column, parse_hive_type, spark_type
 
-__all__ = ["ColumnConverter", "comparable", "is_stored_unchanged", "stored"]
+__all__ = ["ColumnConverter", "any_of", "comparable", "differs", "is_stored_unchanged", "stored"]
 
 _CUT = ("char", "varchar")
 """Spark has strings for them, so equal Spark types do not mean that nothing has to be done."""
@@ -78,8 +82,7 @@ def stored(
 
 def is_stored_unchanged(column: AcidColumn, found: DataType) -> bool:
     """Whether the column holds every value of Spark's type ``found`` as it is."""
-    wanted = DataType.fromDDL(spark_type(parse_hive_type(column.type)))
-    return wanted == wall_clock_type(found) and not any(kind in column.type for kind in _CUT)
+    return column_type(column) == wall_clock_type(found) and not any(kind in column.type for kind in _CUT)
 
 
 def _converter(convert: ColumnConverter, ddl: str):  # type: ignore[no-untyped-def]
@@ -98,6 +101,18 @@ def _check_type(full_name: str, column: AcidColumn, found: DataType) -> None:
             f"table {full_name}: column {column.name!r} ({column.type}) cannot hold a "
             f"{found.simpleString()}; cast it in the source"
         ) from error
+
+
+def differs(column: AcidColumn, old: str, new: str) -> Column:
+    """Whether two structs of a row's values, of these names, differ in a column; NULL equals NULL."""
+    kind = column_type(column)
+    before, after = (comparable(sf.col(quoted(side, column.name)), kind) for side in (old, new))
+    return ~after.eqNullSafe(before)
+
+
+def any_of(conditions: Iterable[Column]) -> Column:
+    """Whether one of the conditions is true; of none, none is."""
+    return reduce(lambda a, b: a | b, conditions, sf.lit(False))
 
 
 def comparable(value: Column, data_type: DataType) -> Column:

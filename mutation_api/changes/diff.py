@@ -7,25 +7,22 @@ also finds keys that occur twice.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.changes.assignment import comparable, stored
+from mutation_api.changes.assignment import any_of, differs, stored
+from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT
 from mutation_api.changes.expressions import quoted
 from mutation_api.changes.outcome import json_text
 from mutation_api.changes.sides import column_type, columns_of
 from mutation_api.errors import ConfigurationError, DuplicateKeyError, RecordLayoutError
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT
-from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["DUPLICATES_SHOWN", "diff"]
-
-DUPLICATES_SHOWN = 5
-"""Keys that an error names."""
+__all__ = ["diff"]
 
 _ROW, _IS_OLD = "__row", "__is_old"
 _OLD, _NEW, _OLD_COUNT, _NEW_COUNT = "__old", "__new", "__old_count", "__new_count"
@@ -149,14 +146,13 @@ def _by_key(table: AcidTable, old: DataFrame, new: DataFrame, keys: Sequence[str
 
 def _changes(table: AcidTable, compared: DataFrame, operation_column: str) -> DataFrame:
     old, new = sf.col(_OLD), sf.col(_NEW)
-    differs = {c.name: _differs(c) for c in columns_of(table)}
-    placed_by = {*table.partition_key_names, *table.bucket_columns}
+    changed = {c.name: differs(c, _OLD, _NEW) for c in columns_of(table)}
     operations = (
         sf.when((sf.col(_OLD_COUNT) > 1) | (sf.col(_NEW_COUNT) > 1), _operations(_DOUBLED))
         .when(new.isNull(), _operations("delete"))
         .when(old.isNull(), _operations("insert"))
-        .when(_any([differs[name] for name in placed_by]), _operations("delete", "insert"))
-        .when(_any(list(differs.values())), _operations("update"))
+        .when(any_of(changed[name] for name in table.placing_columns), _operations("delete", "insert"))
+        .when(any_of(changed.values()), _operations("update"))
     )
     each = compared.select(sf.explode(operations).alias(operation_column), _OLD, _NEW)
     operation = sf.col(quoted(operation_column))
@@ -167,11 +163,6 @@ def _changes(table: AcidTable, compared: DataFrame, operation_column: str) -> Da
         row_id.alias(ROW_ID_COLUMN),
         *[row[c.name].alias(c.name) for c in columns_of(table)],
     )
-
-
-def _differs(column: AcidColumn) -> Column:
-    old, new = (comparable(sf.col(quoted(side, column.name)), column_type(column)) for side in (_OLD, _NEW))
-    return ~new.eqNullSafe(old)
 
 
 def _operations(*names: str) -> Column:
@@ -187,16 +178,12 @@ def _check_doubled(
     for where, frame in states.items():
         counted = frame.groupBy(*[quoted(k) for k in keys]).count().where("count > 1")
         key = json_text(sf.struct(*[sf.col(quoted(k)).alias(k) for k in keys]))
-        shown = counted.select(key, "count").limit(DUPLICATES_SHOWN).collect()
+        shown = counted.select(key, "count").limit(DUPLICATES_SHOWN_DEFAULT).collect()
         if shown:
             samples = "; ".join(f"{name} in {count:,} rows" for name, count in sorted(map(tuple, shown)))
-            more = "; …" if len(shown) == DUPLICATES_SHOWN else ""
+            more = "; …" if len(shown) == DUPLICATES_SHOWN_DEFAULT else ""
             raise DuplicateKeyError(
                 f"table {table.full_name}: {', '.join(keys)} cannot tell the rows of {where} apart: "
                 f"{samples}{more}. Choose a key that can, or leave one row for each"
             )
     raise DuplicateKeyError(f"table {table.full_name}: a key occurred twice, and once when it was looked up")
-
-
-def _any(conditions: Sequence[Column]) -> Column:
-    return reduce(lambda a, b: a | b, conditions, sf.lit(False))

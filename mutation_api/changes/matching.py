@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import (
@@ -53,14 +52,13 @@ _JOINS = {
 class SourceKeys:
     """What the source's rows may match, for reading the table by it.
 
-    ``table`` has distinct rows, columns under the table's names and of its types; ``source_columns`` are the
-    source's names for them. ``null_safe``: NULL is a key as any other. ``is_exact``: exactly the table's rows
+    ``table`` has distinct rows, columns under the table's names and of its types. ``null_safe``: NULL is a
+    key as any other. ``is_exact``: exactly the table's rows
     with one of these keys match; else some of them may not. ``is_unique``: no two rows of the source have one
     key.
     """
 
     table: pa.Table
-    source_columns: tuple[str, ...]
     null_safe: bool
     is_exact: bool
     is_unique: bool
@@ -129,7 +127,7 @@ def _collected(
     rows = selected.toArrow()
     if rows.num_rows > limit:
         return None
-    keys = rows if null_safe else rows.filter(_is_present(rows))
+    keys = rows if null_safe else rows.drop_null()  # equals nothing
     distinct = keys.group_by(keys.column_names).aggregate([])
     is_same = all(
         sides.source_schema[e.source].dataType == sides.target_schema[e.target].dataType
@@ -137,8 +135,7 @@ def _collected(
         for e, _ in found.values()
     )
     is_exact = is_whole_condition and is_same and len(found) == len(equalities)
-    names = tuple(each.source for each, _ in found.values())
-    return SourceKeys(distinct, names, null_safe, is_exact, is_exact and distinct.num_rows == keys.num_rows)
+    return SourceKeys(distinct, null_safe, is_exact, is_exact and distinct.num_rows == keys.num_rows)
 
 
 def match_rows(
@@ -210,11 +207,3 @@ def _in_type_of(value: Column, found: DataType, wanted: DataType) -> Column | No
     is_exact = all(isinstance(t, IntegralType | DecimalType) for t in (found, wanted))
     is_float = all(isinstance(t, FractionalType) and not isinstance(t, DecimalType) for t in (found, wanted))
     return value.try_cast(wanted) if is_exact or is_float else None
-
-
-def _is_present(rows: pa.Table) -> pa.ChunkedArray:
-    """Rows without a NULL: the others equal nothing."""
-    present = pa.chunked_array([pa.repeat(pa.scalar(True), rows.num_rows)])
-    for column in rows.columns:
-        present = pc.and_(present, column.is_valid())
-    return present

@@ -43,10 +43,10 @@ from mutation_api.changes.resolve import ResolvedMerge, resolve
 from mutation_api.changes.sides import Sides, columns_of
 from mutation_api.errors import RecordValueError
 from mutation_api.spark.job import OpenTransaction
+from mutation_api.spark.key_groups import key_type
 from mutation_api.spark.plan import default_num_partitions
 from mutation_api.spark.read import snapshot
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.hive_types import arrow_type, parse_hive_type
 
 __all__ = ["CHANGE_COLUMN", "MergePlan"]
 
@@ -102,14 +102,13 @@ class MergePlan:
             partition_keys=table.partition_key_names,
             is_whole_condition=resolved.is_equalities_alone,
         )
-        may_alter_keys = altered_key(table, resolved) is not None
+        altered = altered_key(table, resolved)
         inserts_keys = all(c.takes_all for c in clauses if c.action is Action.INSERT)
-        is_unique = bool(collected and collected.is_unique and inserts_keys and not may_alter_keys)
+        is_unique = bool(collected and collected.is_unique and inserts_keys and altered is None)
         cached: list[DataFrame] = []
         try:
-            acting = _acting_rows(
-                _Reader(transaction, table, sides, resolved), options, collected, cached, is_unique=is_unique
-            )
+            reader = _Reader(transaction, table, sides, resolved)
+            acting = _acting_rows(reader, options, collected, cached, altered, is_unique=is_unique)
             if not is_unique:
                 acting = _without_repetition(acting, table, clauses, options)
             kept = acting.drop(SOURCE, *([] if keeps_old_rows else [TARGET]))
@@ -118,7 +117,7 @@ class MergePlan:
         except BaseException:
             _drop(cached)
             raise
-        return cls(transaction, table, options, keys, is_unique, may_alter_keys, acting, tuple(cached))
+        return cls(transaction, table, options, keys, is_unique, altered is not None, acting, tuple(cached))
 
     @property
     def cached(self) -> DataFrame:
@@ -225,6 +224,7 @@ def _acting_rows(
     options: MergeOptions,
     keys: SourceKeys | None,
     cached: list[DataFrame],
+    altered: Column | None,
     *,
     is_unique: bool,
 ) -> DataFrame:
@@ -236,7 +236,7 @@ def _acting_rows(
     rows = match_rows(source_rows, reader, resolved.on, resolved.matches, keys, cached)
     rows = rows.withColumn(CLAUSE, first_holding(resolved.clauses)).where(sf.col(CLAUSE).isNotNull())
     rows = rows.withColumn(NEW, new_row(table, resolved))
-    altered, nothing = altered_key(table, resolved), sf.lit(None).cast("string")
+    nothing = sf.lit(None).cast("string")
     has_row_ids = table.version.has_row_ids
     row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if has_row_ids else nothing
     known = sf.lit("")
@@ -294,9 +294,7 @@ class _Reader:
         return partitions_where(self.sides.source.sparkSession, self.table, names, wanted)
 
     def _in_types_of_table(self, keys: pa.Table) -> pa.Table:
-        types = {
-            c.name: arrow_type(parse_hive_type(c.type), timestamp_unit="us") for c in columns_of(self.table)
-        }
+        types = {c.name: key_type(c) for c in columns_of(self.table)}
         return keys.cast(pa.schema([(name, types[name]) for name in keys.column_names]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import reduce
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import Column
 from pyspark.sql.pandas.functions import arrow_udf
 
-from mutation_api.changes.assignment import comparable, is_stored_unchanged, stored
+from mutation_api.changes.assignment import any_of, differs, is_stored_unchanged, stored
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.expressions import column_of, quoted
 from mutation_api.changes.options import MergeOptions
@@ -101,25 +101,18 @@ def kind_of(table: AcidTable, resolved: ResolvedMerge) -> Column:
     kind = kind.when(clause_number.isin(*numbers[Action.DELETE]), DELETED)
     if not numbers[Action.UPDATE]:
         return kind
-    placed_by = {*table.partition_key_names, *table.bucket_columns}
     assigned = {name for values in resolved.values for name in values}
     read = set(resolved.target_columns)
-    differs = {c.name: _differs(c) for c in columns_of(table) if c.name in assigned and c.name in read}
-    moved = [d for name, d in differs.items() if name in placed_by]
-    changed = list(differs.values())
-    kind = kind.when(_any(moved), MOVED)
+    changes = {
+        c.name: differs(c, TARGET, NEW) for c in columns_of(table) if c.name in assigned and c.name in read
+    }
+    moved = [d for name, d in changes.items() if name in table.placing_columns]
+    changed = list(changes.values())
+    kind = kind.when(any_of(moved), MOVED)
     is_compared = assigned <= read
-    return kind.when(~_any(changed), UNCHANGED).otherwise(UPDATED) if is_compared else kind.otherwise(UPDATED)
-
-
-def _differs(column: AcidColumn) -> Column:
-    kind = column_type(column)
-    old, new = (comparable(sf.col(quoted(side, column.name)), kind) for side in (TARGET, NEW))
-    return ~new.eqNullSafe(old)
-
-
-def _any(conditions: Sequence[Column]) -> Column:
-    return reduce(lambda a, b: a | b, conditions, sf.lit(False))
+    return (
+        kind.when(~any_of(changed), UNCHANGED).otherwise(UPDATED) if is_compared else kind.otherwise(UPDATED)
+    )
 
 
 def inserted_key(resolved: ResolvedMerge, options: MergeOptions) -> Column:

@@ -208,12 +208,11 @@ class _Resolver:
     def _carried(self, values: Sequence[Mapping[str, object]]) -> set[str]:
         """Columns of old rows that updates keep, are compared with, or may be moved by."""
         carried: set[str] = set()
-        placed_by = {*self.table.partition_key_names, *self.table.bucket_columns}
         for clause, assigned in zip(self.clauses, values, strict=True):
             if clause.action is Action.UPDATE:
                 names = set(self.sides.target_schema.fieldNames())
                 carried |= names - set(assigned) if self.options.write_unchanged else names
-                carried |= placed_by
+                carried |= self.table.placing_columns
         return carried
 
 

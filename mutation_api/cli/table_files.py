@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.changes.expressions import quoted
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.read import PARTITION_FIELD
@@ -225,8 +226,7 @@ def _unquoted(name: str) -> Column:
 
 
 def _field(name: str) -> Column:
-    quoted = name.replace("`", "``")
-    return sf.col(f"`{quoted}`")
+    return sf.col(quoted(name))
 
 
 def _part(name: str) -> str:

@@ -131,7 +131,7 @@ class LateColumns:
     @functools.cached_property
     def arrays(self) -> dict[str, pa.Array]:
         """Values by column, in the order of the positions."""
-        return self._stripe.late_columns(self._positions)
+        return self._stripe.columns.read_late(self._stripe.index, self._positions)
 
 
 @dataclass(frozen=True)
@@ -398,10 +398,6 @@ class _Stripe:
         places = np.full(len(keys), -1, np.int64)
         places[positions] = np.arange(len(positions))
         return EventChunk(keys, given, late, places)
-
-    def late_columns(self, positions: np.ndarray) -> dict[str, pa.Array]:
-        """The other columns of the rows at these positions."""
-        return self.columns.read_late(self.index, positions)
 
 
 def _names_in_file(names: Sequence[str], wanted: Wanted, version: AcidVersion) -> dict[str, str]:

@@ -142,11 +142,11 @@ def _byte_count(table: AcidTable, addressed: DataFrame, groups: Sequence[GroupCo
     version = table.version
     new_rows = sum(group.new_row_count for group in groups)
     deltas = sum(bool(group.new_row_count) for group in groups)
-    old_rows = sum(group.row_count - group.insert_count for group in groups)
+    events = sum(group.row_count - group.insert_count for group in groups)
     if version.splits_updates:
-        events, event_files = old_rows, sum(group.has_delete_delta(version) for group in groups)
+        event_files = sum(group.has_delete_delta(version) for group in groups)
     else:
-        events, event_files = old_rows, sum(not group.new_row_count for group in groups)
+        event_files = sum(not group.new_row_count for group in groups)
     total = 0.0
     if new_rows:
         first, further = _bytes_of_rows(table, addressed)

@@ -8,7 +8,6 @@ others left.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import logging
 import threading
@@ -167,7 +166,12 @@ def apply_changes(
             operation_column=operation_column,
         )
         writer_id = uuid.uuid4().hex
-        writer = ChangeWriter(AcidTableSerializer.encode(table), writer_id, options or WriterOptions())
+        writer = ChangeWriter(
+            AcidTableSerializer.encode(table),
+            writer_id,
+            options or WriterOptions(),
+            tuple(planned.columns[len(ADDRESS_COLUMNS) :]),
+        )
         started = time.monotonic()
         try:
             with _cancelled_when_lost(transaction, planned.sparkSession.sparkContext, writer_id):
@@ -201,7 +205,7 @@ class ChangeWriter:
     table_text: str
     writer_id: str
     options: WriterOptions
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all batches of one task. The last thing that may fail happens before the first yield."""
@@ -360,10 +364,8 @@ def _run(table: AcidTable, planned: DataFrame, writer: ChangeWriter) -> tuple[De
         f"table {table.full_name}, transaction {table.txn_id}: writing the changes"
     ):
         # pyspark takes a dot in a column's name for a field of a struct, so they travel under plain ones.
-        columns = tuple(planned.columns[len(ADDRESS_COLUMNS) :])
-        numbered = planned.toDF(*ADDRESS_COLUMNS, *(f"c{number}" for number in range(len(columns))))
-        write = dataclasses.replace(writer, columns=columns).__call__
-        rows = numbered.mapInArrow(write, MANIFEST_DDL).collect()
+        numbered = planned.toDF(*ADDRESS_COLUMNS, *(f"c{number}" for number in range(len(writer.columns))))
+        rows = numbered.mapInArrow(writer.__call__, MANIFEST_DDL).collect()
     return tuple(DeltaManifest.from_json(row[0]) for row in rows)
 
 

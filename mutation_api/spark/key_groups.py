@@ -19,7 +19,7 @@ from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.hive_types import arrow_type, parse_hive_type
 from mutation_api.table.partition import parse_partition_name, partition_value
 
-__all__ = ["KeyGroups", "group_keys", "partition_scalars"]
+__all__ = ["KeyGroups", "group_keys", "key_type", "partition_scalars"]
 
 _FILTERS_KEPT = 4
 
@@ -130,7 +130,7 @@ def partition_scalars(table: AcidTable, name: str) -> dict[str, pa.Scalar]:
 
 
 def _partition_scalar(key: AcidColumn, text: str) -> pa.Scalar:
-    return pa.scalar(partition_value(text, parse_hive_type(key.type)), _key_type(key))
+    return pa.scalar(partition_value(text, parse_hive_type(key.type)), key_type(key))
 
 
 def _partition_values(table: AcidTable, names: Sequence[str], keys: KeyFilter) -> list[pa.Array]:
@@ -151,15 +151,16 @@ def _checked(table: AcidTable, keys: pa.Table) -> pa.Table:
             f"once; there are {', '.join(columns)}"
         )
     for name, found in zip(names, keys.schema.types, strict=True):
-        if found != _key_type(columns[name]):
+        if found != key_type(columns[name]):
             raise RecordLayoutError(
                 f"table {table.full_name}: keys of {name} {columns[name].type} are {found}: give them as "
-                f"{_key_type(columns[name])}"
+                f"{key_type(columns[name])}"
             )
     return keys.rename_columns(names)
 
 
-def _key_type(column: AcidColumn) -> pa.DataType:
+def key_type(column: AcidColumn) -> pa.DataType:
+    """Arrow type that the keys of a column must have."""
     return arrow_type(parse_hive_type(column.type), timestamp_unit="us")
 
 

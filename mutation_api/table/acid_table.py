@@ -82,6 +82,11 @@ class AcidTable:
         return bool(self.bucket_columns)
 
     @property
+    def placing_columns(self) -> frozenset[str]:
+        """Columns whose values say where a row lies; a row that gets others there has to move."""
+        return frozenset((*self.partition_key_names, *self.bucket_columns))
+
+    @property
     def bucket_limit(self) -> int:
         """Bucket ids are below this; a table that is not bucketed has as many as a ROW__ID can name."""
         return self.num_buckets if self.is_bucketed else MAX_BUCKETS
