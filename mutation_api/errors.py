@@ -28,6 +28,10 @@
     ├─ ReadError                      a table directory cannot be read
     │   ├─ DirectoryStateError        directories that contradict each other or the snapshot
     │   └─ CorruptFileError           an ORC file that is damaged or is not what its name says
+    ├─ InputError                     a change source cannot be read or applied
+    │   ├─ InputFormatError               a file or message is damaged, or is not what its format says
+    │   ├─ SourcePositionError            the source does not have what follows the watermark
+    │   └─ ContradictionError             operations that cannot follow one another, or do not fit the table
     └─ ManifestError                  missing, doubled or contradictory task output
 
 Metastore errors have a tree of their own (:mod:`metastore_client.errors`); ours wrap them with
@@ -46,11 +50,14 @@ __all__ = [
     "CommitOutcomeUnknownError",
     "ConfigurationError",
     "ConnectionFailedError",
+    "ContradictionError",
     "CorruptFileError",
     "DeltaWriteError",
     "DirectoryStateError",
     "DuplicateKeyError",
     "GroupRevisitedError",
+    "InputError",
+    "InputFormatError",
     "LockError",
     "LockLostError",
     "LockNotAcquiredError",
@@ -62,6 +69,7 @@ __all__ = [
     "RecordSequenceError",
     "RecordValueError",
     "RowIdNotFoundError",
+    "SourcePositionError",
     "TableNotMutableError",
     "TransactionAbortedError",
     "TransactionError",
@@ -173,6 +181,22 @@ class DirectoryStateError(ReadError):
 
 class CorruptFileError(ReadError):
     """An ORC file is damaged, or is not what its name says."""
+
+
+class InputError(MutationError):
+    """A change source cannot be read or applied."""
+
+
+class InputFormatError(InputError):
+    """A file or message is damaged, or is not what its format says; names file, line and field."""
+
+
+class SourcePositionError(InputError):
+    """The source does not have what follows the watermark, or the watermark would move backwards."""
+
+
+class ContradictionError(InputError):
+    """Operations that cannot follow one another, or that the rows of the table contradict."""
 
 
 class ManifestError(MutationError):
