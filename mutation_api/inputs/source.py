@@ -1,7 +1,8 @@
-"""What a change source gives: operations on tables, and the position that is reached when they are applied.
+"""What a change source gives: operations on tables, and the position reached when they are applied.
 
-A source is read inside the transaction that applies it. The transaction holds the write lock on the watermarks
-by then, so nobody else moves them; the operations and the new watermark become visible together or not at all.
+A source is read inside the transaction that applies it. The transaction holds the write lock on the
+watermarks by then, so nobody else moves them; the operations and the new watermark become visible together
+or not at all.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ order. No two operations on one key have the same."""
 class Position:
     """A place in a source's log; a later one is greater.
 
-    ``order``: numbers compared one by one, as many for every position of one source. ``text``: what the source
-    needs to go on from here and a person wants to see, in the source's own words (JSON).
+    ``order``: numbers compared one by one, as many for every position of one source. ``text``: what the
+    source needs to go on from here and a person wants to see, in the source's own words (JSON).
     """
 
     order: tuple[int, ...]
@@ -52,9 +53,9 @@ class SourceTable:
 class TableOperations:
     """Operations on one table, in any order of rows.
 
-    ``operations`` has the columns ``OPERATION``, ``POSITION`` and all columns of the target, partition columns
-    included, under the target's names and of its Spark types. A ``delete`` needs values in the key columns
-    alone. An update of key columns comes as ``delete`` of the old key and ``insert`` of the new one.
+    ``operations`` has the columns ``OPERATION``, ``POSITION`` and all columns of the target, partition
+    columns included, under the target's names and of its Spark types. A ``delete`` needs values in the key
+    columns alone. An update of key columns comes as ``delete`` of the old key and ``insert`` of the new one.
     """
 
     table: SourceTable
@@ -82,7 +83,7 @@ class ChangeSource(Protocol):
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """All operations on these tables that are later than ``after`` says, by the source's name of the table.
+        """All operations on these tables later than ``after`` says, by the source's name of the table.
 
         A table that ``after`` does not name has had nothing applied yet.
 

@@ -142,7 +142,7 @@ def test_module_imports_only_from_layers_below(module: str) -> None:
 
 @pytest.mark.parametrize("module", SOURCES)
 def test_pyspark_stays_in_its_layer(module: str) -> None:
-    """Only the Spark job, changes, inputs and the command line import pyspark; everything else works without it."""
+    """Only the Spark job, changes, inputs and commands import pyspark; everything else works without it."""
     if not any(_is_in(module, layer) for layer in SPARK_ONLY_IN):
         assert not [each for each in _imports(_tree(module)) if _is_in(each, "pyspark")]
 
