@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.fix_clock",
     "tests.fix_metastore",
     "tests.fix_judge",
+    "tests.fix_mariadb",
     "tests.fix_spark",
     "tests.fix_workers",
     "tests.fix_features",
