@@ -12,13 +12,15 @@ import re
 import sys
 from collections.abc import Iterator
 
+import pyspark.sql.functions as sf
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column
 
 from mutation_api import errors
 from mutation_api.errors import MutationError, WorkerError
 
-__all__ = ["translated_worker_errors", "worker_error_from_text"]
+__all__ = ["raised_in_job", "translated_worker_errors", "worker_error_from_text"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,18 @@ def translated_worker_errors(what: str) -> Iterator[None]:
     else:
         return
     raise translated from None
+
+
+def raised_in_job(error: type[MutationError], *message: Column | str) -> Column:
+    """A column that raises ``error`` wherever it is evaluated, without Python in the tasks.
+
+    :func:`translated_worker_errors` gives that error back. Parts of the message that are Columns must not be
+    null, nor hold line breaks (JSON texts do not).
+    """
+    parts = [part if isinstance(part, Column) else sf.lit(part) for part in message]
+    # Spark puts its own words before and behind the message; on lines of their own they are told from it.
+    name = f"\n{error.__module__}.{error.__name__}: "
+    return sf.raise_error(sf.concat(sf.lit(name), *parts, sf.lit("\n")))
 
 
 def worker_error_from_text(what: str, text: str) -> MutationError:

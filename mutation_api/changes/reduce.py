@@ -1,0 +1,342 @@
+"""From a log of operations to at most one for each key: the last, as replaying the log would leave it.
+
+All operations of a key are brought together once and sorted, and everything is read off that order: which is
+the last, which the first, and where one cannot follow the one before it (an insert after an insert or update,
+an update or delete after a delete). Such contradictions are counted on the way; they are usual where a log is
+read again, and the last operation counts all the same.
+
+2,000,000 operations on 600,000 keys, of ten columns, on two busy cores: 25 s; ``row_number`` alone, which
+tells no contradictions, 17 s; ``max_by`` with the sorted list of each key's operations, which an aggregate
+needs to tell them, 54 s and more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import reduce
+
+import pyspark.sql.functions as sf
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql.types import DataType
+
+from mutation_api.changes.expressions import quoted
+from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError, RecordValueError
+from mutation_api.spark.errors import raised_in_job, translated_worker_errors
+
+__all__ = [
+    "DELETE",
+    "FIRST_OPERATION",
+    "FIRST_POSITION",
+    "INSERT",
+    "OPERATIONS",
+    "UPDATE",
+    "Contradictions",
+    "ReducedLog",
+    "reduce_operations",
+    "reduced_log",
+]
+
+INSERT, UPDATE, DELETE = OPERATIONS = ("insert", "update", "delete")
+
+FIRST_OPERATION, FIRST_POSITION = "__first_operation", "__first_position"
+"""Columns of a :class:`ReducedLog`: what the log first says of a key, and where."""
+
+SAMPLES_SHOWN = 5
+"""Keys that a message about contradictions names."""
+
+_BEFORE, _IS_DOUBLED, _IS_LAST = "__before", "__is_doubled", "__is_last"
+_ORDER, _KIND = "__order", "__kind"
+_COUNT, _CONTRADICTION = "__count", "__contradiction"
+
+
+@dataclass(frozen=True)
+class Contradictions:
+    """Operations that cannot follow what was there before them, by kind."""
+
+    inserts_of_present: int = 0
+    updates_of_absent: int = 0
+    deletes_of_absent: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.inserts_of_present + self.updates_of_absent + self.deletes_of_absent
+
+    def __add__(self, other: Contradictions) -> Contradictions:
+        """Sum, kind by kind."""
+        return Contradictions(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def __str__(self) -> str:
+        """The kinds that occur, for people."""
+        found = [f"{count:,} {name.replace('_', ' ')} keys" for name, count in vars(self).items() if count]
+        return ", ".join(found) or "no contradictions"
+
+
+@dataclass(frozen=True)
+class ReducedLog:
+    """A log that has been reduced, and what was found on the way.
+
+    ``rows`` has one row a key, cached: the operation column and the other columns of the operations, without
+    those of their order, FIRST_OPERATION and FIRST_POSITION. ``outcomes`` counts the keys by their first and
+    last operation. ``contradictions`` are those within the log.
+    """
+
+    rows: DataFrame
+    operation_count: int
+    outcomes: Mapping[tuple[str, str], int]
+    contradictions: Contradictions
+
+    @property
+    def key_count(self) -> int:
+        """Number of keys, which is that of the rows."""
+        return sum(self.outcomes.values())
+
+
+def reduce_operations(
+    operations: DataFrame,
+    key: Sequence[str],
+    order_by: str | Sequence[str],
+    *,
+    operation_column: str = "operation",
+) -> DataFrame:
+    """The last operation of each key; nothing runs yet.
+
+    Applied to a table (``delete`` removes the key's row, the others give it these values), the result leaves
+    what replaying all operations in their order would leave. Which contradictions there are is told by
+    :func:`reduced_log`.
+
+    Args:
+        operations: rows with an operation ``insert``, ``update`` or ``delete``, and any columns.
+        key: columns that tell rows of the table apart; none of them null.
+        order_by: columns by which the operations of one key are ordered, the later one greater; structs of
+            numbers do. No two operations of one key have the same.
+        operation_column: name of the column that holds the operation.
+
+    Returns:
+        The operation column and the others, in their order, without those of ``order_by``.
+
+    Raises:
+        ConfigurationError: no key, no order.
+        RecordLayoutError: a column that ``operations`` does not have, or a key that has no equality.
+        In the job: RecordValueError (a key, an order or an operation that is none; names position and key),
+        ContradictionError (two operations on one key at the same position).
+    """
+    log = _Log.of(operations, key, order_by, operation_column)
+    return log.last().select(*log.columns)
+
+
+@contextmanager
+def reduced_log(
+    operations: DataFrame,
+    key: Sequence[str],
+    order_by: str | Sequence[str],
+    *,
+    operation_column: str = "operation",
+    strict: bool = False,
+    what: str = "the log",
+) -> Iterator[ReducedLog]:
+    """Reduce as :func:`reduce_operations` does, in one job that counts as well; cached within the block.
+
+    Args:
+        operations: see there.
+        key: see there.
+        order_by: see there.
+        operation_column: see there.
+        strict: refuse a log that contradicts itself.
+        what: names the log in messages.
+
+    Raises:
+        ContradictionError: ``strict``, and operations that cannot follow one another; names some of them.
+        Others: see there.
+    """
+    log = _Log.of(operations, key, order_by, operation_column)
+    rows = log.last().persist()
+    try:
+        with translated_worker_errors(f"{what}: reducing the operations"):
+            found = log.counted(rows)
+            if strict and found.contradictions.total:
+                raise _contradiction_error(what, found.contradictions, log.samples(rows))
+        yield found
+    finally:
+        rows.unpersist()
+
+
+@dataclass(frozen=True)
+class _Log:
+    """Operations whose columns are known to be there; names as the frame has them."""
+
+    operations: DataFrame
+    key: tuple[str, ...]
+    order: tuple[str, ...]
+    operation: str
+
+    @classmethod
+    def of(
+        cls, operations: DataFrame, key: Sequence[str], order_by: str | Sequence[str], operation_column: str
+    ) -> _Log:
+        order = (order_by,) if isinstance(order_by, str) else tuple(order_by)
+        if not key or not order:
+            raise ConfigurationError(
+                f"key={list(key)}, order_by={list(order)}: name at least one column each"
+            )
+        names = {field.name.lower(): field.name for field in operations.schema.fields}
+        unknown = [name for name in (*key, *order, operation_column) if name.lower() not in names]
+        if unknown:
+            raise RecordLayoutError(
+                f"the operations have no column {', '.join(unknown)}; they have "
+                f"{', '.join(operations.columns)}"
+            )
+        log = cls(
+            operations,
+            tuple(names[name.lower()] for name in key),
+            tuple(names[name.lower()] for name in order),
+            names[operation_column.lower()],
+        )
+        for name in log.key:
+            _check_key_type(name, operations.schema[name].dataType)
+        return log
+
+    @property
+    def columns(self) -> list[Column]:
+        """What is left of the operations: all but their order."""
+        return [_column(name) for name in self.operations.columns if name not in self.order]
+
+    def last(self) -> DataFrame:
+        """The last operation of each key, with what was found on the way."""
+        in_order = Window.partitionBy(*map(_column, self.key)).orderBy(_ORDER)
+        operation = _column(self.operation)
+        marked = self._checked().select(
+            "*",
+            sf.lag(operation).over(in_order).alias(_BEFORE),
+            (sf.lag(_ORDER).over(in_order) == sf.col(_ORDER)).alias(_IS_DOUBLED),
+            sf.lead(operation).over(in_order).isNull().alias(_IS_LAST),
+            sf.first(operation).over(in_order).alias(FIRST_OPERATION),
+            sf.first(_ORDER).over(in_order).alias(FIRST_POSITION),
+            sf.row_number().over(in_order).alias(_COUNT),
+        )
+        # Over the same order: Spark neither shuffles nor sorts again.
+        kind = _contradiction(operation, sf.col(_BEFORE))
+        at = sf.struct(sf.col(_KIND).alias("kind"), sf.col(_ORDER).alias("order"))
+        counted = marked.withColumn(_KIND, kind).select(
+            "*",
+            *[sf.count_if(sf.col(_KIND) == name).over(in_order).alias(f"__{name}") for name in _KINDS],
+            sf.first(sf.when(sf.col(_KIND).isNotNull(), at), ignorenulls=True)
+            .over(in_order)
+            .alias(_CONTRADICTION),
+        )
+        doubled = raised_in_job(
+            ContradictionError,
+            "two operations on key ",
+            self._key_text(),
+            " have the same position ",
+            _text(sf.col(_ORDER)),
+            ", so which of them is the later one cannot be told",
+        )
+        # In the filter, which always runs; a column that nobody reads would not be evaluated.
+        return counted.where(
+            sf.when(sf.col(_IS_DOUBLED), doubled.cast("boolean")).otherwise(sf.col(_IS_LAST))
+        )
+
+    def counted(self, rows: DataFrame) -> ReducedLog:
+        """Count the reduced rows; runs the job that fills their cache."""
+        sums = [sf.sum(f"__{name}").alias(name) for name in _KINDS]
+        groups = (
+            rows.groupBy(FIRST_OPERATION, _column(self.operation).alias("last"))
+            .agg(sf.count(sf.lit(1)).alias("keys"), sf.sum(_COUNT).alias("operations"), *sums)
+            .collect()
+        )
+        return ReducedLog(
+            rows.select(*self.columns, FIRST_OPERATION, FIRST_POSITION),
+            sum(group["operations"] for group in groups),
+            {(group[FIRST_OPERATION], group["last"]): group["keys"] for group in groups},
+            Contradictions(*(sum(group[name] for group in groups) for name in _KINDS)),
+        )
+
+    def samples(self, rows: DataFrame) -> list[str]:
+        """Some of the keys with contradictions, and where the first of each is."""
+        found = rows.where(sf.col(_CONTRADICTION).isNotNull()).select(
+            self._key_text().alias("key"),
+            sf.col(f"{_CONTRADICTION}.kind").alias("kind"),
+            _text(sf.col(f"{_CONTRADICTION}.order")).alias("order"),
+        )
+        shown = found.orderBy("order", "key").limit(SAMPLES_SHOWN).collect()
+        return [f"{_KINDS[row['kind']]} key {row['key']} at {row['order']}" for row in shown]
+
+    def _checked(self) -> DataFrame:
+        operation = _column(self.operation)
+        order = sf.struct(*[_column(name).alias(name) for name in self.order])
+        missing = [_column(name).isNull() for name in self.key]
+        where: list[Column | str] = ["operation ", _text(sf.struct(operation)), ", key ", self._key_text()]
+        where += [", position ", _text(order)]
+        wrong = (
+            sf.when(
+                reduce(Column.__or__, missing),
+                raised_in_job(
+                    RecordValueError,
+                    *where,
+                    ": a key column is null, so whose operation it is cannot be told",
+                ),
+            )
+            .when(
+                reduce(Column.__or__, [_column(name).isNull() for name in self.order]),
+                raised_in_job(RecordValueError, *where, ": an operation needs a position"),
+            )
+            .when(
+                ~sf.coalesce(operation.isin(*OPERATIONS), sf.lit(False)),
+                raised_in_job(
+                    RecordValueError,
+                    *where,
+                    f": the operation must be one of {', '.join(OPERATIONS)}",
+                ),
+            )
+        )
+        kept = self.operations.where(wrong.cast("boolean").isNull())
+        return kept.select(*self.columns, order.alias(_ORDER))
+
+    def _key_text(self) -> Column:
+        return _text(sf.struct(*[_column(name).alias(name) for name in self.key]))
+
+
+_KINDS = {
+    "inserts_of_present": "insert of the present",
+    "updates_of_absent": "update of the absent",
+    "deletes_of_absent": "delete of the absent",
+}
+"""Fields of Contradictions, and how one of each is called."""
+
+
+def _contradiction(operation: Column, before: Column) -> Column:
+    """Field of Contradictions that the operation counts in; null if it may follow the one before it."""
+    return (
+        sf.when((operation == INSERT) & before.isin(INSERT, UPDATE), "inserts_of_present")
+        .when((operation == UPDATE) & (before == DELETE), "updates_of_absent")
+        .when((operation == DELETE) & (before == DELETE), "deletes_of_absent")
+    )
+
+
+def _contradiction_error(
+    what: str, contradictions: Contradictions, samples: Sequence[str]
+) -> ContradictionError:
+    more = ", …" if contradictions.total > len(samples) else ""
+    return ContradictionError(
+        f"{what} contradicts itself: {contradictions}: {'; '.join(samples)}{more}. Nothing was written. The "
+        "log may have gaps, or parts of it may be there twice; if that is right, do not ask for strict"
+    )
+
+
+def _check_key_type(name: str, data_type: DataType) -> None:
+    if any(word in data_type.simpleString() for word in ("map<", "variant")):
+        raise RecordLayoutError(
+            f"key column {name!r} is of type {data_type.simpleString()}, whose values cannot be compared"
+        )
+
+
+def _text(value: Column) -> Column:
+    """JSON text of a struct, its nulls too."""
+    return sf.to_json(value, {"ignoreNullFields": "false"})
+
+
+def _column(name: str) -> Column:
+    return sf.col(quoted(name))
