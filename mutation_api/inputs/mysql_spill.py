@@ -1,0 +1,130 @@
+"""Operations on one table, written to Parquet files for Spark as they come; memory holds one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from mutation_api.acid.hive_type import HiveType
+from mutation_api.changes.expressions import quoted
+from mutation_api.errors import RecordValueError
+from mutation_api.inputs.mysql_types import SourceColumn, ValueOptions, family_of, to_column
+from mutation_api.inputs.source import OPERATION, POSITION
+from mutation_api.table.hive_types import spark_type
+
+__all__ = ["Spill", "TargetColumn"]
+
+ROWS_PER_BATCH = 20_000
+POSITION_FIELDS = ("file", "offset", "event", "row")
+"""Of a position: log file, offset at which the transaction begins, its event, and the row in that."""
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """A column of the table in Hive, and the source's column that fills it."""
+
+    name: str
+    type: HiveType
+    source: SourceColumn
+
+
+class Spill:
+    """The files of one table."""
+
+    def __init__(
+        self, folder: Path, table: str, columns: Sequence[TargetColumn], options: ValueOptions
+    ) -> None:
+        """Begin without files.
+
+        Args:
+            folder: for the files; on a file system that Spark's executors see.
+            table: the source's name for it, for messages.
+            columns: in the order of the values that are added.
+            options: how values are converted.
+        """
+        self.row_count = 0
+        self._folder = folder
+        self._table = table
+        self._columns = columns
+        self._families = [family_of(column.source, table) for column in columns]
+        self._options = options
+        self._operations: list[str] = []
+        self._positions: list[tuple[int, int, int, int]] = []
+        self._rows: list[Sequence[Any]] = []
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, operation: str, position: tuple[int, int, int, int], row: Sequence[Any]) -> None:
+        """Add one operation with a row as the log has it."""
+        self._operations.append(operation)
+        self._positions.append(position)
+        self._rows.append(row)
+        if len(self._rows) >= ROWS_PER_BATCH:
+            self._flush()
+
+    def add_selected(self, rows: Sequence[Sequence[bytes | None]], at: tuple[int, int]) -> None:
+        """Add rows that SELECT gave, as inserts at a place in the log."""
+        texts = [pa.array(values, pa.binary()) for values in zip(*rows, strict=True)]
+        arrays = [
+            family.of_text(column.source, values, self._options)
+            for column, family, values in zip(self._columns, self._families, texts, strict=True)
+        ]
+        numbers = range(self.row_count, self.row_count + len(rows))
+        self._write(["insert"] * len(rows), [(*at, 0, number) for number in numbers], arrays)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._rows:
+            self._flush()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def to_frame(self, spark: SparkSession) -> DataFrame:
+        """All operations that were added, in the target's types."""
+        position = ",".join(f"{name}:bigint" for name in POSITION_FIELDS)
+        columns = [f"{quoted(column.name)} {spark_type(column.type)}" for column in self._columns]
+        schema = f"{OPERATION} string, {POSITION} struct<{position}>, {', '.join(columns)}"
+        if not self.row_count:
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(str(self._folder))
+
+    def _flush(self) -> None:
+        columns = zip(*self._rows, strict=True)
+        arrays = [
+            family.of_log(column.source, list(values), self._options)
+            for column, family, values in zip(self._columns, self._families, columns, strict=True)
+        ]
+        operations, positions = self._operations, self._positions
+        self._operations, self._positions, self._rows = [], [], []
+        self._write(operations, positions, arrays)
+
+    def _write(
+        self, operations: list[str], positions: list[tuple[int, int, int, int]], arrays: list[pa.Array]
+    ) -> None:
+        places = [pa.array(numbers, pa.int64()) for numbers in zip(*positions, strict=True)]
+        named = {
+            OPERATION: pa.array(operations, pa.string()),
+            POSITION: pa.StructArray.from_arrays(places, POSITION_FIELDS),
+            **{
+                column.name: self._converted(column, values)
+                for column, values in zip(self._columns, arrays, strict=True)
+            },
+        }
+        batch = pa.table(named)
+        if self._writer is None:
+            self._folder.mkdir(parents=True)
+            self._writer = pq.ParquetWriter(self._folder / "operations.parquet", batch.schema)
+        self._writer.write_table(batch)
+        self.row_count += len(operations)
+
+    def _converted(self, column: TargetColumn, values: pa.Array) -> pa.Array:
+        try:
+            return to_column(column.source, column.type, values)
+        except RecordValueError as error:
+            raise RecordValueError(f"source table {self._table}: {error}") from error
