@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -53,6 +53,7 @@ def merge_into(
     write_unchanged: bool = False,
     duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT,
     collected_keys: int = COLLECTED_KEYS_DEFAULT,
+    count_by: str | None = None,
 ) -> MergeInto:
     """Begin a merge; clauses are added to what this returns, and ``merge()`` or ``dry_run()`` ends it.
 
@@ -80,6 +81,8 @@ def merge_into(
         collected_keys: number of source rows up to which the driver collects their keys, and the table is
             read by them; with more Spark joins source and table. It bounds the driver's memory, and changes
             no row.
+        count_by: a column of the source; the report counts rows by its values too. It need not be a column
+            of the table.
 
     Raises:
         ConfigurationError: an option makes no sense.
@@ -98,6 +101,7 @@ def merge_into(
         write_unchanged,
         duplicates_shown,
         collected_keys,
+        count_by=None if count_by is None else count_by.lower(),
     )
     condition = on if isinstance(on, str | Column) else None
     return MergeInto(transaction, full_name, source, keys, condition, options)
@@ -133,6 +137,7 @@ class MergeInto:
         num_partitions: int | None = None,
         insert_files: int | None = None,
         writer_options: WriterOptions | None = None,
+        before_writing: Callable[[MergeReport], None] | None = None,
     ) -> MergeReport:
         """Write the changes; they become visible when the transaction commits.
 
@@ -141,6 +146,7 @@ class MergeInto:
                 of them where there is little to write, one for each ROWS_PER_TASK rows.
             insert_files: likewise.
             writer_options: its ``options``.
+            before_writing: called with what is about to be written; what it raises ends the merge.
 
         Raises:
             DuplicateKeyError: several source rows would act on one row, or insert one key.
@@ -153,6 +159,8 @@ class MergeInto:
         """
         with self._planned() as plan:
             report = plan.report(is_dry_run=False)
+            if before_writing is not None:
+                before_writing(report)
             if not report.total.changed and not (self.options.write_unchanged and report.total.unchanged):
                 return report
             written = apply_changes(
@@ -164,7 +172,7 @@ class MergeInto:
                 insert_files=insert_files,
                 options=writer_options,
             )
-        return MergeReport(report.table, False, report.partitions, report.new_partitions, written)
+        return dataclasses.replace(report, written=written)
 
     def dry_run(
         self,

@@ -55,6 +55,7 @@ CHANGE_COLUMN = "__change"
 
 _KEY, _ALTERED, _KIND = "__key", "__altered", "__kind"
 _ROW_ID, _PARTITION, _NEW_PARTITION = "__row_id", "__partition", "__new_partition"
+_COUNTED = "__counted"
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,8 @@ class MergePlan:
 
     def report(self, *, is_dry_run: bool) -> MergeReport:
         """Count; the first step that evaluates the rows fills the cache."""
-        groups = self.cached.groupBy(_PARTITION, _NEW_PARTITION, _KIND).count().collect()
+        by = [_COUNTED] if self.options.count_by else []
+        groups = self.cached.groupBy(_PARTITION, _NEW_PARTITION, _KIND, *by).count().collect()
         known = {p.name for p in self.transaction.partitions(self.table.full_name)}
         new = {row[_NEW_PARTITION] for row in groups} - known - {None, ""}
         return MergeReport.of(
@@ -169,6 +171,7 @@ class MergePlan:
             [(row[_PARTITION], row[_KIND], row["count"]) for row in groups],
             is_dry_run=is_dry_run,
             new_partitions=new,
+            counts_by=[(row[_COUNTED], row[_KIND], row["count"]) for row in groups] if by else (),
         )
 
     def changes(self) -> DataFrame:
@@ -229,7 +232,7 @@ def _acting_rows(
     is_unique: bool,
 ) -> DataFrame:
     """Columns ``source``, ``target``, _ROW_ID, _KEY (JSON text of an inserted key; null if all are known
-    to be different), _ALTERED, _KIND, NEW, and the partitions.
+    to be different), _ALTERED, _KIND, NEW, the partitions, and _COUNTED if rows are counted by something.
     """
     table, sides, resolved = reader.table, reader.sides, reader.resolved
     source_rows = sides.source.select(_row_of(sides.source_schema.fieldNames()).alias(SOURCE))
@@ -251,6 +254,7 @@ def _acting_rows(
         kind_of(table, resolved).alias(_KIND),
         known.alias("__known"),
         NEW,
+        *([sf.col(quoted(SOURCE, options.count_by)).alias(_COUNTED)] if options.count_by else []),
     )
     is_placed = sf.col(_KIND).isin(INSERTED, MOVED)
     placed = placed.withColumn(_NEW_PARTITION, partition_of(table, is_placed))

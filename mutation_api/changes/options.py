@@ -16,7 +16,7 @@ COLLECTED_KEYS_DEFAULT = 2_000_000
 class MergeOptions:
     """See :func:`mutation_api.changes.merge.merge_into`.
 
-    ``on_duplicate`` None: duplicates are an error.
+    ``on_duplicate`` None: duplicates are an error. ``count_by`` is in lower case.
     """
 
     null_safe: bool = False
@@ -25,3 +25,4 @@ class MergeOptions:
     write_unchanged: bool = False
     duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT
     collected_keys: int = COLLECTED_KEYS_DEFAULT
+    count_by: str | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import TypeVar
 
 from mutation_api.changes.preview import ForeignLock, Preview, SampleRow
 from mutation_api.spark.forecast import GroupCount
@@ -16,6 +17,8 @@ _SHOWN_PARTITIONS = 20
 _SHOWN_NAMES = 5
 _BIGGEST = 5
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+_Group = TypeVar("_Group")
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class MergeReport:
     ``partitions`` has the counts by (escaped) partition name, '' for an unpartitioned table.
     ``new_partitions`` will be created by the commit. ``written`` is None for a dry run, and where there was
     nothing to write. ``preview`` is there for a dry run: the writer's groups, other people's locks, samples.
+    ``counts_by`` has the counts by the values of the source's column that ``count_by`` named; those of rows
+    of the table alone under None.
     """
 
     table: str
@@ -74,6 +79,7 @@ class MergeReport:
     new_partitions: tuple[str, ...] = ()
     written: ApplySummary | None = None
     preview: Preview | None = None
+    counts_by: Mapping[object, MergeCounts] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -85,12 +91,11 @@ class MergeReport:
         new_partitions: Iterable[str] = (),
         written: ApplySummary | None = None,
         preview: Preview | None = None,
+        counts_by: Iterable[tuple[object, str, int]] = (),
     ) -> MergeReport:
-        """Add up ``counts``: (partition, field of MergeCounts, rows)."""
-        found: dict[str, MergeCounts] = {}
-        for partition, field, rows in sorted(counts):
-            found[partition] = found.get(partition, MergeCounts()) + MergeCounts(**{field: rows})
-        return cls(table, is_dry_run, found, tuple(sorted(new_partitions)), written, preview)
+        """Add up ``counts``: (partition, field of MergeCounts, rows); and ``counts_by`` by its first."""
+        new = tuple(sorted(new_partitions))
+        return cls(table, is_dry_run, _added(sorted(counts)), new, written, preview, _added(counts_by))
 
     @property
     def total(self) -> MergeCounts:
@@ -204,6 +209,14 @@ class MergeReport:
         if len(self.groups) > 1:
             lines.append(f"  biggest: {self.biggest_buckets[0]} of the rows")
         return lines
+
+
+def _added(counts: Iterable[tuple[_Group, str, int]]) -> dict[_Group, MergeCounts]:
+    """Sums of (group, field of MergeCounts, rows) by group."""
+    found: dict[_Group, MergeCounts] = {}
+    for group, kind, rows in counts:
+        found[group] = found.get(group, MergeCounts()) + MergeCounts(**{kind: rows})
+    return found
 
 
 def _biggest(counts: Iterable[tuple[str, int | None, int]]) -> tuple[Share, ...]:

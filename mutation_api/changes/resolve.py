@@ -104,7 +104,7 @@ class _Resolver:
         if self.options.on_duplicate:
             sides = (SOURCE,)
             read += [analyser.analyse(c, sides, "first_by") for c in self.options.on_duplicate.columns]
-        self._check_extra({name for each in read for name in each.source_columns})
+        self._check_extra({name for each in read for name in each.source_columns} | self._counted())
         needed = {name for each in read for name in each.target_columns} | self._carried(values)
         ordered = tuple(c.name for c in columns_of(self.table) if c.name in needed)
         conjuncts = analyser.conjuncts(on, (SOURCE, TARGET), "the condition of on")
@@ -204,6 +204,15 @@ class _Resolver:
                 f"condition reads: {', '.join(extra)}; the table's columns are "
                 f"{', '.join(self.sides.target_schema.fieldNames())}"
             )
+
+    def _counted(self) -> set[str]:
+        name = self.options.count_by
+        if name is not None and name not in self.sides.source_schema.fieldNames():
+            raise RecordLayoutError(
+                f"table {self.table.full_name}: count_by={name!r}: the source has no such column; it "
+                f"has {', '.join(self.sides.source_schema.fieldNames())}"
+            )
+        return set() if name is None else {name}
 
     def _carried(self, values: Sequence[Mapping[str, object]]) -> set[str]:
         """Columns of old rows that updates keep, are compared with, or may be moved by."""
