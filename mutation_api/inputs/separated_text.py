@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -143,10 +144,6 @@ class SeparatedText:
             yield offset, fields
             offset = after
 
-    def line_number(self, before: bytes) -> int:
-        """Number of the line, from 1, that follows these bytes of a file."""
-        return before.count(self.record_end.encode()) + 1
-
     @property
     def _single_characters(self) -> list[str]:
         marks = [self.field_separator, self.escape, self.quote if self.quote != self.escape else None]
@@ -184,7 +181,7 @@ class SeparatedText:
             return None
         free = (chr(c) for c in _STAND_INS if chr(c).encode() not in chunk)
         stand_ins: dict[str, str] = {}
-        for found in self._hidden:
+        for found in self._hidden_in(chunk):
             if found in chunk:
                 stand_in = next(free, None)
                 if stand_in is None:
@@ -202,11 +199,22 @@ class SeparatedText:
             columns = [pc.replace_substring(column, stand_in, original) for column in columns]
         return columns
 
-    @property
-    def _hidden(self) -> list[bytes]:
-        """What Arrow would read in its own way, in the order in which it is to be replaced."""
+    def _hidden_in(self, chunk: bytes) -> list[bytes]:
+        """What Arrow would read in its own way, in the order in which it is to be replaced.
+
+        Most escapes are the one of NULL's text. Looking at what follows them takes a quarter of the time that
+        a search for the others does.
+        """
         end = [] if self.record_end == "\n" else [self.record_end.encode(), b"\n"]
-        return [*self._escaped, *end, b"\r"]
+        return [*self._escaped_in(chunk), *end, b"\r"]
+
+    def _escaped_in(self, chunk: bytes) -> list[bytes]:
+        if self._escape is None:
+            return []
+        content = np.frombuffer(chunk, np.uint8)
+        # The last byte is the record's end.
+        following = content[np.flatnonzero(content == ord(self._escape)) + 1]
+        return [escaped for escaped in self._escaped if (following == escaped[1]).any()]
 
     def _with_newlines(self, chunk: bytes, stand_ins: dict[str, str]) -> tuple[bytes, dict[str, str]]:
         """Records that end with a newline, whatever they ended with before."""
