@@ -54,9 +54,13 @@ ALLOWED = {
     },
     "mutation_api.changes": {
         "mutation_api.acid",
+        "mutation_api.orc.placement",
         "mutation_api.table",
+        "mutation_api.orc",
         "mutation_api.worker",
         "mutation_api.spark",
+        "mutation_api.client",
+        "metastore_client",
     },
     "mutation_api.inputs": {
         "mutation_api.acid",
