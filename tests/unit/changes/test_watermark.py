@@ -29,13 +29,7 @@ from tests.fix_metastore import LINES
 
 NAME = "default.mutation_watermarks"
 MARK = Watermark(
-    "list:a",
-    "orders",
-    "d.orders",
-    (5, -1),
-    '{"seqno": 5, "é": "x"}',
-    1,
-    datetime(2026, 1, 2, 3, 4, 5, 678901),
+    "list:a", "orders", "d.orders", (5, -1), '{"seqno": "é"}', 1, datetime(2026, 1, 2, 3, 4, 5, 678901)
 )
 
 
@@ -108,9 +102,8 @@ def test_it_never_moves_backwards(client: MutatorClient, order: tuple[int, ...])
     ):
         Watermarks.read(transaction, NAME).write(transaction, [new, moved(MARK, *order)])
     message = str(caught.value)
-    assert message.startswith(
-        f"source list:a, table orders: its position at {order} {list(order)} lies before "
-    )
+    assert message.startswith(f"source list:a, table orders: its position at {order} {list(order)} ")
+    assert ("lies before" if len(order) == 2 else "cannot be compared with") in message
     assert "up to which transaction 1 has applied it to d.orders. Nothing was written" in message
     assert read(client) == [MARK]
     assert files_below(client.tables[0].location, hidden=True) == before
@@ -155,9 +148,7 @@ def test_another_table_is_refused(metastore: MetastoreClient) -> None:
     builder = MutatorClientBuilder().metastore(metastore).add_sink_table(*NAME.split("."))
     with (
         builder.build() as client,
-        pytest.raises(
-            ConfigurationError, match="is no table of watermarks: its columns are id bigint; expec"
-        ),
+        pytest.raises(ConfigurationError, match="is no table of watermarks: its columns are id bigint"),
     ):
         read(client)
 
