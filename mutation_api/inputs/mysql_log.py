@@ -140,6 +140,8 @@ def _limited(connect: Callable[..., Any], server: MySqlServer) -> Callable[..., 
     def connect_once_each(**options: Any) -> Any:
         if next(left, None) is None:
             raise ConnectionFailedError(f"source {server.address}: the connection was lost; run again")
+        if "db" in options:  # PyMySQL's old word, which the library still uses
+            options["database"] = options.pop("db")
         return connect(**options)
 
     return connect_once_each
@@ -211,8 +213,8 @@ class _Reading:
             if names:
                 raise InputFormatError(
                     f"source table {self._database}.{table}: its rows in the log have no column "
-                    f"{', '.join(sorted(names))}, and no statement in the log added it later; leave the column "
-                    "out, or start over"
+                    f"{', '.join(sorted(names))}, and no statement in the log added it later; leave the "
+                    "column out, or start over"
                 )
 
     def _move_to(self, offset: int) -> None:
