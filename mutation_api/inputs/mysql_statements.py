@@ -72,21 +72,9 @@ _HARMLESS = (
     ("drop", "user"),
     ("drop", "role"),
 )
-# Between CREATE or DROP and the kind of thing; DEFINER = name and ALGORITHM = word are skipped as well.
-_MODIFIERS = {"or", "replace", "unique", "fulltext", "spatial", "online", "offline", "definer", "algorithm"}
-_MODIFIERS |= {
-    "sql",
-    "security",
-    "aggregate",
-    "=",
-    "@",
-    "(",
-    ")",
-    "undefined",
-    "merge",
-    "temptable",
-    "invoker",
-}
+# Between CREATE or DROP and the kind of thing.
+_MODIFIERS = {"or", "replace", "unique", "fulltext", "spatial", "online", "offline", "aggregate", "sql"}
+_MODIFIERS |= {"security", "invoker", "definer", "algorithm"}
 _HARMLESS_CLAUSES = (
     ("add", "index"),
     ("add", "key"),
@@ -153,17 +141,22 @@ def _names(words: Sequence[str], current: str, database: str, table: str) -> boo
 
 
 def _is_harmless(words: Sequence[str]) -> bool:
-    verb, *rest = words
-    if (verb,) in _HARMLESS:
+    verb = words[0]
+    if (verb,) in _HARMLESS or (verb == "create" and "temporary" in words[1:4]):
         return True
-    if verb == "create" and "temporary" in rest[:3]:
-        return True
-    kind = next((word for word in rest if word not in _MODIFIERS), "")
-    # A definer's name may stand before the kind: CREATE DEFINER=`a`@`b` TRIGGER …
-    kinds = {kind, *rest[:8]} if verb == "create" and "definer" in rest[:4] else {kind}
-    if verb == "create" and kind == "table":
-        return False
-    return any((verb, kind) in _HARMLESS for kind in kinds)
+    return (verb, _kind(words)) in _HARMLESS
+
+
+def _kind(words: Sequence[str]) -> str:
+    """What CREATE or DROP is about: the first word that is no modifier."""
+    before = ""
+    for word in words[1:]:
+        # DEFINER = name @ host, where the host may be missing; SQL SECURITY DEFINER has no name.
+        is_name = before in ("=", "@") or word in ("=", "@")
+        if not is_name and word not in _MODIFIERS:
+            return word
+        before = word
+    return ""
 
 
 def _effect_of_alter(words: Sequence[str]) -> Effect:
