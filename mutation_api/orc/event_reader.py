@@ -49,6 +49,7 @@ from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordVal
 from mutation_api.orc.column_reader import ReadOptions, column_type, read_column
 from mutation_api.orc.key_filter import KeyFilter
 from mutation_api.orc.orc_input import OrcInput
+from mutation_api.orc.placement import Placement
 from mutation_api.orc.storage import Storage
 from mutation_api.table.acid_table import AcidColumn
 
@@ -99,12 +100,14 @@ class Wanted:
     """What to read of each file: ``columns`` out of ``table_columns`` (all data columns, in table order).
 
     ``only``: the keys of the rows that are wanted; their columns need not be among ``columns``.
+    ``placement``: what to check of every row, wanted or not; only where ``only`` has the bucket columns.
     """
 
     table_columns: tuple[AcidColumn, ...]
     columns: tuple[AcidColumn, ...]
     options: ReadOptions = field(default_factory=ReadOptions)
     only: KeyFilter | None = None
+    placement: Placement | None = None
 
     @functools.cached_property
     def key_columns(self) -> tuple[AcidColumn, ...]:
@@ -389,6 +392,8 @@ class _Stripe:
         early = self.columns.read(self.columns.early, self.batch)
         if wanted.only is None:
             return EventChunk(keys, early)
+        if wanted.placement is not None:
+            wanted.placement.check(early, self.columns.file.path)
         positions = wanted.only.find(list(early.values()))
         given = {c.name: early[c.name] for c in wanted.columns if c.name in early}
         late = LateColumns(self, positions)

@@ -50,6 +50,7 @@ from mutation_api.orc.event_reader import (
 )
 from mutation_api.orc.key_filter import KeyFilter
 from mutation_api.orc.partition_files import list_partition_files
+from mutation_api.orc.placement import Placement
 from mutation_api.orc.storage import Storage
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
@@ -84,6 +85,11 @@ class SnapshotSplit:
     location: str
     bucket_id: int
     files: tuple[EventFile, ...]
+
+    @property
+    def has_plain_files(self) -> bool:
+        """Whether rows lie here as they were loaded, or written before the table was transactional."""
+        return any(file.kind is EventFileKind.ORIGINAL for file in self.files)
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -196,6 +202,8 @@ def read_split(
     row_ids: bool = True,
     options: ReadOptions | None = None,
     only: KeyFilter | None = None,
+    *,
+    checks_placement: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The visible rows of a split, ordered by ROW__ID.
 
@@ -208,6 +216,8 @@ def read_split(
         options: form of timestamps and size of batches.
         only: give only rows with these keys. Its columns are data columns, in lower case; they need not be
             among ``columns``. The other columns are read of those stripes only that hold such a row.
+        checks_placement: refuse rows that do not lie in the bucket which their key hashes to, also among
+            those that are read and not given; only if ``only`` has the bucket columns.
 
     Yields:
         Batches of ``snapshot_schema(…)``, of at most ``options.batch_rows`` rows, none empty.
@@ -216,7 +226,7 @@ def read_split(
         RecordLayoutError: a column the table does not have, nothing to read, ROW__IDs of an insert-only
             table, or keys of another type than the column's.
         CorruptFileError: a file is damaged, not an ACID file, unsorted, or of types that do not fit.
-        DirectoryStateError: a file is gone, or holds events it must not hold.
+        DirectoryStateError: a file is gone, or holds events it must not hold, or misplaced rows.
         RecordValueError: a timestamp does not fit the form asked for.
     """
     version = table.version
@@ -231,7 +241,8 @@ def read_split(
     options = options or ReadOptions()
     if only is not None:
         _check_keys(table, only, options)
-    wanted = Wanted(table.columns, selected, options, only)
+    placement = Placement(table, split.partition_name, split.bucket_id) if checks_placement else None
+    wanted = Wanted(table.columns, selected, options, only, placement)
     schema = snapshot_schema(version, selected, row_ids=row_ids, options=options)
     for rows in _rows(table, split, valid, wanted):
         yield from _batches(rows, schema, row_ids=row_ids, batch_rows=options.batch_rows)

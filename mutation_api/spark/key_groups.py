@@ -1,8 +1,8 @@
 """KeyGroups: the keys that a keyed snapshot looks for, by the partition in which they can lie. Pure.
 
-Not by bucket: ALTER TABLE changes the type of a bucket column and moves no row (Hive 4.1.0 does), -1 as int
-hashes unlike -1 as bigint, and after a compaction no file tells any more. A row that is overlooked becomes
-one that a merge inserts once more.
+Buckets to which no key hashes are left out, where the key tells the bucket. A row that is overlooked becomes
+one that a merge inserts once more; so in a partition of which a bucket is left out, the rows of the others
+must be where they belong (:mod:`mutation_api.orc.placement`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from mutation_api.errors import RecordLayoutError
+from mutation_api.acid.bucket_resolver import BucketIdResolver
+from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.orc.key_filter import KeyFilter
+from mutation_api.orc.placement import tells_bucket
+from mutation_api.orc.snapshot_reader import SnapshotSplit
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.hive_types import arrow_type, parse_hive_type
 from mutation_api.table.partition import parse_partition_name, partition_value
@@ -34,27 +37,46 @@ class KeyGroups:
         ranges: the keys of a partition, by its name: positions start..stop-1; partitions without any are
             missing.
         excludes: the rows that have none of the keys are wanted.
+        buckets: of partitions in which some buckets cannot hold a key, those that can.
     """
 
     def __init__(
-        self, keys: pa.Table | None, null_safe: bool, ranges: Mapping[str, tuple[int, int]], excludes: bool
+        self,
+        keys: pa.Table | None,
+        null_safe: bool,
+        ranges: Mapping[str, tuple[int, int]],
+        excludes: bool,
+        buckets: Mapping[str, frozenset[int]],
     ) -> None:
         self._keys = keys
         self._null_safe = null_safe
         self._ranges = dict(ranges)
         self._excludes = excludes
+        self._buckets = dict(buckets)
         # Consecutive splits of a task, and tasks of a process, mostly share their keys.
         self._filter_of_range = functools.lru_cache(maxsize=_FILTERS_KEPT)(self._filter)
 
     def __reduce__(self) -> tuple[Callable[..., KeyGroups], tuple[object, ...]]:
         """Travel without the filters that were made."""
-        return KeyGroups, (self._keys, self._null_safe, self._ranges, self._excludes)
+        return KeyGroups, (self._keys, self._null_safe, self._ranges, self._excludes, self._buckets)
 
     def has_partition(self, partition_name: str) -> bool:
         """Whether a row of the partition can be wanted."""
         if self._excludes:
             return self._keys is not None or partition_name not in self._ranges
         return partition_name in self._ranges
+
+    def has_split(self, split: SnapshotSplit) -> bool:
+        """Whether a row of the split, in a partition that :meth:`has_partition`, can be wanted."""
+        return not self.checks_placement(split) or split.bucket_id in self._buckets[split.partition_name]
+
+    def checks_placement(self, split: SnapshotSplit) -> bool:
+        """Whether it is relied on that the split's rows, as those of other buckets, are in their place.
+
+        Plain files may hold anything, so they are read in any case.
+        """
+        is_placed = split.bucket_id >= 0 and not split.has_plain_files
+        return is_placed and split.partition_name in self._buckets
 
     def filter_for(self, partition_name: str) -> KeyFilter | None:
         """What to look for in a partition that :meth:`has_partition`; None if all its rows are wanted."""
@@ -74,6 +96,7 @@ def group_keys(
     *,
     null_safe: bool,
     excludes: bool = False,
+    prunes_buckets: bool = True,
 ) -> KeyGroups:
     """Order keys by the partition in which rows with them can lie.
 
@@ -84,6 +107,7 @@ def group_keys(
         partition_names: the partitions that are read, by (escaped) name; '' for an unpartitioned table.
         null_safe: NULL equals NULL.
         excludes: the rows that have none of the keys are wanted.
+        prunes_buckets: leave buckets out to which no key hashes.
 
     Raises:
         RecordLayoutError: no key column, one that the table does not have, comes twice, or has another type.
@@ -109,12 +133,33 @@ def group_keys(
         name: (int(np.searchsorted(codes, code)), int(np.searchsorted(codes, code, side="right")))
         for name, code in code_of_partition.items()
     }
+    ordered = keys.select(data).take(pa.array(places)).combine_chunks() if data else None
+    is_pruned = prunes_buckets and not excludes and tells_bucket(table, set(data))
     return KeyGroups(
-        keys=keys.select(data).take(pa.array(places)).combine_chunks() if data else None,
+        keys=ordered,
         null_safe=null_safe,
         ranges=ranges,
         excludes=excludes,
+        buckets=_buckets(table, ordered, ranges) if is_pruned and ordered is not None else {},
     )
+
+
+def _buckets(
+    table: AcidTable, keys: pa.Table, ranges: Mapping[str, tuple[int, int]]
+) -> dict[str, frozenset[int]]:
+    """Buckets of the keys, of partitions where that is not every bucket."""
+    try:
+        bucket_ids = np.asarray(BucketIdResolver(table).resolve(keys))
+    except RecordValueError:
+        # A key that the column cannot hold (a day of the year 10000) equals no row, but has no bucket either.
+        return {}
+    of_range = {
+        (start, stop): frozenset(np.unique(bucket_ids[start:stop]).tolist())
+        for start, stop in set(ranges.values())
+    }
+    return {
+        name: of_range[found] for name, found in ranges.items() if len(of_range[found]) < table.num_buckets
+    }
 
 
 def partition_scalars(table: AcidTable, name: str) -> dict[str, pa.Scalar]:

@@ -7,13 +7,11 @@ six event columns are asked for, and it does not merge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.core.broadcast import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.model import PartitionInfo
@@ -21,28 +19,24 @@ from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RecordLayoutError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.snapshot_reader import SnapshotSplit, plan_splits, read_split
-from mutation_api.spark.key_groups import KeyGroups, group_keys, partition_scalars
+from mutation_api.orc.snapshot_reader import SnapshotSplit, plan_splits
+from mutation_api.spark.bucket_search import search_buckets
+from mutation_api.spark.key_groups import group_keys
+from mutation_api.spark.split_reader import SplitReader, read_splits
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.hive_types import parse_hive_type, spark_type
-from mutation_api.table.serializer import AcidTableSerializer
 
 __all__ = [
     "BATCH_ROWS_DEFAULT",
-    "PARTITION_FIELD",
     "SnapshotClient",
     "SnapshotSource",
     "snapshot",
+    "snapshot_by_bucket",
 ]
 
 BATCH_ROWS_DEFAULT = 16_384
 """Rows of one Arrow batch on its way from a Python worker to Spark."""
 
-PARTITION_FIELD = "partition"
-"""Fourth field of ROW__ID in partitioned tables: the (escaped) name of the partition the row lies in."""
-
 _LISTING_THREADS = 8
-_TASKS_PER_CORE = 16
 
 
 class SnapshotSource(Protocol):
@@ -88,6 +82,7 @@ def snapshot(
     keys: pa.Table | None = None,
     null_safe_keys: bool = False,
     without_keys: bool = False,
+    prune_buckets: bool = True,
     truncate_nanoseconds: bool = False,
     batch_rows: int = BATCH_ROWS_DEFAULT,
 ) -> DataFrame:
@@ -106,11 +101,14 @@ def snapshot(
         partitions: escaped names (``ds=2015-11-19``) of the partitions to read; None for all.
         keys: give only rows whose values equal those of some row here. Its columns are key columns of the
             table, any case, partition columns among them; of the types of ``arrow_type(…,
-            timestamp_unit="us")``; they need not be among ``columns``. Partitions and stripes that can
-            hold none of them are not read, and of the others the key columns first. NaN equals NaN, -0.0
+            timestamp_unit="us")``; they need not be among ``columns``. Partitions, buckets and stripes that
+            can hold none of them are not read, and of the others the key columns first. NaN equals NaN, -0.0
             equals 0.0, NULL equals nothing.
         null_safe_keys: NULL equals NULL.
         without_keys: give all other rows, those that have none of the keys.
+        prune_buckets: with keys that have the bucket columns, leave buckets out to which none hashes. The
+            rows of the others are checked then: if one is not where it belongs, DirectoryStateError. False
+            reads all buckets.
         truncate_nanoseconds: Spark's timestamps have six digits of a second, Hive's nine. True drops the last
             three; False makes a value that has them an error, for written back it would be another one.
         batch_rows: rows of one batch.
@@ -139,53 +137,63 @@ def snapshot(
     groups = None
     if keys is not None:
         names = list(locations)
-        groups = group_keys(table, keys, names, null_safe=null_safe_keys, excludes=without_keys)
+        groups = group_keys(
+            table,
+            keys,
+            names,
+            null_safe=null_safe_keys,
+            excludes=without_keys,
+            prunes_buckets=prune_buckets,
+        )
         locations = {name: place for name, place in locations.items() if groups.has_partition(name)}
     splits = _plan(table, locations, valid_ids, source.valid_txn_list)
-    reader = _SplitReader(
-        table_text=AcidTableSerializer.encode(table),
-        splits=tuple(split.to_json() for split in splits),
-        valid_ids=valid_ids,
-        columns=wanted,
-        options=ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
-        # A broadcast, for each of many tasks has a copy of the function. Nobody removes it but Spark itself,
-        # when the DataFrame is forgotten: until then it may be evaluated again.
-        keys=None if groups is None else spark.sparkContext.broadcast(groups),
+    if groups is not None:
+        splits = [split for split in splits if groups.has_split(split)]
+    reader = SplitReader(
+        valid_ids, wanted, ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows)
     )
-    return _numbers(spark, len(splits)).mapInArrow(reader, _schema(table, wanted))
+    return read_splits(spark, table, splits, reader, groups)
 
 
-@dataclass(frozen=True)
-class _SplitReader:
-    """The function that runs in tasks: batches of numbers of splits in, batches of rows out."""
+def snapshot_by_bucket(
+    transaction: SnapshotSource,
+    table_name: str,
+    keys: DataFrame,
+    *,
+    columns: Sequence[str] | None = None,
+    partitions: Sequence[str] | None = None,
+    null_safe_keys: bool = False,
+) -> DataFrame:
+    """The rows of a table that have one of very many keys, and maybe others too.
 
-    table_text: str
-    splits: tuple[str, ...]
-    valid_ids: ValidIdList
-    columns: tuple[AcidColumn, ...]
-    options: ReadOptions
-    keys: Broadcast[KeyGroups] | None = None
+    Only the keys are shuffled, each to the task that searches its bucket; the table is read where it lies.
+    That files are in their place is checked of every row that is read; plain files (loaded, or written before
+    the table was transactional) are read as a whole.
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = AcidTableSerializer.decode(self.table_text)
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from self._rows(table, SnapshotSplit.from_json(self.splits[number]))
+    Args:
+        transaction: as :func:`snapshot` takes it, but not a client.
+        table_name: of a table whose rows' bucket the keys tell
+            (:func:`mutation_api.orc.placement.tells_bucket`).
+        keys: key columns of the table under its names, of its Spark types; not distinct.
+        columns: see :func:`snapshot`.
+        partitions: likewise.
+        null_safe_keys: likewise.
 
-    def _rows(self, table: AcidTable, split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
-        data = [c.name for c in self.columns if c.name not in table.partition_key_names]
-        has_row_ids = table.version.has_row_ids
-        # Rows without ROW__ID are counted by a column, if none is asked for.
-        read = data or ([] if has_row_ids else [table.column_names[0]])
-        values = partition_scalars(table, split.partition_name)
-        only = None if self.keys is None else self.keys.value.filter_for(split.partition_name)
-        for batch in read_split(table, split, self.valid_ids, read, has_row_ids, self.options, only):
-            arrays = {name: batch.column(name) for name in data}
-            arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in values.items()}
-            columns = {c.name: arrays[c.name] for c in self.columns}
-            if has_row_ids:
-                columns = {ROW_ID_COLUMN: _row_ids(table, split, batch), **columns}
-            yield pa.RecordBatch.from_pydict(columns)
+    Returns:
+        As :func:`snapshot`.
+
+    Raises:
+        As :func:`snapshot`; its evaluation also RecordValueError for a key that its column cannot hold.
+    """
+    transaction.check()
+    table = transaction.table(table_name)
+    valid_ids = transaction.valid_ids(table.full_name)
+    splits = _plan(table, _locations(table, transaction, partitions), valid_ids, transaction.valid_txn_list)
+    placed = [s for s in splits if 0 <= s.bucket_id < table.num_buckets and not s.has_plain_files]
+    others = [s for s in splits if s not in placed]
+    reader = SplitReader(valid_ids, _select(table, columns), ReadOptions(TimestampForm.MICROSECONDS))
+    found = search_buckets(table, placed, reader, keys, null_safe=null_safe_keys)
+    return found.unionAll(read_splits(keys.sparkSession, table, others, reader)) if others else found
 
 
 def _source(source: SnapshotSource | SnapshotClient, table_name: str) -> SnapshotSource:
@@ -239,34 +247,3 @@ def _plan(
             locations.items(),
         )
         return [split for splits in planned for split in splits]
-
-
-def _numbers(spark: SparkSession, count: int) -> DataFrame:
-    """One row a split, spread over tasks; they share tasks, since starting one costs time too.
-
-    The JVM counts by itself; rows of ours would need a Python worker of their own in each task.
-    """
-    tasks = max(1, min(count, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism))
-    return spark.range(0, count, 1, tasks)
-
-
-def _schema(table: AcidTable, columns: Sequence[AcidColumn]) -> str:
-    fields = [f"`{c.name}` {spark_type(parse_hive_type(c.type))}" for c in columns]
-    if table.version.has_row_ids:
-        fields.insert(0, f"`{ROW_ID_COLUMN}` {_row_id_ddl(table)}")
-    return ", ".join(fields)
-
-
-def _row_id_ddl(table: AcidTable) -> str:
-    """Spark's type of the table's ROW__ID."""
-    partition = f",{PARTITION_FIELD}:string" if table.partition_keys else ""
-    return f"struct<{table.version.transaction_field}:bigint,bucketid:int,rowid:bigint{partition}>"
-
-
-def _row_ids(table: AcidTable, split: SnapshotSplit, batch: pa.RecordBatch) -> pa.StructArray:
-    row_ids = batch.column(ROW_ID_COLUMN)
-    if not table.partition_keys:
-        return row_ids
-    partition = pa.repeat(pa.scalar(split.partition_name, pa.string()), len(row_ids))
-    fields = [*row_ids.type, pa.field(PARTITION_FIELD, pa.string())]
-    return pa.StructArray.from_arrays([*row_ids.flatten(), partition], fields=fields)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import pickle
 
 import pyarrow as pa
 import pytest
 
+from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import RecordLayoutError
+from mutation_api.orc.event_reader import EventFile, EventFileKind
+from mutation_api.orc.snapshot_reader import SnapshotSplit
 from mutation_api.spark.key_groups import group_keys
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
@@ -65,6 +70,51 @@ def test_rows_without_a_key() -> None:
     assert some.filter_for(NAMES[3]) is None
     key_filter = some.filter_for(NAMES[1])
     assert key_filter is not None and key_filter.excludes and key_filter.keys.to_pydict() == {"id": [7]}
+
+
+def split_of(name: str, bucket_id: int, kind: EventFileKind = EventFileKind.BASE) -> SnapshotSplit:
+    return SnapshotSplit(name, TABLE.location, bucket_id, (EventFile("f", kind, bucket_id, 0, 1),))
+
+
+def test_buckets_to_which_no_key_hashes_are_left_out() -> None:
+    """The others are checked then. Plain files, and those of no bucket, are read: they may hold any row."""
+    keys = pa.table({"ds": ["a", "a", *["b"] * 100], "hr": ints(*[1] * 102), "id": ints(7, 8, *range(100))})
+    groups = pickle.loads(pickle.dumps(group_keys(TABLE, keys, NAMES, null_safe=False)))
+    expected = set(BucketIdResolver(TABLE).resolve(pa.table({"id": ints(7, 8)})).to_pylist())
+    assert len(expected) == 2
+    for bucket in range(8):
+        split = split_of(NAMES[0], bucket)
+        assert groups.has_split(split) == (bucket in expected)
+        assert groups.checks_placement(split)
+        plain = split_of(NAMES[0], bucket, EventFileKind.ORIGINAL)
+        assert groups.has_split(plain) and not groups.checks_placement(plain)
+        everywhere = split_of(NAMES[2], bucket)
+        assert groups.has_split(everywhere) and not groups.checks_placement(everywhere)
+    assert groups.has_split(split_of(NAMES[0], -1))
+
+
+@pytest.mark.parametrize(
+    ("change", "keys"),
+    [
+        ({"version": AcidVersion.V2_HIVE3}, {"id": ints(7)}),
+        ({"bucket_columns": ("x",)}, {"x": pa.array([0.0])}),
+        ({"bucket_columns": ("id", "x")}, {"id": ints(7)}),
+        ({"bucket_columns": (), "num_buckets": 0}, {"id": ints(7)}),
+        (
+            {"columns": (AcidColumn("id", "date"),)},
+            {"id": pa.array([datetime.date(9999, 12, 31).toordinal() - 719163 + 1], pa.date32())},
+        ),
+    ],
+)
+def test_buckets_that_tell_nothing_are_all_read(change: dict[str, object], keys: dict[str, pa.Array]) -> None:
+    """Hive 3.1 misplaces rows, -0.0 hashes unlike 0.0, half a bucket key, no buckets, the year 10000."""
+    table = dataclasses.replace(TABLE, **change)  # type: ignore[arg-type]
+    for each, prunes in ((table, True), (TABLE, False)):
+        given = keys if each is table else {"id": ints(7)}
+        groups = group_keys(each, pa.table(given), NAMES, null_safe=False, prunes_buckets=prunes)
+        for bucket in range(8):
+            split = split_of(NAMES[0], bucket)
+            assert groups.has_split(split) and not groups.checks_placement(split)
 
 
 def test_no_keys_meet_nothing() -> None:
