@@ -1,13 +1,14 @@
 """Pairs of source and target rows.
 
 Where the source's keys are few, the driver collects them and the table is read by them: only rows that may
-match leave the reader, and Spark joins these few with the source. Otherwise Spark joins the whole table.
-Which way it goes changes no row, since the keys only leave rows out that match nothing.
+match leave the reader, and Spark joins these few with the source. Many keys are shuffled to the buckets to
+which they hash, if they tell the bucket, and searched there. Otherwise Spark joins the whole table. Which way
+it goes changes no row, since the keys only leave rows out that match nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,8 +29,10 @@ from pyspark.sql.types import (
 from mutation_api.changes.clauses import SOURCE, TARGET, Match
 from mutation_api.changes.expressions import Equality, quoted
 from mutation_api.changes.sides import Sides
+from mutation_api.orc.placement import tells_bucket
+from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["SourceKeys", "TargetReader", "match_rows", "source_keys"]
+__all__ = ["ScatteredKeys", "SourceKeys", "TargetReader", "match_rows", "source_keys"]
 
 BROADCAST_BYTES = 64 << 20
 """Size up to which rows of the table are sent to every task; as Spark keeps them in memory."""
@@ -53,9 +56,8 @@ class SourceKeys:
     """What the source's rows may match, for reading the table by it.
 
     ``table`` has distinct rows, columns under the table's names and of its types. ``null_safe``: NULL is a
-    key as any other. ``is_exact``: exactly the table's rows
-    with one of these keys match; else some of them may not. ``is_unique``: no two rows of the source have one
-    key.
+    key as any other. ``is_exact``: exactly the table's rows with one of these keys match; else some of them
+    may not. ``is_unique``: no two rows of the source have one key.
     """
 
     table: pa.Table
@@ -64,13 +66,31 @@ class SourceKeys:
     is_unique: bool
 
 
+@dataclass(frozen=True)
+class ScatteredKeys:
+    """As :class:`SourceKeys` of a source that is too large to be collected: ``rows`` are not distinct."""
+
+    rows: DataFrame
+    null_safe: bool
+
+    is_exact = False
+    is_unique = False
+
+
 class TargetReader(Protocol):
     """Reads rows of the table, as one struct column ``target``."""
 
     def __call__(
-        self, matches: Set[Match], keys: SourceKeys | None = None, *, without_keys: bool = False
+        self,
+        matches: Set[Match],
+        keys: SourceKeys | ScatteredKeys | None = None,
+        *,
+        without_keys: bool = False,
     ) -> DataFrame:
-        """Rows that may be such ones; only those that have one of the keys, or only those that have none."""
+        """Rows that may be such ones.
+
+        With keys only those that have one, of ScatteredKeys maybe some others too; or those that have none.
+        """
         ...
 
 
@@ -79,63 +99,91 @@ def source_keys(
     equalities: Collection[Equality],
     limit: int,
     *,
-    partition_keys: Collection[str],
+    table: AcidTable,
+    prune_buckets: bool,
     is_whole_condition: bool,
-) -> SourceKeys | None:
-    """Collect the source's keys, if there is something to read the table by.
+) -> SourceKeys | ScatteredKeys | None:
+    """The source's keys, if there is something to read the table by.
 
-    Of a source of more rows than ``limit`` only the values of partition columns are collected, if no more of
-    them are distinct.
+    They are collected. Of a source of more rows than ``limit`` they stay in Spark if they tell the bucket of
+    a row; else only the values of partition columns are collected, if no more of them are distinct.
 
     Args:
         sides: the source, and the types of both.
         equalities: columns that are equal in rows that match.
         limit: how many may be collected.
-        partition_keys: names of the table's partition columns.
+        table: the one to read.
+        prune_buckets: whether the rows of a bucket may be relied on to belong there.
         is_whole_condition: whether rows match where these are equal, and for no other reason.
     """
-    keys = _collected(sides, equalities, limit, is_whole_condition=is_whole_condition)
-    if keys is None and (of_partitions := [e for e in equalities if e.target in partition_keys]):
-        keys = _collected(sides, of_partitions, limit, is_distinct=True)
-    return keys
+    keys = _KeyColumns.of(sides, equalities)
+    if keys is None:
+        return None
+    if collected := keys.collected(limit, is_whole_condition=is_whole_condition):
+        return collected
+    if prune_buckets and tells_bucket(table, keys.found.keys()):
+        return ScatteredKeys(keys.selected, keys.null_safe)
+    of_partitions = _KeyColumns.of(sides, [e for e in equalities if e.target in table.partition_key_names])
+    return None if of_partitions is None else of_partitions.collected(limit, is_distinct=True)
 
 
-def _collected(
-    sides: Sides,
-    equalities: Collection[Equality],
-    limit: int,
-    *,
-    is_distinct: bool = False,
-    is_whole_condition: bool = False,
-) -> SourceKeys | None:
-    found: dict[str, tuple[Equality, Column]] = {}
-    for each in equalities:
-        column = _in_type_of(
-            sf.col(quoted(each.source)),
-            sides.source_schema[each.source].dataType,
-            sides.target_schema[each.target].dataType,
+@dataclass(frozen=True)
+class _KeyColumns:
+    """Columns of the source by which the table can be read.
+
+    ``found``: the equality and the source's value in the table's type, by column of the table. ``count``: of
+    the equalities, also those that are of no use here.
+    """
+
+    sides: Sides
+    found: Mapping[str, tuple[Equality, Column]]
+    count: int
+
+    @classmethod
+    def of(cls, sides: Sides, equalities: Collection[Equality]) -> _KeyColumns | None:
+        """None if there is no such column."""
+        found: dict[str, tuple[Equality, Column]] = {}
+        for each in equalities:
+            column = _in_type_of(
+                sf.col(quoted(each.source)),
+                sides.source_schema[each.source].dataType,
+                sides.target_schema[each.target].dataType,
+            )
+            if column is not None and each.target not in found:
+                found[each.target] = (each, column)
+        return cls(sides, found, len(equalities)) if found else None
+
+    @property
+    def null_safe(self) -> bool:
+        """The reader takes NULL one way for all columns. Taken as a key it leaves fewer rows out."""
+        return any(each.null_safe for each, _ in self.found.values())
+
+    @property
+    def selected(self) -> DataFrame:
+        """The keys, under the table's names and in its types."""
+        columns = [column.alias(name) for name, (_, column) in self.found.items()]
+        return self.sides.source.select(*columns)
+
+    def collected(
+        self, limit: int, *, is_distinct: bool = False, is_whole_condition: bool = False
+    ) -> SourceKeys | None:
+        """The keys on the driver; None if there are more rows (``is_distinct``: keys) than ``limit``."""
+        selected, null_safe = self.selected, self.null_safe
+        if is_distinct or _size_bytes(self.sides.source) > SMALL_SOURCE_BYTES:
+            selected = (selected.distinct() if is_distinct else selected).limit(limit + 1)
+        rows = selected.toArrow()
+        if rows.num_rows > limit:
+            return None
+        keys = rows if null_safe else rows.drop_null()  # equals nothing
+        distinct = keys.group_by(keys.column_names).aggregate([])
+        source_schema, target_schema = self.sides.source_schema, self.sides.target_schema
+        is_same = all(
+            source_schema[e.source].dataType == target_schema[e.target].dataType and e.null_safe == null_safe
+            for e, _ in self.found.values()
         )
-        if column is not None and each.target not in found:
-            found[each.target] = (each, column)
-    if not found:
-        return None
-    # The reader takes NULL one way for all columns. Taken as a key like any other it leaves fewer rows out.
-    null_safe = any(each.null_safe for each, _ in found.values())
-    selected = sides.source.select(*[column.alias(name) for name, (_, column) in found.items()])
-    if is_distinct or _size_bytes(sides.source) > SMALL_SOURCE_BYTES:
-        selected = (selected.distinct() if is_distinct else selected).limit(limit + 1)
-    rows = selected.toArrow()
-    if rows.num_rows > limit:
-        return None
-    keys = rows if null_safe else rows.drop_null()  # equals nothing
-    distinct = keys.group_by(keys.column_names).aggregate([])
-    is_same = all(
-        sides.source_schema[e.source].dataType == sides.target_schema[e.target].dataType
-        and e.null_safe == null_safe
-        for e, _ in found.values()
-    )
-    is_exact = is_whole_condition and is_same and len(found) == len(equalities)
-    return SourceKeys(distinct, null_safe, is_exact, is_exact and distinct.num_rows == keys.num_rows)
+        is_exact = is_whole_condition and is_same and len(self.found) == self.count
+        is_unique = is_exact and distinct.num_rows == keys.num_rows
+        return SourceKeys(distinct, null_safe, is_exact, is_unique)
 
 
 def match_rows(
@@ -143,7 +191,7 @@ def match_rows(
     read: TargetReader,
     condition: Column,
     wanted: Set[Match],
-    keys: SourceKeys | None,
+    keys: SourceKeys | ScatteredKeys | None,
     cached: list[DataFrame],
 ) -> DataFrame:
     """Bring each target row together with the source rows for which ``condition`` is true.

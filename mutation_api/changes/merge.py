@@ -53,6 +53,7 @@ def merge_into(
     write_unchanged: bool = False,
     duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT,
     collected_keys: int = COLLECTED_KEYS_DEFAULT,
+    prune_buckets: bool = True,
     count_by: str | None = None,
 ) -> MergeInto:
     """Begin a merge; clauses are added to what this returns, and ``merge()`` or ``dry_run()`` ends it.
@@ -79,8 +80,11 @@ def merge_into(
         write_unchanged: also write rows that an update leaves as they were.
         duplicates_shown: how many keys the error names.
         collected_keys: number of source rows up to which the driver collects their keys, and the table is
-            read by them; with more Spark joins source and table. It bounds the driver's memory, and changes
-            no row.
+            read by them. More are shuffled to the buckets that they tell; where they tell none Spark joins
+            source and table. It bounds the driver's memory, and changes no row.
+        prune_buckets: where the keys tell a row's bucket, look into the buckets that they tell, and no
+            others. If a row is met there whose own key tells another bucket, the merge is refused. False
+            reads all buckets.
         count_by: a column of the source; the report counts rows by its values too. It need not be a column
             of the table.
 
@@ -101,6 +105,7 @@ def merge_into(
         write_unchanged,
         duplicates_shown,
         collected_keys,
+        prune_buckets=prune_buckets,
         count_by=None if count_by is None else count_by.lower(),
     )
     condition = on if isinstance(on, str | Column) else None
@@ -155,6 +160,7 @@ class MergeInto:
             RecordValueError: a value does not fit its column, or a key to insert would be stored as another
                 one (rounded, cut); the message names the row's key.
             TableNotMutableError: the table is insert-only, and a clause does more than insert.
+            DirectoryStateError: rows are misplaced, see ``prune_buckets``.
             Nothing was written then. Else as :func:`mutation_api.spark.apply_changes`.
         """
         with self._planned() as plan:

@@ -19,7 +19,7 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Expression, Match
 from mutation_api.changes.duplicates import ROWS_SHOWN, duplicate_key_error, keep_first, order_of
 from mutation_api.changes.expressions import quoted
-from mutation_api.changes.matching import SourceKeys, match_rows, source_keys
+from mutation_api.changes.matching import ScatteredKeys, SourceKeys, match_rows, source_keys
 from mutation_api.changes.options import MergeOptions
 from mutation_api.changes.outcome import (
     CLAUSE,
@@ -45,7 +45,7 @@ from mutation_api.errors import RecordValueError
 from mutation_api.spark.job import OpenTransaction
 from mutation_api.spark.key_groups import key_type
 from mutation_api.spark.plan import default_num_partitions
-from mutation_api.spark.read import snapshot
+from mutation_api.spark.read import snapshot, snapshot_by_bucket
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["CHANGE_COLUMN", "MergePlan"]
@@ -100,7 +100,8 @@ class MergePlan:
             sides,
             resolved.equalities,
             options.collected_keys,
-            partition_keys=table.partition_key_names,
+            table=table,
+            prune_buckets=options.prune_buckets,
             is_whole_condition=resolved.is_equalities_alone,
         )
         altered = altered_key(table, resolved)
@@ -108,7 +109,7 @@ class MergePlan:
         is_unique = bool(collected and collected.is_unique and inserts_keys and altered is None)
         cached: list[DataFrame] = []
         try:
-            reader = _Reader(transaction, table, sides, resolved)
+            reader = _Reader(transaction, table, sides, resolved, options.prune_buckets)
             acting = _acting_rows(reader, options, collected, cached, altered, is_unique=is_unique)
             if not is_unique:
                 acting = _without_repetition(acting, table, clauses, options)
@@ -225,7 +226,7 @@ def _drop(cached: Iterable[DataFrame]) -> None:
 def _acting_rows(
     reader: _Reader,
     options: MergeOptions,
-    keys: SourceKeys | None,
+    keys: SourceKeys | ScatteredKeys | None,
     cached: list[DataFrame],
     altered: Column | None,
     *,
@@ -270,21 +271,40 @@ class _Reader:
     table: AcidTable
     sides: Sides
     resolved: ResolvedMerge
+    prune_buckets: bool
 
     def __call__(
-        self, matches: Set[Match], keys: SourceKeys | None = None, *, without_keys: bool = False
+        self,
+        matches: Set[Match],
+        keys: SourceKeys | ScatteredKeys | None = None,
+        *,
+        without_keys: bool = False,
     ) -> DataFrame:
-        names = self.resolved.target_columns
-        rows = snapshot(
-            self.sides.source.sparkSession,
-            self.transaction,
-            self.table.full_name,
-            columns=names or ([] if self.table.version.has_row_ids else self.table.column_names[:1]),
-            partitions=self._partitions(matches),
-            keys=None if keys is None else self._in_types_of_table(keys.table),
-            null_safe_keys=keys is not None and keys.null_safe,
-            without_keys=without_keys,
-        )
+        columns = self.resolved.target_columns
+        if not columns and not self.table.version.has_row_ids:
+            columns = self.table.column_names[:1]
+        partitions = self._partitions(matches)
+        if isinstance(keys, ScatteredKeys):
+            rows = snapshot_by_bucket(
+                self.transaction,
+                self.table.full_name,
+                keys.rows,
+                columns=columns,
+                partitions=partitions,
+                null_safe_keys=keys.null_safe,
+            )
+        else:
+            rows = snapshot(
+                self.sides.source.sparkSession,
+                self.transaction,
+                self.table.full_name,
+                columns=columns,
+                partitions=partitions,
+                keys=None if keys is None else self._in_types_of_table(keys.table),
+                null_safe_keys=keys is not None and keys.null_safe,
+                without_keys=without_keys,
+                prune_buckets=self.prune_buckets,
+            )
         return rows.select(_row_of(rows.columns).alias(TARGET))
 
     def _partitions(self, matches: Set[Match]) -> list[str] | None:

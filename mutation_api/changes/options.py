@@ -25,4 +25,5 @@ class MergeOptions:
     write_unchanged: bool = False
     duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT
     collected_keys: int = COLLECTED_KEYS_DEFAULT
+    prune_buckets: bool = True
     count_by: str | None = None

@@ -18,6 +18,7 @@ _KEYS: dict[str, list[Any]] = {
     "bigint": [-3, 0, 1, 2, 3, 7, 2**40],
     "int": [-3, 0, 1, 2, 3, 7, 99],
     "string": ["", "a", "b", "B", "é", "a b", "x" * 20],
+    "varchar(20)": ["", "a", "b", "B", "é", "a b", "x" * 20],
     "date": [datetime.date(1969, 12, 31), *(datetime.date(2024, 2, day) for day in (1, 2, 28, 29))],
     "decimal(10,2)": [Decimal(text) for text in ("-1.50", "0.00", "1.00", "1.01", "1.10", "12345678.90")],
 }
@@ -153,6 +154,7 @@ def random_merge(rng: random.Random, shape: Shape) -> Merge:
         first_by=rng.choice([0, 0, 1, -1]),
         missing=tuple(rng.sample(["v", "s", "x"], rng.choice([0, 0, 0, 1, 2]))),
         write_unchanged=rng.random() < 0.2,
+        collects_keys=rng.random() < 0.7,
     )
 
 

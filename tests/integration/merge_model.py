@@ -132,6 +132,7 @@ class Merge:
 
     ``on_too``: a further condition, which makes ``on`` a text. ``first_by``: ``1`` the row with the smallest
     ``seq`` counts, ``-1`` that with the greatest. ``missing``: columns that the source lacks.
+    ``collects_keys``: the driver collects the source's keys; which way it goes changes no row.
     """
 
     on: tuple[str, ...]
@@ -141,6 +142,7 @@ class Merge:
     first_by: int = 0
     missing: tuple[str, ...] = ()
     write_unchanged: bool = False
+    collects_keys: bool = True
 
     def equal(self, s: Row, t: Row) -> bool:
         """Whether the rows match."""

@@ -20,6 +20,7 @@ from pyspark.sql import functions as sf
 from judges.hive import Hive23, Hive31, Hive41
 from metastore_client.thrift_client import connect
 from mutation_api.changes import MergeInto, MergeReport, first_by, merge_into
+from mutation_api.changes.options import COLLECTED_KEYS_DEFAULT
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import DuplicateKeyError, RecordValueError
 from tests.fix_judge import new_database
@@ -40,7 +41,7 @@ LAYOUTS = [
 ]
 """Line, layout, and where its seeds begin, which no other test has."""
 
-DEFAULT_COUNT = 3
+DEFAULT_COUNT = 5
 INSERT_ONLY_COUNT = 1
 LONG_COUNT = 75
 INSERT_ONLY_LONG_COUNT = 5
@@ -170,6 +171,7 @@ def begun(
         null_safe=merge.null_safe,
         on_duplicate=first_by(order) if merge.first_by else "error",
         write_unchanged=merge.write_unchanged,
+        collected_keys=COLLECTED_KEYS_DEFAULT if merge.collects_keys else 0,
     )
     for rule in merge.rules:
         add(found, rule)
