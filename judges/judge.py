@@ -15,12 +15,13 @@ from judges.model import Compaction, DirectoryState, HiveRow
 from judges.process import JudgeProcess
 from metastore_client.java import ADD_OPENS, find_java
 
-__all__ = ["HiveJudge", "agreed_rows"]
+__all__ = ["SPEED_OPTIONS", "HiveJudge", "agreed_rows"]
 
 START_TIMEOUT_SECONDS = 120.0
 REQUEST_TIMEOUT_SECONDS = 180.0
-# A statement is a small job; the second compiler and a parallel collector would only fight for the cores.
 SPEED_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+"""For a JVM that does small jobs: the second compiler and a parallel collector only fight for the cores."""
+
 LOG_OPTIONS = ("-XX:+DisplayVMOutputToStderr", "-Dlog4j2.level=ERROR")
 # dates and timestamps are printed and hashed in the JVM's zone
 ZONE_OPTION = "-Duser.timezone=UTC"

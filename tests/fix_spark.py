@@ -7,7 +7,11 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from judges.judge import SPEED_OPTIONS
 from mutation_api.spark.session import local_session
+
+SMALL_JOBS = {"spark.driver.extraJavaOptions": " ".join(SPEED_OPTIONS)}
+"""Setting of a session that has little to do; it takes a quarter of the CPU of a random merge away."""
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +19,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two cores and up to four attempts for a task; its workers run this interpreter."""
     folder = tmp_path_factory.mktemp("spark")
     settings = {
+        **SMALL_JOBS,
         "spark.driver.memory": "2g",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
