@@ -1,1 +1,27 @@
 """Change sources: logs of operations as tools for change data capture write them, one file per format."""
+
+from mutation_api.inputs.ingest import Following, ingest
+from mutation_api.inputs.ingest_report import IngestedTable, IngestReport
+from mutation_api.inputs.source import (
+    OPERATION,
+    POSITION,
+    Batch,
+    ChangeSource,
+    Position,
+    SourceTable,
+    TableOperations,
+)
+
+__all__ = [
+    "OPERATION",
+    "POSITION",
+    "Batch",
+    "ChangeSource",
+    "Following",
+    "IngestReport",
+    "IngestedTable",
+    "Position",
+    "SourceTable",
+    "TableOperations",
+    "ingest",
+]

@@ -1,0 +1,104 @@
+"""IngestReport: what a run of a change source did, or would do, in numbers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mutation_api.changes import Contradictions, MergeReport
+from mutation_api.inputs.source import Position
+
+__all__ = ["IngestReport", "IngestedTable"]
+
+
+@dataclass(frozen=True)
+class IngestedTable:
+    """What became of one table's operations.
+
+    ``operations`` are those read, ``keys`` the different keys among them, each of which was applied once.
+    ``contradictions`` are those within the log and with the rows of the table together.
+    """
+
+    source_table: str
+    operations: int
+    keys: int
+    contradictions: Contradictions
+    merge: MergeReport
+
+    @property
+    def target(self) -> str:
+        """The table that follows, ``database.table``."""
+        return self.merge.table
+
+    def to_dict(self) -> dict[str, object]:
+        """For programs, of JSON's types alone."""
+        return {
+            "source_table": self.source_table,
+            "operations": self.operations,
+            "keys": self.keys,
+            "contradictions": dict(vars(self.contradictions)),
+            **self.merge.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """A run. ``before`` are the positions by the source's names of tables; ``position`` is where it ended,
+    None if the source had nothing new. ``txn_id`` is None where nothing was committed.
+    """
+
+    source_id: str
+    is_dry_run: bool
+    txn_id: int | None
+    before: Mapping[str, Position]
+    position: Position | None
+    tables: tuple[IngestedTable, ...]
+
+    @property
+    def operation_count(self) -> int:
+        """Operations read, of all tables."""
+        return sum(table.operations for table in self.tables)
+
+    def to_dict(self) -> dict[str, object]:
+        """For programs, of JSON's types alone."""
+        return {
+            "source": self.source_id,
+            "dry_run": self.is_dry_run,
+            "txn_id": self.txn_id,
+            "before": {name: position.text for name, position in self.before.items()},
+            "position": None if self.position is None else self.position.text,
+            "tables": [table.to_dict() for table in self.tables],
+        }
+
+    def __str__(self) -> str:
+        """A line for the run, then a table with a line for each target, then its contradictions."""
+        if self.position is None:
+            reached = sorted({position.text for position in self.before.values()})
+            return f"{self.source_id}: nothing new" + (f" after {', '.join(reached)}" if reached else "")
+        did = "would be applied" if self.is_dry_run else f"applied in transaction {self.txn_id}"
+        lines = [f"{self.source_id}: {did} up to {self.position.text}"]
+        if not self.operation_count:
+            lines.append("  no operations on these tables")
+        else:
+            lines += [f"  {line}" for line in _aligned([_HEADER, *map(_cells, self.tables)])]
+        found = [(table.target, table.contradictions) for table in self.tables]
+        return "\n".join([*lines, *[f"  {target}: {each}" for target, each in found if each.total]])
+
+
+_HEADER = ["TABLE", "OPERATIONS", "KEYS", "INSERTED", "UPDATED", "DELETED", "MOVED", "UNCHANGED"]
+
+
+def _cells(table: IngestedTable) -> list[str]:
+    counts = (table.operations, table.keys, *vars(table.merge.total).values())
+    return [table.target, *[f"{count:,}" for count in counts]]
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            text.rjust(width) if at else text.ljust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
