@@ -28,10 +28,12 @@ SUBCOMMANDS = {
     "create-table": "create an ACID table",
     "doctor": "tell what server it is, and which tables can be mutated",
     "diff": "compare a table with a file, a table or its past, as changes to apply",
+    "ingest": "apply the operations of a change source to tables, exactly once",
     "merge": "merge rows of files into a table by key, in one transaction",
     "metastore": "run the embedded metastore",
     "show": "show transactions, locks or compactions",
     "snapshot": "print or save the rows of a table, optionally with ROW__ID",
+    "watermarks": "show up to where change sources have been applied to tables",
 }
 """Name and help of each subcommand; its module (``_`` for ``-``) is imported only when it runs."""
 

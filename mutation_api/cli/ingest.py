@@ -1,0 +1,149 @@
+"""``hive-mutate ingest``: apply what a change source has to the tables that follow it, exactly once.
+
+The operations become visible in all tables in one transaction, and with them the watermark: up to where the
+source has been applied. The next run goes on from there, so a run that is repeated, or was killed anywhere,
+neither loses an operation nor applies one twice. "hive-mutate watermarks" shows the watermarks.
+
+The first word says what kind of source it is; "hive-mutate ingest KIND --help" tells the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from time import sleep
+from types import ModuleType
+
+from pyspark.sql import SparkSession
+
+from metastore_client.client import MetastoreClient
+from mutation_api.cli.connection import ReportLoss, add_metastore_arguments, metastore_from
+from mutation_api.cli.session import spark_session
+from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
+from mutation_api.inputs import ChangeSource, Following, IngestReport, ingest
+
+__all__ = ["HELP", "KINDS", "add_arguments", "run"]
+
+HELP = "apply the operations of a change source to tables, exactly once"
+
+APP_NAME = "hive-mutate ingest"
+
+KINDS: Mapping[str, ModuleType] = {}
+"""Module of each kind of source: ``HELP``, ``add_arguments(parser)``, ``source_from(arguments)`` and
+``tables_from(arguments)``, which gives (the source's name of a table, DB.TABLE, key columns)."""
+
+_ENDING = """
+The tables must exist. Operations on one key are reduced to the last, then merged: the row is deleted,
+updated or inserted. Operations that cannot follow one another, or do not fit the rows of the table, are
+usual where part of a log is applied again; they are counted, and refused with --strict.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare a sub-parser for each kind of source."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (__doc__ or "").partition("\n\n")[2]
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    for name, module in KINDS.items():
+        kind = kinds.add_parser(
+            name,
+            help=module.HELP,
+            description=(module.__doc__ or module.HELP).partition("\n\n")[2] or module.HELP,
+            epilog=_ENDING,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        kind.set_defaults(refuse_usage=kind.error)
+        module.add_arguments(kind)
+        _add_common_arguments(kind)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ingest and print the report; 0 when everything new is committed, or there was nothing new."""
+    if arguments.follow is not None and (arguments.dry_run or arguments.follow <= 0):
+        arguments.refuse_usage("--follow takes seconds above 0, and does not go with --dry-run")
+    module = KINDS[arguments.kind]
+    source: ChangeSource = module.source_from(arguments)
+    tables = [Following(*each) for each in module.tables_from(arguments)]
+    with metastore_from(arguments) as metastore, spark_session(APP_NAME) as spark:
+        report = _ingested(metastore, spark, source, tables, arguments)
+        _print(report, arguments)
+        while arguments.follow is not None:
+            sleep(arguments.follow)
+            report = _ingested(metastore, spark, source, tables, arguments)
+            if report.position is not None:
+                _print(report, arguments)
+    return 0
+
+
+def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how it is applied")
+    group.add_argument(
+        "--watermark-table",
+        metavar="DB.TABLE",
+        help="where the watermarks are kept; created if missing (default: mutation_watermarks in the "
+        "database of the tables)",
+    )
+    group.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse inserts of keys that are present, and updates and deletes of keys that are absent",
+    )
+    group.add_argument(
+        "--create-partitions",
+        action="store_true",
+        help="create partitions that do not exist (default: refuse)",
+    )
+    group.add_argument(
+        "--lock-timeout",
+        type=float,
+        default=LOCK_TIMEOUT_SECONDS_DEFAULT,
+        metavar="SECONDS",
+        help="how long to wait for another run, or another writer of the tables (default: %(default)g)",
+    )
+    group.add_argument(
+        "--follow",
+        type=float,
+        metavar="SECONDS",
+        help="when done, wait so long and look for more, until interrupted",
+    )
+    group.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
+    group.add_argument("--json", action="store_true", help="print the report as one JSON object a run")
+    group.add_argument("--quiet", action="store_true", help="do not tell each step on standard error")
+    add_metastore_arguments(parser)
+
+
+def _ingested(
+    metastore: MetastoreClient,
+    spark: SparkSession,
+    source: ChangeSource,
+    tables: list[Following],
+    arguments: argparse.Namespace,
+) -> IngestReport:
+    return ingest(
+        metastore,
+        spark,
+        source,
+        tables,
+        watermark_table=arguments.watermark_table,
+        dry_run=arguments.dry_run,
+        strict=arguments.strict,
+        create_partitions=arguments.create_partitions,
+        user=arguments.user,
+        lock_timeout_seconds=arguments.lock_timeout,
+        listener=ReportLoss(),
+        progress=_nothing if arguments.quiet else _tell,
+    )
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _nothing(line: str) -> None:
+    """Who asked for quiet is not told."""
+
+
+def _print(report: IngestReport, arguments: argparse.Namespace) -> None:
+    print(json.dumps(report.to_dict()) if arguments.json else report, flush=True)

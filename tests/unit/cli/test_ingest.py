@@ -1,0 +1,191 @@
+"""``hive-mutate ingest`` and ``watermarks``: usage and what they print; the source is a list in memory."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from metastore_client.model import ColumnInfo
+from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.cli import ingest, watermarks
+from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.client.create_table import create_acid_table
+from tests.change_source import ListSource, entries
+
+LOG = entries("1 insert 1 one\n2 insert 2 two\n3 delete 1")
+NEEDED = ("ingest", "list", "--entries", "3", "--metastore", "thrift://nowhere:1")
+
+
+class ListKind:
+    """A kind of source: the first entries of LOG."""
+
+    HELP = "a list in memory"
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--entries", type=int, required=True)
+
+    @staticmethod
+    def source_from(arguments: argparse.Namespace) -> ListSource:
+        return ListSource(LOG[: arguments.entries])
+
+    @staticmethod
+    def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
+        return [("orders", "default.orders", ("id",))]
+
+
+@pytest.fixture(autouse=True)
+def kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the kind known."""
+    monkeypatch.setattr(ingest, "KINDS", {"list": ListKind})
+
+
+@pytest.fixture
+def metastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryMetastore:
+    """What the commands connect to; it has a table ``default.orders``."""
+    made = InMemoryMetastore(tmp_path, capabilities=HIVE_4_1)
+    columns = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))
+    create_acid_table(made, "default.orders", columns, bucket_columns=["id"], num_buckets=1)
+    for module in (ingest, watermarks):
+        monkeypatch.setattr(module, "metastore_from", lambda arguments: contextlib.nullcontext(made))
+    return made
+
+
+@pytest.fixture
+def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark that runs already."""
+    monkeypatch.setattr(ingest, "spark_session", lambda name: contextlib.nullcontext(spark))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("ingest",), "the following arguments are required: KIND"),
+        (("ingest", "paper"), "argument KIND: invalid choice: 'paper' (choose from "),
+        (("ingest", "list"), "the following arguments are required: --entries"),
+        ((*NEEDED, "--follow", "0"), "--follow takes seconds above 0"),
+        ((*NEEDED, "--follow", "1", "--dry-run"), "does not go with --dry-run"),
+        (("watermarks",), "give --table, --watermark-table, or both"),
+    ],
+)
+def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
+    """Status 2, and what is wrong with it."""
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == EXIT_USAGE
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("ingest", "--help"), ["neither loses an operation nor applies one twice", "a list in memory"]),
+        (
+            ("ingest", "list", "--help"),
+            ["--entries", "--strict", "--watermark-table", "reduced to the last"],
+        ),
+        (("watermarks", "--help"), ["DELETE FROM"]),
+    ],
+)
+def test_help(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], expected: list[str]) -> None:
+    """What a run does, its kinds, and each kind's own arguments beside the common ones."""
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 0
+    printed = capsys.readouterr().out
+    assert [text for text in expected if text not in printed] == []
+
+
+@pytest.mark.slow
+def test_what_a_run_prints(
+    metastore: InMemoryMetastore, session: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dry run, a run as JSON with its steps on standard error, and one that finds nothing new."""
+    assert main([*NEEDED, "--dry-run", "--quiet"]) == EXIT_OK
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[0] == 'list:test: would be applied up to {"seqno": 3}'
+    assert printed.err == ""
+    assert main(["ingest", "list", "--entries", "2", "--json"]) == EXIT_OK
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    assert (report["position"], report["tables"][0]["inserted"]) == ('{"seqno": 2}', 2)
+    assert "default.orders: 2 operations on 2 keys" in printed.err.splitlines()
+    assert main(["ingest", "list", "--entries", "2", "--quiet"]) == EXIT_OK
+    assert capsys.readouterr().out == 'list:test: nothing new after {"seqno": 2}\n'
+
+
+@pytest.mark.slow
+def test_a_refusal_is_one_line(
+    metastore: InMemoryMetastore, session: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 1."""
+    assert main(["ingest", "list", "--entries", "2", "--quiet"]) == EXIT_OK
+    words = ("--watermark-table", "default.other", "--strict", "--quiet")
+    assert main(["ingest", "list", "--entries", "2", *words]) == EXIT_FAILED
+    assert capsys.readouterr().err.startswith(
+        "hive-mutate ingest: ContradictionError: source list:test, table orders: its log contradicts the rows"
+    )
+
+
+@pytest.mark.slow
+def test_it_follows_until_it_is_interrupted(
+    metastore: InMemoryMetastore,
+    session: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A report when there is something new; status 130."""
+    source = ListSource(LOG[:1])
+    monkeypatch.setattr(ListKind, "source_from", lambda arguments: source)
+    pauses: list[float] = []
+    steps: Iterator[Callable[[], Any]] = iter([list, lambda: setattr(source, "log", LOG)])
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        step = next(steps, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    monkeypatch.setattr(ingest, "sleep", sleep)
+    words = ("--follow", "0.5", "--quiet", "--json")
+    assert main(["ingest", "list", "--entries", "1", *words]) == EXIT_INTERRUPTED
+    reports = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [report["position"] for report in reports] == ['{"seqno": 1}', '{"seqno": 3}']
+    assert pauses == [0.5] * 3
+
+
+@pytest.mark.slow
+def test_watermarks_are_shown(
+    metastore: InMemoryMetastore, session: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a table and as JSON, by table and by source; none where nothing was applied."""
+    assert main(["watermarks", "--table", "default.orders"]) == EXIT_OK
+    assert capsys.readouterr().out == "no watermarks in default.mutation_watermarks\n"
+    assert main(["ingest", "list", "--entries", "3", "--quiet", "--json"]) == EXIT_OK
+    txn_id = json.loads(capsys.readouterr().out)["txn_id"]
+    assert main(["watermarks", "--table", "DEFAULT.orders"]) == EXIT_OK
+    header, line = capsys.readouterr().out.splitlines()
+    assert header.split("  ")[0] == "SOURCE"
+    assert line.startswith(f'list:test  orders        default.orders  {{"seqno": 3}}  {txn_id}')
+    assert main(["watermarks", "--watermark-table", "default.mutation_watermarks", "--json"]) == EXIT_OK
+    mark = json.loads(capsys.readouterr().out)
+    assert mark.pop("applied_at").endswith("Z")
+    assert mark == {
+        "source": "list:test",
+        "source_table": "orders",
+        "table": "default.orders",
+        "position": '{"seqno": 3}',
+        "order": [3],
+        "txn_id": txn_id,
+    }
+    for other in (("--source", "list:other", "--table", "default.x"), ("--table", "default.x")):
+        assert main(["watermarks", *other]) == EXIT_OK
+        assert capsys.readouterr().out == "no watermarks in default.mutation_watermarks\n"
