@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Set
 from decimal import Decimal
 from typing import Any
@@ -11,12 +12,27 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from mutation_api.acid.version import AcidVersion
 from mutation_api.changes.clauses import Match
 from mutation_api.changes.expressions import Equality
-from mutation_api.changes.matching import SourceKeys, match_rows, source_keys
+from mutation_api.changes.matching import ScatteredKeys, SourceKeys, match_rows, source_keys
 from mutation_api.changes.sides import Sides
+from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 pytestmark = pytest.mark.slow
+
+TABLE = AcidTable(
+    database="d",
+    name="t",
+    location="/t",
+    columns=(AcidColumn("id", "int"), AcidColumn("s", "struct<a:int>")),
+    partition_keys=(AcidColumn("p", "string"),),
+    num_buckets=-1,
+    bucket_columns=(),
+    version=AcidVersion.V2_HIVE4,
+    bucketing_version=2,
+)
+"""Its type of ``id`` counts only where buckets are told by it."""
 
 SCHEMAS = "id {}, p string, s struct<a:int>"
 
@@ -28,10 +44,19 @@ def sides(spark: SparkSession, kind: str, target_kind: str, *values: str) -> Sid
     return Sides(source, source.schema, StructType.fromDDL(SCHEMAS.format(target_kind)))
 
 
-def collected(both: Sides, *names: str, limit: int = 100, null_safe: bool = False) -> SourceKeys | None:
+def found_keys(
+    both: Sides, *names: str, limit: int = 100, null_safe: bool = False, table: AcidTable = TABLE
+) -> SourceKeys | ScatteredKeys | None:
     """Keys of columns that are called the same on both sides."""
     equalities = [Equality(name, name, null_safe) for name in names]
-    return source_keys(both, equalities, limit, partition_keys=["p"], is_whole_condition=True)
+    return source_keys(both, equalities, limit, table=table, prune_buckets=True, is_whole_condition=True)
+
+
+def collected(both: Sides, *names: str, limit: int = 100, null_safe: bool = False) -> SourceKeys | None:
+    """Keys that are not scattered."""
+    keys = found_keys(both, *names, limit=limit, null_safe=null_safe)
+    assert not isinstance(keys, ScatteredKeys)
+    return keys
 
 
 def ids(keys: SourceKeys | None) -> list[Any]:
@@ -99,6 +124,28 @@ def test_of_a_large_source_only_partitions_are_collected(spark: SparkSession) ->
     assert not keys.is_exact and not keys.is_unique
 
 
+def test_many_keys_that_tell_the_bucket_stay_in_spark(spark: SparkSession) -> None:
+    """In the table's types, not distinct; unless they are few, or buckets are not to be relied on."""
+    table = dataclasses.replace(TABLE, num_buckets=4, bucket_columns=("ID",))
+    both = sides(spark, "bigint", "int", "1", "1", "3000000000", "4")
+    keys = found_keys(both, "id", "p", limit=2, table=table)
+    assert isinstance(keys, ScatteredKeys) and not keys.null_safe and not keys.is_exact
+    assert sorted(keys.rows.collect(), key=repr) == [(1, "x"), (1, "x"), (4, "x"), (None, "x")]
+    assert isinstance(found_keys(both, "id", "p", limit=4, table=table), SourceKeys)
+    for keys in (
+        found_keys(both, "p", limit=2, table=table),
+        source_keys(
+            both,
+            [Equality(name, name, False) for name in ("id", "p")],
+            2,
+            table=table,
+            prune_buckets=False,
+            is_whole_condition=True,
+        ),
+    ):
+        assert isinstance(keys, SourceKeys) and keys.table.to_pydict() == {"p": ["x"]}
+
+
 class Table:
     """Reads a table of a few ids, and notes how it was asked."""
 
@@ -108,8 +155,13 @@ class Table:
         self.calls: list[tuple[Set[Match], bool, bool]] = []
 
     def __call__(
-        self, matches: Set[Match], keys: SourceKeys | None = None, *, without_keys: bool = False
+        self,
+        matches: Set[Match],
+        keys: SourceKeys | ScatteredKeys | None = None,
+        *,
+        without_keys: bool = False,
     ) -> DataFrame:
+        assert not isinstance(keys, ScatteredKeys)
         self.calls.append((matches, keys is not None, without_keys))
         rows = self.rows
         if keys is not None:
