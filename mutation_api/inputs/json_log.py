@@ -30,6 +30,7 @@ another one, is refused, unless the user said to read it as NULL, or to leave it
 
 from __future__ import annotations
 
+import base64
 import enum
 import functools
 import json
@@ -56,7 +57,7 @@ from mutation_api.errors import (
     SourcePositionError,
 )
 from mutation_api.inputs.json_lines import LogFile, line_number, log_files, read_lines
-from mutation_api.inputs.json_values import Reader, can_read, values_of_json
+from mutation_api.inputs.json_values import Reader, can_read, is_quoted, values_of_json
 from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable, TableOperations
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.table.hive_types import parse_hive_type, spark_type
@@ -71,6 +72,7 @@ __all__ = [
     "field_of",
     "fields_of",
     "is_text",
+    "log_events",
     "problem",
     "strict_json",
     "text_of",
@@ -226,6 +228,16 @@ def event_columns(**columns: Column) -> list[Column]:
     ]
 
 
+def log_events(
+    spark: SparkSession, files: Sequence[LogFile], message_format: MessageFormat, positions: Positions
+) -> DataFrame:
+    """What the lines of files tell, one row a message: ``file``, ``offset``, ``is_rough`` and EVENT_FIELDS.
+
+    ``is_rough``: a number of the line may have been rounded.
+    """
+    return _with_damage(message_format.events(_messages(read_lines(spark, files)), positions))
+
+
 @dataclass(frozen=True)
 class JsonLog:
     """A log of JSON messages in files: a change source.
@@ -313,7 +325,7 @@ class _Reading:
     after: Mapping[str, Position]
 
     def batch(self) -> Batch:
-        events = _with_damage(self.log.format.events(self._messages(), self.log.options.positions))
+        events = log_events(self.spark, self.files, self.log.format, self.log.options.positions)
         facts, changes = self._look(events)
         if not facts and not changes:
             return Batch((), None)
@@ -335,33 +347,6 @@ class _Reading:
             return Batch((), None)
         reached = max([highest, *(position.order for position in self.after.values())])
         return Batch(tuple(found), Position(reached, order.described(reached)))
-
-    def _messages(self) -> DataFrame:
-        """Messages of all lines, with what is wrong with those that are none."""
-        lines = read_lines(self.spark, self.files)
-        text = sf.regexp_replace("text", r"\A([^\t]*)\t", "$1,")
-        parsed = lines.where(
-            sf.col("text").isNull() | (sf.trim(sf.col("text"), sf.lit(" \t\r\n")) != "")
-        ).select(
-            "file",
-            "offset",
-            sf.instr("text", "\t").alias("tabs"),
-            sf.col("text").isNull().alias("is_no_text"),
-            sf.col("text").rlike(_ROUGH_NUMBER).alias("is_rough"),
-            strict_json(text).alias("values"),
-        )
-        size = sf.when(sf.col("tabs") > 0, sf.lit(3)).otherwise(sf.lit(2))
-        values = sf.when(sf.size("values") == size, sf.col("values"))
-        split = parsed.select(
-            "file",
-            "offset",
-            "is_no_text",
-            "is_rough",
-            (values.isNull() | (text_of(values[size - 1]) != _END)).alias("is_damaged"),
-            sf.when(size == 3, values[0]).alias("key"),
-            values[size - 2].alias("value"),
-        )
-        return _unwrapped(split)
 
     def _look(self, events: DataFrame) -> tuple[dict[str, _Facts], list[Row]]:
         """What the log has of each table, and the changes of their schemas; refuses what is damaged."""
@@ -665,7 +650,8 @@ class _Shape:
         if name in self.key_names:
             found.append((text_of(value).isNull(), problem(RecordValueError, name, "a key is never NULL")))
         if placeholder is not None:
-            is_missing = (text_of(value) == placeholder) & ~is_delete
+            encoded = base64.b64encode(placeholder.encode()).decode()
+            is_missing = text_of(value).isin(placeholder, encoded) & ~is_delete
             found.append(
                 (
                     sf.coalesce(is_missing, sf.lit(False)),
@@ -677,6 +663,9 @@ class _Shape:
                     ),
                 )
             )
+        index = self.names.index(name)
+        for schema, readers in enumerate(self.readers):
+            found += _quote_problems(schema, name, value, readers[index])
         is_plain = sf.schema_of_variant(value).isin("STRING", "BIGINT", "BOOLEAN", "VOID")
         exact = sf.schema_of_variant(value).startswith("DECIMAL")
         infinite = text_of(value).isin("Infinity", "-Infinity") & ~is_text(value)
@@ -712,6 +701,21 @@ class _Shape:
             names=self.names,
             readers=self.readers,
         )
+
+
+def _quote_problems(schema: int, name: str, value: Column, reader: Reader) -> list[tuple[Column, Column]]:
+    """Values whose JSON kind shows that they are not what the reader takes them for."""
+    wanted = is_quoted(reader)
+    if wanted is None:
+        return []
+    is_other = is_text(value) != wanted
+    if not wanted:
+        is_other &= ~text_of(value).isin("NaN", "Infinity", "-Infinity")
+    is_wrong = (sf.col("schema") == schema) & sf.coalesce(
+        is_other & text_of(value).isNotNull(), sf.lit(False)
+    )
+    text = f"must be {'a JSON string' if wanted else 'a JSON number'}, to be read as {reader.name}, and is "
+    return [(is_wrong, problem(RecordValueError, name, text, sf.to_json(value)))]
 
 
 def _convert_batches(
@@ -769,6 +773,31 @@ def _converted(
     back = np.argsort(np.concatenate(rows), kind="stable")
     wanted = arrow_type(hive_type, timestamp_unit="us")
     return pa.concat_arrays([piece.cast(wanted) for piece in pieces]).take(pa.array(back))
+
+
+def _messages(lines: DataFrame) -> DataFrame:
+    """Messages of all lines, with what is wrong with those that are none."""
+    text = sf.regexp_replace("text", r"\A([^\t]*)\t", "$1,")
+    parsed = lines.where(sf.col("text").isNull() | (sf.trim(sf.col("text"), sf.lit(" \t\r\n")) != "")).select(
+        "file",
+        "offset",
+        sf.instr("text", "\t").alias("tabs"),
+        sf.col("text").isNull().alias("is_no_text"),
+        sf.col("text").rlike(_ROUGH_NUMBER).alias("is_rough"),
+        strict_json(text).alias("values"),
+    )
+    size = sf.when(sf.col("tabs") > 0, sf.lit(3)).otherwise(sf.lit(2))
+    values = sf.when(sf.size("values") == size, sf.col("values"))
+    split = parsed.select(
+        "file",
+        "offset",
+        "is_no_text",
+        "is_rough",
+        (values.isNull() | (text_of(values[size - 1]) != _END)).alias("is_damaged"),
+        sf.when(size == 3, values[0]).alias("key"),
+        values[size - 2].alias("value"),
+    )
+    return _unwrapped(split)
 
 
 def _unwrapped(messages: DataFrame) -> DataFrame:

@@ -8,6 +8,7 @@ reader               text                                         columns
 ===================  ===========================================  ============================================
 ``text``             the value itself                             all but binary, as of ``text_values``
 ``flag``             ``true``, ``false``, or the number           boolean, integers
+``number``           the same without quotes, but for NaN         integers, float, double
 ``base64``           bytes                                        binary
 ``base64-url-safe``  bytes                                        binary
 ``hex``              bytes                                        binary
@@ -42,7 +43,7 @@ from mutation_api.acid.hive_type import INTEGER_KINDS, HiveType, arrow_type
 from mutation_api.acid.scalar_conversion import MAX_DAYS, MIN_DAYS, MisfitError
 from mutation_api.inputs.text_values import BinaryText, values_of_texts
 
-__all__ = ["READERS", "TEXT", "Reader", "base64_bytes", "can_read", "values_of_json"]
+__all__ = ["READERS", "TEXT", "Reader", "base64_bytes", "can_read", "is_quoted", "values_of_json"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ _SHOWN_LENGTH = 80
 def can_read(reader: Reader, hive_type: HiveType) -> bool:
     """Whether a column of this type can hold what the reader gives."""
     return hive_type.kind in READERS[reader.name].kinds
+
+
+def is_quoted(reader: Reader) -> bool | None:
+    """Whether what is read must be a JSON string (True), must not be one (False), or may (None)."""
+    return READERS[reader.name].is_quoted
 
 
 def values_of_json(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.Array:
@@ -323,6 +329,7 @@ def _by_halves(
 class _Kind:
     kinds: tuple[str, ...]
     read: Callable[[pa.Array, HiveType, Reader], pa.Array]
+    is_quoted: bool | None = None
 
 
 _INT, _BIGINT = HiveType("int"), HiveType("bigint")
@@ -333,16 +340,18 @@ _UTC_TEXT = r"\A\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?Z\z"
 READERS = {
     "text": _Kind(_SCALARS, _text),
     "flag": _Kind(("boolean", *INTEGER_KINDS), _flag),
-    "base64": _Kind(("binary",), _base64),
-    "base64-url-safe": _Kind(("binary",), _url_safe_base64),
-    "hex": _Kind(("binary",), _hex),
-    "latin1": _Kind(("binary",), _latin1),
-    "decimal-bytes": _Kind((*_NUMBERS, *_STRINGS), _decimal_bytes),
+    "number": _Kind((*INTEGER_KINDS, "float", "double"), _flag, False),
+    "base64": _Kind(("binary",), _base64, True),
+    "base64-url-safe": _Kind(("binary",), _url_safe_base64, True),
+    "hex": _Kind(("binary",), _hex, True),
+    "latin1": _Kind(("binary",), _latin1, True),
+    "decimal-bytes": _Kind((*_NUMBERS, *_STRINGS), _decimal_bytes, True),
     "decimal-struct": _Kind((*_NUMBERS, *_STRINGS), _decimal_struct),
-    "bits": _Kind((*_NUMBERS, "binary"), _bits),
+    "bits": _Kind((*_NUMBERS, "binary"), _bits, True),
     "days": _Kind(("date", *_STRINGS), _days),
     **{unit: _Kind(("timestamp", *_STRINGS), _wall_clock) for unit in ("millis", "micros", "nanos")},
     **{f"time-{unit}": _Kind(_STRINGS, _time) for unit in ("millis", "micros", "nanos")},
-    "utc": _Kind(("timestamp", "date", *_STRINGS), _utc),
+    "utc": _Kind(("timestamp", "date", *_STRINGS), _utc, True),
 }
-"""Readers by name: the kinds of columns that can hold what one gives, and how it reads."""
+"""Readers by name: the kinds of columns that can hold what one gives, how it reads, and whether what it reads
+must be a JSON string, or none: a number may look like base64, and base64 like a number."""
