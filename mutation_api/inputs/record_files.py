@@ -178,8 +178,7 @@ class RecordFile:
                 try:
                     yield Chunk(self, offset, content, self.text.columns(content, len(self.fields)))
                 except DamagedRecordError as damaged:
-                    at = offset + damaged.offset
-                    raise DamagedRecordError(at, damaged.field, damaged.reason) from damaged
+                    raise damaged.moved(offset) from damaged
         except DamagedRecordError as damaged:
             raise self.damaged(damaged) from damaged
         except (OSError, EOFError) as error:

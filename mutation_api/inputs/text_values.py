@@ -111,8 +111,8 @@ def _boolean(texts: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _integer(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    _refuse_any(pc.match_substring(texts, "x", ignore_case=False))  # Arrow reads 0x1F as 31
-    _refuse_any(pc.match_substring(texts, "X"))
+    for hexadecimal in ("0x", "0X"):  # which Arrow reads, too
+        _refuse_any(pc.starts_with(texts, hexadecimal))
     return texts.cast(target)
 
 

@@ -152,32 +152,41 @@ class TungstenSource:
             SourcePositionError: the files end before what was applied.
             RecordLayoutError: the files' columns and the target's do not agree.
         """
-        described = {} if self.metadata is None else _read_metadata(self.metadata)
-        reached = {name: _own_position(name, position) for name, position in after.items()}
+        known = {name: _own_position(name, position) for name, position in after.items()}
+        reached = {name: position for name, position in known.items() if position is not None}
         found = []
         for table in tables:
-            name = self.full_name(table.name)
-            layout = self._layout(table, name, described.get(name.lower()))
-            outstanding = self._outstanding(name, layout, reached.get(table.name))
-            if outstanding is not None:
-                last, files = outstanding
-                reader = _Reader(layout, tuple(files), self.text, reached.get(table.name))
-                reached[table.name] = last
-                keyed = dataclasses.replace(table, key=layout.key)
+            new = self._reader(table, reached.get(table.name))
+            if new is not None:
+                reached[table.name], reader = new
+                keyed = dataclasses.replace(table, key=reader.layout.key)
                 found.append(TableOperations(keyed, reader.operations(spark, keyed)))
         if not found:
             return Batch((), None)
         order = max([*(position.order for position in after.values()), *reached.values()])
         return Batch(tuple(found), Position(order, _position_text(reached)))
 
-    def _layout(self, table: SourceTable, name: str, described: _Described | None) -> RecordLayout:
+    def _reader(self, table: SourceTable, after: _Reached | None) -> tuple[_Reached, _Reader] | None:
+        """What is new of a table: the position of its last record, and who reads it; None if nothing is."""
+        name = self.full_name(table.name)
+        layout = self._layout(table, name)
+        outstanding = self._outstanding(name, layout, after)
+        if outstanding is None:
+            return None
+        last, files = outstanding
+        parts = [(i, *part) for i, file in enumerate(files) for part in splits(file, self.text)]
+        return last, _Reader(layout, tuple(files), self.text, after, tuple(parts))
+
+    def _layout(self, table: SourceTable, name: str) -> RecordLayout:
+        described = None if self.metadata is None else _read_metadata(self.metadata).get(name.lower())
         key = tuple(k.lower() for k in table.key) or (described.key if described else ())
         if not key:
             raise ConfigurationError(
                 f"table {name} of {self.source_id} has no primary key, so nothing says which row an "
                 "operation means. Name the columns that tell its rows apart, or the metadata that does"
             )
-        names = self.columns.get(table.name, self.columns.get(name, described.columns if described else None))
+        given = {self.full_name(each): columns for each, columns in self.columns.items()}
+        names = given.get(name, described.columns if described else None)
         formats = {column.lower(): chosen for column, chosen in self.commit_columns.items()}
         columns = FileColumns.of(table.target, names, binary=self.binary, elsewhere=formats)
         unknown = [k for k in key if k not in columns.names]
@@ -217,16 +226,14 @@ class _Reader:
     files: tuple[StagingFile, ...]
     text: SeparatedText
     after: _Reached | None
-    parts: tuple[tuple[int, int, int], ...] = ()
+    parts: tuple[tuple[int, int, int], ...]
     """number of the file, bytes from and to"""
 
     def operations(self, spark: SparkSession, table: SourceTable) -> DataFrame:
         """The operations of all files."""
-        parts = [(i, *part) for i, file in enumerate(self.files) for part in splits(file, self.text)]
-        tasks = min(len(parts), _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-        numbers = spark.range(0, len(parts), 1, tasks)
-        schema = operations_schema(table.target, POSITION_PARTS)
-        return numbers.mapInArrow(dataclasses.replace(self, parts=tuple(parts)), schema)
+        tasks = min(len(self.parts), _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+        numbers = spark.range(0, len(self.parts), 1, tasks)
+        return numbers.mapInArrow(self, operations_schema(table.target, POSITION_PARTS))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -290,12 +297,15 @@ def _position_text(reached: Mapping[str, _Reached]) -> str:
     return json.dumps({"tables": tables}, sort_keys=True)
 
 
-def _own_position(name: str, position: Position) -> _Reached:
-    """A table's own position in a watermark. Raises SourcePositionError if it has none."""
+def _own_position(name: str, position: Position) -> _Reached | None:
+    """A table's own position in a watermark; None if it had no records yet.
+
+    Raises SourcePositionError if the watermark is not one of this source.
+    """
     try:
-        own = json.loads(position.text)["tables"][name]
-        return int(own["seqno"]), int(own["row_id"])
-    except (ValueError, LookupError, TypeError) as error:
+        own = json.loads(position.text)["tables"].get(name)
+        return None if own is None else (int(own["seqno"]), int(own["row_id"]))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise SourcePositionError(
             f"the watermark of table {name} is {position.text!r}, which is none of this source's"
         ) from error

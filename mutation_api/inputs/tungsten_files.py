@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mutation_api.errors import InputFormatError
-from mutation_api.inputs.separated_text import SeparatedText
+from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
 
 __all__ = [
     "StagingFile",
@@ -48,7 +48,7 @@ class StagingFile:
 
 def folders(parent: Path) -> list[Path]:
     """Folders in a folder, hidden ones left out, by name."""
-    found = [e for e in os.scandir(parent) if e.is_dir() and not e.name.startswith(HIDDEN)]
+    found = [e for e in _entries(parent) if e.is_dir() and not e.name.startswith(HIDDEN)]
     return sorted(Path(entry.path) for entry in found)
 
 
@@ -82,20 +82,24 @@ def by_folder(files: Sequence[StagingFile]) -> list[list[StagingFile]]:
 
 
 def last_record(file: StagingFile, text: SeparatedText) -> tuple[int, list[str | None]]:
-    """The last record of a file that has one, and the byte at which it begins.
+    """The last record of a file that is not empty, and the byte at which it begins.
+
+    With quotes the file is read from its beginning.
 
     Raises:
         DamagedRecordError: the file does not end with a record, or that is not what the format says.
     """
     path = Path(file.path)
-    if text.quote is not None:
-        for offset, chunk in text.chunks(path, 0, file.size):
-            records = [(offset + at, fields) for at, fields in text.records(chunk)]
-        return records[-1]
-    start = _start_of_last(path, file.size, text.record_end.encode())
-    ((offset, chunk),) = text.chunks(path, start, file.size)
-    ((_, fields),) = text.records(chunk)
-    return offset, fields
+    start = 0 if text.quote is not None else _start_of_last(path, file.size, text.record_end.encode())
+    last: tuple[int, list[str | None]] | None = None
+    for offset, chunk in text.chunks(path, start, file.size):
+        try:
+            for at, fields in text.records(chunk):
+                last = offset + at, fields
+        except DamagedRecordError as damaged:
+            raise damaged.moved(offset) from damaged
+    assert last is not None
+    return last
 
 
 def splits(file: StagingFile, text: SeparatedText, split_bytes: int = SPLIT_BYTES) -> list[tuple[int, int]]:
@@ -115,12 +119,17 @@ def splits(file: StagingFile, text: SeparatedText, split_bytes: int = SPLIT_BYTE
     return list(pairwise([*starts, file.size]))
 
 
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return list(entries)
+
+
 def _place(file: StagingFile) -> tuple[str, int]:
     return file.folder, file.number
 
 
 def _files(folder: Path, pattern: re.Pattern[str]) -> Iterator[StagingFile]:
-    for entry in os.scandir(folder):
+    for entry in _entries(folder):
         if entry.name.startswith(HIDDEN) or entry.name.endswith(BEING_COPIED):
             continue
         if entry.is_dir():
