@@ -107,6 +107,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--write-unchanged", action="store_true", help="also write rows that an update leaves as they were"
     )
     parser.add_argument(
+        "--all-buckets",
+        action="store_true",
+        help="also read buckets to which no key hashes, for tables with rows in other buckets than their "
+        "values tell",
+    )
+    parser.add_argument(
         "--create-partitions",
         action="store_true",
         help="create partitions that do not exist (default: refuse)",
@@ -185,6 +191,7 @@ def _described(
         on_duplicate=first_by(*map(names.order, arguments.first_by)) if arguments.first_by else "error",
         missing_columns=arguments.missing_columns,
         write_unchanged=arguments.write_unchanged,
+        prune_buckets=not arguments.all_buckets,
     )
     if delete_when is not None:
         merge.whenMatched(delete_when).delete()

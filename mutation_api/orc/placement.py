@@ -78,5 +78,5 @@ class Placement:
             f"{self.bucket_id} and hash to others, such as {values}, to bucket {expected} of "
             f"{table.num_buckets}: the type of a bucket column was changed, or files were put there by hand. "
             "Hive itself overlooks such rows where it looks into one bucket. Read all buckets "
-            "(prune_buckets=False), and write the table anew when you can"
+            "(prune_buckets=False, or --all-buckets), and write the table anew when you can"
         )

@@ -56,7 +56,8 @@ def test_a_misplaced_row_is_named() -> None:
         f"table d.t, partition ds=a: 1 of {len(rows['id'])} rows in /t/base_3/bucket_00001 lie in bucket 1 "
         f"and hash to others, such as id={number}, s='s{number}', to bucket 2 of 4: the type of a bucket "
         "column was changed, or files were put there by hand. Hive itself overlooks such rows where it looks "
-        "into one bucket. Read all buckets (prune_buckets=False), and write the table anew when you can"
+        "into one bucket. Read all buckets (prune_buckets=False, or --all-buckets), and write the table anew "
+        "when you can"
     )
     half = pa.table({"id": pa.array([None], pa.int64()), "s": ["q"]})
     home = BucketIdResolver(TABLE).resolve(half)[0].as_py()
