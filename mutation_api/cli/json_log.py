@@ -1,0 +1,91 @@
+"""Arguments of the commands that ingest logs of JSON messages; they differ in the format alone."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from mutation_api.inputs.json_log import JsonLog, LogOptions, MessageFormat, Positions
+
+__all__ = ["add_log_arguments", "log_from", "tables_from"]
+
+_TABLE = re.compile(r"(?P<source>[^=]+)=(?P<target>[^=:]+)(?::(?P<key>[^=:]+))?")
+
+
+def add_log_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare where the log is, what it is about, and how it is read."""
+    parser.add_argument(
+        "--files",
+        required=True,
+        action="append",
+        type=Path,
+        metavar="PATH",
+        help="file, or folder of files, with one message a line; may be repeated",
+    )
+    parser.add_argument(
+        "--table-map",
+        required=True,
+        action="append",
+        type=_table,
+        metavar="NAME=DB.TABLE[:A,B]",
+        help="table of the source, the table that follows it, and its key columns (default: those that the "
+        "messages name); may be repeated",
+    )
+    parser.add_argument(
+        "--source-name",
+        metavar="NAME",
+        help="name of this log in the watermarks (default: the first of --files, as an absolute path)",
+    )
+    parser.add_argument(
+        "--positions",
+        choices=[each.value for each in Positions],
+        default=Positions.AUTO.value,
+        help="what orders operations: their places in the source's log, as the messages tell them; the "
+        "numbers in the names of files, and lines; or the first if the messages tell it (default: auto)",
+    )
+    parser.add_argument(
+        "--ignore-column",
+        action="append",
+        default=[],
+        metavar="NAME.COLUMN",
+        help="a column of the source's table that the Hive table does not have; may be repeated",
+    )
+    parser.add_argument(
+        "--null-if-missing",
+        action="append",
+        default=[],
+        metavar="NAME.COLUMN",
+        help="a column that is NULL in messages that lack it, as those from before it was added; may be "
+        "repeated",
+    )
+    parser.add_argument(
+        "--accept-schema-changes",
+        action="store_true",
+        help="go on past messages that tell of a changed table, which the Hive table is in line with by now",
+    )
+
+
+def log_from(arguments: argparse.Namespace, message_format: MessageFormat) -> JsonLog:
+    """The log that the arguments describe."""
+    options = LogOptions(
+        Positions(arguments.positions),
+        frozenset(arguments.ignore_column),
+        frozenset(arguments.null_if_missing),
+        arguments.accept_schema_changes,
+    )
+    paths = tuple(path.absolute() for path in arguments.files)
+    return JsonLog(message_format, paths, arguments.source_name or str(paths[0]), options)
+
+
+def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
+    """The source's name of each table, the table that follows it, and its key columns if they are given."""
+    return list(arguments.table_map)
+
+
+def _table(text: str) -> tuple[str, str, tuple[str, ...]]:
+    found = _TABLE.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=DB.TABLE or NAME=DB.TABLE:A,B")
+    key = tuple(name.strip() for name in (found["key"] or "").split(",") if name.strip())
+    return found["source"], found["target"], key

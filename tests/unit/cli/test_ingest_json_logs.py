@@ -1,0 +1,75 @@
+"""Arguments of ``hive-mutate ingest debezium``, ``maxwell`` and ``canal``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mutation_api.cli import ingest_canal, ingest_debezium, ingest_maxwell
+from mutation_api.errors import ConfigurationError
+from mutation_api.inputs.debezium import Debezium, DebeziumValues
+from mutation_api.inputs.json_log import LogOptions, Positions
+
+
+def parsed(module: ModuleType, *texts: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    return parser.parse_args(texts)
+
+
+@pytest.mark.parametrize("module", [ingest_debezium, ingest_maxwell, ingest_canal])
+def test_defaults(module: ModuleType) -> None:
+    """The name of a log is where its files are; keys are those of the messages."""
+    arguments = parsed(module, "--files", "/data/log", "--table-map", "shop.orders=sales.orders")
+    log = module.source_from(arguments)
+    assert log.paths == (Path("/data/log"),)
+    assert log.source_id == f"{log.format.name}:/data/log"
+    assert log.options == LogOptions()
+    assert module.tables_from(arguments) == [("shop.orders", "sales.orders", ())]
+
+
+def test_all_arguments_of_a_log() -> None:
+    """Every argument reaches the log, and tables their keys."""
+    texts = "--files a --files b --table-map shop.orders=sales.orders:id,part --table-map s.t=s.u"
+    texts += " --source-name erp --positions line --ignore-column shop.orders.note"
+    texts += " --null-if-missing s.t.new --accept-schema-changes"
+    arguments = parsed(ingest_maxwell, *texts.split())
+    log = ingest_maxwell.source_from(arguments)
+    assert log.paths == (Path("a").absolute(), Path("b").absolute())
+    assert log.source_id == "maxwell:erp"
+    assert log.options == LogOptions(
+        Positions.LINE, frozenset({"shop.orders.note"}), frozenset({"s.t.new"}), True
+    )
+    assert ingest_maxwell.tables_from(arguments) == [
+        ("shop.orders", "sales.orders", ("id", "part")),
+        ("s.t", "s.u", ()),
+    ]
+
+
+def test_how_debezium_writes_values() -> None:
+    """What the connector was configured with, and single columns."""
+    texts = "--files a --table-map s.t=s.u --decimals precise --binary hex --times connect"
+    texts += " --column-type s.t.n=org.apache.kafka.connect.data.Decimal(2) --unavailable-value gone"
+    log = ingest_debezium.source_from(parsed(ingest_debezium, *texts.split()))
+    columns = {"s.t.n": "org.apache.kafka.connect.data.Decimal(2)"}
+    assert log.format == Debezium(DebeziumValues("precise", "hex", "connect", columns, "gone"))
+
+
+@pytest.mark.parametrize("text", ["shop.orders", "=a.b", "a.b=c.d:", "a.b=c.d=e", "a.b=c.d:e:f"])
+def test_table_maps_that_are_none(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong mapping ends the command as wrong usage, and shows the form."""
+    with pytest.raises(SystemExit):
+        parsed(ingest_canal, "--files", "a", "--table-map", text)
+    assert "NAME=DB.TABLE" in capsys.readouterr().err
+
+
+def test_semantic_types_that_are_none() -> None:
+    """A type that nobody knows is refused, with those that are known."""
+    arguments = parsed(
+        ingest_debezium, "--files", "a", "--table-map", "s.t=s.u", "--column-type", "s.t.c=io.debezium.Odd"
+    )
+    with pytest.raises(ConfigurationError, match=r"s\.t\.c.*io\.debezium\.Odd.*MicroTimestamp"):
+        ingest_debezium.source_from(arguments)
