@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def source_from(arguments: argparse.Namespace) -> CollectorSource:
     """The source."""
     return CollectorSource(
-        arguments.raw,
+        arguments.raw.absolute(),
         _name(arguments),
         None if arguments.columns is None else _names(arguments.columns),
         BinaryText(arguments.binary) if arguments.binary else None,

@@ -4,7 +4,7 @@ Files lie in STAGING/SERVICE/database/table/table-<number>.csv. Tables are named
 their own name alone if only one database has it:
 
   hive-mutate ingest tungsten --staging /user/tungsten/staging --service alpha \
-      --table hadoop.chicago=sales.chicago --key id
+      --table hadoop.chicago=sales.chicago:id
 
 A record is: operation (I or D), sequence number, row id, commit timestamp, primary key, then the table's
 columns, separated by 0x01, with \N for NULL and backslashes before 0x01 and backslashes. Say so if the
@@ -32,9 +32,6 @@ from mutation_api.inputs.tungsten import HEADER_DEFAULT, TEXT_DEFAULT, HeaderFie
 
 __all__ = ["HELP", "add_arguments", "source_from", "tables_from"]
 
-_ALL = ""
-"""Stands for all tables, where an argument names none."""
-
 _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[nrt])")
 
 HELP = "staging files of Tungsten Replicator's Hadoop applier"
@@ -48,16 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table",
         required=True,
         action="append",
-        type=_pair,
-        metavar="NAME=DB.TABLE",
-        help="table of the source, and the table that follows it; may be repeated",
-    )
-    parser.add_argument(
-        "--key",
-        action="append",
-        default=[],
-        metavar="[NAME=]A,B",
-        help="primary key of a table, or of all (default: as in --metadata)",
+        type=_followed,
+        metavar="NAME=DB.TABLE[:A,B]",
+        help="table of the source, the table that follows it, and the primary key (default: that of "
+        "--metadata); may be repeated",
     )
     parser.add_argument(
         "--metadata", type=Path, metavar="FILE", help="JSON of Tungsten's Hadoop tools: columns and keys"
@@ -119,7 +110,7 @@ def source_from(arguments: argparse.Namespace) -> TungstenSource:
     )
     commit = [column.partition("=") for column in arguments.commit_column]
     return TungstenSource(
-        arguments.staging,
+        arguments.staging.absolute(),
         arguments.service,
         text=text,
         header=_header(arguments.header),
@@ -137,17 +128,14 @@ def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str
         ConfigurationError: the source has no such table, or the arguments name one that is not followed.
     """
     source = source_from(arguments)
-    keys = dict(_key(key) for key in arguments.key)
-    followed = {name for name, _ in arguments.table}
-    unknown = sorted((set(keys) | set(source.columns)) - followed - {_ALL})
+    tables = [(source.full_name(name), target, key) for name, target, key in arguments.table]
+    followed = [name for name, _, _ in tables]
+    unknown = [name for name in source.columns if source.full_name(name) not in followed]
     if unknown:
         raise ConfigurationError(
-            f"--key or --columns name {', '.join(unknown)}, but --table names {', '.join(sorted(followed))}"
+            f"--columns names {', '.join(unknown)}, but --table names {', '.join(followed)}"
         )
-    return [
-        (source.full_name(name), target, keys.get(name, keys.get(_ALL, ())))
-        for name, target in arguments.table
-    ]
+    return tables
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -157,10 +145,11 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _key(text: str) -> tuple[str, tuple[str, ...]]:
-    """Name of the table, or _ALL, and the key's columns."""
-    name, separator, columns = text.rpartition("=")
-    return (name if separator else _ALL), _names(columns)
+def _followed(text: str) -> tuple[str, str, tuple[str, ...]]:
+    """A table of the source, the one that follows it, and the key if one is given."""
+    name, rest = _pair(text)
+    target, separator, key = rest.partition(":")
+    return name, target, _names(key) if separator else ()
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -311,6 +311,7 @@ def test_t10_the_last_operation_of_a_key_wins(spark: SparkSession, staging: Stag
 def test_t11_what_was_read_is_not_read_again(spark: SparkSession, staging: Staging) -> None:
     """The same files again: nothing. One more: that alone; older files are not even opened."""
     first = staging.write(10, fields("I", 10, 1, "1", "a", "1", "t"))
+    staging.write(11, fields("I", 11, 1, "1", "a", "1", "t"))
     staging.write(12, fields("I", 12, 1, "2", "a", "1", "t"), fields("D", 12, 2, "1"))
     reached = read(spark, staging).position
     assert reached is not None
