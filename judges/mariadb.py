@@ -48,6 +48,7 @@ _SPEED_OPTIONS = (
     "--innodb-doublewrite=0",
     "--performance-schema=OFF",
     "--skip-name-resolve",
+    "--skip-ssl",  # else it makes a key at each start, for half a minute
 )
 # The zone is one that neither Hive nor Spark has by default, so that a wall clock taken for an instant shows.
 _LOG_OPTIONS = (
@@ -115,6 +116,7 @@ class MariaDb:
             "database": database,
             "charset": "utf8mb4",
             "autocommit": True,
+            "ssl_disabled": True,
         }
 
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:

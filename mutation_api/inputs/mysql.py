@@ -40,7 +40,7 @@ from mutation_api.inputs.mysql_types import (
 from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
 from mutation_api.table.hive_types import parse_hive_type
 
-__all__ = ["MySqlAddress", "MySqlSource"]
+__all__ = ["Collected", "MySqlAddress", "MySqlSource"]
 
 SELECT_ROWS = 10_000
 """Rows of a SELECT that are in memory at a time."""
@@ -48,6 +48,14 @@ NET_WRITE_TIMEOUT_SECONDS = 3600
 """How long the server waits for us while rows are written; its own minute is short for a busy machine."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Files of operations, by table, of those that have any; and the position reached, None if it is old."""
+
+    tables: tuple[tuple[SourceTable, Spill], ...]
+    position: Position | None
 
 
 class MySqlSource:
@@ -107,10 +115,9 @@ class MySqlSource:
         self.close()
 
     def close(self) -> None:
-        """Remove the files of the last read."""
-        if self._files is not None:
-            self._files.cleanup()
-            self._files = None
+        """Remove the files of the last read, and close the connection."""
+        self._server.close()
+        self._remove_files()
 
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
@@ -125,6 +132,14 @@ class MySqlSource:
             SourcePositionError: the log no longer has what follows, or is another server's.
             InputError: a statement changed a table without row events, or the log holds something unknown.
         """
+        found = self.collect(tables, after)
+        if found.position is None:
+            return Batch((), None)
+        operations = tuple(TableOperations(table, spill.to_frame(spark)) for table, spill in found.tables)
+        return Batch(operations, found.position)
+
+    def collect(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> Collected:
+        """What :meth:`read` does without Spark; raises the same."""
         self._server.check_settings()
         positions = {name: LogPosition.of(after[name]) for name in (t.name for t in tables) if name in after}
         for position in {position.order: position for position in positions.values()}.values():
@@ -140,15 +155,15 @@ class MySqlSource:
             positions |= dict.fromkeys((plan.table.name for plan in new), self._select(new, spills))
         now = self._server.position()
         if not new and all(position.order >= now.order for position in positions.values()):
-            return Batch((), None)
+            return Collected((), None)
         self._replay(plans, spills, positions, now)
         for spill in spills.values():
             spill.close()
-        operations = [TableOperations(plans[name].table, spills[name].to_frame(spark)) for name in plans]
-        return Batch(tuple(operations), now.to_position())
+        used = tuple((plan.table, spills[name]) for name, plan in plans.items() if spills[name].row_count)
+        return Collected(used, now.to_position())
 
     def _spills(self, plans: Mapping[str, _Plan]) -> dict[str, Spill]:
-        self.close()
+        self._remove_files()
         if self._spill_directory is not None:
             self._spill_directory.mkdir(parents=True, exist_ok=True)
         self._files = tempfile.TemporaryDirectory(prefix="hive-mutate-", dir=self._spill_directory)
@@ -157,6 +172,11 @@ class MySqlSource:
             name: Spill(folder / str(number), f"{self._database}.{name}", plan.columns, self._options)
             for number, (name, plan) in enumerate(plans.items())
         }
+
+    def _remove_files(self) -> None:
+        if self._files is not None:
+            self._files.cleanup()
+            self._files = None
 
     def _select(self, plans: Sequence[_Plan], spills: Mapping[str, Spill]) -> LogPosition:
         """Read whole tables; gives the place in the log that was noted before, from which on to replay."""

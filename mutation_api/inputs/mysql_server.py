@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pymysql
@@ -137,20 +138,31 @@ class CatalogTable:
 
 
 class MySqlServer:
-    """Asks a server; each question has a connection of its own, since hours may lie between two."""
+    """Asks a server, over one connection, which is made anew when it was lost while nobody asked."""
 
     def __init__(self, address: MySqlAddress) -> None:
         self.address = address
+        self._asking: pymysql.Connection[Any] | None = None
+
+    def close(self) -> None:
+        """Close the connection; the next question opens another."""
+        if self._asking is not None and self._asking.open:
+            self._asking.close()
+        self._asking = None
 
     @contextmanager
     def connected(self, **options: Any) -> Iterator[pymysql.Connection[Any]]:
-        """A connection. Raises ConnectionFailedError if there is none, or a statement on it fails."""
-        try:
-            with pymysql.connect(**{**self.address.connection_options(), **options}) as connection:
-                yield connection
-        except _SQL_ERRORS as error:
-            raise ConnectionFailedError(f"source {self.address}: {error}; {_GRANTS}") from error
+        """A connection of its own.
 
+        Raises ConnectionFailedError if there is none, or a statement on it fails.
+        """
+        with (
+            self._errors(),
+            pymysql.connect(**{**self.address.connection_options(), **options}) as connection,
+        ):
+            yield connection
+
+    @cached_property
     def is_mariadb(self) -> bool:
         """Whether it is MariaDB and no MySQL."""
         return "mariadb" in str(self._values("SELECT VERSION()")[0][0]).lower()
@@ -173,10 +185,9 @@ class MySqlServer:
 
     def position(self) -> LogPosition:
         """Where the log ends now; no transaction is open there."""
-        mariadb = self.is_mariadb()
-        status = self._master_status(mariadb)
-        gtid = self._gtid_at(status[0], status[1]) if mariadb else str(status[4]).replace("\n", "")
-        return LogPosition(status[0], int(status[1]), gtid, self._identity(mariadb))
+        status = self._master_status()
+        gtid = self._gtid_at(status[0], status[1]) if self.is_mariadb else str(status[4]).replace("\n", "")
+        return LogPosition(status[0], int(status[1]), gtid, self._identity())
 
     def check_position(self, position: LogPosition) -> None:
         """Refuse a place from which the log cannot be read on.
@@ -184,8 +195,7 @@ class MySqlServer:
         Raises:
             SourcePositionError: the log was purged, or the server is another one, or began its log anew.
         """
-        mariadb = self.is_mariadb()
-        identity = self._identity(mariadb)
+        identity = self._identity()
         if identity != position.server:
             raise SourcePositionError(
                 f"source {self.address}: the watermark {position} is of server {position.server}, this is "
@@ -198,7 +208,7 @@ class MySqlServer:
                 f"{min(logs, key=file_number, default='none')} and later. {START_OVER}; have the server keep "
                 "its log longer (binlog_expire_logs_seconds)"
             )
-        if position.offset > logs[position.file] or not self._has_gtid(position, mariadb):
+        if position.offset > logs[position.file] or not self._has_gtid(position):
             raise SourcePositionError(
                 f"source {self.address}: the server began its log anew, or was restored: its {position.file} "
                 f"does not have the watermark {position} (GTID {position.gtid or 'none'}). {START_OVER}"
@@ -284,36 +294,49 @@ class MySqlServer:
                 keys.setdefault(table, []).append(tuple(names))
         return keys
 
-    def _master_status(self, mariadb: bool) -> Sequence[Any]:
-        statements = ["SHOW MASTER STATUS"] if mariadb else ["SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"]
-        with self.connected() as connection, connection.cursor() as cursor:
-            for statement in statements:
-                try:
-                    cursor.execute(statement)
-                    break
-                except pymysql.err.ProgrammingError:  # before MySQL 8.2 it has the old name only
-                    if statement == statements[-1]:
-                        raise
-            row = cursor.fetchone()
-        if row is None:
+    def _master_status(self) -> Sequence[Any]:
+        try:
+            rows = self._values("SHOW MASTER STATUS")
+        except ConnectionFailedError as error:
+            # MySQL 8.4 has dropped the old name.
+            if not isinstance(error.__cause__, pymysql.err.ProgrammingError):
+                raise
+            rows = self._values("SHOW BINARY LOG STATUS")
+        if not rows:
             raise ConfigurationError(f"source {self.address}: the server writes no binary log")
-        status: Sequence[Any] = row
-        return status
+        return rows[0]
 
     def _gtid_at(self, file: str, offset: int) -> str:
         return str(self._values("SELECT BINLOG_GTID_POS(%s, %s)", file, offset)[0][0] or "")
 
-    def _has_gtid(self, position: LogPosition, mariadb: bool) -> bool:
-        if mariadb:
+    def _has_gtid(self, position: LogPosition) -> bool:
+        if self.is_mariadb:
             return self._gtid_at(position.file, position.offset) == position.gtid
         rows = self._values("SELECT GTID_SUBSET(%s, @@global.gtid_executed)", position.gtid)
         return bool(rows[0][0])
 
-    def _identity(self, mariadb: bool) -> str:
-        return str(self._values(f"SELECT @@{'server_id' if mariadb else 'server_uuid'}")[0][0])
+    def _identity(self) -> str:
+        return str(self._values(f"SELECT @@{'server_id' if self.is_mariadb else 'server_uuid'}")[0][0])
 
     def _values(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
-        with self.connected() as connection, connection.cursor() as cursor:
+        with self._errors(), self._connection().cursor() as cursor:
             cursor.execute(statement, values or None)
             rows: Sequence[Sequence[Any]] = cursor.fetchall()
             return rows
+
+    def _connection(self) -> pymysql.Connection[Any]:
+        if self._asking is not None:
+            try:
+                self._asking.ping(reconnect=False)
+            except pymysql.err.Error:
+                self.close()
+        if self._asking is None:
+            self._asking = pymysql.connect(**self.address.connection_options(), autocommit=True)
+        return self._asking
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except _SQL_ERRORS as error:
+            raise ConnectionFailedError(f"source {self.address}: {error}; {_GRANTS}") from error

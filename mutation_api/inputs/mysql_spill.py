@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ class Spill:
             options: how values are converted.
         """
         self.row_count = 0
-        self._folder = folder
+        self.folder = folder
         self._table = table
         self._columns = columns
         self._families = [family_of(column.source, table) for column in columns]
@@ -70,12 +71,13 @@ class Spill:
     def add_selected(self, rows: Sequence[Sequence[bytes | None]], at: tuple[int, int]) -> None:
         """Add rows that SELECT gave, as inserts at a place in the log."""
         texts = [pa.array(values, pa.binary()) for values in zip(*rows, strict=True)]
-        arrays = [
-            family.of_text(column.source, values, self._options)
-            for column, family, values in zip(self._columns, self._families, texts, strict=True)
-        ]
-        numbers = range(self.row_count, self.row_count + len(rows))
-        self._write(["insert"] * len(rows), [(*at, 0, number) for number in numbers], arrays)
+        with self._names_table():
+            arrays = [
+                family.of_text(column.source, values, self._options)
+                for column, family, values in zip(self._columns, self._families, texts, strict=True)
+            ]
+            numbers = range(self.row_count, self.row_count + len(rows))
+            self._write(["insert"] * len(rows), [(*at, 0, number) for number in numbers], arrays)
 
     def close(self) -> None:
         """Write what is left."""
@@ -86,45 +88,42 @@ class Spill:
             self._writer = None
 
     def to_frame(self, spark: SparkSession) -> DataFrame:
-        """All operations that were added, in the target's types."""
+        """All operations that were added, at least one, in the target's types; after :meth:`close`."""
         position = ",".join(f"{name}:bigint" for name in POSITION_FIELDS)
         columns = [f"{quoted(column.name)} {spark_type(column.type)}" for column in self._columns]
         schema = f"{OPERATION} string, {POSITION} struct<{position}>, {', '.join(columns)}"
-        if not self.row_count:
-            return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).parquet(str(self._folder))
+        return spark.read.schema(schema).parquet(str(self.folder))
 
     def _flush(self) -> None:
         columns = zip(*self._rows, strict=True)
-        arrays = [
-            family.of_log(column.source, list(values), self._options)
-            for column, family, values in zip(self._columns, self._families, columns, strict=True)
-        ]
         operations, positions = self._operations, self._positions
         self._operations, self._positions, self._rows = [], [], []
-        self._write(operations, positions, arrays)
+        with self._names_table():
+            arrays = [
+                family.of_log(column.source, list(values), self._options)
+                for column, family, values in zip(self._columns, self._families, columns, strict=True)
+            ]
+            self._write(operations, positions, arrays)
 
     def _write(
         self, operations: list[str], positions: list[tuple[int, int, int, int]], arrays: list[pa.Array]
     ) -> None:
         places = [pa.array(numbers, pa.int64()) for numbers in zip(*positions, strict=True)]
-        named = {
-            OPERATION: pa.array(operations, pa.string()),
-            POSITION: pa.StructArray.from_arrays(places, POSITION_FIELDS),
-            **{
-                column.name: self._converted(column, values)
-                for column, values in zip(self._columns, arrays, strict=True)
-            },
+        values = {
+            column.name: to_column(column.source, column.type, found)
+            for column, found in zip(self._columns, arrays, strict=True)
         }
-        batch = pa.table(named)
+        position = pa.StructArray.from_arrays(places, POSITION_FIELDS)
+        batch = pa.table({OPERATION: pa.array(operations, pa.string()), POSITION: position, **values})
         if self._writer is None:
-            self._folder.mkdir(parents=True)
-            self._writer = pq.ParquetWriter(self._folder / "operations.parquet", batch.schema)
+            self.folder.mkdir(parents=True)
+            self._writer = pq.ParquetWriter(self.folder / "operations.parquet", batch.schema)
         self._writer.write_table(batch)
         self.row_count += len(operations)
 
-    def _converted(self, column: TargetColumn, values: pa.Array) -> pa.Array:
+    @contextmanager
+    def _names_table(self) -> Iterator[None]:
         try:
-            return to_column(column.source, column.type, values)
+            yield
         except RecordValueError as error:
             raise RecordValueError(f"source table {self._table}: {error}") from error
