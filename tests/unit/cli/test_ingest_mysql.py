@@ -1,0 +1,76 @@
+"""The arguments of ``hive-mutate ingest mysql``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from mutation_api.cli import ingest_mysql
+from mutation_api.errors import ConfigurationError
+
+SOURCE = ["--source", "mysql://reader@db.example:3307/shop"]
+
+
+def parsed(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    ingest_mysql.add_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def test_tables_follow_those_of_the_same_name() -> None:
+    """In the database that was given, else in that of the source's name; or as each is told."""
+    assert ingest_mysql.tables_from(
+        parsed(*SOURCE, "--tables", "Orders, customers", "--database", "sales")
+    ) == [
+        ("Orders", "sales.orders", ()),
+        ("customers", "sales.customers", ()),
+    ]
+    assert ingest_mysql.tables_from(parsed(*SOURCE, "--tables", "a", "--table", "b=x.y:id,day")) == [
+        ("a", "shop.a", ()),
+        ("b", "x.y", ("id", "day")),
+    ]
+
+
+def test_the_source_is_named_without_user_and_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that another account goes on at the same watermark."""
+    monkeypatch.setenv(ingest_mysql.PASSWORD_VARIABLE, "s3cret")
+    source = ingest_mysql.source_from(parsed(*SOURCE, "--tables", "a"))
+    assert source.source_id == "mysql:db.example:3307/shop"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("mysql://joe:s3cret@host/shop", "no password in it"),
+        ("mysql://host/shop", "expected mysql://USER@HOST"),
+        ("mysql://joe@host", "expected mysql://USER@HOST"),
+        ("postgres://joe@host/shop", "expected mysql://USER@HOST"),
+        ("mysql://joe@host:x/shop", "Port could not be cast"),
+    ],
+)
+def test_a_source_that_names_no_database_of_a_server_is_refused(source: str, message: str) -> None:
+    """A password in it is refused without being shown."""
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        ingest_mysql.source_from(parsed("--source", source))
+    assert "s3cret" not in str(caught.value)
+
+
+def test_no_table_is_refused() -> None:
+    """There would be nothing to do."""
+    with pytest.raises(ConfigurationError, match="at least one table"):
+        ingest_mysql.tables_from(parsed(*SOURCE))
+
+
+@pytest.mark.parametrize("option", ["--option-file", "--ssl-ca"])
+def test_a_file_that_is_missing_is_refused(option: str, tmp_path: Path) -> None:
+    """PyMySQL would go on without it."""
+    with pytest.raises(ConfigurationError, match=f"{option}: there is no file"):
+        ingest_mysql.source_from(parsed(*SOURCE, option, str(tmp_path / "none")))
+
+
+def test_a_wrong_table_is_a_usage_error() -> None:
+    """As with any other argument."""
+    with pytest.raises(SystemExit):
+        parsed(*SOURCE, "--table", "orders")
