@@ -186,26 +186,23 @@ class RecordLayout:
         codes = self._texts(chunk, HeaderField.OPERATION)
         numbers = pc.index_in(codes, pa.array(list(_OPERATIONS)))
         known = ", ".join(_OPERATIONS)
-        refuse(numbers.is_null(), "field operation", f"is {{}}, and can be {known}", codes)
+        if numbers.null_count:
+            refuse(numbers.is_null(), "field operation", f"is {{}}, and can be {known}", codes)
         return pa.array(list(_OPERATIONS.values())).take(numbers)
 
     def _check_service(self, chunk: Chunk) -> None:
         if HeaderField.SERVICE in self.header:
             found = self._texts(chunk, HeaderField.SERVICE)
-            is_other = pc.invert(pc.fill_null(pc.equal(found, self.service), False))
-            refuse(is_other, "field service", f"is {{}}, in the folder of service {self.service!r}", found)
+            wanted = pa.repeat(self.service, len(found))
+            _refuse_others(found, wanted, "field service", f"is {{}}, in the folder of {self.service!r}")
 
     def _check_key(self, chunk: Chunk, texts: dict[str, pa.Array]) -> None:
         for number, name in enumerate(self.key):
-            values = texts[name]
-            refuse(
-                values.is_null(), f"column {name!r}", "is NULL, and it is of the key, which tells rows apart"
-            )
+            _refuse_nulls(texts[name], f"column {name!r}", "is NULL, and it is of the key")
             if HeaderField.KEY in self.header:
                 found = chunk.texts[self.field_index(HeaderField.KEY) + number]
-                is_other = pc.invert(pc.fill_null(pc.equal(found, values), False))
-                reason = f"differs from the column {name!r}, whose value it must have; it is {{}}"
-                refuse(is_other, f"field key {name}", reason, found)
+                reason = f"is {{}}, and differs from the column {name!r}"
+                _refuse_others(found, texts[name], f"field key {name}", reason)
 
     def _positions(
         self, chunk: Chunk, operations: pa.Array, before: tuple[int, int, int]
@@ -242,11 +239,22 @@ class RecordLayout:
     def _header_values(self, chunk: Chunk, wanted: HeaderField, hive_type: HiveType) -> pa.Array:
         place = f"field {wanted.value}"
         texts = self._texts(chunk, wanted)
-        refuse(texts.is_null(), place, "is NULL")
+        _refuse_nulls(texts, place, "is NULL")
         try:
             return values_of_texts(texts, hive_type)
         except MisfitError as misfit:
             raise FieldError(misfit.row, place, f"has {misfit.value}, which {misfit.reason}") from misfit
+
+
+def _refuse_nulls(texts: pa.Array, place: str, reason: str) -> None:
+    if texts.null_count:
+        refuse(texts.is_null(), place, reason)
+
+
+def _refuse_others(found: pa.Array, wanted: pa.Array, place: str, reason: str) -> None:
+    """Refuse the first text that is not the one that is wanted, which is not null."""
+    if not found.equals(wanted):
+        refuse(pc.invert(pc.fill_null(pc.equal(found, wanted), False)), place, reason, found)
 
 
 def _is_later(positions: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

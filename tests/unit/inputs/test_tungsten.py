@@ -338,9 +338,7 @@ def test_t12_services_do_not_mix(spark: SparkSession, staging: Staging) -> None:
     staging.write(1, ["alpha", *record[:4], *record[5:]])
     assert len(staging.rows(header=header)) == 1
     staging.write(1, ["beta", *record[:4], *record[5:]])
-    with pytest.raises(
-        InputFormatError, match=r"line 1: field service is 'beta', in the folder of .*'alpha'"
-    ):
+    with pytest.raises(InputFormatError, match=r"line 1: field service is 'beta', in the folder of 'alpha'"):
         staging.rows(header=header)
 
 
@@ -430,7 +428,11 @@ SECOND = staging_record(fields("I", 1, 2, "2", "a", "2006", "t"))
         ("\n", InputFormatError, "is None; expected is a number"),
         (SECOND.replace("\x01a\x01", "\x01\\a\x01"), InputFormatError, r"field 7 \(type\) goes on with"),
         (SECOND.replace("\x012\x012\x01", "\x01\\N\x01\\N\x01"), InputFormatError, "column 'id' is NULL"),
-        (SECOND.replace("\x012\x012\x01", "\x012\x013\x01"), InputFormatError, "field key id differs .* '2'"),
+        (
+            SECOND.replace("\x012\x012\x01", "\x012\x013\x01"),
+            InputFormatError,
+            "field key id is '2', and differs",
+        ),
         (
             SECOND.replace("2006", "20x6"),
             RecordValueError,
