@@ -10,9 +10,10 @@ The first word says what kind of source it is; "hive-mutate ingest KIND --help" 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from time import sleep
 from types import ModuleType
 
@@ -30,9 +31,20 @@ HELP = "apply the operations of a change source to tables, exactly once"
 
 APP_NAME = "hive-mutate ingest"
 
-KINDS: Mapping[str, ModuleType] = {}
-"""Module of each kind of source: ``HELP``, ``add_arguments(parser)``, ``source_from(arguments)`` and
-``tables_from(arguments)``, which gives (the source's name of a table, DB.TABLE, key columns)."""
+KINDS = {
+    "canal": "flat JSON messages of Canal or TiCDC, in files",
+    "collector": "raw files of a binlog collector",
+    "debezium": "messages of Debezium's connectors, in files",
+    "maxwell": "messages of Maxwell's daemon, in files",
+    "mysql": "tables of a MySQL or MariaDB server: first all rows, then its binary log",
+    "tungsten": "staging files of Tungsten Replicator's Hadoop applier",
+}
+"""Name and help of each kind of source.
+
+Its module, ``mutation_api.cli.ingest_…``, has ``HELP``, ``add_arguments(parser)``, ``source_from(arguments)``
+and ``tables_from(arguments)``: (the source's name of a table, DB.TABLE, key columns) of each. It is imported
+only when it runs, so that nobody needs the packages of another kind.
+"""
 
 _ENDING = """
 The tables must exist. Operations on one key are reduced to the last, then merged: the row is deleted,
@@ -45,25 +57,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare a sub-parser for each kind of source."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (__doc__ or "").partition("\n\n")[2]
-    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
-    for name, module in KINDS.items():
-        kind = kinds.add_parser(
-            name,
-            help=module.HELP,
-            description=(module.__doc__ or module.HELP).partition("\n\n")[2] or module.HELP,
-            epilog=_ENDING,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        kind.set_defaults(refuse_usage=kind.error)
-        module.add_arguments(kind)
-        _add_common_arguments(kind)
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True, parser_class=_KindParser)
+    for name, help_line in KINDS.items():
+        kinds.add_parser(name, help=help_line, epilog=_ENDING)
+
+
+class _KindParser(argparse.ArgumentParser):
+    """Has the arguments of its kind as soon as they are wanted."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Declare the arguments, then parse them."""
+        name = self.prog.split()[-1]
+        try:
+            module = _module(name)
+        except ModuleNotFoundError as error:
+            self.error(f"needs the Python module {error.name!r}: pip install 'hive-mutation-api[{name}]'")
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        self.description = (module.__doc__ or "").partition("\n\n")[2]
+        self.set_defaults(refuse_usage=self.error)
+        module.add_arguments(self)
+        _add_common_arguments(self)
+        return super().parse_known_args(args, namespace)
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"mutation_api.cli.ingest_{name}")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ingest and print the report; 0 when everything new is committed, or there was nothing new."""
     if arguments.follow is not None and (arguments.dry_run or arguments.follow <= 0):
         arguments.refuse_usage("--follow takes seconds above 0, and does not go with --dry-run")
-    module = KINDS[arguments.kind]
+    module = _module(arguments.kind)
     source: ChangeSource = module.source_from(arguments)
     tables = [Following(*each) for each in module.tables_from(arguments)]
     with metastore_from(arguments) as metastore, spark_session(APP_NAME) as spark:

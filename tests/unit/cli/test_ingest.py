@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
+import pkgutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api import cli
 from mutation_api.cli import ingest, watermarks
 from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, main
 from mutation_api.client.create_table import create_acid_table
@@ -44,7 +47,8 @@ class ListKind:
 @pytest.fixture(autouse=True)
 def kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the kind known."""
-    monkeypatch.setattr(ingest, "KINDS", {"list": ListKind})
+    monkeypatch.setattr(ingest, "KINDS", {"list": ListKind.HELP})
+    monkeypatch.setattr(ingest, "_module", lambda name: ListKind)
 
 
 @pytest.fixture
@@ -101,6 +105,40 @@ def test_help(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], expect
     assert caught.value.code == 0
     printed = capsys.readouterr().out
     assert [text for text in expected if text not in printed] == []
+
+
+def test_every_kind_of_source_is_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each module is a kind, and its arguments go together with the common ones."""
+    monkeypatch.undo()
+    modules = {name for _, name, _ in pkgutil.iter_modules(cli.__path__) if name.startswith("ingest_")}
+    assert {f"ingest_{name}" for name in ingest.KINDS} == modules
+    for name, help_line in ingest.KINDS.items():
+        module = importlib.import_module(f"mutation_api.cli.ingest_{name}")
+        assert help_line == module.HELP
+        with pytest.raises(SystemExit) as caught:
+            main(["ingest", name, "--help"])
+        assert caught.value.code == 0
+        printed = capsys.readouterr().out
+        assert printed.startswith(f"usage: hive-mutate ingest {name} ")
+        assert "--watermark-table" in printed
+
+
+def test_a_kind_whose_package_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others work; this one says what to install."""
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'pymysql'", name="pymysql")
+
+    monkeypatch.setattr(ingest, "_module", missing)
+    with pytest.raises(SystemExit) as caught:
+        main(NEEDED)
+    assert caught.value.code == EXIT_USAGE
+    expected = "needs the Python module 'pymysql': pip install 'hive-mutation-api[list]'"
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.slow
