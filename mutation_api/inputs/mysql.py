@@ -42,8 +42,10 @@ from mutation_api.table.hive_types import parse_hive_type
 
 __all__ = ["Collected", "MySqlAddress", "MySqlSource"]
 
+FETCH_ROWS = 100
 SELECT_ROWS = 10_000
-"""Rows of a SELECT that are in memory at a time."""
+SELECT_BYTES = 64 << 20
+"""Rows of a SELECT that are in memory at a time: so many, or as many as have so many bytes."""
 NET_WRITE_TIMEOUT_SECONDS = 3600
 """How long the server waits for us while rows are written; its own minute is short for a busy machine."""
 
@@ -185,7 +187,7 @@ class MySqlSource:
             for plan in plans:
                 spill = spills[plan.table.name]
                 cursor.execute(plan.select(self._database))
-                while rows := cursor.fetchmany(SELECT_ROWS):
+                for rows in _chunks(cursor):
                     spill.add_selected(rows, noted.order)
                     _log.info("%s.%s: %d rows selected", self._database, plan.table.name, spill.row_count)
         return noted
@@ -214,6 +216,21 @@ class MySqlSource:
         for images in log.between(start, now):
             if images.place[:2] > positions[images.table].order:
                 _add(images, plans[images.table].key_places, spills[images.table])
+                spills[images.table].added_bytes(images.byte_count)
+
+
+def _chunks(cursor: SSCursor) -> Iterator[list[tuple[bytes | None, ...]]]:
+    """The rows of a result, a part of them at a time."""
+    chunk: list[tuple[bytes | None, ...]] = []
+    size = 0
+    while rows := cursor.fetchmany(FETCH_ROWS):
+        chunk += rows
+        size += sum(len(value) for row in rows for value in row if value is not None)
+        if len(chunk) >= SELECT_ROWS or size >= SELECT_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _add(images: RowImages, key_places: Sequence[int], spill: Spill) -> None:

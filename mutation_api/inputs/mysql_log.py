@@ -66,6 +66,7 @@ class RowImages:
     operation: str
     place: tuple[int, int, int]
     rows: Iterator[list[Any]]
+    byte_count: int
 
 
 class BinaryLog:
@@ -256,7 +257,7 @@ class _Reading:
         data = event.packet.read(event.event_size - event.packet.read_bytes)
         self._event_count += 1
         place = (file_number(self._file), self._begun, self._event_count)
-        return RowImages(event.table, operation, place, decoder.rows(data, present))
+        return RowImages(event.table, operation, place, decoder.rows(data, present), len(data))
 
     def _take_statement(self, event: Any) -> None:
         text = event.query.strip()

@@ -22,6 +22,8 @@ from mutation_api.table.hive_types import spark_type
 __all__ = ["Spill", "TargetColumn"]
 
 ROWS_PER_BATCH = 20_000
+BYTES_PER_BATCH = 64 << 20
+"""A batch is written when it has so many rows, or about so many bytes."""
 POSITION_FIELDS = ("file", "offset", "event", "row")
 """Of a position: log file, offset at which the transaction begins, its event, and the row in that."""
 
@@ -58,6 +60,7 @@ class Spill:
         self._operations: list[str] = []
         self._positions: list[tuple[int, int, int, int]] = []
         self._rows: list[Sequence[Any]] = []
+        self._byte_count = 0
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, operation: str, position: tuple[int, int, int, int], row: Sequence[Any]) -> None:
@@ -66,6 +69,12 @@ class Spill:
         self._positions.append(position)
         self._rows.append(row)
         if len(self._rows) >= ROWS_PER_BATCH:
+            self._flush()
+
+    def added_bytes(self, count: int) -> None:
+        """Say about how many bytes the rows had that were added since the last call."""
+        self._byte_count += count
+        if self._byte_count >= BYTES_PER_BATCH:
             self._flush()
 
     def add_selected(self, rows: Sequence[Sequence[bytes | None]], at: tuple[int, int]) -> None:
@@ -81,8 +90,7 @@ class Spill:
 
     def close(self) -> None:
         """Write what is left."""
-        if self._rows:
-            self._flush()
+        self._flush()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -95,6 +103,9 @@ class Spill:
         return spark.read.schema(schema).parquet(str(self.folder))
 
     def _flush(self) -> None:
+        self._byte_count = 0
+        if not self._rows:
+            return
         columns = zip(*self._rows, strict=True)
         operations, positions = self._operations, self._positions
         self._operations, self._positions, self._rows = [], [], []
