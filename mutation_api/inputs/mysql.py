@@ -197,7 +197,7 @@ class MySqlSource:
         """A cursor that sees all tables as of one moment, and gives bytes as they come."""
         options = {"cursorclass": SSCursor, "use_unicode": False, "conv": encoders}
         with self._server.connected(**options) as connection, connection.cursor() as cursor:
-            cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = '', group_concat_max_len = 1024")
+            cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = ''")
             cursor.execute(f"SET SESSION net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}")
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
@@ -212,11 +212,9 @@ class MySqlSource:
     ) -> None:
         columns = {name: plan.sources for name, plan in plans.items()}
         log = BinaryLog(self._server, self._database, columns, self._seen_to)
-        start = min(positions.values(), key=lambda position: position.order)
-        for images in log.between(start, now):
-            if images.place[:2] > positions[images.table].order:
-                _add(images, plans[images.table].key_places, spills[images.table])
-                spills[images.table].added_bytes(images.byte_count)
+        for images in log.between(positions, now):
+            _add(images, plans[images.table].key_places, spills[images.table])
+            spills[images.table].added_bytes(images.byte_count)
 
 
 def _chunks(cursor: SSCursor) -> Iterator[list[tuple[bytes | None, ...]]]:

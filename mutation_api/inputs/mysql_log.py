@@ -9,6 +9,7 @@ Source: MySQL's source documentation, "Binary log"; MariaDB's knowledge base, "B
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,15 +27,32 @@ from pymysqlreplication.event import (
     XAPrepareEvent,
     XidEvent,
 )
-from pymysqlreplication.row_event import DeleteRowsEvent, RowsEvent, TableMapEvent, UpdateRowsEvent
+from pymysqlreplication.exceptions import MalformedBinLogEvent
+from pymysqlreplication.row_event import (
+    DeleteRowsEvent,
+    PartialUpdateRowsEvent,
+    RowsEvent,
+    TableMapEvent,
+    UpdateRowsEvent,
+)
 
-from mutation_api.errors import ConnectionFailedError, InputError, InputFormatError
+from mutation_api.errors import (
+    ConnectionFailedError,
+    InputError,
+    InputFormatError,
+    SourcePositionError,
+)
 from mutation_api.inputs.mysql_rows import LoggedColumn, RowDecoder
 from mutation_api.inputs.mysql_server import START_OVER, LogPosition, MySqlServer, file_number
 from mutation_api.inputs.mysql_statements import Effect, Statement, effect_on
 from mutation_api.inputs.mysql_types import SourceColumn
 
 __all__ = ["BinaryLog", "RowImages"]
+
+_CANNOT_READ_LOG = 1236
+"""The server's error where a log file is missing, or has no event at the place."""
+_UNREADABLE = (ValueError, LookupError, TypeError, NotImplementedError, struct.error, MalformedBinLogEvent)
+"""What the library raises at an event that is damaged, or newer than itself."""
 
 # Beyond the ids that people give to their servers; two readers with one id would end each other's stream.
 _REPLICA_IDS = range(1 << 31, 1 << 32)
@@ -93,20 +111,22 @@ class BinaryLog:
         self._columns = columns
         self._seen_to = frozenset(seen_to)
 
-    def between(self, start: LogPosition, end: LogPosition) -> Iterator[RowImages]:
-        """The row images of transactions that end behind ``start`` and not behind ``end``.
+    def between(self, starts: Mapping[str, LogPosition], end: LogPosition) -> Iterator[RowImages]:
+        """The row images of transactions behind the start of their table and up to ``end``.
 
         Raises:
+            SourcePositionError: the log from there on was purged.
             InputError: a statement changed one of the tables without row events, or the log holds something
                 that is not known.
             ConnectionFailedError: the connection was lost.
         """
+        start = min(starts.values(), key=lambda position: position.order)
         if start.order >= end.order:
             return
-        reading = _Reading(self._database, self._columns, self._seen_to, start.file)
+        reading = _Reading(self._database, self._columns, self._seen_to, starts)
         with self._stream(start) as stream:
             while reading.order < end.order and (event := _next(stream, self._server)) is not None:
-                yield from reading.take(event, end)
+                yield from reading.take(event)
         reading.check_lacking()
         if reading.order < end.order or reading.is_open:
             raise InputFormatError(
@@ -152,7 +172,14 @@ def _next(stream: Any, server: MySqlServer) -> BinLogEvent | None:
     try:
         return stream.fetchone()
     except (pymysql.err.MySQLError, OSError) as error:
+        if error.args[:1] == (_CANNOT_READ_LOG,):
+            raise SourcePositionError(f"source {server.address}: {error}. {START_OVER}") from error
         raise ConnectionFailedError(f"source {server.address}: reading its log: {error}") from error
+    except _UNREADABLE as error:
+        raise InputFormatError(
+            f"source {server.address}: the log behind {stream.log_file}:{stream.log_pos} has an event that "
+            f"cannot be read: {error!r}"
+        ) from error
 
 
 class _Reading:
@@ -163,13 +190,13 @@ class _Reading:
         database: str,
         columns: Mapping[str, Mapping[str, SourceColumn]],
         seen_to: frozenset[str],
-        file: str,
+        starts: Mapping[str, LogPosition],
     ) -> None:
         self._database = database
         self._columns = columns
         self._seen_to = seen_to
-        self._file = file
-        self._offset = 0
+        self._starts = {table: position.order for table, position in starts.items()}
+        self._file, self._offset = min(starts.values(), key=lambda position: position.order).file, 0
         self._decoders: dict[int, RowDecoder] = {}
         self._known: dict[tuple[Any, ...], RowDecoder] = {}
         self._lacking: dict[str, Collection[str]] = {}
@@ -185,16 +212,23 @@ class _Reading:
     def order(self) -> tuple[int, int]:
         return file_number(self._file), self._offset
 
-    def take(self, event: Any, end: LogPosition) -> Iterator[RowImages]:
+    def take(self, event: Any) -> Iterator[RowImages]:
         if isinstance(event, RotateEvent):
             self._file, self._offset = event.next_binlog, event.position
             self._decoders.clear()
             return
         self._move_to(event.packet.log_pos)
         match event:
+            case TableMapEvent() | RowsEvent() if not self._is_new(event.table):
+                return
             case TableMapEvent():
                 decoder = self._decoders[event.table_id] = self._decoder(event)
                 self._lacking[event.table] = decoder.lacking
+            case PartialUpdateRowsEvent():
+                raise InputFormatError(
+                    f"the log has parts of JSON values at {self.place}; it needs "
+                    f"binlog_row_value_options=''. {START_OVER}"
+                )
             case RowsEvent():
                 yield self._images(event)
             case QueryEvent():
@@ -207,6 +241,10 @@ class _Reading:
                 self._take_prepared(event)
             case _:
                 self._check_known(event)
+
+    def _is_new(self, table: str) -> bool:
+        """Whether this place is behind the one from which on the table is read."""
+        return self.order > self._starts[table]
 
     def check_lacking(self) -> None:
         """Refuse rows without a column that nothing added later. Raises InputFormatError."""
@@ -285,6 +323,8 @@ class _Reading:
 
     def _check_statement(self, text: str, database: str) -> None:
         for table, effect in effect_on(Statement(database, text), self._database, [*self._columns]).items():
+            if not self._is_new(table):
+                continue
             # A column that was added and is NULL needs nothing done: Hive has it, or the table was refused.
             self._lacking.pop(table, None)
             if effect is Effect.CHANGES and self.place not in self._seen_to:

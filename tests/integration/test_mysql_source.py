@@ -313,6 +313,22 @@ def test_other_ddl_stops_before_anything_is_applied(shop: Shop) -> None:
     assert shop.read(TWO, after, seen_to=[place])[0] == [("insert", 1, "a"), ("insert", 2, "b")]
 
 
+def test_ddl_before_the_place_from_which_a_table_is_read_does_not_stop_it(shop: Shop) -> None:
+    """Another table may be behind, and what it misses is read past what the first one has seen already."""
+    shop.run(T, T.replace("t (", "u ("))
+    behind = shop.now()
+    shop.run(
+        "INSERT INTO t VALUES (1, 'a')", "INSERT INTO u VALUES (1, 'a')", "ALTER TABLE t MODIFY msg TEXT"
+    )
+    ahead = shop.now()
+    shop.run("INSERT INTO t VALUES (2, 'b')")
+    with MySqlSource(shop.address, shop.database) as source:
+        tables = [SourceTable("t", acid_table(TWO)), SourceTable("u", acid_table(TWO))]
+        found = source.collect(tables, {"t": ahead, "u": behind})
+        rows = {table.name: rows_of(spill) for table, spill in found.tables}
+    assert rows == {"t": [("insert", 2, "b")], "u": [("insert", 1, "a")]}
+
+
 @pytest.mark.parametrize("statement", ["TRUNCATE t", "DROP TABLE t", "ALTER TABLE t RENAME TO u"])
 def test_rows_that_go_without_row_events_stop_the_reading(shop: Shop, statement: str) -> None:
     """Else Hive would keep them without a word."""
