@@ -159,6 +159,8 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool, d
         sources = [
             SourceTable(each.source_table, transaction.table(each.target), each.key) for each in run.tables
         ]
+        for each in sources:
+            _check_names(each.target)
         after = _positions(run, marks)
         run.progress(f"{run.source.source_id}: reading, in transaction {transaction.id}")
         batch = run.source.read(run.spark, sources, after)
@@ -296,14 +298,16 @@ def _table_contradicts(
     )
 
 
-def _check_columns(table: AcidTable, operations: DataFrame) -> None:
-    names = {*table.column_names, *table.partition_key_names}
-    taken = sorted(names & {OPERATION, POSITION})
+def _check_names(table: AcidTable) -> None:
+    taken = sorted({*table.column_names, *table.partition_key_names} & {OPERATION, POSITION})
     if taken:
         raise RecordLayoutError(
-            f"table {table.full_name} has a column {taken[0]!r}, which in frames of operations means "
-            "something else: rename it"
+            f"table {table.full_name} cannot follow a source: it has a column {taken[0]!r}, a name that "
+            "operations need for themselves; rename it"
         )
+
+
+def _check_columns(table: AcidTable, operations: DataFrame) -> None:
     found = {name.lower() for name in operations.columns}
     missing = sorted({OPERATION, POSITION} - found)
     if missing:

@@ -22,8 +22,8 @@ from mutation_api.errors import (
     ConfigurationError,
     ContradictionError,
     InputFormatError,
-    MutationError,
     PartitionCreationError,
+    RecordLayoutError,
     SourcePositionError,
 )
 from mutation_api.inputs import Following, IngestReport, Position, ingest
@@ -269,10 +269,8 @@ def test_strict_refuses_contradictions(warehouse: Warehouse) -> None:
     cases = {
         "3 delete 1\n4 delete 1": "contradicts itself: 1 deletes of absent keys: delete of the absent key",
         "3 insert 1 x": 'the rows of default.orders: 1 inserts of present keys: insert of key {"id":1}',
-        "3 insert 1 x\n4 delete 1": '1 inserts of present keys: insert of key {"id":1}',
         "3 update 5 x": 'update of key {"id":5} at {"position":{"seqno":3,"row_id":2}}',
         "3 update 5 x\n4 delete 5": '1 updates of absent keys: update of key {"id":5}',
-        "3 delete 5": '1 deletes of absent keys: delete of key {"id":5}',
         "3 delete 5\n4 insert 5 x": '1 deletes of absent keys: delete of key {"id":5}',
     }
     for number, (log, message) in enumerate(cases.items()):
@@ -378,6 +376,6 @@ def test_tables_that_make_no_sense(
 def test_columns_that_frames_of_operations_need_for_themselves(warehouse: Warehouse) -> None:
     """A table that has a column of such a name is refused rather than filled with positions."""
     warehouse.create("default.t", columns=[ColumnInfo("id", "bigint"), ColumnInfo("operation", "string")])
-    with pytest.raises(MutationError, match="operation"):
+    with pytest.raises(RecordLayoutError, match="it has a column 'operation', a name that operations need"):
         warehouse.ingest(ListSource(entries("1 insert 1 x", "t")), Following("t", "default.t", ("id",)))
     assert warehouse.rows("default.t") == []
