@@ -1,0 +1,290 @@
+"""Debezium's messages: what they are, and how their values are to be read."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError, RecordValueError
+from mutation_api.inputs.debezium import Debezium, DebeziumValues
+from mutation_api.inputs.json_lines import line_number, log_files
+from mutation_api.inputs.json_log import JsonLog, LogOptions, Positions, log_events
+from mutation_api.inputs.json_values import Reader
+from mutation_api.inputs.source import POSITION, SourceTable
+from mutation_api.table.hive_types import parse_hive_type
+from tests.json_messages import Change, debezium, debezium_schema, small_table, unscaled, write_log
+
+SMALL = small_table(("id", "bigint"), ("note", "string"))
+MYSQL = {
+    "connector": "mysql",
+    "name": "erp",
+    "snapshot": "false",
+    "db": "shop",
+    "table": "orders",
+    "file": "bin.000003",
+    "pos": 484,
+    "row": 0,
+}
+POSTGRES = {
+    "connector": "postgresql",
+    "name": "erp",
+    "snapshot": "false",
+    "sequence": '["24023119","24023128"]',
+    "db": "erp",
+    "schema": "public",
+    "table": "orders",
+    "lsn": 24023128,
+}
+ROW = {"id": 1, "note": "a"}
+
+
+def envelope(
+    op: str | None, before: Any = None, after: Any = None, source: Any = MYSQL, **others: Any
+) -> str:
+    return json.dumps({"before": before, "after": after, "source": source, "op": op, **others})
+
+
+def ddl(kind: str, *tables: str, **others: Any) -> str:
+    changes = [{"type": kind, "id": f'"shop"."{table}"', "table": {}} for table in tables]
+    source = {**MYSQL, **others}
+    return json.dumps({"source": source, "databaseName": "shop", "ddl": "alter x", "tableChanges": changes})
+
+
+EVENTS: list[tuple[str, tuple[Any, ...]]] = [
+    (envelope("c", after=ROW), ("row", "shop.orders", "insert", [3, 484, 0])),
+    (
+        envelope("r", after=ROW, source={**MYSQL, "snapshot": "last"}),
+        ("row", "shop.orders", "insert", [3, 484, 0]),
+    ),
+    (envelope("u", ROW, ROW, POSTGRES), ("row", "public.orders", "update", [24023119, 24023128, 0])),
+    (
+        envelope("d", ROW, None, {**POSTGRES, "sequence": '[null,"24023128"]'}),
+        ("row", "public.orders", "delete", [0, 24023128, 0]),
+    ),
+    (
+        envelope("r", after=ROW, source={**POSTGRES, "snapshot": "incremental"}),
+        ("row", "public.orders", "insert", None),
+    ),
+    (
+        envelope("c", after=ROW, source={"connector": "db2", "db": "a", "table": "b"}),
+        ("row", "a.b", "insert", None),
+    ),
+    (envelope("t"), ("truncate", "shop.orders", None, [3, 484, 0])),
+    (
+        envelope("m", source=POSTGRES, message={"prefix": "foo", "content": "Ymfy"}),
+        ("other", "public.orders", None, None),
+    ),
+    ('{"status":"BEGIN","id":"571:53195829","ts_ms":1,"event_count":null}', ("other", None, None, None)),
+    ('{"schema":{},"payload":{"status":"END","id":"571:5","event_count":2}}', ("other", None, None, None)),
+    ('{"ts_ms":1465581029523,"ts_us":1465581029523000}', ("other", None, None, None)),
+    ('{"schema":null,"payload":null}', ("other", None, None, None)),
+    (ddl("ALTER", "orders"), ("schema change", "shop.orders", None, [3, 484, 0])),
+    (ddl("DROP", "orders", "b"), ("schema change", "shop.*", None, [3, 484, 0])),
+    (ddl("CREATE", "orders"), ("other", "shop.orders", None, None)),
+    (ddl("DROP", "orders", snapshot="true"), ("other", "shop.orders", None, None)),
+]
+
+DAMAGED = [
+    (envelope("x", ROW, ROW), "op", "no operation is called x"),
+    (envelope("c", ROW, None), "after", "has no row"),
+    (envelope("u", ROW, "text"), "after", "has no row"),
+    (envelope("c", after=ROW, source=None), "source", "does not tell database and table"),
+    ('{"id":1,"note":"a"}', "op", "fields id, note; flattened"),
+    ("[1]", "op", "no envelope"),
+]
+
+
+@pytest.mark.slow
+def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
+    """Operations, and what changes no row; places in the log, and who has none; what is none of these."""
+    lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
+    files = log_files([write_log(tmp_path, lines)])
+    events = log_events(spark, files, Debezium(), Positions.AUTO)
+    wanted = events.select("offset", "kind", "table", "op", "place", "problem").collect()
+    found = {line_number(files[0].path, event.offset): event for event in wanted}
+    for number, (line, expected) in enumerate(EVENTS, start=1):
+        event = found[number]
+        place = event.place if event.kind != "other" else None
+        assert (event.kind, event.table, event.op, place) == expected, line
+        assert event.problem is None, line
+    for number, (line, field, text) in enumerate(DAMAGED, start=len(EVENTS) + 1):
+        problem = found[number].problem
+        assert (problem.error, problem.field) == ("InputFormatError", field), line
+        assert text in problem.text
+
+
+def read(spark: SparkSession, folder: Path, *lines: str, values: DebeziumValues | None = None) -> list[Any]:
+    log = JsonLog(Debezium(values or DebeziumValues()), (write_log(folder, lines),), "test", LogOptions())
+    (table,) = log.read(spark, [SourceTable("public.orders", SMALL, ("id",))], {}).tables
+    return [tuple(row)[:1] + tuple(row)[2:] for row in table.operations.orderBy(POSITION).collect()]
+
+
+@pytest.mark.slow
+def test_keys_of_deletes_and_tombstones(spark: SparkSession, tmp_path: Path) -> None:
+    """A delete without its row takes the message's key; tombstones and blank lines are nothing."""
+    delete = envelope("d", None, None, {**POSTGRES, "lsn": 24023129})
+    partial = envelope("d", {"id": 2, "note": None}, None, {**POSTGRES, "lsn": 24023130})
+    wrapped = {"topic": "t", "partition": 0, "offset": 3, "key": '{"id":3}', "payload": delete}
+    lines = [
+        json.dumps({"key": {"id": 1}, "value": json.loads(envelope("c", None, ROW, POSTGRES))}),
+        f'{{"id":1}}\t{delete}',
+        '{"id":1}\tnull',
+        "",
+        "null",
+        partial,
+        json.dumps(wrapped),
+    ]
+    expected = [("insert", 1, "a"), ("delete", 1, None), ("delete", 3, None), ("delete", 2, None)]
+    assert read(spark, tmp_path, *lines) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "error", "text"),
+    [
+        (envelope("d", None, None, POSTGRES), InputFormatError, "line 1, field key: the message has no row"),
+        (
+            envelope("u", None, {"id": 1, "note": "__debezium_unavailable_value"}, POSTGRES),
+            RecordValueError,
+            "line 1, field note: .*REPLICA IDENTITY FULL",
+        ),
+        (
+            envelope("c", None, {"id": "AQ==", "note": None}, POSTGRES),
+            RecordValueError,
+            'field id: must be a JSON number, to be read as number, and is "AQ=="',
+        ),
+        (envelope("t", source=POSTGRES), InputFormatError, "truncate of public.orders: t; a truncate cannot"),
+    ],
+)
+def test_refused(spark: SparkSession, tmp_path: Path, line: str, error: type[Exception], text: str) -> None:
+    """No key, a value that is not there, text for a number, a truncate: nothing is guessed."""
+    with pytest.raises(error, match=text):
+        read(spark, tmp_path, line)
+
+
+@pytest.mark.slow
+def test_schemas_that_change_within_a_log(spark: SparkSession, tmp_path: Path) -> None:
+    """Each message's own schema tells how its values are written."""
+    table = small_table(
+        ("id", "bigint"), ("price", "decimal(10,4)"), ("placed", "timestamp"), ("day", "date")
+    )
+    row = {"id": 1, "price": Decimal("1.5"), "placed": datetime(2024, 1, 1), "day": date(2024, 1, 1)}
+    first = debezium(Change("insert", None, row, 1, 4)).partition("\t")[2]
+    schema = debezium_schema(list(row))
+    for rows in schema["fields"][:2]:
+        rows["fields"][1]["parameters"] = {"scale": "2"}
+        rows["fields"][2] |= {"name": "io.debezium.time.ZonedTimestamp", "type": "string"}
+    payload = json.loads(first)["payload"]
+    payload["source"] |= {"pos": 5}
+    payload["after"] |= {"price": unscaled(Decimal("2.25"), 2), "placed": "2024-01-02T03:04:05Z", "id": 2}
+    second = json.dumps({"schema": schema, "payload": payload})
+    log = JsonLog(Debezium(), (write_log(tmp_path, [first, second]),), "test")
+    (found,) = log.read(spark, [SourceTable("shop.orders", table, ("id",))], {}).tables
+    assert [tuple(each)[2:] for each in found.operations.orderBy(POSITION).collect()] == [
+        tuple(row.values()),
+        (2, Decimal("2.25"), datetime(2024, 1, 2, 3, 4, 5), date(2024, 1, 1)),
+    ]
+
+
+def reader(
+    hive_type: str,
+    values: DebeziumValues | None = None,
+    semantic: str | None = None,
+    kafka: str | None = None,
+) -> Reader:
+    field = {"field": "c", "type": kafka, "name": semantic, "parameters": {"scale": "3"}}
+    schema = None if kafka is None else json.dumps({"type": "struct", "fields": [field]})
+    types = {"c": parse_hive_type(hive_type)}
+    return Debezium(values or DebeziumValues()).readers("s.t", types, schema)["c"]
+
+
+@pytest.mark.parametrize(
+    ("kafka", "semantic", "hive_type", "expected"),
+    [
+        ("int32", "io.debezium.time.Date", "date", Reader("days")),
+        ("int64", "io.debezium.time.Timestamp", "timestamp", Reader("millis")),
+        ("int64", "io.debezium.time.MicroTimestamp", "timestamp", Reader("micros")),
+        ("int64", "io.debezium.time.NanoTimestamp", "timestamp", Reader("nanos")),
+        ("int64", "org.apache.kafka.connect.data.Timestamp", "timestamp", Reader("millis")),
+        ("string", "io.debezium.time.ZonedTimestamp", "timestamp", Reader("utc")),
+        ("int64", "io.debezium.time.MicroTime", "string", Reader("time-micros")),
+        ("int32", "io.debezium.time.Year", "int", Reader("flag")),
+        ("bytes", "org.apache.kafka.connect.data.Decimal", "decimal(10,3)", Reader("decimal-bytes", 3)),
+        ("struct", "io.debezium.data.VariableScaleDecimal", "decimal(10,3)", Reader("decimal-struct")),
+        ("bytes", "io.debezium.data.Bits", "bigint", Reader("bits")),
+        ("string", "io.debezium.data.Json", "string", Reader("text")),
+        ("bytes", None, "binary", Reader("base64")),
+        ("boolean", None, "tinyint", Reader("flag")),
+        ("string", None, "decimal(10,3)", Reader("text")),
+        ("struct", "io.debezium.data.geometry.Geometry", "string", Reader("text")),
+    ],
+)
+def test_schemas_tell_how_values_are_written(
+    kafka: str, semantic: str | None, hive_type: str, expected: Reader
+) -> None:
+    """Semantic types before Kafka's own."""
+    assert reader(hive_type, None, semantic, kafka) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "hive_type", "expected"),
+    [
+        (DebeziumValues(), "bigint", Reader("number")),
+        (DebeziumValues(), "boolean", Reader("flag")),
+        (DebeziumValues(), "date", Reader("days")),
+        (DebeziumValues(times="isostring"), "date", Reader("utc")),
+        (DebeziumValues(), "timestamp", Reader("utc")),
+        (DebeziumValues(times="connect"), "timestamp", Reader("millis")),
+        (DebeziumValues(times="microseconds"), "timestamp", Reader("micros")),
+        (DebeziumValues(decimals="string"), "decimal(10,3)", Reader("text")),
+        (DebeziumValues(binary="bytes"), "binary", Reader("base64")),
+        (DebeziumValues(binary="hex"), "binary", Reader("hex")),
+        (
+            DebeziumValues(columns={"s.t.c": "org.apache.kafka.connect.data.Decimal(2)"}),
+            "decimal(10,3)",
+            Reader("decimal-bytes", 2),
+        ),
+        (DebeziumValues(columns={"s.t.c": "io.debezium.time.Timestamp"}), "timestamp", Reader("millis")),
+        (DebeziumValues(columns={"s.t.c": "text"}), "decimal(10,3)", Reader("text")),
+    ],
+)
+def test_the_user_tells_how_values_are_written(
+    values: DebeziumValues, hive_type: str, expected: Reader
+) -> None:
+    """Without schemas: by the column's type, the connector's modes, and column by column."""
+    assert reader(hive_type, values) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "hive_type", "kafka", "text"),
+    [
+        (DebeziumValues(), "decimal(10,3)", None, "say which of precise, string, double"),
+        (DebeziumValues(decimals="precise"), "decimal(10,3)", None, r"Decimal\(SCALE\)"),
+        (DebeziumValues(), "binary", None, "say which of bytes, base64"),
+        (DebeziumValues(), "binary", "string", "say which of bytes, base64"),
+        (DebeziumValues(), "decimal(10,3)", "double", "not exact"),
+        (DebeziumValues(), "int", "struct", "into a string only"),
+    ],
+)
+def test_what_nobody_tells_is_not_guessed(
+    values: DebeziumValues, hive_type: str, kafka: str | None, text: str
+) -> None:
+    """Base64 may look like a number, and hex like base64."""
+    with pytest.raises(RecordLayoutError, match=f"table s.t, column c .*{text}"):
+        reader(hive_type, values, None, kafka)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"decimals": "exact"}, {"binary": "raw"}, {"times": "adaptive"}, {"columns": {"a.b.c": "Odd"}}],
+)
+def test_options_that_are_none(options: dict[str, Any]) -> None:
+    """A wrong word is told at once."""
+    with pytest.raises(ConfigurationError):
+        DebeziumValues(**options)

@@ -1,0 +1,320 @@
+"""Logs of JSON messages: what Debezium, Maxwell and Canal share."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyspark.sql.functions as sf
+import pytest
+from pyspark.sql import SparkSession
+
+from mutation_api.errors import (
+    ConfigurationError,
+    InputFormatError,
+    MutationError,
+    RecordLayoutError,
+    RecordValueError,
+    SourcePositionError,
+)
+from mutation_api.inputs.canal import Canal
+from mutation_api.inputs.debezium import Debezium
+from mutation_api.inputs.json_lines import line_number, log_files, read_lines
+from mutation_api.inputs.json_log import JsonLog, LogOptions, MessageFormat, Positions, log_events
+from mutation_api.inputs.maxwell import Maxwell
+from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable
+from mutation_api.table.acid_table import AcidTable
+from tests.json_messages import ORDERS, Change, canal, debezium, maxwell, small_table, write_log
+
+pytestmark = pytest.mark.slow
+
+SEED = 20240601
+SMALL = small_table(("id", "bigint"), ("price", "decimal(6,2)"))
+
+Writer = Callable[..., str]
+FORMATS: Sequence[tuple[MessageFormat, Writer]] = (
+    (Maxwell(), maxwell),
+    (Canal(), canal),
+    (Debezium(), debezium),
+)
+
+
+def read(
+    spark: SparkSession,
+    message_format: MessageFormat,
+    folder: Path,
+    target: AcidTable = ORDERS,
+    key: tuple[str, ...] = (),
+    after: Position | None = None,
+    **options: Any,
+) -> Batch:
+    log = JsonLog(message_format, (folder,), "test", LogOptions(**options))
+    known = {} if after is None else {"shop.orders": after}
+    return log.read(spark, [SourceTable("shop.orders", target, key)], known)
+
+
+def operations(batch: Batch) -> list[tuple[Any, ...]]:
+    """Operations in their order, without their positions."""
+    (table,) = batch.tables
+    rows = table.operations.orderBy(POSITION).collect()
+    return [tuple(bytes(v) if isinstance(v, bytearray) else v for v in (row[0], *row[2:])) for row in rows]
+
+
+def order(
+    identifier: int, note: str | None, price: str = "1.5000", photo: bytes | None = b""
+) -> dict[str, Any]:
+    return {
+        "id": identifier,
+        "note": note,
+        "price": Decimal(price),
+        "placed": datetime(2024, 2, 29, 23, 59, 59, 123456),
+        "photo": photo,
+        "weight": 0.1,
+        "day": date(2024, 2, 29),
+    }
+
+
+FIRST = order(1, 'tab\t"quotes" \\ é 😀')
+HUGE = order(2**63 - 1, None, "-1234567890123456789012345678901234.5678", bytes(range(256)))
+MOVED = {**HUGE, "id": 7}
+CHANGES = (
+    Change("insert", None, FIRST, 9, 4),
+    Change("insert", None, HUGE, 9, 4, 1),
+    Change("update", HUGE, MOVED, 10, 4),
+    Change("update", FIRST, {**FIRST, "note": "new"}, 10, 120),
+    Change("delete", MOVED, None, 1_000_000, 4),
+)
+
+
+def row(values: dict[str, Any] | None, key: int | None = None) -> tuple[Any, ...]:
+    return (key, *[None] * 6) if values is None else tuple(values.values())
+
+
+EXPECTED = [
+    ("insert", *row(FIRST)),
+    ("insert", *row(HUGE)),
+    ("delete", *row(None, 2**63 - 1)),
+    ("insert", *row(MOVED)),
+    ("update", *row({**FIRST, "note": "new"})),
+    ("delete", *row(None, 7)),
+]
+
+
+@pytest.mark.parametrize(("message_format", "writer"), FORMATS)
+def test_one_workload_in_all_formats(
+    spark: SparkSession, tmp_path: Path, message_format: MessageFormat, writer: Writer
+) -> None:
+    """The operations are the same, every digit of them; a changed key is a delete and an insert."""
+    batch = read(spark, message_format, write_log(tmp_path, [writer(change) for change in CHANGES]))
+    assert operations(batch) == EXPECTED
+    assert batch.tables[0].table.key == ("id",)
+    assert [f.name for f in batch.tables[0].operations.schema] == [
+        OPERATION,
+        POSITION,
+        *ORDERS.column_names,
+        *ORDERS.partition_key_names,
+    ]
+
+
+def test_places_in_the_log_order_operations_whatever_the_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Binlog files count by their numbers; what lies at or before the watermark is left out."""
+    texts = [maxwell(change) for change in CHANGES]
+    folder = write_log(tmp_path, texts[3:], [texts[2]], [texts[1], texts[0], ""])
+    whole = read(spark, Maxwell(), folder)
+    assert operations(whole) == EXPECTED
+    assert whole.position is not None
+    assert whole.position.order[:3] == (1_000_000, 4, 0)
+    (table,) = whole.tables
+    second = sorted(tuple(each[0]) for each in table.operations.select(POSITION).collect())[1]
+    after = Position(second, whole.position.text)
+    rest = read(spark, Maxwell(), folder, after=after)
+    assert operations(rest) == EXPECTED[2:]
+    nothing = read(spark, Maxwell(), folder, after=whole.position)
+    assert (nothing.tables, nothing.position) == ((), None)
+    other = Position(whole.position.order, json.dumps({"by": "message", "log": "other-bin", "at": []}))
+    with pytest.raises(SourcePositionError, match=r"places in other-bin.*places in master.*replaced"):
+        read(spark, Maxwell(), folder, after=other)
+
+
+def test_order_of_lines(spark: SparkSession, tmp_path: Path) -> None:
+    """Without places the numbers of files and the lines order operations: 2 comes before 10."""
+    texts = [maxwell(change, position=None) for change in CHANGES]
+    for number, lines in ((2, texts[:2]), (10, texts[2:])):
+        (tmp_path / f"part-{number}.json").write_text("\n".join(lines), encoding="utf-8")
+    batch = read(spark, Maxwell(), tmp_path)
+    assert operations(batch) == EXPECTED
+    assert batch.position is not None
+    (tmp_path / "other-2.json").write_text(texts[0], encoding="utf-8")
+    with pytest.raises(InputFormatError, match=r"other-2\.json and .*part-2\.json have the same number 2"):
+        read(spark, Maxwell(), tmp_path)
+
+
+def simple(operation: str, before: dict[str, Any] | None, after: dict[str, Any] | None, place: int) -> str:
+    return maxwell(Change(operation, before, after, 1, place))
+
+
+ROW = {"id": 1, "price": Decimal("1.25")}
+GOOD = simple("insert", None, ROW, 4)
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "message"),
+    [
+        (GOOD[:-1], InputFormatError, "not one whole JSON message"),
+        (simple("insert", None, {"id": 2}, 5), RecordLayoutError, "field price: the message does not have"),
+        (
+            simple("insert", None, {**ROW, "odd": 1}, 5),
+            RecordLayoutError,
+            "field odd: sales.small has no such",
+        ),
+        (simple("insert", None, {**ROW, "id": None}, 5), RecordValueError, "field id: a key is never NULL"),
+        (
+            simple("insert", None, {**ROW, "id": 2**63}, 5),
+            RecordValueError,
+            "field id: '9223372036854775808'",
+        ),
+        (
+            simple("insert", None, {**ROW, "price": Decimal("1.125")}, 5),
+            RecordValueError,
+            "field price: '1.125' is not a number of at most 4 digits before and 2 after",
+        ),
+        (
+            GOOD.replace("1.25", "1.2345678901234567890E+1"),
+            RecordValueError,
+            "field price: the line has a number of more digits",
+        ),
+        (maxwell(Change("insert", None, ROW, 1, 5), position=None), InputFormatError, "1 of 2 others do"),
+        (
+            maxwell(Change("insert", None, ROW, 1, 5), position="other.000001:5"),
+            SourcePositionError,
+            "several logs, .*: master; other",
+        ),
+        (
+            json.dumps({"type": "table-alter", "database": "shop", "table": "orders", "sql": "alter x"}),
+            InputFormatError,
+            "schema change of shop.orders: alter x; bring the target into line",
+        ),
+    ],
+)
+def test_refused(
+    spark: SparkSession, tmp_path: Path, line: str, error: type[MutationError], message: str
+) -> None:
+    """What is wrong is refused when the log is read, naming file, line and field."""
+    with pytest.raises(error, match=message) as refused:
+        read(spark, Maxwell(), write_log(tmp_path, [GOOD, line]), SMALL)
+    if error is not SourcePositionError:
+        assert f"{tmp_path}/log-1.json, line 2" in str(refused.value)
+
+
+def test_what_the_user_says_of_columns_and_schemas(spark: SparkSession, tmp_path: Path) -> None:
+    """Columns that are left out or may be missing, keys by name, and changes that the target followed."""
+    lines = [
+        simple("insert", None, {"ID": 1}, 4),
+        json.dumps(
+            {"type": "table-alter", "database": "shop", "table": "orders", "position": "master.000001:5"}
+        ),
+        simple("update", {"ID": 1}, {"ID": 1, "Price": Decimal(2), "odd": [1]}, 6),
+    ]
+    batch = read(
+        spark,
+        Maxwell(),
+        write_log(tmp_path, lines),
+        SMALL,
+        ("ID",),
+        ignored=frozenset({"shop.orders.odd"}),
+        null_if_missing=frozenset({"shop.orders.price"}),
+        accepts_schema_changes=True,
+    )
+    assert operations(batch) == [("insert", 1, None), ("update", 1, Decimal(2))]
+    assert batch.tables[0].table.key == ("id",)
+
+
+def test_tables_and_keys_that_are_not_clear(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing tells the key; a key that the target does not have; a table twice; no such file."""
+    folder = write_log(tmp_path, [maxwell(Change("insert", None, ROW, 1, 4), primary_key_columns=None)])
+    with pytest.raises(ConfigurationError, match=r"the messages name no key; say which columns"):
+        read(spark, Maxwell(), folder, SMALL)
+    with pytest.raises(RecordLayoutError, match=r"sales\.small has no key columns code"):
+        read(spark, Maxwell(), folder, SMALL, ("code",))
+    table = SourceTable("shop.orders", SMALL)
+    log = JsonLog(Maxwell(), (folder,), "test")
+    with pytest.raises(ConfigurationError, match=r"given twice: shop\.orders"):
+        log.read(spark, [table, table], {})
+    with pytest.raises(ConfigurationError, match="there is no file or folder"):
+        JsonLog(Maxwell(), (tmp_path / "none",), "test").read(spark, [table], {})
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert JsonLog(Maxwell(), (empty,), "test").read(spark, [table], {}) == Batch((), None)
+
+
+def looked(spark: SparkSession, message_format: MessageFormat, folder: Path) -> dict[int, Any]:
+    """Events by the number of their line."""
+    files = log_files([folder])
+    events = log_events(spark, files, message_format, Positions.AUTO)
+    texts = events.withColumns({"rows": sf.to_json("rows"), "key": sf.to_json("key")})
+    return {line_number(files[each.file].path, each.offset): each for each in texts.collect()}
+
+
+@pytest.mark.parametrize(("message_format", "writer"), FORMATS)
+def test_damaged_lines_are_never_read_as_something_else(
+    spark: SparkSession, tmp_path: Path, message_format: MessageFormat, writer: Writer
+) -> None:
+    """Cut anywhere, joined with another, a mark of JSON lost or doubled, bytes of no character: refused.
+
+    A line that still is a message is the one that it was, or told to be wrong.
+    """
+    chance = random.Random(SEED)
+    whole = writer(CHANGES[2]).encode()
+    structure = rb'"(?:[^"\\]|\\.)*"|([{}\[\],:\t])'
+    marks = [match.start(1) for match in re.finditer(structure, whole) if match[1]]
+    marks += [i for i, byte in enumerate(whole) if byte == ord('"')]
+    damaged = [whole[:cut] for cut in sorted(chance.sample(range(1, len(whole)), 40))]
+    for _ in range(40):
+        at = chance.choice(marks)
+        damaged += [whole[:at] + whole[at + 1 :], whole[: at + 1] + whole[at:]]
+        at = chance.randrange(len(whole))
+        damaged.append(whole[:at] + bytes([chance.randrange(0x80, 0x100)]) + whole[at + 1 :])
+    damaged += [whole + whole, whole + b" " + whole, whole + b"," + whole, whole + b"]", whole + b"]}", b"{}"]
+    damaged += [b"[]", b"1", b'"x"', b"x", b"[" + whole + b"]", whole + b',"\\u0001end of line"]']
+    found = looked(spark, message_format, write_log(tmp_path, [whole, *damaged]))
+    original = found[1]
+    assert original.problem is None
+    parts = ("kind", "table", "op", "place", "key", "rows")
+    for number, line in enumerate(damaged, start=2):
+        event = found[number]
+        same = all(event[part] == original[part] for part in parts)
+        assert event.problem is not None or same, line
+    assert sum(found[number].problem is not None for number in found) > len(damaged) * 0.9
+
+
+def test_lines_are_found_whatever_the_blocks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every line once, with the byte it begins at, though tasks begin in the midst of lines."""
+    chance = random.Random(SEED)
+    lines = [("x" * chance.randrange(40) + "é") for _ in range(200)]
+    monkeypatch.setattr("mutation_api.inputs.json_lines.RANGE_BYTES", 997)
+    folder = write_log(tmp_path, lines, [], ["", "last", ""])
+    files = log_files([folder])
+    rows = sorted((each.file, each.offset, each.text) for each in read_lines(spark, files).collect())
+    assert [text.rstrip("\n") for _, _, text in rows] == [*lines, "", "last"]
+    assert [line_number(files[file].path, offset) for file, offset, _ in rows] == [*range(1, 201), 1, 2]
+
+
+@pytest.mark.parametrize(("message_format", "writer"), FORMATS[:1])
+def test_logs_are_read_right_or_refused(
+    spark: SparkSession, tmp_path: Path, message_format: MessageFormat, writer: Writer
+) -> None:
+    """Lines in another order or read twice, and files cut in pieces, give what the log says."""
+    chance = random.Random(SEED)
+    texts = [writer(change) for change in CHANGES] * 2
+    chance.shuffle(texts)
+    batch = read(spark, message_format, write_log(tmp_path, texts[:3], texts[3:4], texts[4:]))
+    found = operations(batch)
+    assert [each for i, each in enumerate(found) if each not in found[:i]] == EXPECTED
