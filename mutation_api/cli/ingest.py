@@ -110,7 +110,7 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         "--watermark-table",
         metavar="DB.TABLE",
         help="where the watermarks are kept; created if missing (default: mutation_watermarks in the "
-        "database of the tables)",
+        "database of the tables); runs that share it wait for each other",
     )
     group.add_argument(
         "--strict",

@@ -96,7 +96,8 @@ def ingest(
         source: the log.
         tables: what follows what; each table of the source, and each target, once.
         watermark_table: ``database.table``; created on demand. By default ``mutation_watermarks`` in the
-            database of the targets, which must be one then.
+            database of the targets, which must be one then. Runs that share it wait for each other; give
+            sources that shall not a table each.
         dry_run: tell what would be done, write nothing; the lock is taken all the same.
         strict: refuse operations that cannot follow one another, or that the rows of the table contradict;
             otherwise they are counted. Right only where the log begins with the table.
