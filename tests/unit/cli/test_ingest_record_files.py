@@ -127,8 +127,6 @@ def sales(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) 
     made = InMemoryMetastore(tmp_path, capabilities=HIVE_4_1)
     columns = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))
     create_acid_table(made, "default.sales", columns, bucket_columns=["id"], num_buckets=1)
-    kinds = {"tungsten": ingest_tungsten, "collector": ingest_collector}
-    monkeypatch.setattr(ingest, "KINDS", kinds)
     for module in (ingest, diff):
         monkeypatch.setattr(module, "metastore_from", lambda arguments: contextlib.nullcontext(made))
         monkeypatch.setattr(module, "spark_session", lambda name: contextlib.nullcontext(spark))
