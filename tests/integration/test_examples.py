@@ -52,6 +52,13 @@ def test_m1_two_tables_move_together() -> None:
     assert "journal [(1, 2, 250)]" in printed
 
 
+def test_mariadb_to_hive() -> None:
+    """Copied, followed, and nothing new; the rows are the same on both sides."""
+    printed = run("mariadb_to_hive")
+    assert printed.count("applied in transaction") == 2
+    assert "nothing new" in printed
+
+
 @pytest.mark.parametrize(
     "arguments",
     [(), pytest.param(("--hive", "3.1"), marks=pytest.mark.long), ("--hive", "4.1")],
