@@ -15,13 +15,14 @@ from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TxnState
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
 from mutation_api.changes import Contradictions, MergeCounts
-from mutation_api.changes.watermark import Watermark, Watermarks
+from mutation_api.changes.watermark import Watermark, Watermarks, ensure_watermark_table
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.create_table import create_acid_table
 from mutation_api.errors import (
     ConfigurationError,
     ContradictionError,
     InputFormatError,
+    LockNotAcquiredError,
     PartitionCreationError,
     RecordLayoutError,
     SourcePositionError,
@@ -320,6 +321,18 @@ def test_a_source_that_was_set_back(warehouse: Warehouse) -> None:
     with pytest.raises(SourcePositionError, match=r"its position two \[2\] lies before"):
         warehouse.ingest(SetBack(entries(FIRST)))
     assert (warehouse.rows(), warehouse.marks(), warehouse.files()) == before
+
+
+def test_who_holds_the_watermarks_is_waited_for(warehouse: Warehouse) -> None:
+    """Another source's run, too, into another table: for so long, and then it is named."""
+    ensure_watermark_table(warehouse.metastore, MARKS)
+    source = ListSource(entries(FIRST))
+    builder = MutatorClientBuilder().metastore(warehouse.metastore).add_sink_table(*MARKS.split("."))
+    with builder.build() as client, client.new_transaction() as transaction:
+        with pytest.raises(LockNotAcquiredError, match=f"held by EXCL_WRITE .* transaction {transaction.id}"):
+            warehouse.ingest(source, lock_timeout_seconds=0.2)
+        assert warehouse.open_txns() == [transaction.id]
+    assert warehouse.rows() == []
 
 
 def test_tables_of_hive_2(tmp_path: Path, spark: SparkSession) -> None:
