@@ -73,7 +73,20 @@ class LoggedColumn:
         codes = _CODES.get(column.kind, {*_TEXT_CODES, FIELD_TYPE.GEOMETRY})
         same_sign = self.meta.type not in _INTEGER_BYTES or self.meta.unsigned == column.is_unsigned
         same_scale = column.kind != "decimal" or self.meta.decimals == column.scale
-        return self.meta.type in codes and same_sign and same_scale
+        return self.meta.type in codes and same_sign and same_scale and self._has_labels_of(column)
+
+    def _has_labels_of(self, column: SourceColumn) -> bool:
+        """Whether the numbers of an enum or a set mean what they mean now; members may have come since.
+
+        The library knows the members that are ASCII alone.
+        """
+        logged = {"enum": ("enum_values", 1), "set": ("set_values", 0)}.get(column.kind)
+        if logged is None:
+            return True
+        name, first = logged
+        labels = (getattr(self.meta, name) or [])[first:]
+        pairs = zip(labels, column.labels, strict=False)
+        return all(then == now for then, now in pairs if now.isascii())
 
 
 class RowDecoder:

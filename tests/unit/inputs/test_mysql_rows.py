@@ -95,6 +95,11 @@ def test_images_without_some_columns_are_refused() -> None:
         (logged("v", FIELD_TYPE.LONG), SourceColumn("v", "int", "int(11) unsigned")),
         (logged("v", FIELD_TYPE.NEWDECIMAL, precision=14, decimals=3), DECIMAL),
         (logged("v", FIELD_TYPE.DATETIME), SourceColumn("v", "datetime", "datetime")),
+        (
+            logged("v", FIELD_TYPE.ENUM, size=1, enum_values=["", "a", "b"]),
+            SourceColumn("v", "enum", "enum('b','a')"),
+        ),
+        (logged("v", FIELD_TYPE.SET, size=1, set_values=["a"]), SourceColumn("v", "set", "set('b','a')")),
     ],
 )
 def test_a_log_of_another_type_than_the_column_has_now_is_refused(
@@ -103,6 +108,12 @@ def test_a_log_of_another_type_than_the_column_has_now_is_refused(
     """Its values would be taken for others."""
     with pytest.raises(InputFormatError, match="'v': the log holds values of another type than"):
         RowDecoder("s.t", [column], {"v": source})
+
+
+def test_members_may_be_added_to_an_enum() -> None:
+    """The numbers of the others stay what they are."""
+    column = logged("v", FIELD_TYPE.ENUM, size=1, enum_values=["", "a", ""])
+    assert decoded(column, SourceColumn("v", "enum", "enum('a','ü','b')"), b"\2") == 2
 
 
 def test_a_type_that_is_not_known_is_refused() -> None:
