@@ -29,7 +29,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -132,28 +131,31 @@ def _raw_records(path: Path) -> Iterator[bytes]:
     """Records of a file as they stand there, ends included."""
     size = path.stat().st_size
     file = RecordFile(str(path), 0, size, TEXT, _HEADER)
+    at = 0
     try:
-        for offset, content in TEXT.chunks(path, 0, size):
-            starts = _record_starts(offset, content)
-            for start, after in pairwise([*starts, len(content)]):
-                yield content[start:after]
+        for _, content in TEXT.chunks(path, 0, size):
+            for record in _records_of(content, at):
+                yield record
+                at += len(record)
     except DamagedRecordError as damaged:
         raise file.damaged(damaged) from damaged
 
 
-def _record_starts(offset: int, content: bytes) -> list[int]:
+def _records_of(content: bytes, offset: int) -> Iterator[bytes]:
+    """Records of a chunk, which begins at byte ``offset``. A newline in quotes does not end one."""
     try:
-        records = list(TEXT.records(content))
-        for start, fields in records:
-            _check_length(start, len(fields))
+        TEXT.check(content)
     except DamagedRecordError as damaged:
         raise damaged.moved(offset) from damaged
-    return [start for start, _ in records]
-
-
-def _check_length(start: int, length: int) -> None:
-    if length <= len(_HEADER):
-        raise DamagedRecordError(start, None, f"has {length} fields; expected are operation, uid and columns")
+    record = b""
+    for line in content.split(b"\n")[:-1]:
+        record += line + b"\n"
+        if record.count(b'"') % 2 == 0:
+            if record.count(b",") < len(_HEADER):
+                raise DamagedRecordError(offset, None, "has no columns after operation and uid")
+            yield record
+            offset += len(record)
+            record = b""
 
 
 @dataclass(frozen=True)

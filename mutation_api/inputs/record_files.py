@@ -197,7 +197,7 @@ class RecordFile:
     def _named(self, number: int) -> str:
         if number < len(self.fields):
             return f"field {number + 1} ({self.fields[number]})"
-        return f"field {number + 1}, of {len(self.fields)} that are expected,"
+        return f"field {number + 1}"
 
     def _line_number(self, offset: int) -> int:
         """Counted when it is asked for, which is once: an error ends the run."""

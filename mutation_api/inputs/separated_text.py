@@ -149,6 +149,22 @@ class SeparatedText:
             yield offset, fields
             offset = after
 
+    def check(self, chunk: bytes) -> None:
+        """See that the chunk is whole records, however many fields they have.
+
+        Raises:
+            DamagedRecordError: a record is not what the format says.
+        """
+        if (
+            self.quote is not None
+            and self._escape is None
+            and _is_utf8(chunk)
+            and self._is_well_quoted(chunk)
+        ):
+            return
+        for _ in self.records(chunk):
+            pass
+
     @property
     def _single_characters(self) -> list[str]:
         marks = [self.field_separator, self.escape, self.quote if self.quote != self.escape else None]
@@ -319,6 +335,14 @@ class SeparatedText:
     def _without_end(offset: int, record: bytes) -> DamagedRecordError:
         shown = record if len(record) <= _SHOWN_BYTES else b"..." + record[-_SHOWN_BYTES:]
         return DamagedRecordError(offset, None, f"has no end; the file ends with {shown!r}")
+
+
+def _is_utf8(chunk: bytes) -> bool:
+    try:
+        chunk.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @functools.cache
