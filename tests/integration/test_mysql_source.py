@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -518,3 +519,52 @@ def test_a_server_that_does_not_answer_is_named(shop: Shop) -> None:
     source = MySqlSource(replace(shop.address, port=1), shop.database)
     with pytest.raises(ConnectionFailedError, match=r"judge@127\.0\.0\.1:1"):
         source.collect([], {})
+
+
+@pytest.mark.parametrize(
+    ("source", "hive", "value", "expected"),
+    [
+        ("TINYINT UNSIGNED", "smallint", "255", 255),
+        ("INT UNSIGNED ZEROFILL", "bigint", "7", 7),
+        ("BIGINT", "bigint", "-9223372036854775808", -(2**63)),
+        ("BIGINT UNSIGNED", "decimal(20,0)", "18446744073709551615", Decimal(2**64 - 1)),
+        ("BIGINT UNSIGNED", "string", "18446744073709551615", str(2**64 - 1)),
+        ("BIT(64)", "decimal(20,0)", "b'1' | ~0", Decimal(2**64 - 1)),
+        ("BIT(9)", "int", "257", 257),
+        ("BIT(1)", "boolean", "1", True),
+        ("YEAR", "int", "0", 0),
+        ("DECIMAL(65,30)", "decimal(38,30)", "-0.000000000000000000000000000001", Decimal("-1E-30")),
+        ("DECIMAL(38,10)", "decimal(38,10)", "-1234567890123456789012345678.0123456789", None),
+        ("DECIMAL(5,2) UNSIGNED ZEROFILL", "decimal(7,3)", "1.5", Decimal("1.5")),
+        ("FLOAT", "float", "16777216", 16777216.0),
+        ("FLOAT", "double", "0.1", 0.10000000149011612),
+        ("DOUBLE", "double", "-1.7976931348623157e308", -1.7976931348623157e308),
+        ("DOUBLE", "double", "5e-324", 5e-324),
+        ("CHAR(10)", "char(10)", "'ab  '", "ab"),
+        ("VARCHAR(9) CHARACTER SET latin1", "string", "CONCAT('é€', CHAR(129 USING latin1))", "é€\x81"),
+        ("VARCHAR(9) CHARACTER SET utf16", "string", "'😀ü'", "😀ü"),
+        ("ENUM('a','b''c','d,e','ü')", "string", "'b''c'", "b'c"),
+        ("ENUM('back\\\\slash','new\\nline')", "string", "2", "new\nline"),
+        ("SET('x','y','ö')", "string", "'ö,x'", "x,ö"),
+        ("SET('x')", "string", "''", ""),
+        ("BINARY(5)", "binary", "x'0100'", b"\1\0\0\0\0"),
+        ("VARBINARY(300)", "binary", "x'00ff00'", b"\0\xff\0"),
+        ("POINT", "binary", "ST_GeomFromText('POINT(0 2)')", bytes(4) + b"\1\1" + bytes(18) + b"\x40"),
+        ("DATETIME(6)", "timestamp", "'9999-12-31 23:59:59.999999'", datetime.datetime.max),
+        ("DATETIME(1)", "timestamp", "'0001-01-01 00:00:00.9'", datetime.datetime(1, 1, 1, 0, 0, 0, 900000)),
+        ("TIMESTAMP(6)", "timestamp", "FROM_UNIXTIME(1.000001)", datetime.datetime(1970, 1, 1, 0, 0, 1, 1)),
+        ("TIME(1)", "string", "'-00:00:00.1'", "-00:00:00.1"),
+        ("TIME(6)", "string", "'-838:59:58.999999'", "-838:59:58.999999"),
+        ("INT AS (id * 2) VIRTUAL", "int", "DEFAULT", 2),
+    ],
+)
+def test_values_at_the_edges_are_the_same_from_select_and_from_the_log(
+    shop: Shop, source: str, hive: str, value: str, expected: Any
+) -> None:
+    """Each type's, and NULL where the column may be that."""
+    shop.run(f"CREATE TABLE t (id INT PRIMARY KEY, v {source})")
+    after = shop.now()
+    shop.run(f"INSERT INTO t VALUES (1, {value})")
+    types = {"id": "int", "v": hive}
+    wanted = Decimal(value) if expected is None else expected
+    assert shop.read(types)[0] == shop.read(types, after)[0] == [("insert", 1, wanted)]
