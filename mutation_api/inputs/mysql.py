@@ -12,8 +12,10 @@ one, since that is what a log has; they become Arrow batches in Parquet files, a
 from __future__ import annotations
 
 import logging
+import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -102,7 +104,7 @@ class MySqlSource:
         self._leave_out = frozenset(name.lower() for name in leave_out)
         self._seen_to = frozenset(seen_to)
         self._spill_directory = spill_directory
-        self._files: tempfile.TemporaryDirectory[str] | None = None
+        self._remove_files: Callable[[], object] = _nothing
 
     @property
     def source_id(self) -> str:
@@ -168,17 +170,13 @@ class MySqlSource:
         self._remove_files()
         if self._spill_directory is not None:
             self._spill_directory.mkdir(parents=True, exist_ok=True)
-        self._files = tempfile.TemporaryDirectory(prefix="hive-mutate-", dir=self._spill_directory)
-        folder = Path(self._files.name)
+        folder = Path(tempfile.mkdtemp(prefix="hive-mutate-", dir=self._spill_directory))
+        # Also when nobody closes this source, as at the end of a command.
+        self._remove_files = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return {
             name: Spill(folder / str(number), f"{self._database}.{name}", plan.columns, self._options)
             for number, (name, plan) in enumerate(plans.items())
         }
-
-    def _remove_files(self) -> None:
-        if self._files is not None:
-            self._files.cleanup()
-            self._files = None
 
     def _select(self, plans: Sequence[_Plan], spills: Mapping[str, Spill]) -> LogPosition:
         """Read whole tables; gives the place in the log that was noted before, from which on to replay."""
@@ -215,6 +213,10 @@ class MySqlSource:
         for images in log.between(positions, now):
             _add(images, plans[images.table].key_places, spills[images.table])
             spills[images.table].added_bytes(images.byte_count)
+
+
+def _nothing() -> None:
+    """Stands for the removal of files while there are none."""
 
 
 def _chunks(cursor: SSCursor) -> Iterator[list[tuple[bytes | None, ...]]]:
