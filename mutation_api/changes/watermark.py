@@ -32,6 +32,7 @@ from mutation_api.worker.coordinator import MutatorCoordinator
 
 __all__ = [
     "WATERMARK_TABLE_NAME",
+    "View",
     "Watermark",
     "Watermarks",
     "ensure_watermark_table",
