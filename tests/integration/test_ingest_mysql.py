@@ -19,6 +19,8 @@ from judges.mariadb import MariaDb
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import ColumnInfo, TableInfo, TxnState
 from metastore_client.thrift_client import ThriftMetastoreClient
+from mutation_api.cli.ingest_mysql import PASSWORD_VARIABLE
+from mutation_api.cli.main import main
 from mutation_api.table.hive_types import parse_hive_type
 from tests.integration.hive_values import read_back
 from tests.integration.ingesting_driver import ingest_all, source_of
@@ -128,7 +130,31 @@ def test_b2_b10_slices_of_a_random_workload_leave_hive_like_the_source(
     pair: Pair, spark: SparkSession
 ) -> None:
     """After each slice, the first of which is the full select, Hive's rows are the source's."""
-    follow_slices(pair, spark, random.Random(7), slices=3, transactions=40)
+    follow_slices(pair, spark, random.Random(7), slices=2, transactions=60)
+
+
+def test_the_command_follows_a_table(
+    pair: Pair, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """First all rows, then what changed, then nothing; the password is in no line."""
+    monkeypatch.setenv(PASSWORD_VARIABLE, pair.mariadb.password)
+    source = f"mysql://{pair.mariadb.user}@127.0.0.1:{pair.mariadb.port}/{pair.database}"
+    command = ["ingest", "mysql", "--source", source, "--tables", "customers"]
+    command += ["--database", pair.hive_database, "--metastore", pair.hive.uri]
+    said = []
+    for statements in (
+        ["INSERT INTO customers VALUES ('north', 1, 2.50, 'a'), ('south', 2, NULL, NULL)"],
+        ["UPDATE customers SET region = 'east' WHERE number = 1", "DELETE FROM customers WHERE number = 2"],
+        [],
+    ):
+        for statement in statements:
+            pair.mariadb.sql(statement.replace("customers", f"{pair.database}.customers"))
+        assert main(command) == 0
+        said.append("".join(capsys.readouterr()))
+        assert pair.hive_rows("customers") == source_rows(pair.mariadb, pair.database, "customers")
+    assert "applied in transaction" in said[1]
+    assert "nothing new" in said[2]
+    assert pair.mariadb.password not in "".join(said)
 
 
 @pytest.mark.long
