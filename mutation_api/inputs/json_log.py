@@ -816,7 +816,7 @@ def _unwrapped(messages: DataFrame) -> DataFrame:
         sf.when(sf.col("is_wrapped"), field_of(fields, "key")).otherwise(sf.col("key")).alias("key"),
         sf.when(sf.col("is_wrapped"), inner).otherwise(sf.col("value")).alias("value"),
     )
-    texts = {name: sf.when(is_text(sf.col(name)), text_of(sf.col(name))) for name in ("key", "value")}
+    texts = {name: sf.when(_is_message_text(name), text_of(sf.col(name))) for name in ("key", "value")}
     parsed = unwrapped.select("*", *[strict_json(text).alias(f"{name}s") for name, text in texts.items()])
     damaged = sf.lit(False)
     for name, text in texts.items():
@@ -829,12 +829,17 @@ def _unwrapped(messages: DataFrame) -> DataFrame:
         "is_rough",
         (sf.col("is_damaged") | sf.coalesce(damaged, sf.lit(False))).alias("is_damaged"),
         *[
-            sf.when(is_text(sf.col(name)), sf.col(f"{name}s")[0]).otherwise(sf.col(name)).alias(name)
+            sf.when(_is_message_text(name), sf.col(f"{name}s")[0]).otherwise(sf.col(name)).alias(name)
             for name in texts
         ],
     )
     is_null = sf.coalesce(sf.is_variant_null("value"), sf.lit(True))
     return _settled(whole).where(sf.col("is_damaged") | ~is_null)
+
+
+def _is_message_text(name: str) -> Column:
+    """Whether a message is in a string. An object's schema, which would tell it too, takes long to find."""
+    return fields_of(sf.col(name)).isNull() & is_text(sf.col(name))
 
 
 def _settled(frame: DataFrame) -> DataFrame:

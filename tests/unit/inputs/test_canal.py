@@ -21,7 +21,13 @@ SMALL = small_table(("id", "bigint"), ("note", "string"))
 
 
 def message(kind: str | None, *rows: Any, old: Any = None, **others: Any) -> str:
-    fields = {"data": rows or None, "database": "shop", "es": 1589373560000, "id": 9, "isDdl": not rows}
+    fields: dict[str, Any] = {
+        "data": rows or None,
+        "database": "shop",
+        "es": 1589373560000,
+        "id": 9,
+        "isDdl": not rows,
+    }
     fields |= {"old": old, "pkNames": ["id"], "sql": "", "table": "orders", "ts": 1, "type": kind}
     return json.dumps({**fields, **others})
 
