@@ -119,9 +119,12 @@ def run(arguments: argparse.Namespace) -> int:
         table, old, new = _states(spark, client, arguments)
         _check_columns(table, output_format, arguments.operation_column)
         changes = diff(old, new, keys, table=table, operation_column=arguments.operation_column)
-        counts = _counts(changes, arguments.operation_column)
-        if output_format is not None:
-            save(changes, arguments.output, output_format, [*keys, arguments.operation_column])
+        try:
+            counts = _counts(changes, arguments.operation_column)
+            if output_format is not None:
+                save(changes, arguments.output, output_format, [*keys, arguments.operation_column])
+        finally:
+            changes.unpersist()  # else Spark gives it to the next who reads files of these names
     _print(table, counts, as_json=arguments.json)
     return 0
 
