@@ -35,6 +35,9 @@ END = "end"
 DEADLY = ("rename", "commit_txn", END)
 """Steps before which the short test lets the driver die, each at its last call."""
 
+PARTS = 6
+"""Tests among which the long run shares all steps."""
+
 
 class Died(BaseException):
     """The driver is gone: whatever it would have done from here on is not done."""
@@ -160,14 +163,12 @@ class Shop:
         return [*mortal.steps, END]
 
 
-@pytest.mark.parametrize(
-    "is_long", [False, pytest.param(True, marks=pytest.mark.long)], ids=["short", "long"]
-)
+@pytest.mark.parametrize("part", [None, *[pytest.param(n, marks=pytest.mark.long) for n in range(PARTS)]])
 def test_b10_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
     make_table: MakeTable,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
-    is_long: bool,
+    part: int | None,
 ) -> None:
     """B10: between any two calls to the metastore or changes of files. Tables and watermarks are those of
     before, or all new; the next run makes them new, as replaying the whole log one by one does.
@@ -177,7 +178,9 @@ def test_b10_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
         shop.go_on()
         steps = shop.steps(monkeypatch)
     assert shop.found() == shop.expected()
-    deadly = range(1, len(steps) + 1) if is_long else sorted(map(_last_of(steps), DEADLY))
+    deadly = sorted(map(_last_of(steps), DEADLY))
+    if part is not None:
+        deadly = [*range(1 + part, len(steps), PARTS), len(steps)]
     died_after_commit = 0
     for last in deadly:
         before = shop.expected()
