@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,8 +32,11 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command in this process, on Spark that runs already; a process would start a JVM first."""
+def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Run a command in this process, on Spark that runs already; a process would start a JVM first.
+
+    What a command caches it drops again, or Spark gives it to the next that reads files of these names.
+    """
     for module in (apply, merge, diff):
         monkeypatch.setattr(module, "spark_session", lambda name: contextlib.nullcontext(spark))
 
@@ -43,7 +46,8 @@ def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
             status = main([str(word) for word in words])
         return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
 
-    return run_command
+    yield run_command
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
 
 
 def merge_into(table: LiveTable, *words: object) -> tuple[object, ...]:

@@ -65,7 +65,9 @@ def test_a_child_that_has_ended_counts() -> None:
     watch = Watch({})
     before = watch.cpu_seconds()
     subprocess.run([sys.executable, "-c", BUSY.format(seconds=0.3)], check=True)
-    assert used_between(before, watch.cpu_seconds())["driver"] >= 0.25  # of 0.3; the system counts in hundredths
+    assert (
+        used_between(before, watch.cpu_seconds())["driver"] >= 0.25
+    )  # of 0.3; the system counts in hundredths
 
 
 def test_a_task_is_measured(tmp_path: Path) -> None:
