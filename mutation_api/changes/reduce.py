@@ -266,9 +266,10 @@ class _Log:
 
     def _checked(self) -> DataFrame:
         operation = _column(self.operation)
-        order = sf.struct(*[_column(name).alias(name) for name in self.order])
+        order = sf.struct(*[_column(name).alias(name.lstrip("_")) for name in self.order])
         missing = [_column(name).isNull() for name in self.key]
-        where: list[Column | str] = ["operation ", _text(sf.struct(operation)), ", key ", self._key_text()]
+        said = _text(sf.struct(operation.alias("operation")))
+        where: list[Column | str] = ["operation ", said, ", key ", self._key_text()]
         where += [", position ", _text(order)]
         wrong = (
             sf.when(

@@ -17,10 +17,10 @@ from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["OPERATION", "POSITION", "Batch", "ChangeSource", "Position", "SourceTable", "TableOperations"]
 
-OPERATION = "operation"
+OPERATION = "__operation"
 """Column of a frame of operations: ``insert``, ``update`` or ``delete``."""
 
-POSITION = "position"
+POSITION = "__position"
 """Column of a frame of operations: where in the log the operation stands, a struct of bigints that Spark can
 order. No two operations on one key have the same."""
 

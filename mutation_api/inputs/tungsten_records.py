@@ -26,6 +26,7 @@ from mutation_api.inputs.record_files import (
     refuse,
 )
 from mutation_api.inputs.separated_text import SeparatedText
+from mutation_api.inputs.source import POSITION
 from mutation_api.inputs.text_values import values_of_texts
 from mutation_api.table.acid_table import AcidColumn
 
@@ -268,6 +269,6 @@ def _is_later(positions: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -
 
 def _later(batch: pa.RecordBatch, after: tuple[int, int]) -> pa.RecordBatch:
     """The operations after a sequence number and row id."""
-    seqnos, row_ids = (batch.column("position").field(part) for part in POSITION_PARTS[:2])
+    seqnos, row_ids = (batch.column(POSITION).field(part) for part in POSITION_PARTS[:2])
     is_same = pc.and_(pc.equal(seqnos, after[0]), pc.greater(row_ids, after[1]))
     return batch.filter(pc.or_(pc.greater(seqnos, after[0]), is_same))

@@ -25,7 +25,7 @@ from mutation_api.errors import (
 from mutation_api.inputs.mysql import MySqlAddress, MySqlSource
 from mutation_api.inputs.mysql_server import LogPosition, MySqlServer
 from mutation_api.inputs.mysql_spill import Spill
-from mutation_api.inputs.source import Position, SourceTable
+from mutation_api.inputs.source import OPERATION, POSITION, Position, SourceTable
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 pytestmark = pytest.mark.slow
@@ -77,8 +77,8 @@ class Shop:
 def rows_of(spill: Spill) -> list[tuple[Any, ...]]:
     """The rows of the files, without Spark, which would only make them slower to get."""
     rows = pq.read_table(spill.folder).to_pylist()
-    rows.sort(key=lambda row: tuple(row["position"].values()))
-    return [(row.pop("operation"), *list(row.values())[1:]) for row in rows]
+    rows.sort(key=lambda row: tuple(row[POSITION].values()))
+    return [(row.pop(OPERATION), *list(row.values())[1:]) for row in rows]
 
 
 def acid_table(types: Mapping[str, str]) -> AcidTable:

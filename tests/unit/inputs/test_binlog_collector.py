@@ -29,7 +29,7 @@ from mutation_api.inputs.binlog_collector import (
     write_reverse,
     write_upsert_and_delete,
 )
-from mutation_api.inputs.source import Batch, Position, SourceTable
+from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
@@ -231,7 +231,7 @@ def rows(batch: Batch) -> list[tuple[Any, ...]]:
         return []
     with translated_worker_errors("reading"):
         found = batch.tables[0].operations.collect()
-    return [(r.operation, r.id, r.name, r.age) for r in sorted(found, key=lambda r: r.position)]
+    return [(r[OPERATION], r.id, r.name, r.age) for r in sorted(found, key=lambda r: r[POSITION])]
 
 
 @pytest.mark.slow
@@ -265,10 +265,11 @@ def test_b5_operations_reduce_to_upsert_and_delete(spark: SparkSession, tmp_path
     write_reverse(raw, reverse)
     write_upsert_and_delete(reverse, upsert, delete)
     batch = read(spark, raw)
-    reduced = reduce_operations(batch.tables[0].operations, ["id"], "position").collect()
+    operations = batch.tables[0].operations
+    reduced = reduce_operations(operations, ["id"], POSITION, operation_column=OPERATION).collect()
     for path, kinds in ((upsert, ("insert", "update")), (delete, ("delete",))):
         from_file = {int(line.rpartition(",")[2]) for line in path.read_text().splitlines()}
-        assert from_file == {row.age for row in reduced if row.operation in kinds}
+        assert from_file == {row.age for row in reduced if row[OPERATION] in kinds}
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from mutation_api.inputs.canal import Canal
 from mutation_api.inputs.json_lines import line_number, log_files
 from mutation_api.inputs.json_log import JsonLog, LogOptions, Positions, log_events
-from mutation_api.inputs.source import POSITION, SourceTable
+from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
 from tests.json_messages import small_table, write_log
 
 pytestmark = pytest.mark.slow
@@ -90,7 +90,7 @@ def test_rows_of_a_message_count_in_their_order(spark: SparkSession, tmp_path: P
         LogOptions(Positions.MESSAGE),
     )
     (table,) = log.read(spark, [SourceTable("shop.orders", SMALL)], {}).tables
-    rows = [(row.operation, row.id, row.note) for row in table.operations.orderBy(POSITION).collect()]
+    rows = [(row[OPERATION], row.id, row.note) for row in table.operations.orderBy(POSITION).collect()]
     assert rows == [
         ("insert", 1, "a"),
         ("insert", 2, "b"),

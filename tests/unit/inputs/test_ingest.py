@@ -388,7 +388,22 @@ def test_tables_that_make_no_sense(
 
 def test_columns_that_frames_of_operations_need_for_themselves(warehouse: Warehouse) -> None:
     """A table that has a column of such a name is refused rather than filled with positions."""
-    warehouse.create("default.t", columns=[ColumnInfo("id", "bigint"), ColumnInfo("operation", "string")])
-    with pytest.raises(RecordLayoutError, match="it has a column 'operation', a name that operations need"):
+    warehouse.create("default.t", columns=[ColumnInfo("id", "bigint"), ColumnInfo("__operation", "string")])
+    with pytest.raises(RecordLayoutError, match="it has a column '__operation', a name that operations need"):
         warehouse.ingest(ListSource(entries("1 insert 1 x", "t")), Following("t", "default.t", ("id",)))
     assert warehouse.rows("default.t") == []
+
+
+def test_a_table_may_have_an_operation_and_a_position(warehouse: Warehouse) -> None:
+    """As any other columns."""
+    names = ("operation", "position")
+    warehouse.create(
+        "default.t", columns=[ColumnInfo("id", "bigint"), *(ColumnInfo(name, "string") for name in names)]
+    )
+    log = [
+        Entry(1, "t", "insert", {"id": 1, "operation": "hip", "position": "left"}),
+        Entry(2, "t", "insert", {"id": 2, "operation": "knee", "position": "right"}),
+        Entry(3, "t", "update", {"id": 1, "operation": "hip", "position": "right"}),
+    ]
+    warehouse.ingest(ListSource(log), Following("t", "default.t", ("id",)))
+    assert warehouse.rows("default.t") == [(1, "hip", "right"), (2, "knee", "right")]

@@ -24,7 +24,7 @@ from mutation_api.errors import (
     SourcePositionError,
 )
 from mutation_api.inputs.separated_text import SeparatedText
-from mutation_api.inputs.source import Batch, Position, SourceTable
+from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable
 from mutation_api.inputs.tungsten import (
     HEADER_WITHOUT_KEY,
     TEXT_DEFAULT,
@@ -96,7 +96,7 @@ class Staging:
         found: list[Row] = []
         for batch in reader(iter([pa.record_batch([pa.array(range(len(reader.parts)))], names=["id"])])):
             for row in batch.to_pylist():
-                found.append((tuple(row.pop("position").values()), row.pop("operation"), *row.values()))
+                found.append((tuple(row.pop(POSITION).values()), row.pop(OPERATION), *row.values()))
         return sorted(found, key=lambda row: row[0])
 
 
@@ -301,8 +301,8 @@ def test_t10_the_last_operation_of_a_key_wins(spark: SparkSession, staging: Stag
         seqno += 1
     batch = read(spark, staging)
     (found,) = batch.tables
-    reduced = reduce_operations(found.operations, ["id"], "position").collect()
-    assert {row.id: row.year for row in reduced if row.operation == "insert"} == state
+    reduced = reduce_operations(found.operations, ["id"], POSITION, operation_column=OPERATION).collect()
+    assert {row.id: row.year for row in reduced if row[OPERATION] == "insert"} == state
     assert batch.position is not None
     assert batch.position.order == own(batch.position, CHICAGO)
 
@@ -320,8 +320,8 @@ def test_t11_what_was_read_is_not_read_again(spark: SparkSession, staging: Stagi
     first.write_text("it is not even looked at")
     staging.write(103, fields("I", 103, 1, "3", "a", "1", "t"))
     batch = read(spark, staging, reached)
-    assert [(r.operation, r.id) for r in batch.tables[0].operations.collect()] == [("insert", 3)]
-    assert batch.tables[0].operations.columns == ["operation", "position", "id", "type", "year", "title"]
+    assert [(r[OPERATION], r.id) for r in batch.tables[0].operations.collect()] == [("insert", 3)]
+    assert batch.tables[0].operations.columns == [OPERATION, POSITION, "id", "type", "year", "title"]
 
 
 @pytest.mark.slow
