@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import signal
@@ -19,6 +20,7 @@ from judges.mariadb import MariaDb
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import ColumnInfo, TableInfo, TxnState
 from metastore_client.thrift_client import ThriftMetastoreClient
+from mutation_api.cli import ingest
 from mutation_api.cli.ingest_mysql import PASSWORD_VARIABLE
 from mutation_api.cli.main import main
 from mutation_api.table.hive_types import parse_hive_type
@@ -138,6 +140,8 @@ def test_the_command_follows_a_table(
 ) -> None:
     """First all rows, then what changed, then nothing; the password is in no line."""
     monkeypatch.setenv(PASSWORD_VARIABLE, pair.mariadb.password)
+    # The command stops the Spark that it starts; here it would be everybody's.
+    monkeypatch.setattr(ingest, "spark_session", lambda name: contextlib.nullcontext(spark))
     source = f"mysql://{pair.mariadb.user}@127.0.0.1:{pair.mariadb.port}/{pair.database}"
     command = ["ingest", "mysql", "--source", source, "--tables", "customers"]
     command += ["--database", pair.hive_database, "--metastore", pair.hive.uri]
