@@ -16,7 +16,7 @@ SMALL_JOBS = {"spark.driver.extraJavaOptions": " ".join(SPEED_OPTIONS)}
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two cores and up to four attempts for a task; its workers run this interpreter."""
+    """A session with two cores and up to two attempts for a task; its workers run this interpreter."""
     folder = tmp_path_factory.mktemp("spark")
     settings = {
         **SMALL_JOBS,
@@ -26,5 +26,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
     }
-    with local_session("tests", master="local[2,4]", settings=settings) as session:
+    with local_session("tests", master="local[2,2]", settings=settings) as session:
         yield session
