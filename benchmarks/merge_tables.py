@@ -52,7 +52,7 @@ class HiveTables:
         """
         self.names.append(name)
         create_table(
-            self._metastore.uri, f"default.{name}", COLUMNS, "", bucket_column, BUCKETS, layout=LAYOUT
+            self._metastore.uri, f"default.{name}", COLUMNS, "", bucket_column, BUCKETS, layout=layout
         )
         folder = self._metastore.warehouse / name
         kept = self._cache / f"hive-{bucket_column}"
