@@ -51,6 +51,15 @@ def write(
     )
 
 
+@pytest.fixture
+def aborted(metastore: MetastoreClient, make_table: Callable[..., TableInfo]) -> int:
+    """An aborted transaction that has written: a server forgets those that have not, at a time of its own."""
+    txn_id = open_txn(metastore)
+    write(metastore, txn_id, make_table("aborted", "ds"), "ds=a", INSERT)
+    metastore.abort_txn(txn_id)
+    return txn_id
+
+
 def write_id(metastore: MetastoreClient, txn_id: int, database: str, table: str) -> int | None:
     """The write id that a registration carries; None where the server has none."""
     if not metastore.capabilities().has_write_ids:
@@ -74,16 +83,17 @@ def test_an_open_transaction_is_listed_with_its_owner(metastore: MetastoreClient
     assert listed.last_heartbeat_time >= listed.started_time
 
 
-def test_commit_leaves_the_list_and_abort_stays_in_it(metastore: MetastoreClient) -> None:
+def test_commit_leaves_the_list_and_abort_stays_in_it(metastore: MetastoreClient, aborted: int) -> None:
     """What is not listed counts as committed, so an aborted transaction has to stay."""
-    committed, aborted = open_txn(metastore), open_txn(metastore)
+    committed = open_txn(metastore)
     metastore.commit_txn(committed)
-    metastore.abort_txn(aborted)
     assert state_of(metastore, committed) is None
     assert state_of(metastore, aborted) is TxnState.ABORTED
 
 
-def test_a_snapshot_sees_committed_and_own_writes_only(metastore: MetastoreClient) -> None:
+def test_a_snapshot_sees_committed_and_own_writes_only(
+    metastore: MetastoreClient, make_table: Callable[..., TableInfo]
+) -> None:
     """Valid is what committed before, and what the transaction itself writes; the text form keeps it so.
 
     On 2.3 also what began later and has committed already.
@@ -91,6 +101,7 @@ def test_a_snapshot_sees_committed_and_own_writes_only(metastore: MetastoreClien
     has_write_ids = metastore.capabilities().has_write_ids
     committed, aborted, _, own = (open_txn(metastore) for _ in range(4))
     metastore.commit_txn(committed)
+    write(metastore, aborted, make_table("t", "ds"), "ds=a", INSERT)
     metastore.abort_txn(aborted)
     later, faster = open_txn(metastore), open_txn(metastore)
     metastore.commit_txn(faster)
@@ -112,13 +123,11 @@ def test_a_text_with_quotes_or_of_any_length_is_taken(metastore: MetastoreClient
     assert state_of(metastore, txn_id) is TxnState.OPEN
 
 
-def test_commit_of_an_aborted_transaction_is_refused(metastore: MetastoreClient) -> None:
+def test_commit_of_an_aborted_transaction_is_refused(metastore: MetastoreClient, aborted: int) -> None:
     """An aborted transaction never becomes visible."""
-    txn_id = open_txn(metastore)
-    metastore.abort_txn(txn_id)
-    with pytest.raises(TxnAbortedError, match=f"txnid:{txn_id}"):
-        metastore.commit_txn(txn_id)
-    assert state_of(metastore, txn_id) is TxnState.ABORTED
+    with pytest.raises(TxnAbortedError, match=f"txnid:{aborted}"):
+        metastore.commit_txn(aborted)
+    assert state_of(metastore, aborted) is TxnState.ABORTED
 
 
 def test_a_commit_may_be_repeated_once_something_was_written(
@@ -143,11 +152,10 @@ def test_a_repeated_commit_of_an_empty_transaction(metastore: MetastoreClient, l
 
 
 def test_abort_may_be_repeated_but_not_after_commit(
-    metastore: MetastoreClient, make_table: Callable[..., TableInfo]
+    metastore: MetastoreClient, aborted: int, make_table: Callable[..., TableInfo]
 ) -> None:
     """Abort of an aborted transaction succeeds; of a committed or unknown one it does not."""
-    table, aborted, committed = make_table("t", "ds"), open_txn(metastore), open_txn(metastore)
-    metastore.abort_txn(aborted)
+    table, committed = make_table("t", "ds"), open_txn(metastore)
     metastore.abort_txn(aborted)
     write(metastore, committed, table, "ds=a", INSERT)
     metastore.commit_txn(committed)
@@ -157,9 +165,12 @@ def test_abort_may_be_repeated_but_not_after_commit(
         metastore.abort_txn(NEVER_USED_TXN_ID)
 
 
-def test_a_heartbeat_tells_the_fate_of_each_id(metastore: MetastoreClient) -> None:
+def test_a_heartbeat_tells_the_fate_of_each_id(
+    metastore: MetastoreClient, make_table: Callable[..., TableInfo]
+) -> None:
     """It never raises: aborted ids and ids unknown (committed ones too) come back as sets."""
     alive, aborted, committed = (open_txn(metastore) for _ in range(3))
+    write(metastore, aborted, make_table("t", "ds"), "ds=a", INSERT)
     metastore.abort_txn(aborted)
     metastore.commit_txn(committed)
     result = metastore.heartbeat_txn_range(alive, committed)
@@ -233,11 +244,10 @@ def test_a_transaction_that_began_after_the_commit_does_not_conflict(
 
 
 def test_registration_needs_an_open_transaction(
-    metastore: MetastoreClient, make_table: Callable[..., TableInfo]
+    metastore: MetastoreClient, aborted: int, make_table: Callable[..., TableInfo]
 ) -> None:
     """Neither an aborted nor an unknown transaction can write."""
-    table, aborted = make_table("t", "ds"), open_txn(metastore)
-    metastore.abort_txn(aborted)
+    table = make_table("t", "ds")
     with pytest.raises(TxnAbortedError):
         write(metastore, aborted, table, "ds=a", UPDATE)
     with pytest.raises(NoSuchTxnError):

@@ -42,7 +42,7 @@ def server_pid(log: Path) -> int:
 def is_alive(pid: int) -> bool:
     try:
         return "zombie" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it ends between opening and reading
         return False
 
 
