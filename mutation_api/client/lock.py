@@ -191,6 +191,7 @@ class Lock:
         """
         pause = FIRST_POLL_SECONDS
         started = self._clock.now()
+        _log.info("transaction %d waits for lock %s on %s", self._txn_id, self.id, self._resources())
         while not self.poll():
             remaining = deadline - self._clock.now()
             if remaining <= 0:

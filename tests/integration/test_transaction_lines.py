@@ -287,7 +287,9 @@ def test_abort_and_death_leave_nothing_that_is_ever_read(line: Line, monkeypatch
 
 @pytest.mark.feature("writers wait for each other")
 @each_line
-def test_writers_wait_for_each_other_roll_over_and_lose_nothing(line: Line) -> None:
+def test_writers_wait_for_each_other_roll_over_and_lose_nothing(
+    line: Line, caplog: pytest.LogCaptureFixture
+) -> None:
     """The second waits for the first, sees its rows, updates one of them and commits; a third party that
     takes no lock and commits in between is a conflict even under the guard.
     """
@@ -311,9 +313,11 @@ def test_writers_wait_for_each_other_roll_over_and_lose_nothing(line: Line) -> N
         assert line.rows(name) == [(1, "second")]
 
         holder = line.hold(name, LockType.EXCLUSIVE)
+        caplog.set_level(logging.INFO, "mutation_api.client.lock")
+        caplog.clear()
         third = client.new_transaction()
         waiting = in_background(third.begin)
-        wait_until(line.waits(name), "the third writer in the queue")
+        wait_until(lambda: "waits for lock" in caplog.text, "the third writer to be told that it must wait")
         line.metastore.abort_txn(holder)
         waiting.join(60)
         assert third.summary.roll_overs == 1
