@@ -86,10 +86,14 @@ class SnapshotSplit:
     bucket_id: int
     files: tuple[EventFile, ...]
 
-    @property
-    def has_plain_files(self) -> bool:
-        """Whether rows lie here as they were loaded, or written before the table was transactional."""
-        return any(file.kind is EventFileKind.ORIGINAL for file in self.files)
+    def is_of_bucket(self, num_buckets: int) -> bool:
+        """Whether the split should hold rows of one of the table's buckets, and no others.
+
+        Plain files may hold anything: they were loaded, or written before the table was transactional. So may
+        a bucket that the table does not have any more.
+        """
+        has_plain_files = any(file.kind is EventFileKind.ORIGINAL for file in self.files)
+        return 0 <= self.bucket_id < num_buckets and not has_plain_files
 
     def to_json(self) -> str:
         """One line of JSON."""

@@ -38,6 +38,7 @@ class KeyGroups:
             missing.
         excludes: the rows that have none of the keys are wanted.
         buckets: of partitions in which some buckets cannot hold a key, those that can.
+        num_buckets: of the table.
     """
 
     def __init__(
@@ -47,18 +48,27 @@ class KeyGroups:
         ranges: Mapping[str, tuple[int, int]],
         excludes: bool,
         buckets: Mapping[str, frozenset[int]],
+        num_buckets: int,
     ) -> None:
         self._keys = keys
         self._null_safe = null_safe
         self._ranges = dict(ranges)
         self._excludes = excludes
         self._buckets = dict(buckets)
+        self._num_buckets = num_buckets
         # Consecutive splits of a task, and tasks of a process, mostly share their keys.
         self._filter_of_range = functools.lru_cache(maxsize=_FILTERS_KEPT)(self._filter)
 
     def __reduce__(self) -> tuple[Callable[..., KeyGroups], tuple[object, ...]]:
         """Travel without the filters that were made."""
-        return KeyGroups, (self._keys, self._null_safe, self._ranges, self._excludes, self._buckets)
+        return KeyGroups, (
+            self._keys,
+            self._null_safe,
+            self._ranges,
+            self._excludes,
+            self._buckets,
+            self._num_buckets,
+        )
 
     def has_partition(self, partition_name: str) -> bool:
         """Whether a row of the partition can be wanted."""
@@ -73,10 +83,9 @@ class KeyGroups:
     def checks_placement(self, split: SnapshotSplit) -> bool:
         """Whether it is relied on that the split's rows, as those of other buckets, are in their place.
 
-        Plain files may hold anything, so they are read in any case.
+        What may hold anything is read in any case.
         """
-        is_placed = split.bucket_id >= 0 and not split.has_plain_files
-        return is_placed and split.partition_name in self._buckets
+        return split.partition_name in self._buckets and split.is_of_bucket(self._num_buckets)
 
     def filter_for(self, partition_name: str) -> KeyFilter | None:
         """What to look for in a partition that :meth:`has_partition`; None if all its rows are wanted."""
@@ -141,6 +150,7 @@ def group_keys(
         ranges=ranges,
         excludes=excludes,
         buckets=_buckets(table, ordered, ranges) if is_pruned and ordered is not None else {},
+        num_buckets=table.num_buckets,
     )
 
 

@@ -189,8 +189,8 @@ def snapshot_by_bucket(
     table = transaction.table(table_name)
     valid_ids = transaction.valid_ids(table.full_name)
     splits = _plan(table, _locations(table, transaction, partitions), valid_ids, transaction.valid_txn_list)
-    placed = [s for s in splits if 0 <= s.bucket_id < table.num_buckets and not s.has_plain_files]
-    others = [s for s in splits if s not in placed]
+    placed = [split for split in splits if split.is_of_bucket(table.num_buckets)]
+    others = [split for split in splits if not split.is_of_bucket(table.num_buckets)]
     reader = SplitReader(valid_ids, _select(table, columns), ReadOptions(TimestampForm.MICROSECONDS))
     found = search_buckets(table, placed, reader, keys, null_safe=null_safe_keys)
     return found.unionAll(read_splits(keys.sparkSession, table, others, reader)) if others else found

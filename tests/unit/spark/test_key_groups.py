@@ -77,7 +77,7 @@ def split_of(name: str, bucket_id: int, kind: EventFileKind = EventFileKind.BASE
 
 
 def test_buckets_to_which_no_key_hashes_are_left_out() -> None:
-    """The others are checked then. Plain files, and those of no bucket, are read: they may hold any row."""
+    """The others are checked then. Plain files, and those of none of our buckets, may hold any row."""
     keys = pa.table({"ds": ["a", "a", *["b"] * 100], "hr": ints(*[1] * 102), "id": ints(7, 8, *range(100))})
     groups = pickle.loads(pickle.dumps(group_keys(TABLE, keys, NAMES, null_safe=False)))
     expected = set(BucketIdResolver(TABLE).resolve(pa.table({"id": ints(7, 8)})).to_pylist())
@@ -90,7 +90,8 @@ def test_buckets_to_which_no_key_hashes_are_left_out() -> None:
         assert groups.has_split(plain) and not groups.checks_placement(plain)
         everywhere = split_of(NAMES[2], bucket)
         assert groups.has_split(everywhere) and not groups.checks_placement(everywhere)
-    assert groups.has_split(split_of(NAMES[0], -1))
+    for stray in (split_of(NAMES[0], -1), split_of(NAMES[0], 8)):
+        assert groups.has_split(stray) and not groups.checks_placement(stray)
 
 
 @pytest.mark.parametrize(
