@@ -1,28 +1,92 @@
-"""Run a benchmark: ``python -m benchmarks [NAME] [--quick] [--save]``; ``--help`` tells the names."""
+"""Run one benchmark, or all in turn: ``python -m benchmarks [NAME] [--rows N] [--quick] [--save]``.
+
+``python -m benchmarks NAME --help`` tells the options of one. Without a name each benchmark runs in a process
+of its own, so that none inherits a JVM or its memory from another, and a table of all cases ends the run.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import json
+import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from benchmarks import large_change_set, merge
+from benchmarks import report
 
-BENCHMARKS = {"large_change_set": large_change_set, "merge": merge}
-DEFAULT = "large_change_set"
+BENCHMARKS = {
+    "write": "benchmarks.write",
+    "insert_only": "benchmarks.insert_only",
+    "growth": "benchmarks.growth",
+    "skew": "benchmarks.skew",
+    "coordinator": "benchmarks.coordinator",
+    "bucket_hash": "benchmarks.bucket_hash",
+    "read": "benchmarks.read",
+    "empty_transaction": "benchmarks.empty_transaction",
+    "many_partitions": "benchmarks.many_partitions",
+    "merge": "benchmarks.merge",
+    "large_change_set": "benchmarks.large_change_set",
+}
+"""Modules with ``HELP``, ``add_arguments(parser)`` and ``run(arguments) -> int``, in the order of a full run.
+
+A module is imported when its benchmark runs. What it gives to :func:`benchmarks.report.show_case` comes into
+the table at the end.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the named benchmark, the first one if none is named; returns its exit code."""
+    """Run what the arguments name; returns 0 if all results were right."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or (words[0].startswith("-") and words[0] not in ("-h", "--help")):
-        words.insert(0, DEFAULT)
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    subparsers = parser.add_subparsers(dest="name", required=True)
-    for name, module in BENCHMARKS.items():
-        module.add_arguments(subparsers.add_parser(name, help=module.HELP, description=module.HELP))
+    if words and words[0] in BENCHMARKS:
+        return run_one(words[0], words[1:])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name", nargs="?", choices=BENCHMARKS, help="which one (default: all in turn)")
+    parser.add_argument("--rows", type=int, help="rows, instead of each benchmark's own number")
+    parser.add_argument("--quick", action="store_true", help="fewer rows and rounds")
+    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
     parsed = parser.parse_args(words)
-    return int(BENCHMARKS[parsed.name].run(parsed))
+    options = [f"--{name}" for name in ("quick", "save") if getattr(parsed, name)]
+    return run_all(options if parsed.rows is None else [*options, f"--rows={parsed.rows}"])
+
+
+def run_one(name: str, words: Sequence[str]) -> int:
+    """Run a benchmark in this process; returns its exit code."""
+    module = importlib.import_module(BENCHMARKS[name])
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks {name}", description=module.HELP)
+    module.add_arguments(parser)
+    parser.add_argument("--shown", type=Path, help="also write the cases to this file, as JSON")
+    parsed = parser.parse_args(words)
+    code = int(module.run(parsed))
+    if parsed.shown:
+        parsed.shown.write_text(json.dumps(report.shown_cases()), encoding="utf-8")
+    return code
+
+
+def run_all(options: Sequence[str]) -> int:
+    """Run all benchmarks in turn, and print the table of all their cases."""
+    cases: list[tuple[str, dict[str, Any]]] = []
+    lines = []
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        for name in BENCHMARKS:
+            print(f"\n# {name}\n", flush=True)
+            shown = Path(folder) / f"{name}.json"
+            started = time.monotonic()
+            command = [sys.executable, "-m", "benchmarks", name, *options, f"--shown={shown}"]
+            code = subprocess.run(command, check=False).returncode
+            lines.append((name, code, time.monotonic() - started))
+            if shown.exists():
+                cases += [(name, case) for case in json.loads(shown.read_text(encoding="utf-8"))]
+    print(f"\n{report.overview(cases)}")
+    for name, code, seconds in lines:
+        print(f"{name}: {'right' if code == 0 else f'FAILED with exit code {code}'}, {seconds:.0f} s")
+    return max(abs(code) for _, code, _ in lines)
 
 
 if __name__ == "__main__":

@@ -48,17 +48,23 @@ class Usage:
     ``cpu_seconds`` and ``peak_bytes`` go by kind of process: ``driver`` (this process), ``java``, ``python``
     (Spark's workers), or a name of ours. A kind's peak is that of its largest process. ``written_bytes`` is
     the size of the files that are in the contestant's folder afterwards and were not before.
+    ``shuffled_bytes`` is what Spark's tasks wrote for others to read; None if nobody counted.
     """
 
     wall_seconds: float
     cpu_seconds: Mapping[str, float]
     peak_bytes: Mapping[str, int]
     written_bytes: int
+    shuffled_bytes: int | None = None
 
     @property
     def total_cpu_seconds(self) -> float:
         """Of all kinds together."""
         return sum(self.cpu_seconds.values())
+
+
+def _nothing(number: int) -> None:
+    """The preparation of a contestant that needs none."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +76,14 @@ class Contestant:
         run: does the task of the round with this number.
         kinds: kinds of processes that work for it; others are not counted.
         folder: where its table lies.
+        prepare: makes everything ready for the round with this number; not measured.
     """
 
     name: str
     run: Callable[[int], object]
     kinds: tuple[str, ...]
     folder: Path
+    prepare: Callable[[int], object] = _nothing
 
 
 @dataclass
@@ -105,10 +113,14 @@ class Watch:
     Args:
         names: kinds of processes that their program does not tell, by process id; what is below them is of
             their kind too.
+        shuffled_bytes: tells how much Spark has shuffled since its start, if anybody counts it.
     """
 
-    def __init__(self, names: Mapping[int, str]) -> None:
+    def __init__(
+        self, names: Mapping[int, str], shuffled_bytes: Callable[[], int | None] = lambda: None
+    ) -> None:
         self._names = dict(names)
+        self._shuffled_bytes = shuffled_bytes
 
     def cpu_seconds(self) -> dict[str, float]:
         """CPU seconds by kind since the processes began, ended and awaited children included."""
@@ -131,8 +143,10 @@ class Watch:
         return peaks
 
     def measured(self, contestant: Contestant, number: int) -> Usage:
-        """Let a contestant do the task of a round."""
+        """Let a contestant do the task of a round, prepared before the counting begins."""
+        contestant.prepare(number)
         before_files = _file_sizes(contestant.folder)
+        shuffled_before = self._shuffled_bytes()
         self.reset_peaks()
         before = self.cpu_seconds()
         started = time.monotonic()
@@ -147,6 +161,7 @@ class Watch:
             {kind: used.get(kind, 0.0) for kind in kinds},
             {kind: peaks.get(kind, 0) for kind in kinds},
             sum(written.values()),
+            None if shuffled_before is None else (self._shuffled_bytes() or 0) - shuffled_before,
         )
 
     def _processes(self) -> list[ProcessEntry]:
@@ -222,6 +237,7 @@ def as_figures(result: Result) -> dict[str, Any]:
             k: round(max(u.peak_bytes[k] for u in usages) / 2**20) for k in usages[0].peak_bytes
         },
         "written_mib": _median(u.written_bytes / 2**20 for u in usages),
+        **_shuffled(usages),
         "rounds": [_rounded(asdict(u)) for u in usages],
         **({"failure": result.failure} if result.failure else {}),
     }
@@ -266,6 +282,11 @@ def machine() -> str:
 
 def _file_sizes(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+
+
+def _shuffled(usages: Sequence[Usage]) -> dict[str, float]:
+    counts = [u.shuffled_bytes / 2**20 for u in usages if u.shuffled_bytes is not None]
+    return {"shuffled_mib": _median(counts)} if counts else {}
 
 
 def _median(values: Iterable[float]) -> float:

@@ -82,9 +82,28 @@ def test_a_task_is_measured(tmp_path: Path) -> None:
     found = Watch({}).measured(Contestant("a", run, ("driver", "peer"), tmp_path), 3)
     assert found.written_bytes == 30
     assert found.wall_seconds >= 0.2
-    assert found.cpu_seconds["driver"] >= 0.19  # counted in hundredths
+    assert found.cpu_seconds["driver"] >= 0.18  # counted in hundredths
     assert found.cpu_seconds["peer"] == 0  # no process has this name; a judge's Java may work at any time
     assert found.peak_bytes["driver"] > 2**20
+
+
+def test_preparations_do_not_count(tmp_path: Path) -> None:
+    """What a round needs is made before its counting begins; what Spark shuffled is the difference."""
+    shuffled = iter([1000, 1700])
+    rounds: list[int] = []
+
+    def prepare(number: int) -> None:
+        rounds.append(number)
+        (tmp_path / "base").write_bytes(b"x" * 1000)
+
+    contestant = Contestant(
+        "a", lambda number: (tmp_path / "new").write_bytes(b"x" * 30), ("driver",), tmp_path, prepare
+    )
+    found = Watch({}, lambda: next(shuffled)).measured(contestant, 2)
+    assert rounds == [2]
+    assert found.written_bytes == 30
+    assert found.shuffled_bytes == 700
+    assert as_figures(Result("a", [found]))["shuffled_mib"] == round(700 / 2**20, 3)
 
 
 def test_a_lost_process_counts_nothing() -> None:

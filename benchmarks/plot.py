@@ -1,4 +1,4 @@
-"""Plot of the merges: wall and CPU seconds by contestant in each case, and growth over the table's rows."""
+"""Plot of a benchmark: wall and CPU seconds by contestant in each case."""
 
 from __future__ import annotations
 
