@@ -131,7 +131,7 @@ def _ratios(case: Case, name: str, what: str) -> str:
         ratio = found[what]
         aim = case.get("aims", {}).get(pair, {}).get(what)
         texts.append(
-            f"{ratio['median']:.3f} of {theirs}'s ({ratio['low']:.3f} to {ratio['high']:.3f})"
+            f"{ratio['median']:.3f} × {theirs} ({ratio['low']:.3f} to {ratio['high']:.3f})"
             + (f", aim {aim:g}" if aim is not None else "")
         )
     return "; ".join(texts)

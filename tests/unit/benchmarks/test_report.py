@@ -42,7 +42,7 @@ def test_a_case_is_a_table() -> None:
     assert header.startswith("| contestant | wall s | CPU s | JVM | Python | others | peak MiB JVM | driver")
     assert ours == (
         "| ours | 2.00 | 4.00 | 2.00 | 1.50 | 0.50 | 900 | 80 | 70 | 1 | 5.0 | 3.0 "
-        "| 0.500 of spark's (0.250 to 0.750), aim 0.45 | 1.000 of spark's (1.000 to 1.000) |"
+        "| 0.500 × spark (0.250 to 0.750), aim 0.45 | 1.000 × spark (1.000 to 1.000) |"
     )
     assert spark.endswith("| 5.0 | 3.0 |  |  |")
     assert late.startswith("| late | failed: ValueError: no |")
