@@ -1,0 +1,186 @@
+"""Rows and change sets of the benchmarks of writing: random keys, short texts, dates as partitions.
+
+All of it follows from the numbers of rows and partitions, so every contestant and every run has the same. The
+table has as many rows as the change set has changes; half of these rows are updated, a tenth deleted, and
+four tenths as many come new, which makes the mix of a change set 50, 10 and 40 %, to within a few hundredths
+of a percent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyspark.sql.functions as sf
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+
+__all__ = ["BUCKETS", "COLUMNS", "KEY", "PARTITION_KEYS", "Content", "Shape", "bucket_of", "content"]
+
+COLUMNS = "id bigint, msg string, v double"
+"""As Hive declares the table."""
+PARTITION_KEYS = "ds string"
+KEY = "id"
+BUCKETS = 8
+
+CHECKSUMS = "count(*), sum(pmod(id, 1000003)), sum(crc32(msg)), sum(cast(v * 4 AS bigint))"
+"""Over every data column; the same text for Hive and for Spark."""
+
+Content = Mapping[str, tuple[int, ...]]
+"""Values of CHECKSUMS by partition."""
+
+UPDATED_TENTHS, DELETED_TENTHS, INSERTED_TENTHS = 5, 1, 4
+OLD, NEW = 0, 1
+"""Versions of a row: as it was loaded or inserted, and as it was updated."""
+
+FIRST_DAY = "2023-01-01"
+STATUSES = (
+    "ordered paid packed shipped arrived returned refunded cancelled delayed lost found billed reminded "
+    "called opened closed"
+)
+CITIES = (
+    "Aalborg Antwerp Basel Bergen Bilbao Bordeaux Bremen Brno Cardiff Cork Dijon Dortmund Dublin Eindhoven "
+    "Florence Gdansk Geneva Ghent Gothenburg Granada Graz Grenoble Hamburg Helsinki Innsbruck Krakow Leeds "
+    "Leipzig Linz Lisbon Lyon Malmo Marseille Munich Nantes Naples Odense Oporto Ostrava Palermo Poznan "
+    "Riga Rotterdam Seville Tallinn Turin Utrecht Vilnius"
+)
+PRICES = 4_000_000
+NUMERALS = 900_000
+SMALLEST_NUMERAL = 100_000
+
+CHANGE_FILES = 16
+"""A change set lies in this many files, in random order: its input says nothing of where a change goes."""
+
+_KEY_BITS = 36
+_FACTORS = (0x9_E377_9B97, 0x35_6B0A5)
+"""Odd, so that a product modulo 2 ** 36 keeps numbers apart; products stay below 2 ** 63."""
+_BUCKET_BITS = 3
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many rows there are, and where they go.
+
+    Attributes:
+        rows: changes of the change set, about; and exactly the rows of the table before. Below 2 ** 26.
+        partitions: over which rows are spread.
+        hot_percent: share of the rows that go to bucket 0 of the first partition.
+    """
+
+    rows: int
+    partitions: int
+    hot_percent: int = 0
+
+    def base(self, spark: SparkSession) -> DataFrame:
+        """The table's rows: id, msg, v, ds."""
+        return self._rows(spark, 0, self.rows)
+
+    def inserts(self, spark: SparkSession) -> DataFrame:
+        """Rows that come new."""
+        return self._rows(spark, self.rows, self.rows + self.rows * INSERTED_TENTHS // 10)
+
+    def changes(self, table: DataFrame) -> DataFrame:
+        """The change set, in random order.
+
+        Args:
+            table: ROW__ID, id and ds of the table's rows, as ``snapshot`` reads them.
+
+        Returns:
+            operation, ROW__ID, id, msg, v, ds, and ``bucket_id`` by Hive's first hash, for those who cannot
+            compute it. Of deletes the data columns are null.
+        """
+        tenth = _tenth(sf.col("id"))
+        updates = table.where(tenth < UPDATED_TENTHS).select(
+            sf.lit("update").alias("operation"), ROW_ID_COLUMN, *_values(sf.col("id"), NEW), "ds", _bucket()
+        )
+        deletes = table.where((tenth >= UPDATED_TENTHS) & (tenth < UPDATED_TENTHS + DELETED_TENTHS)).select(
+            sf.lit("delete").alias("operation"), ROW_ID_COLUMN, "ds", _bucket()
+        )
+        inserts = self.inserts(table.sparkSession).select(sf.lit("insert").alias("operation"), "*", _bucket())
+        both = updates.unionByName(inserts, allowMissingColumns=True)
+        return shuffled(both.unionByName(deletes, allowMissingColumns=True))
+
+    def expected(self, spark: SparkSession) -> Content:
+        """What the table holds after the change set, computed from the formulas alone."""
+        base = self.base(spark)
+        tenth = _tenth(sf.col("id"))
+        updated = base.where(tenth < UPDATED_TENTHS).select(*_values(sf.col("id"), NEW), "ds")
+        kept = base.where(tenth >= UPDATED_TENTHS + DELETED_TENTHS)
+        return content(kept.unionByName(updated).unionByName(self.inserts(spark)))
+
+    def _rows(self, spark: SparkSession, first: int, end: int) -> DataFrame:
+        number = sf.col("number")
+        is_hot = sf.pmod(sf.xxhash64(number), sf.lit(100)) < self.hot_percent
+        numbered = spark.range(first, end).withColumnRenamed("id", "number")
+        keyed = numbered.select(_id(number, is_hot).alias("id"), is_hot.alias("is_hot"))
+        day = sf.when(sf.col("is_hot"), 0).otherwise(
+            sf.pmod(sf.xxhash64("id", sf.lit("ds")), sf.lit(self.partitions))
+        )
+        ds = sf.date_add(sf.lit(FIRST_DAY).cast("date"), day.cast("int")).cast("string")
+        return keyed.select(*_values(sf.col("id"), OLD), ds.alias("ds"))
+
+
+def shuffled(rows: DataFrame) -> DataFrame:
+    """The same rows in random order, the same in each run."""
+    place = sf.xxhash64("id", "ds", sf.col(ROW_ID_COLUMN) if ROW_ID_COLUMN in rows.columns else sf.lit(0))
+    return rows.repartition(CHANGE_FILES, place).sortWithinPartitions(place)
+
+
+def content(table: DataFrame) -> Content:
+    """What a table holds, by partition."""
+    table.createOrReplaceTempView("found")
+    return as_content(table.sparkSession.sql(checksums_query("found")).collect())
+
+
+def checksums_query(table: str) -> str:
+    """The query whose answer :func:`as_content` takes."""
+    return f"SELECT ds, {CHECKSUMS} FROM {table} GROUP BY ds"
+
+
+def as_content(rows: Iterable[Sequence[object]]) -> Content:
+    """The answer to :func:`checksums_query`; None, for a sum over nothing, counts as 0."""
+    return {str(row[0]): tuple(int(str(value or 0)) for value in row[1:]) for row in rows}
+
+
+def bucket_of(key: Column) -> Column:
+    """Hive's bucket by its first hash, of keys >= 0: the two halves of the number, combined."""
+    halves = key.bitwiseXOR(sf.shiftright(key, 32))
+    return (halves.bitwiseAND(sf.lit(0x7FFF_FFFF)) % BUCKETS).cast("int")
+
+
+def _bucket() -> Column:
+    return bucket_of(sf.col("id")).alias("bucket_id")
+
+
+def _tenth(key: Column) -> Column:
+    """In which tenth of the rows, chosen at random, a row is."""
+    return sf.pmod(sf.xxhash64(key, sf.lit("operation")), sf.lit(10))
+
+
+def _id(number: Column, is_hot: Column) -> Column:
+    """A random key for each number, for no two the same; below 2 ** 39; of hot rows one of bucket 0."""
+    mask = sf.lit((1 << _KEY_BITS) - 1)
+    key = number
+    for factor in _FACTORS:
+        key = (key * factor).bitwiseAND(mask)
+        key = key.bitwiseXOR(sf.shiftright(key, _KEY_BITS // 2))
+    key = sf.shiftleft(key, _BUCKET_BITS)
+    low = sf.when(is_hot, sf.shiftright(key, 32)).otherwise(sf.xxhash64(number))
+    return key.bitwiseOR(low.bitwiseAND(sf.lit(BUCKETS - 1)))
+
+
+def _values(key: Column, version: int) -> tuple[Column, ...]:
+    """id, msg and v of a version of a row."""
+    bits = sf.xxhash64(key, sf.lit(version))
+
+    def part(shift: int, choices: int) -> Column:
+        return sf.pmod(sf.shiftright(bits, shift), sf.lit(choices))
+
+    def word(shift: int, text: str) -> Column:
+        words = text.split()
+        return sf.element_at(sf.array(*map(sf.lit, words)), (part(shift, len(words)) + 1).cast("int"))
+
+    numeral = (part(12, NUMERALS) + SMALLEST_NUMERAL).cast("string")
+    texts = word(0, STATUSES), word(4, CITIES), numeral
+    return key.alias("id"), sf.concat_ws(" ", *texts).alias("msg"), (part(33, PRICES) / 4).alias("v")

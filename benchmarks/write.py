@@ -1,0 +1,108 @@
+"""Write a mixed change set into an ACID table, beside Spark's own ORC writer on the same events.
+
+    python -m benchmarks write                            # 10,000,000 changes; 1, 30 and 1,000 partitions
+    python -m benchmarks write --quick                    # 1,000,000 changes
+    python -m benchmarks write --partitions 30 --layouts split,legacy --rows 200000
+
+Four tenths of the changes are inserts, five updates, one deletes, in random order; the table has as many rows
+as there are changes, 8 buckets in each partition, and Parquet files hold the change set. Ours is the job that
+a user runs: a transaction, ``apply_changes``, the commit, on real metastores. Spark's is
+``repartition(ds, bucket)``, ``sortWithinPartitions(ds, bucket, transaction, row id)``, ``write.orc`` by
+partition and bucket; it is given the buckets, numbers no new rows, writes each update as one event (as the
+legacy layout does; in the others it is two), no index by key and no statistics, and has nothing to commit.
+Both compress by zlib.
+
+Before that Hive reads a small table in each layout and must find the right content.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from benchmarks.event_data import BUCKETS, Shape
+from benchmarks.write_case import agreed, layouts_of, run_case, save
+from benchmarks.write_stage import (
+    LAYOUTS,
+    Layout,
+    SparkWriter,
+    Stage,
+    TableWriter,
+    add_common_arguments,
+    numbers,
+    prepare_changes,
+    sorted_events,
+    spark_settings,
+)
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "write a mixed change set, in turn with Spark's own ORC writer"
+
+ROWS_DEFAULT = 10_000_000
+QUICK_ROWS = 1_000_000
+PARTITIONS_DEFAULT = (1, 30, 1_000)
+REPEAT_DEFAULT, QUICK_REPEAT = 3, 2
+WARM_UP_ROUNDS, QUICK_WARM_UP_ROUNDS = 2, 1
+SPARK = "spark"
+SPARK_LINE = "2.3"
+"""Whose ROW__IDs the events have that Spark writes."""
+
+AIMS = {
+    ("split", 30): 0.45,
+    ("v2", 30): 0.45,
+    ("legacy", 30): 0.6,
+    ("split", 1_000): 0.2,
+    ("v2", 1_000): 0.2,
+    ("legacy", 1_000): 0.2,
+}
+"""Wall and CPU seconds of a layout with so many partitions, as a share of Spark's."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, repeat=REPEAT_DEFAULT)
+    parser.add_argument(
+        "--partitions", type=numbers, default=PARTITIONS_DEFAULT, help="numbers of partitions, with commas"
+    )
+    parser.add_argument(
+        "--layouts", type=layouts_of, default=tuple(LAYOUTS.values()), help=f"of {', '.join(LAYOUTS)}"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the benchmark; 0 if everybody wrote everything and Hive agrees."""
+    layouts: tuple[Layout, ...] = arguments.layouts
+    rows = QUICK_ROWS if arguments.quick else arguments.rows
+    rounds = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    warm_up = QUICK_WARM_UP_ROUNDS if arguments.quick else WARM_UP_ROUNDS
+    needed = (*layouts, LAYOUTS["split"])
+    with Stage.opened(arguments.work, needed, spark_settings(arguments)) as stage:
+        is_right = agreed(stage, layouts)
+        cases = [compare(stage, Shape(rows, p), layouts, rounds, warm_up) for p in arguments.partitions]
+        if arguments.save:
+            save(stage, "write", "Mixed change sets", cases)
+    return 0 if is_right and all(case["is_right"] for case in cases) else 1
+
+
+def compare(
+    stage: Stage, shape: Shape, layouts: tuple[Layout, ...], rounds: int, warm_up: int
+) -> dict[str, Any]:
+    """Measure all layouts and Spark in turn on a change set of one shape."""
+    name = f"p{shape.partitions}"
+    lines = sorted({SPARK_LINE, *(layout.line for layout in layouts)})
+    prepared = {line: prepare_changes(stage, name, shape, line) for line in lines}
+    counts = prepared[SPARK_LINE].counts
+    writers = [TableWriter(stage, layout.name, prepared[layout.line], layout) for layout in layouts]
+    spark = SparkWriter(stage, SPARK, prepared[SPARK_LINE], sorted_events, ("ds", "bucket_id"))
+    pairs = {(layout.name, SPARK): aims(layout, shape.partitions) for layout in layouts}
+    label = f"{shape.rows:,} changes, {shape.partitions:,} partitions"
+    text = f"{', '.join(f'{count:,} {operation}s' for operation, count in sorted(counts.items()))}; "
+    text += f"{BUCKETS} buckets a partition"
+    return run_case(stage, label, text, [*writers, spark], pairs=pairs, rounds=rounds, warm_up=warm_up)
+
+
+def aims(layout: Layout, partitions: int) -> dict[str, float]:
+    """What a layout should not exceed; nothing where nothing was set."""
+    aim = AIMS.get((layout.name, partitions))
+    return {} if aim is None else {"wall": aim, "cpu": aim}

@@ -1,0 +1,139 @@
+"""One case of a benchmark of writing: writers in turn, what they wrote checked, and the figures."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.event_data import Content, Shape, as_content, checksums_query, content
+from benchmarks.measure import alternate, as_figures, compared, machine
+from benchmarks.report import save_cases, show_case
+from benchmarks.write_stage import (
+    LAYOUTS,
+    Layout,
+    Prepared,
+    SparkWriter,
+    Stage,
+    TableWriter,
+    prepare_changes,
+    prepare_inserts,
+)
+from judges.hive import HiveJudge
+
+__all__ = ["RESULTS", "Writer", "agreed", "run_case", "save"]
+
+RESULTS = Path(__file__).parent / "results"
+JUDGED = Shape(20_000, 4)
+"""What Hive reads back: few rows, since its SQL starts a task for each bucket."""
+
+Writer = TableWriter | SparkWriter
+Pair = tuple[str, str]
+Aim = Mapping[str, float]
+
+
+def run_case(
+    stage: Stage,
+    label: str,
+    text: str,
+    writers: Sequence[Writer],
+    *,
+    pairs: Mapping[Pair, Aim],
+    rounds: int,
+    warm_up: int,
+) -> dict[str, Any]:
+    """Let writers take turns; show the case and return it for JSON.
+
+    Args:
+        stage: where they write.
+        label: the case's name.
+        text: what they do.
+        writers: in their order.
+        pairs: which are compared, ours and theirs by name, and the ratios that should not be exceeded.
+        rounds: measured ones.
+        warm_up: unmeasured rounds before.
+
+    Returns:
+        A case of :mod:`benchmarks.report`; ``is_right`` is false if a writer failed, or left anything out.
+    """
+    _tell(label)
+    results = alternate(
+        [writer.contestant for writer in writers], rounds, stage.watch(), warm_up=warm_up, tell=_tell
+    )
+    by_name = {result.name: result for result in results if result.usages}
+    incomplete = [
+        writer.contestant.name
+        for writer, result in zip(writers, results, strict=True)
+        if result.failure or not writer.is_complete()
+    ]
+    for writer in writers:
+        writer.close()
+    settings = "".join(f"; {name}={value}" for name, value in stage.settings.items())
+    judgement = f"INCOMPLETE: {', '.join(incomplete)}" if incomplete else "all wrote everything"
+    known = {pair: aim for pair, aim in pairs.items() if by_name.keys() >= set(pair)}
+    case = {
+        "case": label,
+        "text": f"{text}; rounds: {rounds} measured after {warm_up} others; {judgement}{settings}.",
+        "contestants": {result.name: as_figures(result) for result in results},
+        "ratios": {_pair_text(pair): compared(*map(by_name.__getitem__, pair)) for pair in known},
+        "aims": {_pair_text(pair): dict(aim) for pair, aim in known.items() if aim},
+        "is_right": not incomplete,
+    }
+    show_case(case)
+    return case
+
+
+def agreed(stage: Stage, layouts: Sequence[Layout], *, inserts_only: bool = False) -> bool:
+    """Write few rows in each layout, and have Hive read them; whether it always finds the right content.
+
+    Args:
+        stage: where.
+        layouts: of the tables.
+        inserts_only: insert rows, instead of a mixed change set.
+    """
+    prepare: Callable[[Stage, str, Shape, str], Prepared] = (
+        prepare_inserts if inserts_only else prepare_changes
+    )
+    name = "judged"
+    prepared = {line: prepare(stage, name, JUDGED, line) for line in sorted({each.line for each in layouts})}
+    expected = content(JUDGED.base(stage.spark)) if inserts_only else JUDGED.expected(stage.spark)
+    writers = [TableWriter(stage, layout.name, prepared[layout.line], layout) for layout in layouts]
+    for writer in writers:
+        with contextlib.closing(writer):
+            writer.contestant.prepare(0)
+            writer.contestant.run(0)
+    verdicts = []
+    for line in prepared:
+        tables = [
+            writer.table for writer, layout in zip(writers, layouts, strict=True) if layout.line == line
+        ]
+        with stage.servers[line].judge() as judge:
+            stage.versions.add(judge.description)
+            verdicts.append(all(_hive_content(judge, table) == expected for table in tables))
+        _tell(f"Hive {line} {'agrees' if verdicts[-1] else 'DISAGREES'} on {', '.join(tables)}")
+    return all(verdicts)
+
+
+def save(stage: Stage, name: str, title: str, cases: Sequence[Mapping[str, Any]]) -> None:
+    """Keep the cases of a benchmark in its files."""
+    path = RESULTS / f"{name}.json"
+    save_cases(cases, path, title=title, versions=", ".join(sorted(stage.versions)), machine=machine())
+
+
+def layouts_of(text: str) -> tuple[Layout, ...]:
+    """Layouts by their names between commas. Raises KeyError."""
+    return tuple(LAYOUTS[name.strip()] for name in text.split(","))
+
+
+def _hive_content(judge: HiveJudge, table: str) -> Content:
+    settings = {"hive.vectorized.execution.enabled": "false"}
+    return as_content(judge.sql(checksums_query(f"default.{table}"), settings=settings))
+
+
+def _pair_text(pair: Pair) -> str:
+    return " / ".join(pair)
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
