@@ -19,7 +19,6 @@ from mutation_api.changes import merge_into
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.spark.session import local_session
-from tests.fix_spark import SMALL_JOBS
 
 ACCOUNTS = range(10)
 """Their numbers, in each table."""
@@ -30,7 +29,7 @@ ACCOUNTS_MOVED = 3
 LOCK_TIMEOUT_SECONDS = 400
 """Transfers wait for each other where the server has no choice, and for the dead."""
 
-SETTINGS = {**SMALL_JOBS, "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "512m"}
+SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "512m"}
 
 
 def client_of(uri: str, user: str, tables: Sequence[str], *, write_lock: str = "exclusive") -> MutatorClient:

@@ -61,7 +61,7 @@ def test_mariadb_to_hive() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), pytest.param(("--hive", "3.1"), marks=pytest.mark.long), ("--hive", "4.1")],
+    [(), *(pytest.param(("--hive", line), marks=pytest.mark.long) for line in ("3.1", "4.1"))],
     ids=" ".join,
 )
 def test_demo(arguments: tuple[str, ...]) -> None:
