@@ -1,0 +1,76 @@
+"""Insert rows into an ACID table, beside Spark's ORC writer into plain files without ACID columns.
+
+    python -m benchmarks insert_only                      # 10,000,000 rows in 30 partitions of 8 buckets
+    python -m benchmarks insert_only --quick              # 1,000,000 rows
+
+The rows lie in Parquet files, in random order. Spark's is ``repartition(ds, bucket)`` and ``write.orc`` by
+partition and bucket, the buckets being given. Ours is a transaction, ``apply_changes`` and the commit, on
+real metastores. Both compress by zlib. Before that Hive reads few rows in each layout, and must find them
+right.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks.event_data import BUCKETS, Shape
+from benchmarks.write_case import agreed, run_case, save
+from benchmarks.write_stage import (
+    LAYOUTS,
+    SparkWriter,
+    Stage,
+    TableWriter,
+    add_common_arguments,
+    plain_files,
+    prepare_inserts,
+    spark_settings,
+)
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "insert rows, in turn with Spark's own writer of plain ORC files"
+
+ROWS_DEFAULT = 10_000_000
+QUICK_ROWS = 1_000_000
+PARTITIONS_DEFAULT = 30
+REPEAT_DEFAULT, QUICK_REPEAT = 3, 2
+WARM_UP_ROUNDS, QUICK_WARM_UP_ROUNDS = 2, 1
+SPARK = "spark"
+MEASURED = (LAYOUTS["split"], LAYOUTS["v2"])
+"""The legacy layout has the same files of inserts as split."""
+AIM = {"wall": 1.0}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, repeat=REPEAT_DEFAULT)
+    parser.add_argument(
+        "--partitions",
+        type=int,
+        default=PARTITIONS_DEFAULT,
+        help="number of partitions (default: %(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the benchmark; 0 if everybody wrote everything and Hive agrees."""
+    rows = QUICK_ROWS if arguments.quick else arguments.rows
+    shape = Shape(rows, arguments.partitions)
+    rounds = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    with Stage.opened(arguments.work, MEASURED, spark_settings(arguments)) as stage:
+        is_right = agreed(stage, MEASURED, inserts_only=True)
+        prepared = {layout: prepare_inserts(stage, "rows", shape, layout.line) for layout in MEASURED}
+        writers = [TableWriter(stage, layout.name, prepared[layout], layout) for layout in MEASURED]
+        spark = SparkWriter(stage, SPARK, prepared[MEASURED[0]], plain_files, ("ds", "bucket_id"))
+        case = run_case(
+            stage,
+            f"{rows:,} inserts, {shape.partitions:,} partitions",
+            f"{BUCKETS} buckets a partition",
+            [*writers, spark],
+            pairs={(layout.name, SPARK): AIM for layout in MEASURED},
+            rounds=rounds,
+            warm_up=QUICK_WARM_UP_ROUNDS if arguments.quick else WARM_UP_ROUNDS,
+        )
+        if arguments.save:
+            save(stage, "insert_only", "Inserts alone", [case])
+    return 0 if is_right and case["is_right"] else 1
