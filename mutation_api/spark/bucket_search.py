@@ -7,7 +7,7 @@ buckets, and the rows of the table are not shuffled at all, only those that have
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.plain_array import struct_fields
 from mutation_api.orc.snapshot_reader import SnapshotSplit
 from mutation_api.spark.key_groups import group_keys, key_type
-from mutation_api.spark.split_reader import SplitReader, snapshot_ddl
+from mutation_api.spark.split_reader import TASKS_PER_CORE, SplitReader, snapshot_ddl
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.serializer import AcidTableSerializer
 
@@ -31,7 +31,6 @@ KEYS_PER_PASS = 1_000_000
 """Keys that a task holds at a time; for more of them it reads its buckets several times."""
 
 _BUCKET = "__bucket"
-_TASKS_PER_CORE = 16
 
 
 def search_buckets(
@@ -57,14 +56,11 @@ def search_buckets(
     given = keys if null_safe else keys.na.drop()
     text = AcidTableSerializer.encode(table)
     placed = given.select(_bucket_of(text, names).alias(_BUCKET), "*")
-    search = _BucketSearch(
-        text,
-        tuple(split.to_json() for split in splits),
-        reader,
-        null_safe,
-        keys_per_pass,
-    )
-    tasks = min(table.num_buckets, _TASKS_PER_CORE * keys.sparkSession.sparkContext.defaultParallelism)
+    by_bucket: dict[int, list[str]] = {}
+    for split in splits:
+        by_bucket.setdefault(split.bucket_id, []).append(split.to_json())
+    search = _BucketSearch(text, by_bucket, reader, null_safe, keys_per_pass)
+    tasks = min(table.num_buckets, TASKS_PER_CORE * keys.sparkSession.sparkContext.defaultParallelism)
     order = [_BUCKET, *(f"`{name.lower()}`" for name in table.bucket_columns)]
     in_order = placed.repartitionById(tasks, sf.col(_BUCKET) % tasks).sortWithinPartitions(*order)
     return in_order.mapInArrow(search, snapshot_ddl(table, reader.columns))
@@ -87,19 +83,18 @@ class _BucketSearch:
     """The function that runs in tasks: keys in the order of their buckets in, batches of rows out."""
 
     table_text: str
-    splits: tuple[str, ...]
+    splits: Mapping[int, Sequence[str]]
     reader: SplitReader
     null_safe: bool
     keys_per_pass: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = AcidTableSerializer.decode(self.table_text)
-        splits = [SnapshotSplit.from_json(text) for text in self.splits]
         types = {c.name: key_type(c) for c in (*table.columns, *table.partition_keys)}
         bucket_columns = [name.lower() for name in table.bucket_columns]
         for bucket_id, found in key_passes(batches, bucket_columns, self.keys_per_pass):
             keys = found.cast(pa.schema([(name, types[name]) for name in found.column_names]))
-            here = [split for split in splits if split.bucket_id == bucket_id]
+            here = [SnapshotSplit.from_json(text) for text in self.splits.get(bucket_id, ())]
             names = list(dict.fromkeys(split.partition_name for split in here))
             groups = group_keys(table, keys, names, null_safe=self.null_safe, prunes_buckets=False)
             for split in here:

@@ -18,12 +18,13 @@ from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.hive_types import parse_hive_type, spark_type
 from mutation_api.table.serializer import AcidTableSerializer
 
-__all__ = ["PARTITION_FIELD", "SplitReader", "read_splits", "snapshot_ddl"]
+__all__ = ["PARTITION_FIELD", "TASKS_PER_CORE", "SplitReader", "read_splits", "snapshot_ddl"]
 
 PARTITION_FIELD = "partition"
 """Fourth field of ROW__ID in partitioned tables: the (escaped) name of the partition the row lies in."""
 
-_TASKS_PER_CORE = 16
+TASKS_PER_CORE = 16
+"""Tasks of a job that reads, at most: they share out the splits, since starting one costs time too."""
 
 
 def read_splits(
@@ -101,11 +102,11 @@ class SplitReader:
 
 
 def _numbers(spark: SparkSession, count: int) -> DataFrame:
-    """One row a split, spread over tasks; they share tasks, since starting one costs time too.
+    """One row a split, spread over tasks.
 
     The JVM counts by itself; rows of ours would need a Python worker of their own in each task.
     """
-    tasks = max(1, min(count, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism))
+    tasks = max(1, min(count, TASKS_PER_CORE * spark.sparkContext.defaultParallelism))
     return spark.range(0, count, 1, tasks)
 
 
