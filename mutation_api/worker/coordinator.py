@@ -211,7 +211,8 @@ class MutatorCoordinator:
             bucket_id: of all records: the plain id, the number of their file.
             operations: int8, shape (n,), codes of :class:`Operation`.
             row_ids: of n records; of inserts ignored.
-            rows: n structs with all data columns in any order; None if all are deletes.
+            rows: n structs with all data columns in any order. If all are deletes they are not looked at,
+                and may be None or lack columns.
 
         Raises:
             RecordLayoutError: the arrays differ in length, or an operation code is none.
@@ -367,9 +368,10 @@ class MutatorCoordinator:
         existing = operations != Operation.INSERT
         if existing.any():
             self._checks.identities(name, row_ids if existing.all() else row_ids.take(existing), bucket_id)
+        if deletes.all():
+            rows = None
         if rows is not None:
-            columns = self._inspector.struct_columns(rows)
-            rows = None if deletes.all() else self._inspector.rows(columns, deletes)
+            rows = self._inspector.rows(self._inspector.struct_columns(rows), deletes)
         self._write_group(name, int(bucket_id), operations, row_ids, rows)
 
     # ---- partitions

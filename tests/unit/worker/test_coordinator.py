@@ -519,6 +519,16 @@ def test_write_events_slices_of_one_group(tmp_path, version):
     assert [m.bucket_id for m in manifests if m.partition_name == "ds=b"] == [1]
 
 
+@versions
+def test_write_events_does_not_look_at_rows_of_deletes(tmp_path, version):
+    """A change set of deletes may have some of the columns and lack others; none of them is written."""
+    target = coordinator(acid_table(tmp_path, version))
+    row_ids = ids([1, 1], [0, 0], [4, 5])
+    target.write_events("", 0, np.array([2, 2], np.int8), row_ids, pa.array([{"id": 1}, {"id": 2}]))
+    (manifest,) = target.close()
+    assert [(event[0], event[3], event[5]) for event in events(manifest)] == [(2, 4, None), (2, 5, None)]
+
+
 def test_write_events_checks_what_it_can(tmp_path):
     """Bucket, sequence, identity and columns are checked on this path too."""
     table = acid_table(tmp_path)
