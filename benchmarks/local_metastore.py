@@ -1,0 +1,28 @@
+"""A metastore for a benchmark, whose process is told apart from the other JVMs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.memory import process_tree
+from metastore_client.embedded import EmbeddedMetastore
+
+__all__ = ["METASTORE", "measured_metastore"]
+
+METASTORE = "metastore"
+"""The kind of its processes."""
+
+
+@contextlib.contextmanager
+def measured_metastore(folder: Path) -> Iterator[tuple[EmbeddedMetastore, dict[int, str]]]:
+    """A fresh metastore, and its processes with their kind, for :class:`benchmarks.measure.Watch`."""
+    before = _java_processes()
+    with EmbeddedMetastore(folder) as metastore:
+        yield metastore, dict.fromkeys(_java_processes() - before, METASTORE)
+
+
+def _java_processes() -> set[int]:
+    return {process.pid for process in process_tree(os.getpid()) if process.kind == "java"}
