@@ -1,0 +1,45 @@
+"""A metastore's client that notes what goes over the line, and how long it took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metastore_client.hive_site import MetastoreConfig
+from metastore_client.thrift_client import ThriftMetastoreClient
+
+__all__ = ["Call", "CountedMetastore", "by_name"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the Thrift interface, its answer awaited."""
+
+    name: str
+    seconds: float
+
+
+class CountedMetastore(ThriftMetastoreClient):
+    """The usual client; ``calls`` are those made so far, in order. Calls of several threads may overlap."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(MetastoreConfig.load(uri))
+        self.calls: list[Call] = []
+
+    def _call(self, name: str, *arguments: Any, **options: Any) -> Any:
+        started = time.monotonic()
+        try:
+            return super()._call(name, *arguments, **options)
+        finally:
+            self.calls.append(Call(name, time.monotonic() - started))
+
+
+def by_name(calls: Sequence[Call]) -> str:
+    """How often each call was made and what it took together, the dearest first."""
+    spent: dict[str, list[float]] = {}
+    for call in calls:
+        spent.setdefault(call.name, []).append(call.seconds)
+    dearest = sorted(spent.items(), key=lambda each: -sum(each[1]))
+    return ", ".join(f"{name} {len(seconds)} ({sum(seconds):.3f} s)" for name, seconds in dearest)
