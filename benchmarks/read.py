@@ -1,0 +1,196 @@
+"""Reading a snapshot, beside Spark reading the same files without knowing what they are.
+
+    python -m benchmarks read               # 10,000,000 rows, 1 % of them deleted
+    python -m benchmarks read --quick       # 1,000,000
+
+``ours`` is ``snapshot`` with ROW__ID: deleted rows are left out. ``spark`` is ``read.orc`` of the data files
+alone, deleted rows included. Once with one column (id), once with all. Everything that is read is handed to
+Spark's sink ``noop``, which takes rows and keeps nothing. Spark's reader fails on files of this format unless
+all six columns of the events are asked for, so it reads ``operation`` and ``currentTransaction`` too, which
+are the same in all rows; of the rows' own columns it reads what is asked for. Before the first round the rows
+of both are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import platform
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyspark
+import pyspark.sql.functions as sf
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.local_metastore import measured_metastore
+from benchmarks.measure import Contestant, Watch, alternate, as_figures, compared, machine
+from benchmarks.report import save_cases, show_case
+from examples.local import PrintLoss, create_table
+from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.snapshot import Snapshot
+from mutation_api.spark.job import apply_changes
+from mutation_api.spark.read import snapshot
+from mutation_api.spark.session import local_session
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "read a snapshot with ROW__IDs, beside Spark reading the bare files"
+
+ROWS_DEFAULT = 10_000_000
+QUICK_ROWS = 1_000_000
+REPEAT_DEFAULT = 5
+QUICK_REPEAT = 2
+WARM_UP_ROUNDS = 2
+BUCKETS = 8
+DELETED_PERCENT = 1
+AIM_RATIO = 1.25
+CORES = 2
+DRIVER_MEMORY = "4g"
+RESULTS = Path(__file__).parent / "results" / "read.json"
+
+DATABASE, TABLE_NAME = "default", "rows_to_read"
+TABLE = f"{DATABASE}.{TABLE_NAME}"
+COLUMNS = "id bigint, msg string, v double"
+READS = {"one column": ("id",), "all columns": ("id", "msg", "v")}
+OURS, SPARK = "ours", "spark"
+EVENT_SCHEMA = (
+    "operation int, originalTransaction bigint, bucket int, rowId bigint, currentTransaction bigint, "
+    "row struct<{row}>"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--rows", type=int, help=f"rows of the table (default: {ROWS_DEFAULT:,})")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows")
+    parser.add_argument("--repeat", type=int, help=f"measured rounds (default: {REPEAT_DEFAULT}; quick: 2)")
+    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the benchmark; 0 if both saw the rows they should see."""
+    rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
+    repeat = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    with Stage.opened(rows) as stage:
+        is_right = stage.is_right()
+        cases = [run_case(stage, what, columns, repeat, is_right) for what, columns in READS.items()]
+        for case in cases:
+            show_case(case)
+    if arguments.save:
+        versions = f"Python {platform.python_version()}, pyspark {pyspark.__version__}"
+        save_cases(
+            cases,
+            RESULTS,
+            title="Reading a snapshot",
+            versions=f"{versions}, pyarrow {pyarrow.__version__}",
+            machine=machine(),
+        )
+    return 0 if is_right and not any("failure" in f for c in cases for f in c["contestants"].values()) else 1
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A table with deleted rows, and a snapshot that sees them deleted.
+
+    ``files`` are those with rows; ``deleted`` is how many of the rows are deleted.
+    """
+
+    rows: int
+    deleted: int
+    spark: SparkSession
+    snapshot: Snapshot
+    files: tuple[str, ...]
+    kinds: dict[int, str]
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, rows: int) -> Iterator[Stage]:
+        """Start metastore and Spark; write the rows, then delete some."""
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+            metastore, kinds = stack.enter_context(measured_metastore(folder / "metastore"))
+            settings = {"spark.driver.memory": DRIVER_MEMORY, "spark.local.dir": str(folder / "spark")}
+            spark = stack.enter_context(local_session(master=f"local[{CORES}]", settings=settings))
+            create_table(metastore.uri, TABLE, COLUMNS, "", "id", BUCKETS, layout="default")
+            builder = MutatorClientBuilder().metastore(metastore.uri).lock_failure_listener(PrintLoss())
+            client = stack.enter_context(builder.add_sink_table(DATABASE, TABLE_NAME).build())
+            tell(f"writing {rows:,} rows")
+            deleted = fill(client, spark, rows)
+            place = metastore.warehouse / TABLE_NAME
+            files = tuple(sorted(map(str, place.glob("delta_*/bucket_*"))))
+            yield cls(rows, deleted, spark, client.open_snapshot(TABLE), files, kinds)
+
+    def ours(self, columns: Sequence[str]) -> DataFrame:
+        """The snapshot's rows."""
+        return snapshot(self.spark, self.snapshot, TABLE, columns=columns)
+
+    def bare(self, columns: Sequence[str]) -> DataFrame:
+        """What lies in the files with rows."""
+        types = dict(column.split() for column in COLUMNS.split(", "))
+        row = ", ".join(f"{name}: {types[name]}" for name in columns)
+        return self.spark.read.schema(EVENT_SCHEMA.format(row=row)).orc(list(self.files))
+
+    def is_right(self) -> bool:
+        """Whether ours sees all rows but the deleted ones, and Spark all."""
+        counts = self.ours(["id"]).count(), self.bare(["id"]).select(*EVENT_COLUMNS).rdd.count()
+        return counts == (self.rows - self.deleted, self.rows)
+
+
+EVENT_COLUMNS = tuple(field.split()[0] for field in EVENT_SCHEMA.split(", "))
+
+
+def fill(client: MutatorClient, spark: SparkSession, rows: int) -> int:
+    """Insert rows with random texts, then delete every hundredth by a hash; returns how many."""
+    made = spark.range(rows).select(
+        sf.col("id"),
+        sf.substring(sf.sha2(sf.col("id").cast("string"), 256), 1, 20).alias("msg"),
+        (sf.pmod(sf.xxhash64("id"), sf.lit(4_000_000)) / 4).alias("v"),
+        sf.lit("insert").alias("operation"),
+    )
+    with client.new_transaction() as transaction:
+        apply_changes(transaction, TABLE, made)
+    with client.new_transaction() as transaction:
+        found = snapshot(spark, transaction, TABLE, columns=["id"])
+        gone = found.where(sf.pmod(sf.xxhash64("id", sf.lit(1)), sf.lit(100)) < DELETED_PERCENT)
+        written = apply_changes(transaction, TABLE, gone.withColumn("operation", sf.lit("delete")))
+    return written.delete_count
+
+
+def run_case(stage: Stage, what: str, columns: Sequence[str], repeat: int, is_right: bool) -> dict[str, Any]:
+    """Both read the columns in turn."""
+    label = f"{stage.rows:,} rows, {what}"
+    tell(label)
+    nowhere = Path(stage.files[0]).parent
+    contestants = [
+        Contestant(OURS, lambda _: consume(stage.ours(columns)), ("driver", "java", "python"), nowhere),
+        Contestant(SPARK, lambda _: consume(stage.bare(columns)), ("driver", "java", "python"), nowhere),
+    ]
+    results = alternate(contestants, repeat, Watch(stage.kinds), warm_up=WARM_UP_ROUNDS, tell=tell)
+    both = all(result.usages for result in results)
+    return {
+        "case": label,
+        "text": (
+            f"{stage.deleted:,} of the rows are deleted, in {len(stage.files)} files of rows; "
+            f"the numbers of rows read are {'right' if is_right else 'WRONG'}."
+        ),
+        "rows": stage.rows,
+        "contestants": {result.name: as_figures(result) for result in results},
+        "ratios": {f"{OURS} / {SPARK}": compared(*results)} if both else {},
+        "aims": {f"{OURS} / {SPARK}": {"wall": AIM_RATIO}},
+    }
+
+
+def consume(rows: DataFrame) -> None:
+    """Read everything, keep nothing."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def tell(line: str) -> None:
+    """Print a line now."""
+    print(line, flush=True)
