@@ -14,7 +14,8 @@ A table is called ``DATABASE.TABLE``, or ``SCHEMA.TABLE`` where the source has s
 **Order**: ``source.file``, ``pos`` and ``row`` of MySQL and MariaDB, files by the number in their names;
 ``source.sequence`` and ``lsn`` of PostgreSQL: the last commit before, then the place of the change, since
 transactions come in the order of their commits, and their changes lie mixed. Other sources, and rows that an
-incremental snapshot reads, tell no place: ask for the order of lines.
+incremental snapshot reads, tell no place: ask for the order of lines. So do it where ``pos`` is 0, as of
+MariaDB from 11.4 on if the connector passes on what that logs within a transaction.
 
 **Key**: the columns of the message's key, or the user says it.
 
@@ -348,7 +349,7 @@ def _kind() -> Column:
 
 def _place() -> Column:
     file, row = _source("file"), sf.coalesce(_source("row"), sf.lit("0"))
-    binlog = [sf.regexp_extract(file, _FILE, 2), _source("pos"), row]
+    binlog = [sf.regexp_extract(file, _FILE, 2), sf.nullif(_source("pos"), sf.lit("0")), row]
     last_commit = sf.regexp_extract(_source("sequence"), r'\A\[\s*"?(\d{1,19})"?\s*,', 1)
     wal = [sf.coalesce(sf.nullif(last_commit, sf.lit("")), sf.lit("0")), _source("lsn"), sf.lit("0")]
     numbers = sf.when(file.rlike(_FILE), _bigints(binlog)).when(

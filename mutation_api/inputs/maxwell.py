@@ -8,9 +8,10 @@ is to be done. Maxwell says nothing of TRUNCATE TABLE; do not use it on a table 
 
 **Order**: ``position`` (``output_binlog_position``): the number of the binlog file, the place in it, then
 ``xoffset`` (``output_xoffset``), or the line. The rows of one statement have one position, and the last row
-of a transaction, which has ``commit``, no ``xoffset``. Rows of a bootstrap have no position: ask for the
-order of lines, and let Maxwell bootstrap before, or synchronously. ``xid`` is of no use; it is given when a
-transaction begins, not when it commits.
+of a transaction, which has ``commit``, no ``xoffset``. Byte 0 is no place; MariaDB logs it within
+transactions from 11.4 on, and Maxwell may pass it on. Nor do rows of a bootstrap have a position. Then ask
+for the order of lines, and let Maxwell bootstrap before, or synchronously. ``xid`` is of no use; it is given
+when a transaction begins, not when it commits.
 
 **Key**: ``primary_key_columns`` (``output_primary_key_columns``), or the user says it.
 
@@ -135,7 +136,8 @@ def _place() -> Column:
     is_last = text_of(field_of(sf.col("fields"), "commit")) == "true"
     row = sf.coalesce(xoffset, sf.when(is_last, sf.lit(_LAST_ROW)), sf.lit(0))
     numbers = [sf.regexp_extract("position", _POSITION, group).try_cast("bigint") for group in (2, 3)]
-    return sf.when(sf.col("position").rlike(_POSITION), sf.array(*numbers, row.cast("bigint")))
+    is_told = sf.col("position").rlike(_POSITION) & (numbers[1] > 0)
+    return sf.when(is_told, sf.array(*numbers, row.cast("bigint")))
 
 
 def _problem() -> Column:

@@ -75,6 +75,7 @@ EVENTS: list[tuple[str, tuple[Any, ...]]] = [
         envelope("c", after=ROW, source={"connector": "db2", "db": "a", "table": "b"}),
         ("row", "a.b", "insert", None),
     ),
+    (envelope("c", after=ROW, source={**MYSQL, "pos": 0}), ("row", "shop.orders", "insert", None)),
     (envelope("t"), ("truncate", "shop.orders", None, [3, 484, 0])),
     (
         envelope("m", source=POSTGRES, message={"prefix": "foo", "content": "Ymfy"}),

@@ -29,6 +29,7 @@ EVENTS: list[tuple[str, tuple[Any, ...]]] = [
     (message("insert", xoffset=3), ("row", "shop.orders", "insert", [6, 800911, 3])),
     (message("delete", commit=True), ("row", "shop.orders", "delete", [6, 800911, LAST])),
     (message("update", old={"id": 2}), ("row", "shop.orders", "update", [6, 800911, 0])),
+    (message("insert", position="master.000006:0", xoffset=3), ("row", "shop.orders", "insert", None)),
     (message("bootstrap-insert", position=None), ("row", "shop.orders", "insert", None)),
     (message("bootstrap-start", data={}), ("other", "shop.orders", None, [6, 800911, 0])),
     (message("bootstrap-complete", data={}), ("other", "shop.orders", None, [6, 800911, 0])),
