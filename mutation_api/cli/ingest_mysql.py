@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from mutation_api.cli.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.mysql import MySqlAddress, MySqlSource
 from mutation_api.inputs.mysql_server import PORT_DEFAULT
@@ -36,8 +36,6 @@ __all__ = ["HELP", "PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_
 HELP = "tables of a MySQL or MariaDB server: first all rows, then its binary log"
 
 PASSWORD_VARIABLE = "HIVE_MUTATE_MYSQL_PASSWORD"
-
-_TABLE = re.compile(r"(?P<source>[^=]+)=(?P<target>[^=:]+)(?::(?P<key>[^=:]+))?")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table",
         action="append",
         default=[],
-        type=_table,
-        metavar="NAME=DB.TABLE[:A,B]",
+        type=table_map,
+        metavar=TABLE_MAP_FORM,
         help="table of the source, the table that follows it, and its key columns (default: the primary key, "
         "or a unique one); may be repeated",
     )
@@ -157,11 +155,3 @@ def _existing(path: Path, option: str) -> Path:
     if not path.is_file():
         raise ConfigurationError(f"{option}: there is no file {path.absolute()}")
     return path
-
-
-def _table(text: str) -> tuple[str, str, tuple[str, ...]]:
-    found = _TABLE.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=DB.TABLE or NAME=DB.TABLE:KEY,KEY")
-    key = tuple(name.strip() for name in (found["key"] or "").split(",") if name.strip())
-    return found["source"], found["target"], key

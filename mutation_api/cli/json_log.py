@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 
+from mutation_api.cli.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.inputs.json_log import JsonLog, LogOptions, MessageFormat, Positions
 
 __all__ = ["add_log_arguments", "log_from", "tables_from"]
-
-_TABLE = re.compile(r"(?P<source>[^=]+)=(?P<target>[^=:]+)(?::(?P<key>[^=:]+))?")
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +25,8 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         "--table-map",
         required=True,
         action="append",
-        type=_table,
-        metavar="NAME=DB.TABLE[:A,B]",
+        type=table_map,
+        metavar=TABLE_MAP_FORM,
         help="table of the source, the table that follows it, and its key columns (default: those that the "
         "messages name); may be repeated",
     )
@@ -81,11 +79,3 @@ def log_from(arguments: argparse.Namespace, message_format: MessageFormat) -> Js
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
     """The source's name of each table, the table that follows it, and its key columns if they are given."""
     return list(arguments.table_map)
-
-
-def _table(text: str) -> tuple[str, str, tuple[str, ...]]:
-    found = _TABLE.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=DB.TABLE or NAME=DB.TABLE:A,B")
-    key = tuple(name.strip() for name in (found["key"] or "").split(",") if name.strip())
-    return found["source"], found["target"], key

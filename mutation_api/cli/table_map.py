@@ -1,0 +1,25 @@
+"""Which table follows which, as a command's argument says it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+__all__ = ["TABLE_MAP_FORM", "table_map"]
+
+TABLE_MAP_FORM = "NAME=DB.TABLE[:A,B]"
+
+_FORM = re.compile(r"(?P<source>[^=]+)=(?P<target>[^=:]+)(?::(?P<key>[^=:]+))?")
+
+
+def table_map(text: str) -> tuple[str, str, tuple[str, ...]]:
+    """Type of an argument of TABLE_MAP_FORM: the source's name, the table that follows, and its key columns.
+
+    Raises:
+        argparse.ArgumentTypeError: it is of another form.
+    """
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {TABLE_MAP_FORM}")
+    key = tuple(name.strip() for name in (found["key"] or "").split(",") if name.strip())
+    return found["source"], found["target"], key
