@@ -41,7 +41,7 @@ import pyarrow.compute as pc
 
 from mutation_api.acid.hive_type import INTEGER_KINDS, HiveType, arrow_type
 from mutation_api.acid.scalar_conversion import MAX_DAYS, MIN_DAYS, MisfitError
-from mutation_api.inputs.text_values import BinaryText, values_of_texts
+from mutation_api.inputs.text_values import BinaryText, first_refused, shown, values_of_texts
 
 __all__ = ["READERS", "TEXT", "Reader", "base64_bytes", "can_read", "is_quoted", "values_of_json"]
 
@@ -60,7 +60,6 @@ _STRINGS = ("string", "varchar", "char")
 _NUMBERS = (*INTEGER_KINDS, "decimal")
 _SCALARS = (*_NUMBERS, *_STRINGS, "boolean", "float", "double", "date", "timestamp")
 _MICROS_PER_DAY = 86_400_000_000
-_SHOWN_LENGTH = 80
 
 
 def can_read(reader: Reader, hive_type: HiveType) -> bool:
@@ -163,7 +162,7 @@ def _decimal_bytes(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.A
             values = values.cast(pa.decimal128(38, 0))
         return values.cast(arrow_type(hive_type))
 
-    return _by_halves(texts, convert, reason)
+    return _converted(texts, convert, reason)
 
 
 def _sixteen_bytes(values: pa.Array) -> np.ndarray:
@@ -228,7 +227,7 @@ def _bits(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
     matrix[row, column] = np.frombuffer(b"".join(filled.to_pylist()), np.uint8)
     numbers = pa.array(matrix.view("<u8").ravel()).cast(pa.string())
     numbers = pc.if_else(pc.is_valid(texts), numbers, pa.scalar(None, pa.string()))
-    return _by_halves(texts, lambda some: values_of_texts(some, hive_type), "", numbers)
+    return _converted(texts, lambda some: values_of_texts(some, hive_type), "", numbers)
 
 
 def _days(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
@@ -286,7 +285,7 @@ def _utc(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
     if hive_type.kind in _STRINGS:
         return texts
     plain = pc.utf8_rtrim(pc.replace_substring(texts, "T", " "), "Z")
-    return _by_halves(texts, lambda some: values_of_texts(some, hive_type), "", plain)
+    return _converted(texts, lambda some: values_of_texts(some, hive_type), "", plain)
 
 
 def _refuse(texts: pa.Array, is_wrong: pa.Array, reason: str) -> None:
@@ -297,32 +296,20 @@ def _refuse(texts: pa.Array, is_wrong: pa.Array, reason: str) -> None:
 
 
 def _misfit(texts: pa.Array, row: int, reason: str) -> MisfitError:
-    value = texts[row].as_py()
-    return MisfitError(
-        row, repr(value if len(value) <= _SHOWN_LENGTH else value[:_SHOWN_LENGTH] + "…"), reason
-    )
+    return MisfitError(row, shown(texts[row].as_py()), reason)
 
 
-def _by_halves(
+def _converted(
     texts: pa.Array, convert: Callable[[pa.Array], pa.Array], reason: str, changed: pa.Array | None = None
 ) -> pa.Array:
-    """Convert; if Arrow refuses, look for the first text that it refuses by halves."""
+    """Convert; if Arrow refuses, name the first text that it refuses."""
     some = texts if changed is None else changed
     try:
         return convert(some)
     except MisfitError as error:
         raise _misfit(texts, error.row, error.reason) from error
-    except pa.ArrowInvalid:
-        low, high = 0, len(texts)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            convert(some.slice(low, middle - low))
-        except pa.ArrowInvalid:
-            high = middle
-        else:
-            low = middle
-    raise _misfit(texts, low, reason)
+    except pa.ArrowInvalid as error:
+        raise _misfit(texts, first_refused(some, convert), reason) from error
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from pymysql.converters import encoders
 from pymysql.cursors import SSCursor
 from pyspark.sql import SparkSession
 
+from mutation_api.changes.expressions import quoted
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.inputs.mysql_log import BinaryLog, RowImages
 from mutation_api.inputs.mysql_server import CatalogTable, LogPosition, MySqlAddress, MySqlServer
@@ -265,8 +266,9 @@ class _Plan:
     def select(self, database: str) -> str:
         """The statement that reads the whole table."""
         name = f"{database}.{self.table.name}"
-        wanted = [family_of(c.source, name).select.format(_quoted(c.source.name)) for c in self.columns]
-        return f"SELECT {', '.join(wanted)} FROM {_quoted(database)}.{_quoted(self.table.name)}"
+        # MySQL quotes a name as Spark does.
+        wanted = [family_of(c.source, name).select.format(quoted(c.source.name)) for c in self.columns]
+        return f"SELECT {', '.join(wanted)} FROM {quoted(database, self.table.name)}"
 
     @classmethod
     def of(cls, table: SourceTable, found: CatalogTable, database: str, leave_out: Collection[str]) -> _Plan:
@@ -312,7 +314,3 @@ def _key(table: SourceTable, found: CatalogTable, name: str, wanted: Collection[
             f"({' or '.join('(' + ', '.join(key) + ')' for key in keys)})"
         )
     return usable[0]
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 from mutation_api.acid.hive_type import INTEGER_KINDS, HiveType, arrow_type
 from mutation_api.acid.scalar_conversion import MAX_DAYS, MIN_DAYS, MisfitError, UnfitTypeError
 
-__all__ = ["BinaryText", "check_text_type", "values_of_texts"]
+__all__ = ["BinaryText", "check_text_type", "first_refused", "shown", "values_of_texts"]
 
 _SHOWN_LENGTH = 80
 """Characters of a value that a message shows."""
@@ -86,14 +86,18 @@ def values_of_texts(texts: pa.Array, hive_type: HiveType, *, binary: BinaryText 
     try:
         return parse(texts)
     except pa.ArrowInvalid:
-        row = _first_refused(texts, parse)
+        row = first_refused(texts, parse)
     value = texts[row].as_py()
-    shown = repr(value if len(value) <= _SHOWN_LENGTH else value[:_SHOWN_LENGTH] + "…")
-    raise MisfitError(row, shown, _reason(value, hive_type, binary))
+    raise MisfitError(row, shown(value), _reason(value, hive_type, binary))
 
 
-def _first_refused(texts: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> int:
-    """Row of the first text that ``parse`` refuses, by halves; there is one."""
+def shown(value: str) -> str:
+    """A text for a message, in quotes and not too long."""
+    return repr(value if len(value) <= _SHOWN_LENGTH else value[:_SHOWN_LENGTH] + "…")
+
+
+def first_refused(texts: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> int:
+    """Row of the first text that ``parse`` refuses with ArrowInvalid, by halves; there is one."""
     low, high = 0, len(texts)
     while high - low > 1:
         middle = (low + high) // 2
