@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.errors import ConfigurationError, InputFormatError
 
-__all__ = ["LINES_SCHEMA", "LogFile", "line_number", "log_files", "read_lines"]
+__all__ = ["LINES_SCHEMA", "LogFile", "line_number", "log_files", "place_of", "read_lines"]
 
 RANGE_BYTES = 32 * 1024 * 1024
 """Bytes of a file that one task reads."""
@@ -91,6 +91,11 @@ def line_number(path: Path, offset: int) -> int:
             count += block.count(b"\n")
             left -= len(block)
     return count
+
+
+def place_of(path: Path, offset: int, name: str | None = None) -> str:
+    """For messages: the file, the line that begins at this byte, and a field of the message on it."""
+    return f"{path}, line {line_number(path, offset)}" + (f", field {name}" if name else "")
 
 
 def _is_hidden(file: Path, folder: Path) -> bool:

@@ -30,34 +30,30 @@ another one, is refused, unless the user said to read it as NULL, or to leave it
 
 from __future__ import annotations
 
-import base64
 import enum
 import functools
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 from mutation_api import errors
-from mutation_api.acid.hive_type import HiveType, arrow_type
-from mutation_api.acid.scalar_conversion import MisfitError
+from mutation_api.acid.hive_type import HiveType
 from mutation_api.changes.expressions import quoted
 from mutation_api.errors import (
     ConfigurationError,
     InputFormatError,
     RecordLayoutError,
-    RecordValueError,
     SourcePositionError,
 )
-from mutation_api.inputs.json_lines import LogFile, line_number, log_files, read_lines
-from mutation_api.inputs.json_values import Reader, can_read, is_quoted, values_of_json
+from mutation_api.inputs.json_lines import LogFile, log_files, place_of, read_lines
+from mutation_api.inputs.json_rows import KIND_LENGTH, ColumnReader, RowConverter
+from mutation_api.inputs.json_values import Reader, can_read
 from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable, TableOperations
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.table.hive_types import parse_hive_type, spark_type
@@ -132,6 +128,9 @@ with the message, see :func:`problem`, or null.
 """
 
 PLACE_NUMBERS = 3
+
+_STEPS = 2
+"""Operations that a row of a message may be."""
 
 _END = "\x01end of line"
 _ROUGH_NUMBER = r"[0-9.]{18,}[eE]|[0-9.]{40,}|[eE][+-]?[0-9]{3,}"
@@ -259,10 +258,11 @@ class JsonLog:
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """See :class:`~mutation_api.inputs.source.ChangeSource`. The log is read twice: for what it has, and
-        to refuse what is wrong; and again by whoever evaluates the operations.
+        """See :class:`~mutation_api.inputs.source.ChangeSource`. The log is read once, for what it has, and
+        again by whoever evaluates the operations.
 
-        A table's key is the one given, or the one that the messages name.
+        A table's key is the one given, or the one that the messages name. What is wrong with the columns of a
+        row, and with their values, is raised when the operations are evaluated.
 
         Raises:
             ConfigurationError: nothing says which columns are the key, or a table is there twice.
@@ -283,9 +283,11 @@ class JsonLog:
 class _Facts:
     """What a first look at the log tells of one table."""
 
-    rows: int
+    messages: int
     unplaced: int
     first_unplaced: Row | None
+    last_place: tuple[int, ...] | None
+    last_line: tuple[int, ...] | None
     logs: tuple[str, ...]
     schemas: tuple[str, ...]
     has_no_schema: bool
@@ -311,6 +313,10 @@ class _Order:
         place = tuple(event.place) if self.by is Positions.MESSAGE and event.place is not None else ()
         return (*place, number, event.offset, 0)
 
+    def last(self, facts: _Facts) -> tuple[int, ...] | None:
+        """Position of the last operation on a table, or one behind it and before the next message."""
+        return facts.last_place if self.by is Positions.MESSAGE else facts.last_line
+
     def described(self, order: tuple[int, ...]) -> str:
         """Text of a position."""
         return json.dumps({"by": self.by.value, "log": self.log, "at": list(order)})
@@ -333,20 +339,20 @@ class _Reading:
         self._check_after(order)
         self._refuse_changes(changes, order)
         found = []
-        highest: tuple[int, ...] | None = None
+        reached = []
         for table in self.tables:
             if table.name not in facts:
                 logger.warning("%s: no message is about table %s", self.log.source_id, table.name)
                 continue
-            operations = self._operations(events, table, facts[table.name], order)
-            last = operations.operations.agg(sf.max(POSITION).alias("last")).first()
-            if last is not None and last["last"] is not None:
-                found.append(operations)
-                highest = max(highest or (), tuple(last["last"]))
-        if highest is None:
+            last = order.last(facts[table.name])
+            after = self.after.get(table.name)
+            if last is not None and (after is None or last > after.order):
+                found.append(self._operations(events, table, facts[table.name], order))
+                reached.append(last)
+        if not found:
             return Batch((), None)
-        reached = max([highest, *(position.order for position in self.after.values())])
-        return Batch(tuple(found), Position(reached, order.described(reached)))
+        end = max([*reached, *(position.order for position in self.after.values())])
+        return Batch(tuple(found), Position(end, order.described(end)))
 
     def _look(self, events: DataFrame) -> tuple[dict[str, _Facts], list[Row]]:
         """What the log has of each table, and the changes of their schemas; refuses what is damaged."""
@@ -362,10 +368,15 @@ class _Reading:
         )
         after = sf.coalesce(sf.col("rows")[0]["after"], sf.col("rows")[0]["before"])
         unplaced = is_row & sf.col("place").isNull()
+        last_step = (sf.size("rows").cast("bigint") * _STEPS) - 1
+        line = [_file_number(self.files), sf.col("offset"), last_step]
+        places = [sf.col("place")[i] for i in range(PLACE_NUMBERS)]
         looked = events.groupBy(sf.when(is_row, sf.col("table")).alias("table")).agg(
-            sf.count(sf.when(is_row, 1)).alias("rows"),
+            sf.count(sf.when(is_row, 1)).alias("messages"),
             sf.count(sf.when(unplaced, 1)).alias("unplaced"),
             sf.min(sf.when(unplaced, place)).alias("first_unplaced"),
+            sf.max(sf.when(is_row, _numbers(places + line))).alias("last_place"),
+            sf.max(sf.when(is_row, _numbers(line))).alias("last_line"),
             sf.collect_set(sf.when(is_row, sf.col("log"))).alias("logs"),
             sf.collect_set(sf.when(is_row, sf.col("schema"))).alias("schemas"),
             sf.count(sf.when(is_row & sf.col("schema").isNull(), 1)).alias("schemaless"),
@@ -380,9 +391,11 @@ class _Reading:
         self._refuse_first([row.wrong for row in rows if row.wrong is not None])
         facts = {
             row.table: _Facts(
-                row.rows,
+                row.messages,
                 row.unplaced,
                 row.first_unplaced,
+                row.last_place and tuple(row.last_place),
+                row.last_line and tuple(row.last_line),
                 tuple(row.logs),
                 tuple(sorted(row.schemas)),
                 row.schemaless > 0,
@@ -402,10 +415,10 @@ class _Reading:
 
     def _where(self, event: Row, name: str | None = None) -> str:
         path = self.files[event.file].path
-        return _where(path, event.offset, name)
+        return place_of(path, event.offset, name)
 
     def _order(self, facts: Mapping[str, _Facts]) -> _Order:
-        rows = sum(fact.rows for fact in facts.values())
+        rows = sum(fact.messages for fact in facts.values())
         unplaced = sum(fact.unplaced for fact in facts.values())
         asked = self.log.options.positions
         if asked is Positions.LINE or (asked is Positions.AUTO and unplaced == rows):
@@ -484,12 +497,11 @@ class _Reading:
     ) -> TableOperations:
         shape = _Shape.of(table, facts, self.log)
         rows = events.where((sf.col("kind") == "row") & (sf.col("table") == table.name))
-        numbers = sf.create_map(*[sf.lit(n) for i, f in enumerate(self.files) for n in (i, f.number)])
         schema = _schema_index(facts.schemas)
         images = rows.select(
             "file",
             "offset",
-            numbers[sf.col("file")].cast("bigint").alias("number"),
+            _file_number(self.files).alias("number"),
             "is_rough",
             "op",
             "place",
@@ -505,7 +517,7 @@ class _Reading:
             "place",
             "schema",
             sf.col("o.operation").alias(OPERATION),
-            (sf.col("index").cast("bigint") * 2 + sf.col("o.step")).alias("step"),
+            (sf.col("index").cast("bigint") * _STEPS + sf.col("o.step")).alias("step"),
             sf.col("o.row").alias("row"),
         )
         placed = operations.withColumn(POSITION, order.position())
@@ -514,16 +526,18 @@ class _Reading:
             fields = placed.schema[POSITION].dataType.names  # type: ignore[attr-defined]
             low = sf.struct(*[sf.lit(n).cast("bigint").alias(f) for n, f in zip(known, fields, strict=True)])
             placed = placed.where(sf.col(POSITION) > low)
-        texts = placed.select(
+        values = placed.select(
             "file",
             "offset",
             "schema",
+            "is_rough",
             OPERATION,
             POSITION,
-            shape.problem(self.log.format.placeholder).alias("problem"),
-            *[value.alias(f"c{i}") for i, value in enumerate(shape.texts())],
+            shape.problem().alias("problem"),
+            shape.values().alias("values"),
         )
-        typed = texts.mapInArrow(shape.converter([file.path for file in self.files]), shape.ddl(texts))
+        converter = shape.converter([file.path for file in self.files], self.log.format.placeholder)
+        typed = values.mapInArrow(converter, shape.ddl(values))
         return TableOperations(replace(table, key=shape.key), typed)
 
 
@@ -595,29 +609,34 @@ class _Shape:
             .otherwise(sf.array(_operation(op, 0, after)))
         )
 
-    def texts(self) -> list[Column]:
-        """The texts of the columns; of a delete those of the key alone."""
-        row, is_delete = sf.col("row"), sf.col(OPERATION) == "delete"
-        texts = [text_of(field_of(row, name)) for name in self.names]
-        return [
-            text if name in self.key_names else sf.when(~is_delete, text)
-            for name, text in zip(self.names, texts, strict=True)
-        ]
+    def values(self) -> Column:
+        """Array of the columns' values: text and kind of JSON value; of a delete those of the key alone.
 
-    def problem(self, placeholder: str | None) -> Column:
-        """What is wrong with the columns of a row, or null."""
+        One expression for all columns, so that Spark's plan does not grow with them.
+        """
+        row, is_delete = sf.col("row"), sf.col(OPERATION) == "delete"
+
+        def value(name: Column) -> Column:
+            found = sf.when(~is_delete | name.isin(*self.key_names), sf.try_element_at(row, name))
+            kind = sf.substring(sf.schema_of_variant(found), 1, KIND_LENGTH)
+            return sf.struct(text_of(found).alias("text"), kind.alias("kind"))
+
+        return sf.transform(_texts(self.names), value)
+
+    def problem(self) -> Column:
+        """What is wrong with the columns that a row has, or null."""
         row, is_delete = sf.col("row"), sf.col(OPERATION) == "delete"
         names = sf.map_keys(row)
         needed = [name for name in self.names if name not in self.optional]
         lacking = sf.array_except(sf.when(is_delete, _texts(self.key_names)).otherwise(_texts(needed)), names)
         others = sf.array_except(names, _texts([*self.names, *self.ignored]))
         target = self.table.target.full_name
-        found = [
-            (
+        return (
+            sf.when(
                 row.isNull(),
                 problem(InputFormatError, "key", "the message has no row before the delete, and no key"),
-            ),
-            (
+            )
+            .when(
                 sf.size(lacking) > 0,
                 problem(
                     RecordLayoutError,
@@ -626,153 +645,32 @@ class _Shape:
                     sf.array_join(names, ", "),
                     ". If it may be missing, say that it is NULL then",
                 ),
-            ),
-            (
+            )
+            .when(
                 ~is_delete & (sf.size(others) > 0),
                 problem(
                     RecordLayoutError,
                     others[0],
                     f"{target} has no such column; add it there, or say that it is left out",
                 ),
-            ),
-        ]
-        for name in self.names:
-            found += self._value_problems(name, placeholder)
-        chosen = sf.lit(None).cast(_PROBLEM)
-        for is_wrong, what in reversed(found):
-            chosen = sf.when(is_wrong, what).otherwise(chosen)
-        return chosen
-
-    def _value_problems(self, name: str, placeholder: str | None) -> list[tuple[Column, Column]]:
-        value, is_delete = field_of(sf.col("row"), name), sf.col(OPERATION) == "delete"
-        kind = dict(zip(self.names, self.columns, strict=True))[name][1].kind
-        found = []
-        if name in self.key_names:
-            found.append((text_of(value).isNull(), problem(RecordValueError, name, "a key is never NULL")))
-        if placeholder is not None:
-            encoded = base64.b64encode(placeholder.encode()).decode()
-            is_missing = text_of(value).isin(placeholder, encoded) & ~is_delete
-            found.append(
-                (
-                    sf.coalesce(is_missing, sf.lit(False)),
-                    problem(
-                        RecordValueError,
-                        name,
-                        f"{placeholder!r} stands for a value that the log does not have; set REPLICA "
-                        "IDENTITY FULL for the table in PostgreSQL, and start over",
-                    ),
-                )
-            )
-        index = self.names.index(name)
-        for schema, readers in enumerate(self.readers):
-            found += _quote_problems(schema, name, value, readers[index])
-        is_plain = sf.schema_of_variant(value).isin("STRING", "BIGINT", "BOOLEAN", "VOID")
-        exact = sf.schema_of_variant(value).startswith("DECIMAL")
-        infinite = text_of(value).isin("Infinity", "-Infinity") & ~is_text(value)
-        lost = infinite if kind in ("float", "double") else ~is_plain & ~exact
-        found.append(
-            (
-                sf.col("is_rough") & sf.coalesce(lost, sf.lit(False)),
-                problem(
-                    RecordValueError,
-                    name,
-                    "the line has a number of more digits than can be read exactly, or out of range; have "
-                    "the source write such numbers as strings",
-                ),
             )
         )
-        return found
 
-    def ddl(self, texts: DataFrame) -> str:
+    def ddl(self, values: DataFrame) -> str:
         """Schema of the operations."""
-        position = texts.schema[POSITION].dataType.simpleString()
+        position = values.schema[POSITION].dataType.simpleString()
         columns = [f"{quoted(name)} {spark_type(hive_type)}" for name, hive_type in self.columns]
         return ", ".join([f"{OPERATION} string", f"{POSITION} {position}", *columns])
 
-    def converter(
-        self, paths: Sequence[Path]
-    ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def converter(self, paths: Sequence[Path], placeholder: str | None) -> RowConverter:
         """The function that turns texts into values, batch by batch, in the tasks."""
-        return functools.partial(
-            _convert_batches,
-            paths=tuple(paths),
-            table=self.table.target.full_name,
-            columns=self.columns,
-            names=self.names,
-            readers=self.readers,
+        columns = tuple(
+            ColumnReader(
+                column, hive_type, name, name in self.key_names, tuple(each[i] for each in self.readers)
+            )
+            for i, ((column, hive_type), name) in enumerate(zip(self.columns, self.names, strict=True))
         )
-
-
-def _quote_problems(schema: int, name: str, value: Column, reader: Reader) -> list[tuple[Column, Column]]:
-    """Values whose JSON kind shows that they are not what the reader takes them for."""
-    wanted = is_quoted(reader)
-    if wanted is None:
-        return []
-    is_other = is_text(value) != wanted
-    if not wanted:
-        is_other &= ~text_of(value).isin("NaN", "Infinity", "-Infinity")
-    is_wrong = (sf.col("schema") == schema) & sf.coalesce(
-        is_other & text_of(value).isNotNull(), sf.lit(False)
-    )
-    text = f"must be {'a JSON string' if wanted else 'a JSON number'}, to be read as {reader.name}, and is "
-    return [(is_wrong, problem(RecordValueError, name, text, sf.to_json(value)))]
-
-
-def _convert_batches(
-    batches: Iterable[pa.RecordBatch],
-    *,
-    paths: Sequence[Path],
-    table: str,
-    columns: Sequence[tuple[str, HiveType]],
-    names: Sequence[str],
-    readers: Sequence[Sequence[Reader]],
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        _raise_first_problem(batch, paths)
-        schemas = batch.column("schema").to_numpy()
-        values = [batch.column(OPERATION), batch.column(POSITION)]
-        for i, (name, hive_type) in enumerate(columns):
-            texts = batch.column(f"c{i}")
-            try:
-                values.append(_converted(texts, schemas, hive_type, [each[i] for each in readers]))
-            except MisfitError as error:
-                where = _where(
-                    paths[batch["file"][error.row].as_py()], batch["offset"][error.row].as_py(), names[i]
-                )
-                raise RecordValueError(
-                    f"{where}: {error.value} {error.reason}; column {name} of {table} is of type "
-                    f"{hive_type.text}"
-                ) from None
-        yield pa.record_batch(values, names=[OPERATION, POSITION, *(name for name, _ in columns)])
-
-
-def _raise_first_problem(batch: pa.RecordBatch, paths: Sequence[Path]) -> None:
-    wrong = batch.column("problem")
-    if wrong.null_count == len(wrong):
-        return
-    row = int(np.flatnonzero(wrong.is_valid())[0])
-    found = wrong[row].as_py()
-    where = _where(paths[batch["file"][row].as_py()], batch["offset"][row].as_py(), found["field"])
-    raise getattr(errors, found["error"])(f"{where}: {found['text']}")
-
-
-def _converted(
-    texts: pa.Array, schemas: np.ndarray, hive_type: HiveType, readers: Sequence[Reader]
-) -> pa.Array:
-    """Values of texts whose meaning depends on their message's schema."""
-    if len(set(readers)) == 1:
-        return values_of_json(texts, hive_type, readers[0])
-    rows, pieces = [], []
-    for index, reader in enumerate(readers):
-        chosen = np.flatnonzero(schemas == index)
-        rows.append(chosen)
-        try:
-            pieces.append(values_of_json(texts.take(pa.array(chosen)), hive_type, reader))
-        except MisfitError as error:
-            raise MisfitError(int(chosen[error.row]), error.value, error.reason) from None
-    back = np.argsort(np.concatenate(rows), kind="stable")
-    wanted = arrow_type(hive_type, timestamp_unit="us")
-    return pa.concat_arrays([piece.cast(wanted) for piece in pieces]).take(pa.array(back))
+        return RowConverter(self.table.target.full_name, tuple(paths), columns, placeholder)
 
 
 def _messages(lines: DataFrame) -> DataFrame:
@@ -877,6 +775,17 @@ def _operation(operation: str | Column, step: int, row: Column) -> Column:
     return sf.struct(name.alias("operation"), sf.lit(step).cast("bigint").alias("step"), row.alias("row"))
 
 
+def _file_number(files: Sequence[LogFile]) -> Column:
+    """Number in the name of an event's file."""
+    numbers = sf.create_map(*[sf.lit(n) for index, file in enumerate(files) for n in (index, file.number)])
+    return numbers[sf.col("file")].cast("bigint")
+
+
+def _numbers(columns: Sequence[Column]) -> Column:
+    """A struct that Spark can order."""
+    return sf.struct(*[column.alias(f"n{i}") for i, column in enumerate(columns)])
+
+
 def _texts(names: Sequence[str]) -> Column:
     return sf.array(*[sf.lit(name) for name in names]).cast("array<string>")
 
@@ -946,7 +855,3 @@ def _is_named(options: LogOptions, table: SourceTable, column: str, name: str) -
 
 def _order_text(by: str, log: str) -> str:
     return f"places in {log}" if by == Positions.MESSAGE.value else "lines"
-
-
-def _where(path: Path, offset: int, name: str | None = None) -> str:
-    return f"{path}, line {line_number(path, offset)}" + (f", field {name}" if name else "")

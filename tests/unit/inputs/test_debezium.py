@@ -17,6 +17,7 @@ from mutation_api.inputs.json_lines import line_number, log_files
 from mutation_api.inputs.json_log import JsonLog, LogOptions, Positions, log_events
 from mutation_api.inputs.json_values import Reader
 from mutation_api.inputs.source import POSITION, SourceTable
+from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.table.hive_types import parse_hive_type
 from tests.json_messages import Change, debezium, debezium_schema, small_table, unscaled, write_log
 
@@ -123,7 +124,9 @@ def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
 def read(spark: SparkSession, folder: Path, *lines: str, values: DebeziumValues | None = None) -> list[Any]:
     log = JsonLog(Debezium(values or DebeziumValues()), (write_log(folder, lines),), "test", LogOptions())
     (table,) = log.read(spark, [SourceTable("public.orders", SMALL, ("id",))], {}).tables
-    return [tuple(row)[:1] + tuple(row)[2:] for row in table.operations.orderBy(POSITION).collect()]
+    with translated_worker_errors("reading"):
+        rows = table.operations.orderBy(POSITION).collect()
+    return [tuple(row)[:1] + tuple(row)[2:] for row in rows]
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from mutation_api.inputs.json_lines import line_number, log_files, read_lines
 from mutation_api.inputs.json_log import JsonLog, LogOptions, MessageFormat, Positions, log_events
 from mutation_api.inputs.maxwell import Maxwell
 from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable
+from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.table.acid_table import AcidTable
 from tests.json_messages import ORDERS, Change, canal, debezium, maxwell, small_table, write_log
 
@@ -62,7 +63,8 @@ def read(
 def operations(batch: Batch) -> list[tuple[Any, ...]]:
     """Operations in their order, without their positions."""
     (table,) = batch.tables
-    rows = table.operations.orderBy(POSITION).collect()
+    with translated_worker_errors("reading"):
+        rows = table.operations.orderBy(POSITION).collect()
     return [tuple(bytes(v) if isinstance(v, bytearray) else v for v in (row[0], *row[2:])) for row in rows]
 
 
@@ -205,9 +207,9 @@ GOOD = simple("insert", None, ROW, 4)
 def test_refused(
     spark: SparkSession, tmp_path: Path, line: str, error: type[MutationError], message: str
 ) -> None:
-    """What is wrong is refused when the log is read, naming file, line and field."""
+    """What is wrong is refused, naming file, line and field."""
     with pytest.raises(error, match=message) as refused:
-        read(spark, Maxwell(), write_log(tmp_path, [GOOD, line]), SMALL)
+        operations(read(spark, Maxwell(), write_log(tmp_path, [GOOD, line]), SMALL))
     if error is not SourcePositionError:
         assert f"{tmp_path}/log-1.json, line 2" in str(refused.value)
 
