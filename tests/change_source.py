@@ -25,7 +25,7 @@ POSITION_TYPE = StructType([StructField("seqno", LongType()), StructField("row_i
 
 @dataclass(frozen=True)
 class Entry:
-    """One operation; columns that ``values`` does not name are null."""
+    """One operation; columns that ``values`` does not name are null. ``truncate`` empties the table."""
 
     seqno: int
     table: str
@@ -66,13 +66,19 @@ class ListSource:
         types = [StructField(c.name, DataType.fromDDL(spark_type(parse_hive_type(c.type)))) for c in columns]
         schema = StructType([StructField(OPERATION, StringType()), *types])
         schema.add(POSITION, POSITION_TYPE)
-        rows = [
-            (e.operation, *[e.values.get(c.name) for c in columns], (e.seqno, place))
+        new = [
+            (place, e)
             for place, e in enumerate(self.log)
             if e.table == table.name and (after is None or e.seqno > after.order[0])
         ]
+        truncate = max((place for place, e in new if e.operation == "truncate"), default=-1)
+        rows = [
+            (e.operation, *[e.values.get(c.name) for c in columns], (e.seqno, place))
+            for place, e in new
+            if place > truncate
+        ]
         named = table if table.key else SourceTable(table.name, table.target, self.key)
-        return TableOperations(named, spark.createDataFrame(rows, schema))
+        return TableOperations(named, spark.createDataFrame(rows, schema), is_emptied=truncate >= 0)
 
 
 def position(seqno: int) -> Position:

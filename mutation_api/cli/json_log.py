@@ -62,6 +62,12 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="go on past messages that tell of a changed table, which the Hive table is in line with by now",
     )
+    parser.add_argument(
+        "--apply-truncates",
+        action="store_true",
+        help="where the source truncated a table, delete the rows of the Hive table that no later operation "
+        "writes (default: refuse)",
+    )
 
 
 def log_from(arguments: argparse.Namespace, message_format: MessageFormat) -> JsonLog:
@@ -71,6 +77,7 @@ def log_from(arguments: argparse.Namespace, message_format: MessageFormat) -> Js
         frozenset(arguments.ignore_column),
         frozenset(arguments.null_if_missing),
         arguments.accept_schema_changes,
+        arguments.apply_truncates,
     )
     paths = tuple(path.absolute() for path in arguments.files)
     return JsonLog(message_format, paths, arguments.source_name or str(paths[0]), options)

@@ -2,9 +2,9 @@
 
 A message has ``database``, ``table``, ``type`` (INSERT, UPDATE, DELETE) and ``data``, an array of rows;
 ``old``, of an update, has for each row the columns that it changed. Statements (``isDdl``) that change,
-rename or drop a table that is followed are refused, see :class:`~mutation_api.inputs.json_log.LogOptions`,
-and so is TRUNCATE. A table that is created is empty, and an index holds no rows of its own: nothing is to be
-done. Marks of transactions, heartbeats and TiCDC's watermarks change nothing.
+rename or drop a table that is followed are refused, and so is TRUNCATE unless it is to be applied, see
+:class:`~mutation_api.inputs.json_log.LogOptions`. A table that is created is empty, and an index has no rows
+of its own: nothing is to be done. Marks of transactions, heartbeats and TiCDC's watermarks change nothing.
 
 **Order**: that of lines, as Canal sends them; then that of the rows in a message. ``id`` counts Canal's
 batches, several messages of which have the same one, and begins again when its server does; ``es`` is when a

@@ -5,9 +5,10 @@ its ``schema``. ``c`` and ``r`` (a row that a snapshot read) are inserts, which 
 updates, ``d`` deletes. A delete needs the row before it, or the message's key. An update that changes the key
 comes as a delete and an insert, as Debezium sends it, or in one message. Tombstones, marks of transactions,
 heartbeats and messages of PostgreSQL's ``pg_logical_emit_message`` change nothing. Truncates (``t``) are
-refused; by default Debezium leaves them out (``skipped.operations``), so do not truncate a table that is
-followed. Changes of schemas are refused, see :class:`~mutation_api.inputs.json_log.LogOptions`, if their
-topic is a part of the log; tables that are created, or that a snapshot tells of, are nothing to do.
+refused, or applied for those who ask for it; by default Debezium leaves them out (``skipped.operations``), so
+do not truncate a table that is followed then. Changes of schemas are refused, see
+:class:`~mutation_api.inputs.json_log.LogOptions`, if their topic is a part of the log; tables that are
+created, or that a snapshot tells of, are nothing to do.
 
 A table is called ``DATABASE.TABLE``, or ``SCHEMA.TABLE`` where the source has schemas.
 

@@ -8,6 +8,7 @@ they were before, or both are new; the next run goes on from there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -147,10 +148,11 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Reduced:
-    """A table's operations, reduced."""
+    """A table's operations, reduced; ``is_emptied`` as of :class:`TableOperations`."""
 
     table: SourceTable
     log: ReducedLog
+    is_emptied: bool
 
 
 def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool, dry_run: bool) -> IngestReport:
@@ -207,18 +209,19 @@ def _reduced(run: _Run, given: TableOperations) -> Iterator[_Reduced]:
         given.operations, table.key, POSITION, operation_column=OPERATION, strict=run.strict, what=what
     )
     with log as reduced:
-        run.progress(f"{name}: {reduced.operation_count:,} operations on {reduced.key_count:,} keys")
-        yield _Reduced(table, reduced)
+        emptied = "emptied, then " if given.is_emptied else ""
+        run.progress(f"{name}: {emptied}{reduced.operation_count:,} operations on {reduced.key_count:,} keys")
+        yield _Reduced(table, reduced, given.is_emptied)
 
 
 def _merged(run: _Run, transaction: Transaction, given: _Reduced, *, dry_run: bool) -> IngestedTable:
     def refuse_contradictions(report: MergeReport) -> None:
-        found = _contradictions_with_table(given.log, report)
+        found = _contradictions_with_table(given, report)
         if run.strict and found.total:
             raise _table_contradicts(run, transaction, given, found)
 
     merge = _merge(transaction, given)
-    if not given.log.key_count:
+    if not (given.log.key_count or given.is_emptied):
         report = MergeReport.of(given.table.target.full_name, (), is_dry_run=dry_run)
     elif dry_run:
         report = merge.dry_run(samples=0)
@@ -230,8 +233,9 @@ def _merged(run: _Run, transaction: Transaction, given: _Reduced, *, dry_run: bo
         given.table.name,
         given.log.operation_count,
         given.log.key_count,
-        given.log.contradictions + _contradictions_with_table(given.log, report),
+        given.log.contradictions + _contradictions_with_table(given, report),
         report,
+        given.is_emptied,
     )
 
 
@@ -248,14 +252,23 @@ def _merge(transaction: Transaction, given: _Reduced) -> MergeInto:
     merge.whenMatched(is_delete).delete()
     merge.whenMatched().updateAll()
     merge.whenNotMatched(f"NOT ({is_delete})").insertAll()
+    if given.is_emptied:
+        merge.whenNotMatchedBySource().delete()
     return merge
 
 
-def _contradictions_with_table(log: ReducedLog, report: MergeReport) -> Contradictions:
+def _contradictions_with_table(given: _Reduced, report: MergeReport) -> Contradictions:
     """First operations that do not fit the table, by what became of their rows.
 
-    Keys whose last operation is a delete and which the table does not have leave no trace in the report.
+    Keys whose last operation is a delete and which the table does not have leave no trace in the report. A
+    table that was emptied has no rows, whatever the merge met.
     """
+    log = given.log
+    if given.is_emptied:
+        first = Counter[str]()
+        for (operation, _), keys in log.outcomes.items():
+            first[operation] += keys
+        return Contradictions(0, first[UPDATE], first[DELETE])
 
     def absent(first: str) -> int:
         counts = report.counts_by.get(first)
@@ -279,6 +292,8 @@ def _table_contradicts(
         present = snapshot(run.spark, transaction, name, columns=key).select(
             *[sf.col(quoted(k)).alias(f"__{k}") for k in key], sf.lit(True).alias("__is_present")
         )
+        if given.is_emptied:
+            present = present.limit(0)
         same = [sf.col(quoted(k)) == sf.col(quoted(f"__{k}")) for k in key]
         is_insert = sf.col(FIRST_OPERATION) == INSERT
         wrong = given.log.rows.join(present, same, "left").where(

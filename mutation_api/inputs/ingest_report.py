@@ -16,7 +16,8 @@ class IngestedTable:
     """What became of one table's operations.
 
     ``operations`` are those read, ``keys`` the different keys among them, each of which was applied once.
-    ``contradictions`` are those within the log and with the rows of the table together.
+    ``contradictions`` are those within the log and with the rows of the table together. ``is_emptied``: the
+    source had emptied its table before the first of the operations, so rows without one were deleted.
     """
 
     source_table: str
@@ -24,6 +25,7 @@ class IngestedTable:
     keys: int
     contradictions: Contradictions
     merge: MergeReport
+    is_emptied: bool = False
 
     @property
     def target(self) -> str:
@@ -37,6 +39,7 @@ class IngestedTable:
             "operations": self.operations,
             "keys": self.keys,
             "contradictions": dict(vars(self.contradictions)),
+            "emptied": self.is_emptied,
             **self.merge.to_dict(),
         }
 
@@ -77,12 +80,13 @@ class IngestReport:
             return f"{self.source_id}: nothing new" + (f" after {', '.join(reached)}" if reached else "")
         did = "would be applied" if self.is_dry_run else f"applied in transaction {self.txn_id}"
         lines = [f"{self.source_id}: {did} up to {self.position.text}"]
-        if not self.operation_count:
+        emptied = [f"  {table.target}: emptied first" for table in self.tables if table.is_emptied]
+        if not (self.operation_count or emptied):
             lines.append("  no operations on these tables")
         else:
             lines += [f"  {line}" for line in _aligned([_HEADER, *map(_cells, self.tables)])]
         found = [(table.target, table.contradictions) for table in self.tables]
-        return "\n".join([*lines, *[f"  {target}: {each}" for target, each in found if each.total]])
+        return "\n".join([*lines, *emptied, *[f"  {target}: {each}" for target, each in found if each.total]])
 
 
 _HEADER = ["TABLE", "OPERATIONS", "KEYS", "INSERTED", "UPDATED", "DELETED", "MOVED", "UNCHANGED"]

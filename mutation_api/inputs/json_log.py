@@ -93,13 +93,15 @@ class LogOptions:
     Columns are named ``TABLE.COLUMN``, with the source's name of the table and the target's, or the source's,
     of the column. ``ignored`` are columns of the source that the target does not have; ``null_if_missing``
     columns of the target that a message may lack. ``accepts_schema_changes``: messages that tell of a changed
-    table are left out, because the target is as the rows that follow need it.
+    table are left out, because the target is as the rows that follow need it. ``applies_truncates``: where a
+    table was truncated, its rows are deleted that no later operation writes; otherwise a truncate is refused.
     """
 
     positions: Positions = Positions.AUTO
     ignored: frozenset[str] = frozenset()
     null_if_missing: frozenset[str] = frozenset()
     accepts_schema_changes: bool = False
+    applies_truncates: bool = False
 
 
 EVENT_FIELDS = (
@@ -266,8 +268,8 @@ class JsonLog:
 
         Raises:
             ConfigurationError: nothing says which columns are the key, or a table is there twice.
-            InputFormatError: see there; or a schema change or truncate, or messages without a place among
-                others.
+            InputFormatError: see there; or a schema change, a truncate that is not to be applied, or
+                messages without a place among others.
             Others: see there.
         """
         _check_tables(tables)
@@ -281,7 +283,11 @@ class JsonLog:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a first look at the log tells of one table."""
+    """What a first look at the log tells of one table.
+
+    ``messages`` are those of rows and of truncates; ``unplaced`` those that tell no place. ``last_place`` and
+    ``last_line`` are the position of the last operation, by what the messages tell and by lines.
+    """
 
     messages: int
     unplaced: int
@@ -338,16 +344,20 @@ class _Reading:
         order = self._order(facts)
         self._check_after(order)
         self._refuse_changes(changes, order)
+        truncates = self._truncates(changes, order)
         found = []
         reached = []
         for table in self.tables:
             if table.name not in facts:
                 logger.warning("%s: no message is about table %s", self.log.source_id, table.name)
                 continue
-            last = order.last(facts[table.name])
-            after = self.after.get(table.name)
-            if last is not None and (after is None or last > after.order):
-                found.append(self._operations(events, table, facts[table.name], order))
+            after = self.after[table.name].order if table.name in self.after else ()
+            truncate = truncates.get(table.name, ())
+            last = max(order.last(facts[table.name]) or (), truncate)
+            if last > after:
+                start = max(after, truncate)
+                operations = self._operations(events, table, facts[table.name], order, start)
+                found.append(replace(operations, is_emptied=truncate > after))
                 reached.append(last)
         if not found:
             return Batch((), None)
@@ -358,7 +368,8 @@ class _Reading:
         """What the log has of each table, and the changes of their schemas; refuses what is damaged."""
         names = [table.name for table in self.tables]
         databases = [f"{name.rpartition('.')[0]}.*" for name in names]
-        is_row = (sf.col("kind") == "row") & sf.col("table").isin(names)
+        is_ours = sf.col("kind").isin("row", "truncate") & sf.col("table").isin(names)
+        is_row = is_ours & (sf.col("kind") == "row")
         touches = sf.col("table").isNull() | sf.col("table").isin([*names, *databases])
         is_change = sf.col("kind").isin("schema change", "truncate") & touches
         place = sf.struct("file", "offset")
@@ -367,17 +378,17 @@ class _Reading:
             sf.struct("file", "offset", "problem"),
         )
         after = sf.coalesce(sf.col("rows")[0]["after"], sf.col("rows")[0]["before"])
-        unplaced = is_row & sf.col("place").isNull()
+        unplaced = is_ours & sf.col("place").isNull()
         last_step = (sf.size("rows").cast("bigint") * _STEPS) - 1
         line = [_file_number(self.files), sf.col("offset"), last_step]
         places = [sf.col("place")[i] for i in range(PLACE_NUMBERS)]
-        looked = events.groupBy(sf.when(is_row, sf.col("table")).alias("table")).agg(
-            sf.count(sf.when(is_row, 1)).alias("messages"),
+        looked = events.groupBy(sf.when(is_ours, sf.col("table")).alias("table")).agg(
+            sf.count(sf.when(is_ours, 1)).alias("messages"),
             sf.count(sf.when(unplaced, 1)).alias("unplaced"),
             sf.min(sf.when(unplaced, place)).alias("first_unplaced"),
             sf.max(sf.when(is_row, _numbers(places + line))).alias("last_place"),
             sf.max(sf.when(is_row, _numbers(line))).alias("last_line"),
-            sf.collect_set(sf.when(is_row, sf.col("log"))).alias("logs"),
+            sf.collect_set(sf.when(is_ours, sf.col("log"))).alias("logs"),
             sf.collect_set(sf.when(is_row, sf.col("schema"))).alias("schemas"),
             sf.count(sf.when(is_row & sf.col("schema").isNull(), 1)).alias("schemaless"),
             sf.collect_set(sf.when(is_row, sf.col("key_names"))).alias("key_names"),
@@ -468,15 +479,17 @@ class _Reading:
                 )
 
     def _refuse_changes(self, changes: Sequence[Row], order: _Order) -> None:
+        names = [table.name for table in self.tables]
         for change in sorted(changes, key=lambda row: (row.file, row.offset)):
+            if change.kind == "truncate" and self.log.options.applies_truncates and change.table in names:
+                continue
             if change.kind == "schema change" and self.log.options.accepts_schema_changes:
                 logger.info("%s: left out: %s", self._where(change), change.text)
                 continue
             if self._is_applied(change, order):
                 continue
             advice = (
-                "a truncate cannot be applied; empty the target, and start over behind this message under "
-                "another name of the source"
+                "say that truncates are to be applied: then the target's rows from before are deleted"
                 if change.kind == "truncate"
                 else "bring the target into line, and then accept schema changes"
             )
@@ -484,6 +497,15 @@ class _Reading:
                 f"{self._where(change)}: {change.kind} of {change.table or 'a table'}: {change.text}; "
                 f"{advice}"
             )
+
+    def _truncates(self, changes: Sequence[Row], order: _Order) -> dict[str, tuple[int, ...]]:
+        """Position of the last truncate of each table."""
+        found: dict[str, tuple[int, ...]] = {}
+        for change in changes:
+            if change.kind == "truncate":
+                position = order.position_of(change, self.files[change.file].number)
+                found[change.table] = max(found.get(change.table, ()), position)
+        return found
 
     def _is_applied(self, change: Row, order: _Order) -> bool:
         position = order.position_of(change, self.files[change.file].number)
@@ -493,8 +515,14 @@ class _Reading:
         return all(name in self.after and position <= self.after[name].order for name in touched)
 
     def _operations(
-        self, events: DataFrame, table: SourceTable, facts: _Facts, order: _Order
+        self,
+        events: DataFrame,
+        table: SourceTable,
+        facts: _Facts,
+        order: _Order,
+        after: tuple[int, ...],
     ) -> TableOperations:
+        """The operations behind a position; behind () all."""
         shape = _Shape.of(table, facts, self.log)
         rows = events.where((sf.col("kind") == "row") & (sf.col("table") == table.name))
         schema = _schema_index(facts.schemas)
@@ -521,10 +549,9 @@ class _Reading:
             sf.col("o.row").alias("row"),
         )
         placed = operations.withColumn(POSITION, order.position())
-        if table.name in self.after:
-            known = self.after[table.name].order
+        if after:
             fields = placed.schema[POSITION].dataType.names  # type: ignore[attr-defined]
-            low = sf.struct(*[sf.lit(n).cast("bigint").alias(f) for n, f in zip(known, fields, strict=True)])
+            low = sf.struct(*[sf.lit(n).cast("bigint").alias(f) for n, f in zip(after, fields, strict=True)])
             placed = placed.where(sf.col(POSITION) > low)
         values = placed.select(
             "file",

@@ -56,10 +56,14 @@ class TableOperations:
     ``operations`` has the columns ``OPERATION``, ``POSITION`` and all columns of the target, partition
     columns included, under the target's names and of its Spark types. A ``delete`` needs values in the key
     columns alone. An update of key columns comes as ``delete`` of the old key and ``insert`` of the new one.
+
+    ``is_emptied``: all rows of the table were removed at once before the first of these operations, which
+    may be none.
     """
 
     table: SourceTable
     operations: DataFrame
+    is_emptied: bool = False
 
 
 @dataclass(frozen=True)

@@ -35,13 +35,13 @@ def test_all_arguments_of_a_log() -> None:
     """Every argument reaches the log, and tables their keys."""
     texts = "--files a --files b --table-map shop.orders=sales.orders:id,part --table-map s.t=s.u"
     texts += " --source-name erp --positions line --ignore-column shop.orders.note"
-    texts += " --null-if-missing s.t.new --accept-schema-changes"
+    texts += " --null-if-missing s.t.new --accept-schema-changes --apply-truncates"
     arguments = parsed(ingest_maxwell, *texts.split())
     log = ingest_maxwell.source_from(arguments)
     assert log.paths == (Path("a").absolute(), Path("b").absolute())
     assert log.source_id == "maxwell:erp"
     assert log.options == LogOptions(
-        Positions.LINE, frozenset({"shop.orders.note"}), frozenset({"s.t.new"}), True
+        Positions.LINE, frozenset({"shop.orders.note"}), frozenset({"s.t.new"}), True, True
     )
     assert ingest_maxwell.tables_from(arguments) == [
         ("shop.orders", "sales.orders", ("id", "part")),

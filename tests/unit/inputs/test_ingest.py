@@ -142,6 +142,29 @@ def test_t11_running_again_changes_nothing(warehouse: Warehouse) -> None:
     assert again.tables[0].contradictions == Contradictions(inserts_of_present=2, deletes_of_absent=1)
 
 
+def test_a_table_that_was_emptied_has_the_rows_that_came_later(warehouse: Warehouse) -> None:
+    """Rows that no later operation writes are deleted in the same transaction; what came before the truncate
+    contradicts nothing, and what needs rows from before it does.
+    """
+    log = entries("1 insert 1 one\n1 insert 2 two\n1 insert 3 three")
+    warehouse.ingest(ListSource(log))
+    log += entries("2 update 1 uno\n2 truncate 0\n3 insert 2 two\n3 insert 4 four")
+    for dry_run in (True, False):
+        (table,) = warehouse.ingest(ListSource(log), strict=True, dry_run=dry_run).tables
+        assert (table.is_emptied, table.operations) == (True, 2)
+        assert table.merge.total == MergeCounts(inserted=1, deleted=2, unchanged=1)
+    assert warehouse.rows() == [(2, "two"), (4, "four")]
+
+    more = entries("4 truncate 0\n5 update 2 zwei")
+    with pytest.raises(ContradictionError, match=r"1 updates of absent keys: update of key .*2"):
+        warehouse.ingest(ListSource(log + more), strict=True)
+    assert warehouse.rows() == [(2, "two"), (4, "four")]
+    report = warehouse.ingest(ListSource(log + more[:1]))
+    assert str(report).splitlines()[-1] == "  default.orders: emptied first"
+    assert warehouse.rows() == []
+    assert warehouse.ingest(ListSource(log + more[:1])).position is None
+
+
 def test_t13_no_operations_leave_no_row(warehouse: Warehouse) -> None:
     """T13: neither an empty log nor one without operations on the table touches it; of the second the
     watermark tells how far it was read.

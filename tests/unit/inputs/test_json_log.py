@@ -144,6 +144,45 @@ def test_places_in_the_log_order_operations_whatever_the_files(spark: SparkSessi
         read(spark, Maxwell(), folder, after=other)
 
 
+TRUNCATES: Sequence[tuple[MessageFormat, Writer, str]] = (
+    (
+        Canal(),
+        canal,
+        '{"database": "shop", "table": "orders", "type": "TRUNCATE", "isDdl": true, "data": null, '
+        '"old": null, "sql": "TRUNCATE TABLE orders"}',
+    ),
+    (
+        Debezium(),
+        debezium,
+        '{"source": {"connector": "mysql", "name": "erp", "db": "shop", "table": "orders", '
+        '"file": "mysql-bin.000010", "pos": 60, "row": 0, "snapshot": "false"}, "op": "t"}',
+    ),
+)
+
+
+@pytest.mark.parametrize(("message_format", "writer", "truncate"), TRUNCATES)
+def test_truncates_are_applied_for_who_asks(
+    spark: SparkSession, tmp_path: Path, message_format: MessageFormat, writer: Writer, truncate: str
+) -> None:
+    """Only what came later is left; the position is behind the truncate, even if nothing came."""
+    lines = [writer(change) for change in CHANGES]
+    folder = write_log(tmp_path, [*lines[:3], truncate])
+    with pytest.raises(InputFormatError, match=r"line 4: truncate of shop\.orders.*to be applied"):
+        read(spark, message_format, folder)
+    batch = read(spark, message_format, folder, applies_truncates=True)
+    assert batch.tables[0].is_emptied
+    assert operations(batch) == []
+
+    write_log(tmp_path, [*lines[:3], truncate, *lines[3:]])
+    batch = read(spark, message_format, folder, after=batch.position, applies_truncates=True)
+    assert not batch.tables[0].is_emptied
+    assert operations(batch) == EXPECTED[4:]
+    batch = read(spark, message_format, folder, applies_truncates=True)
+    assert batch.tables[0].is_emptied
+    assert operations(batch) == EXPECTED[4:]
+    assert read(spark, message_format, folder, after=batch.position).position is None
+
+
 def test_order_of_lines(spark: SparkSession, tmp_path: Path) -> None:
     """Without places the numbers of files and the lines order operations: 2 comes before 10."""
     texts = [maxwell(change, position=None) for change in CHANGES]
