@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 
-__all__ = ["BUCKETS", "COLUMNS", "KEY", "PARTITION_KEYS", "Content", "Shape", "bucket_of", "content"]
+__all__ = ["BUCKETS", "KEY", "PARTITION_KEYS", "Content", "RowSource", "Shape", "bucket_of", "content"]
 
-COLUMNS = "id bigint, msg string, v double"
-"""As Hive declares the table."""
 PARTITION_KEYS = "ds string"
 KEY = "id"
+"""A bigint, >= 0; tables are bucketed by it."""
 BUCKETS = 8
 
 CHECKSUMS = "count(*), sum(pmod(id, 1000003)), sum(crc32(msg)), sum(cast(v * 4 AS bigint))"
@@ -58,19 +58,38 @@ _FACTORS = (0x9_E377_9B97, 0x35_6B0A5)
 _BUCKET_BITS = 3
 
 
+class RowSource(Protocol):
+    """Where the rows of a benchmark come from; real data may stand in for :class:`Shape`."""
+
+    @property
+    def columns(self) -> str:
+        """As Hive declares the table: ``id bigint`` and any others but ``ds``."""
+        ...
+
+    def base(self, spark: SparkSession) -> DataFrame:
+        """The table's rows, with ``ds``."""
+        ...
+
+    def changes(self, table: DataFrame) -> DataFrame:
+        """A change set for these rows; see :meth:`Shape.changes`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Shape:
-    """How many rows there are, and where they go.
+    """Rows (id, msg, v) made up by a formula: how many there are, and where they go.
 
     Attributes:
         rows: changes of the change set, about; and exactly the rows of the table before. Below 2 ** 26.
         partitions: over which rows are spread.
         hot_percent: share of the rows that go to bucket 0 of the first partition.
+        columns: as Hive declares the table; there are no others.
     """
 
     rows: int
     partitions: int
     hot_percent: int = 0
+    columns: str = "id bigint, msg string, v double"
 
     def base(self, spark: SparkSession) -> DataFrame:
         """The table's rows: id, msg, v, ds."""

@@ -15,16 +15,9 @@ import argparse
 
 from benchmarks.event_data import BUCKETS, Shape
 from benchmarks.write_case import agreed, run_case, save
-from benchmarks.write_stage import (
-    LAYOUTS,
-    SparkWriter,
-    Stage,
-    TableWriter,
-    add_common_arguments,
-    plain_files,
-    prepare_inserts,
-    spark_settings,
-)
+from benchmarks.write_input import prepare_inserts
+from benchmarks.write_stage import LAYOUTS, Stage, add_common_arguments, spark_settings
+from benchmarks.writers import SparkWriter, TableWriter, plain_files
 
 __all__ = ["HELP", "add_arguments", "run"]
 

@@ -14,14 +14,9 @@ import argparse
 
 from benchmarks.event_data import BUCKETS, Shape
 from benchmarks.write_case import agreed, run_case, save
-from benchmarks.write_stage import (
-    LAYOUTS,
-    Stage,
-    TableWriter,
-    add_common_arguments,
-    prepare_changes,
-    spark_settings,
-)
+from benchmarks.write_input import prepare_changes
+from benchmarks.write_stage import LAYOUTS, Stage, add_common_arguments, spark_settings
+from benchmarks.writers import TableWriter
 
 __all__ = ["HELP", "add_arguments", "run"]
 

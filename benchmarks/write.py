@@ -22,18 +22,9 @@ from typing import Any
 
 from benchmarks.event_data import BUCKETS, Shape
 from benchmarks.write_case import agreed, layouts_of, run_case, save
-from benchmarks.write_stage import (
-    LAYOUTS,
-    Layout,
-    SparkWriter,
-    Stage,
-    TableWriter,
-    add_common_arguments,
-    numbers,
-    prepare_changes,
-    sorted_events,
-    spark_settings,
-)
+from benchmarks.write_input import prepare_changes
+from benchmarks.write_stage import LAYOUTS, Layout, Stage, add_common_arguments, numbers, spark_settings
+from benchmarks.writers import SparkWriter, TableWriter, sorted_events
 
 __all__ = ["HELP", "add_arguments", "run"]
 

@@ -7,19 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.event_data import Content, Shape, as_content, checksums_query, content
+from benchmarks.event_data import Content, RowSource, Shape, as_content, checksums_query, content
 from benchmarks.measure import alternate, as_figures, compared, machine
 from benchmarks.report import save_cases, show_case
-from benchmarks.write_stage import (
-    LAYOUTS,
-    Layout,
-    Prepared,
-    SparkWriter,
-    Stage,
-    TableWriter,
-    prepare_changes,
-    prepare_inserts,
-)
+from benchmarks.write_input import Prepared, prepare_changes, prepare_inserts
+from benchmarks.write_stage import LAYOUTS, Layout, Stage
+from benchmarks.writers import SparkWriter, TableWriter
 from judges.hive import HiveJudge
 
 __all__ = ["RESULTS", "Writer", "agreed", "run_case", "save"]
@@ -92,7 +85,7 @@ def agreed(stage: Stage, layouts: Sequence[Layout], *, inserts_only: bool = Fals
         layouts: of the tables.
         inserts_only: insert rows, instead of a mixed change set.
     """
-    prepare: Callable[[Stage, str, Shape, str], Prepared] = (
+    prepare: Callable[[Stage, str, RowSource, str], Prepared] = (
         prepare_inserts if inserts_only else prepare_changes
     )
     name = "judged"
