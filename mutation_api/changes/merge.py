@@ -77,7 +77,8 @@ def merge_into(
             nor do doubled matches when all that may happen to a matched row is an unconditional delete.
         missing_columns: columns that the source lacks and ``updateAll`` or ``insertAll`` would need:
             ``"null"`` inserts NULL and leaves them as they are on update; ``"error"``.
-        write_unchanged: also write rows that an update leaves as they were.
+        write_unchanged: do not compare updates with the rows that they replace: those that leave them as
+            they were are written too, and counted as updated.
         duplicates_shown: how many keys the error names.
         collected_keys: number of source rows up to which the driver collects their keys, and the table is
             read by them. More are shuffled to the buckets that they tell; where they tell none Spark joins
@@ -167,7 +168,7 @@ class MergeInto:
             report = plan.report(is_dry_run=False)
             if before_writing is not None:
                 before_writing(report)
-            if not report.total.changed and not (self.options.write_unchanged and report.total.unchanged):
+            if not report.total.changed:
                 return report
             written = apply_changes(
                 self.transaction,
@@ -213,10 +214,8 @@ class MergeInto:
             return dataclasses.replace(report, preview=preview)
 
     def _task_count(self, report: MergeReport) -> int:
-        total = report.total
-        rows = total.changed + (total.unchanged if self.options.write_unchanged else 0)
         most = default_num_partitions(self.source.sparkSession)
-        return max(1, min(most, math.ceil(rows / ROWS_PER_TASK)))
+        return max(1, min(most, math.ceil(report.total.changed / ROWS_PER_TASK)))
 
     @contextmanager
     def _planned(self, *, keeps_old_rows: bool = False) -> Iterator[MergePlan]:

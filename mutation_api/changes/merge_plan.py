@@ -184,7 +184,7 @@ class MergePlan:
             .when(kind == DELETED, sf.array(sf.lit("delete")))
             .otherwise(sf.array(sf.lit("update")))
         )
-        rows = self.cached if self.options.write_unchanged else self.cached.where(kind != UNCHANGED)
+        rows = self.cached.where(kind != UNCHANGED)
         names = (*self.table.column_names, *self.table.partition_key_names)
         columns = [sf.col(quoted(NEW, name)).alias(name) for name in names]
         if self.table.version.has_row_ids:
@@ -252,7 +252,7 @@ def _acting_rows(
         row_id.alias(_ROW_ID),
         (nothing if is_unique else inserted_key(resolved, options)).alias(_KEY),
         (nothing if altered is None else altered).alias(_ALTERED),
-        kind_of(table, resolved).alias(_KIND),
+        kind_of(table, resolved, options).alias(_KIND),
         known.alias("__known"),
         NEW,
         *([sf.col(quoted(SOURCE, options.count_by)).alias(_COUNTED)] if options.count_by else []),

@@ -91,7 +91,7 @@ def _new_value(table: AcidTable, column: AcidColumn, resolved: ResolvedMerge, ke
     return sf.coalesce(*[b.cast(column_type(column)) for b in branches], nothing) if branches else nothing
 
 
-def kind_of(table: AcidTable, resolved: ResolvedMerge) -> Column:
+def kind_of(table: AcidTable, resolved: ResolvedMerge, options: MergeOptions) -> Column:
     """What becomes of the row: a field of MergeCounts."""
     numbers: dict[Action, list[int]] = {action: [] for action in Action}
     for number, clause in enumerate(resolved.clauses):
@@ -102,17 +102,13 @@ def kind_of(table: AcidTable, resolved: ResolvedMerge) -> Column:
     if not numbers[Action.UPDATE]:
         return kind
     assigned = {name for values in resolved.values for name in values}
-    read = set(resolved.target_columns)
-    changes = {
-        c.name: differs(c, TARGET, NEW) for c in columns_of(table) if c.name in assigned and c.name in read
-    }
-    moved = [d for name, d in changes.items() if name in table.placing_columns]
-    changed = list(changes.values())
+    compared = assigned & table.placing_columns if options.write_unchanged else assigned
+    changes = {c.name: differs(c, TARGET, NEW) for c in columns_of(table) if c.name in compared}
+    moved = [changed for name, changed in changes.items() if name in table.placing_columns]
     kind = kind.when(any_of(moved), MOVED)
-    is_compared = assigned <= read
-    return (
-        kind.when(~any_of(changed), UNCHANGED).otherwise(UPDATED) if is_compared else kind.otherwise(UPDATED)
-    )
+    if not options.write_unchanged:
+        kind = kind.when(~any_of(list(changes.values())), UNCHANGED)
+    return kind.otherwise(UPDATED)
 
 
 def inserted_key(resolved: ResolvedMerge, options: MergeOptions) -> Column:

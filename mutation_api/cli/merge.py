@@ -104,7 +104,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="columns that the files lack: NULL on insert and kept on update (null, the default), or refused",
     )
     clauses.add_argument(
-        "--write-unchanged", action="store_true", help="also write rows that an update leaves as they were"
+        "--write-unchanged",
+        action="store_true",
+        help="also write rows that an update leaves as they were, without comparing them",
     )
     parser.add_argument(
         "--all-buckets",

@@ -160,7 +160,8 @@ class SqlMerge:
 
     def _is(self, row: Row) -> str:
         equal = "<=>" if self.merge.null_safe else "="
-        return " AND ".join(f"{name} {equal} {_literal(row[name])}" for name in self.merge.on)
+        types = self.copy.types
+        return " AND ".join(f"{name} {equal} {_literal(row[name], types[name])}" for name in self.merge.on)
 
 
 def _text(rule: Rule, name: str, given: Source) -> str:
@@ -181,10 +182,11 @@ def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _literal(value: Any) -> str:
+def _literal(value: Any, kind: str) -> str:
+    """The value in SQL; a NULL has the column's type, since Hive compares no others."""
     match value:
         case None:
-            return "CAST(NULL AS string)"
+            return f"CAST(NULL AS {kind})"
         case datetime.date():
             return f"DATE '{value}'"
         case str():

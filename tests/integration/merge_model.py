@@ -228,7 +228,7 @@ def outcome(into: Target, rows: Iterable[Row], given: Sequence[Row], merge: Merg
             continue
         s, rule = _chosen(held, merge)
         acting |= {} if s is None else {id(s): s}
-        _change(into, result, s, t, rule)
+        _change(into, result, s, t, rule, merge)
     result.acting = list(acting.values())
     _insert(into, result, [s for s in given if id(s) not in has_match], merge)
     return result
@@ -244,14 +244,15 @@ def _chosen(held: list[Any], merge: Merge) -> Any:
     return min(held, key=lambda each: each[0]["seq"] * merge.first_by)
 
 
-def _change(into: Target, result: Outcome, s: Row | None, t: Row, rule: Rule) -> None:
+def _change(into: Target, result: Outcome, s: Row | None, t: Row, rule: Rule, merge: Merge) -> None:
     counts = result.partitions.setdefault(into.place(t), Counter())
     if rule.then == "delete":
         counts["deleted"] += 1
         return
     new = into.stored({**t, **assigned(into, rule, s, t)})
     moved = any(new[name] != t[name] for name in into.placed_by)
-    counts["unchanged" if new == t else "moved" if moved else "updated"] += 1
+    is_unchanged = new == t and not merge.write_unchanged
+    counts["unchanged" if is_unchanged else "moved" if moved else "updated"] += 1
     result.placed |= {into.place(new)} if moved else set()
     result.rows.append(new)
 

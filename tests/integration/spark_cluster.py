@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from judges.judge import SPEED_OPTIONS
 from metastore_client.guarded_process import GuardedProcess
 from metastore_client.java import quiet_java_home, spark_jars
 from tests.fix_clock import wait_until
@@ -28,6 +29,7 @@ def spark_cluster(folder: Path) -> Iterator[str]:
         patched.setenv("JAVA_HOME", str(quiet_java_home()))
         patched.setenv("SPARK_HOME", str(spark_jars().parent))
         patched.setenv("SPARK_DAEMON_MEMORY", "256m")
+        patched.setenv("SPARK_DAEMON_JAVA_OPTS", " ".join(SPEED_OPTIONS))
         patched.setenv("SPARK_LOCAL_DIRS", str(folder / "local"))
         master = _start(
             stack, folder, "master.Master", "--host", HOSTS[0], "--port", "0", "--webui-port", "0"

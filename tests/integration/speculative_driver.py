@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from judges.judge import SPEED_OPTIONS
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.commit.manifest import DeltaManifest, staging_directory
 from mutation_api.spark import job, local_session
@@ -30,6 +31,7 @@ STALL_SECONDS = 300.0
 """Far longer than Spark takes to start the twin, finish it and kill the one that stalls."""
 
 SETTINGS = {
+    "spark.executor.extraJavaOptions": " ".join(SPEED_OPTIONS),
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     "spark.speculation": "true",
