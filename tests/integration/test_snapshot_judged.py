@@ -22,6 +22,7 @@ from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.json_row import json_values
 from tests.acid_files import Event, write_events
 from tests.directory_cases import random_directories, random_snapshot
+from tests.fix_judge import new_database
 from tests.keyed_rows import check_keyed_rows
 
 pytestmark = pytest.mark.slow
@@ -123,3 +124,27 @@ def test_random_updates_merge_as_hive_merges(hive: Hive23, tmp_path: Path) -> No
 
 def row(rng: random.Random, id_: int) -> dict[str, Any]:
     return {"id": id_, "msg": f"{rng.getrandbits(2000):x}"}
+
+
+@pytest.mark.parametrize(("properties", "found"), [("", [0, 1, 1, 2]), ("default", [0, 1, 2])])
+def test_hive_doubles_rows_of_a_bucket_without_a_base_file(
+    hive: Hive23, properties: str, found: list[int]
+) -> None:
+    """With its own SQL alone, in the legacy layout, where it reads by stripes (the split strategy ETL): what
+    lies in the deltas of a bucket is read once for each other bucket's file in the base.
+    """
+    more = f", 'transactional_properties'='{properties}'" if properties else ""
+    with new_database(hive) as database:
+        name = f"{database}.t"
+        hive.sql(f"CREATE TABLE {name} (id int) CLUSTERED BY (id) INTO 3 BUCKETS STORED AS ORC")
+        hive.sql(f"INSERT INTO {name} VALUES (0), (2)")
+        hive.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('transactional'='true'{more})")
+        hive.sql(f"INSERT INTO {name} VALUES (1)")
+
+        def ids(strategy: str) -> list[int]:
+            settings = {"hive.exec.orc.split.strategy": strategy}
+            return sorted(id_ for (id_,) in hive.sql(f"SELECT id FROM {name}", settings=settings))
+
+        assert (ids("BI"), ids("ETL")) == ([0, 1, 2], found)
+        hive.compact(name, "major")
+        assert ids("ETL") == [0, 1, 2]
