@@ -46,6 +46,7 @@ from benchmarks.measure import (
     compared,
     machine,
     ratio_of,
+    tell,
 )
 from benchmarks.report import save_cases, show_case
 from metastore_client.model import OpenTxns, PartitionInfo
@@ -351,8 +352,3 @@ def _types(text: str) -> tuple[str, ...]:
     if unknown:
         raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known are {', '.join(TYPES)}")
     return names
-
-
-def tell(line: str) -> None:
-    """Print a line now."""
-    print(line, flush=True)

@@ -35,7 +35,7 @@ import pyarrow.orc as orc
 
 from benchmarks.group_data import COLUMNS, GroupedRows
 from benchmarks.local_metastore import METASTORE, measured_metastore
-from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine
+from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine, tell
 from benchmarks.peers.java_writers import JavaWriters
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
@@ -383,8 +383,3 @@ def table_of(contestant: str, number: int) -> str:
 def table_name(number: int) -> str:
     """The table of a round, in each contestant's database."""
     return f"t{number}"
-
-
-def tell(line: str) -> None:
-    """Print a line now."""
-    print(line, flush=True)

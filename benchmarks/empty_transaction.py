@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.counted_metastore import Call, CountedMetastore
 from benchmarks.group_data import COLUMNS
 from benchmarks.local_metastore import METASTORE, measured_metastore
-from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine
+from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine, tell
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from metastore_client.client import MetastoreClient
@@ -199,8 +199,3 @@ def counts(calls: Sequence[Call]) -> str:
     """How many, and which how often."""
     found = Counter(call.name for call in calls)
     return f"{len(calls)} ({', '.join(f'{n} {name}' if n > 1 else name for name, n in found.items())})"
-
-
-def tell(line: str) -> None:
-    """Print a line now."""
-    print(line, flush=True)

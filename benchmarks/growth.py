@@ -23,7 +23,13 @@ from benchmarks.measure import machine, ratio_of
 from benchmarks.report import save_cases, show_case
 from benchmarks.write_case import RESULTS, agreed, run_case
 from benchmarks.write_input import prepare_changes
-from benchmarks.write_stage import LAYOUTS, Stage, add_common_arguments, spark_settings
+from benchmarks.write_stage import (
+    LAYOUTS,
+    Stage,
+    add_common_arguments,
+    add_partitions_argument,
+    spark_settings,
+)
 from benchmarks.writers import TableWriter
 
 __all__ = ["HELP", "add_arguments", "run"]
@@ -34,7 +40,6 @@ ROWS_DEFAULT = 50_000_000
 QUICK_ROWS = 1_000_000
 PARTS = (50, 5, 1)
 """Sizes as parts of the largest."""
-PARTITIONS_DEFAULT = 30
 REPEAT_DEFAULT, QUICK_REPEAT = 2, 2
 WARM_UP_ROUNDS = 2
 LAYOUT = LAYOUTS["split"]
@@ -67,12 +72,7 @@ class Outcome:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments; ``--rows`` is the largest size."""
     add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, repeat=REPEAT_DEFAULT)
-    parser.add_argument(
-        "--partitions",
-        type=int,
-        default=PARTITIONS_DEFAULT,
-        help="number of partitions (default: %(default)s)",
-    )
+    add_partitions_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

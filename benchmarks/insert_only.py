@@ -16,7 +16,13 @@ import argparse
 from benchmarks.event_data import BUCKETS, Shape
 from benchmarks.write_case import agreed, run_case, save
 from benchmarks.write_input import prepare_inserts
-from benchmarks.write_stage import LAYOUTS, Stage, add_common_arguments, spark_settings
+from benchmarks.write_stage import (
+    LAYOUTS,
+    Stage,
+    add_common_arguments,
+    add_partitions_argument,
+    spark_settings,
+)
 from benchmarks.writers import SparkWriter, TableWriter, plain_files
 
 __all__ = ["HELP", "add_arguments", "run"]
@@ -25,7 +31,6 @@ HELP = "insert rows, in turn with Spark's own writer of plain ORC files"
 
 ROWS_DEFAULT = 10_000_000
 QUICK_ROWS = 1_000_000
-PARTITIONS_DEFAULT = 30
 REPEAT_DEFAULT, QUICK_REPEAT = 3, 2
 WARM_UP_ROUNDS, QUICK_WARM_UP_ROUNDS = 2, 1
 SPARK = "spark"
@@ -37,12 +42,7 @@ AIM = {"wall": 1.0}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, repeat=REPEAT_DEFAULT)
-    parser.add_argument(
-        "--partitions",
-        type=int,
-        default=PARTITIONS_DEFAULT,
-        help="number of partitions (default: %(default)s)",
-    )
+    add_partitions_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

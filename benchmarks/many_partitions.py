@@ -27,7 +27,7 @@ import pyarrow as pa
 from benchmarks.counted_metastore import Call, CountedMetastore, by_name
 from benchmarks.group_data import COLUMNS
 from benchmarks.local_metastore import METASTORE, measured_metastore
-from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine
+from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine, tell
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from metastore_client.model import DataOperationType
@@ -206,8 +206,3 @@ def partition_values(count: int) -> list[tuple[str, ...]]:
 def table_name(number: int) -> str:
     """The table of a round, in the contestant's database."""
     return f"t{number}"
-
-
-def tell(line: str) -> None:
-    """Print a line now."""
-    print(line, flush=True)

@@ -34,6 +34,7 @@ __all__ = [
     "merged_cases",
     "ratio_of",
     "read_cases",
+    "tell",
     "used_between",
 ]
 
@@ -267,6 +268,11 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> s
     """Text of a table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
+
+
+def tell(line: str) -> None:
+    """Print a line now."""
+    print(line, flush=True)
 
 
 def machine() -> str:

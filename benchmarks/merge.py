@@ -33,8 +33,8 @@ import pyarrow
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine
-from benchmarks.memory import process_tree
+from benchmarks.local_metastore import METASTORE, measured_metastore
+from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine, tell
 from benchmarks.merge_data import CHECKSUMS, COLUMNS, ChangeSets, write_base
 from benchmarks.merge_report import save_results, show_case
 from benchmarks.merge_tables import HiveTables, linked_copy
@@ -68,7 +68,7 @@ VERSIONS = {
 }
 """Of all that took part; peers add theirs."""
 
-OURS_KINDS = ("driver", "java", "python", "metastore")
+OURS_KINDS = ("driver", "java", "python", METASTORE)
 OURS = {
     "ours": ("id", False),
     "ours-write-unchanged": ("id", True),
@@ -164,9 +164,7 @@ class Stage:
                 tell(f"writing {rows:,} rows")
                 write_base(rows, folder / "base")
                 (folder / "base").rename(base)
-            java = _java_processes()
-            metastore = stack.enter_context(EmbeddedMetastore(folder / "metastore"))
-            kinds = dict.fromkeys(_java_processes() - java, "metastore")
+            metastore, kinds = stack.enter_context(measured_metastore(folder / "metastore"))
             settings = {
                 "spark.driver.memory": DRIVER_MEMORY,
                 "spark.local.dir": str(folder / "spark"),
@@ -444,15 +442,6 @@ def new_folder(stage: Stage, name: str) -> Path:
     return next(
         path for number in itertools.count() if not (path := stage.folder / f"{name}-{number}").exists()
     )
-
-
-def tell(line: str) -> None:
-    """Print a line now."""
-    print(line, flush=True)
-
-
-def _java_processes() -> set[int]:
-    return {process.pid for process in process_tree(os.getpid()) if process.kind == "java"}
 
 
 def _integers(text: str) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.local_metastore import measured_metastore
-from benchmarks.measure import Contestant, Watch, alternate, as_figures, compared, machine
+from benchmarks.measure import Contestant, Watch, alternate, as_figures, compared, machine, tell
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from mutation_api.client.builder import MutatorClientBuilder
@@ -189,8 +189,3 @@ def run_case(stage: Stage, what: str, columns: Sequence[str], repeat: int, is_ri
 def consume(rows: DataFrame) -> None:
     """Read everything, keep nothing."""
     rows.write.format("noop").mode("overwrite").save()
-
-
-def tell(line: str) -> None:
-    """Print a line now."""
-    print(line, flush=True)

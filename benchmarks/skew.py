@@ -15,7 +15,13 @@ import argparse
 from benchmarks.event_data import BUCKETS, Shape
 from benchmarks.write_case import agreed, run_case, save
 from benchmarks.write_input import prepare_changes
-from benchmarks.write_stage import LAYOUTS, Stage, add_common_arguments, spark_settings
+from benchmarks.write_stage import (
+    LAYOUTS,
+    Stage,
+    add_common_arguments,
+    add_partitions_argument,
+    spark_settings,
+)
 from benchmarks.writers import TableWriter
 
 __all__ = ["HELP", "add_arguments", "run"]
@@ -24,7 +30,6 @@ HELP = "write a skewed change set, in turn with an even one"
 
 ROWS_DEFAULT = 10_000_000
 QUICK_ROWS = 1_000_000
-PARTITIONS_DEFAULT = 30
 HOT_PERCENT = 90
 REPEAT_DEFAULT, QUICK_REPEAT = 3, 2
 WARM_UP_ROUNDS, QUICK_WARM_UP_ROUNDS = 2, 1
@@ -36,12 +41,7 @@ AIM = {"wall": 2.0}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, repeat=REPEAT_DEFAULT)
-    parser.add_argument(
-        "--partitions",
-        type=int,
-        default=PARTITIONS_DEFAULT,
-        help="number of partitions (default: %(default)s)",
-    )
+    add_partitions_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.event_data import Content, RowSource, Shape, as_content, checksums_query, content
-from benchmarks.measure import alternate, as_figures, compared, machine
+from benchmarks.measure import alternate, as_figures, compared, machine, tell
 from benchmarks.report import save_cases, show_case
 from benchmarks.write_input import Prepared, prepare_changes, prepare_inserts
 from benchmarks.write_stage import LAYOUTS, Layout, Stage
@@ -50,9 +50,9 @@ def run_case(
     Returns:
         A case of :mod:`benchmarks.report`; ``is_right`` is false if a writer failed, or left anything out.
     """
-    _tell(label)
+    tell(label)
     results = alternate(
-        [writer.contestant for writer in writers], rounds, stage.watch(), warm_up=warm_up, tell=_tell
+        [writer.contestant for writer in writers], rounds, stage.watch(), warm_up=warm_up, tell=tell
     )
     by_name = {result.name: result for result in results if result.usages}
     incomplete = [
@@ -104,7 +104,7 @@ def agreed(stage: Stage, layouts: Sequence[Layout], *, inserts_only: bool = Fals
         with stage.servers[line].judge() as judge:
             stage.versions.add(judge.description)
             verdicts.append(all(_hive_content(judge, table) == expected for table in tables))
-        _tell(f"Hive {line} {'agrees' if verdicts[-1] else 'DISAGREES'} on {', '.join(tables)}")
+        tell(f"Hive {line} {'agrees' if verdicts[-1] else 'DISAGREES'} on {', '.join(tables)}")
     return all(verdicts)
 
 
@@ -126,7 +126,3 @@ def _hive_content(judge: HiveJudge, table: str) -> Content:
 
 def _pair_text(pair: Pair) -> str:
     return " / ".join(pair)
-
-
-def _tell(line: str) -> None:
-    print(line, flush=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import platform
 import tempfile
 import time
@@ -18,20 +17,19 @@ import pyarrow
 import pyspark
 from pyspark.sql import SparkSession
 
+from benchmarks.local_metastore import METASTORE, measured_metastore
 from benchmarks.measure import Watch
-from benchmarks.memory import process_tree
 from judges.hive import Hive23, Hive41, HiveJudge
-from metastore_client.embedded import EmbeddedMetastore
 from mutation_api.spark.session import local_session
 
 __all__ = [
     "DATABASE",
     "LAYOUTS",
-    "METASTORE",
     "Layout",
     "Server",
     "Stage",
     "add_common_arguments",
+    "add_partitions_argument",
     "numbers",
     "spark_settings",
 ]
@@ -39,7 +37,7 @@ __all__ = [
 CORES = 2
 DRIVER_MEMORY = "4g"
 DATABASE = "default"
-METASTORE = "metastore"
+PARTITIONS_DEFAULT = 30
 COUNTER_TIMEOUT_SECONDS = 300.0
 COUNTER_PAUSE_SECONDS = 0.1
 
@@ -75,6 +73,16 @@ def add_common_arguments(parser: argparse.ArgumentParser, *, rows: int, quick_ro
         "--spark", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; repeatable"
     )
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+
+
+def add_partitions_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare the number of partitions, for a benchmark that has one shape of table."""
+    parser.add_argument(
+        "--partitions",
+        type=int,
+        default=PARTITIONS_DEFAULT,
+        help="number of partitions (default: %(default)s)",
+    )
 
 
 def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
@@ -149,9 +157,7 @@ class Stage:
 
 
 def _start_2_3(folder: Path, stack: contextlib.ExitStack) -> Server:
-    before = _java_processes()
-    metastore = stack.enter_context(EmbeddedMetastore(folder / "metastore"))
-    (pid,) = _java_processes() - before
+    metastore, (pid,) = stack.enter_context(measured_metastore(folder / "metastore"))
     settings = {"hive.metastore.uris": metastore.uri}
     return Server(metastore.uri, metastore.warehouse, pid, lambda: Hive23(folder / "judge", settings))
 
@@ -185,7 +191,3 @@ def _executors(spark: SparkSession) -> list[dict[str, int]]:
     address = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/allexecutors"
     with urllib.request.urlopen(address, timeout=COUNTER_TIMEOUT_SECONDS) as answer:
         return list(json.load(answer))
-
-
-def _java_processes() -> set[int]:
-    return {process.pid for process in process_tree(os.getpid()) if process.kind == "java"}

@@ -14,10 +14,11 @@ import pyspark.sql.functions as sf
 from pyarrow import orc
 from pyspark.sql import DataFrame
 
+from benchmarks.local_metastore import METASTORE
 from benchmarks.measure import Contestant
 from benchmarks.merge_tables import linked_copy
 from benchmarks.write_input import Prepared, client_of, new_table
-from benchmarks.write_stage import DATABASE, METASTORE, Layout, Stage
+from benchmarks.write_stage import DATABASE, Layout, Stage
 from metastore_client.thrift_client import connect
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import ROW_ID_COLUMN
