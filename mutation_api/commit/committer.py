@@ -5,7 +5,7 @@ The order is what makes a crash harmless:
 1. check everything that can be checked; nothing has happened so far;
 2. create missing partitions;
 3. register every touched partition with the transaction;
-4. give the files their final names;
+4. give the files their final names (and, in the legacy layout, each of their buckets a base file);
 5. clear statistics that would lie: Hive 4 answers ``count(*)`` from them;
 6. tell the server the names of the files, if it wants to know them for replication.
 
@@ -31,6 +31,7 @@ from metastore_client.model import DataOperationType, PartitionInfo, TableInfo, 
 from metastore_client.valid_ids import ValidWriteIdList
 from mutation_api.acid.layout import ACID_VERSION_FILE
 from mutation_api.acid.version import AcidVersion
+from mutation_api.commit.base_files import complete_base
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.commit.manifest_checks import (
     check_manifests,
@@ -242,6 +243,8 @@ class Committer:
 
     def _move_files(self, output: TableOutput, partitions: Mapping[str, PartitionInfo]) -> None:
         with _file_errors(output.table):
+            if not output.table.version.splits_updates:
+                self._complete_bases(output)
             directories = _final_directories(output, partitions)
             for directory in directories:
                 if directory.storage.exists(directory.path):
@@ -249,6 +252,17 @@ class Committer:
                 self._made.append(directory)
             with ThreadPoolExecutor(PUBLISH_THREADS) as pool:
                 list(pool.map(_fill, directories))
+
+    def _complete_bases(self, output: TableOutput) -> None:
+        buckets: dict[str, set[int]] = defaultdict(set)
+        for manifest in output.manifests:
+            buckets[manifest.partition_name].add(manifest.bucket_id)
+        places = sorted(_known_places(output))
+        locations = [output.table.partition_location(name) for name in places]
+        with ThreadPoolExecutor(PUBLISH_THREADS) as pool:
+            list(
+                pool.map(complete_base, [output.table] * len(places), locations, [buckets[n] for n in places])
+            )
 
     def _clear_statistics(self, output: TableOutput) -> None:
         table = output.table

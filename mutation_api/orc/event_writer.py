@@ -204,7 +204,7 @@ class OrcEventWriter:
 
     def close(self) -> EventFileFacts:
         """Complete the file: last stripe, metadata, tail. Forcing it to disk is the caller's
-        (``Storage.sync``).
+        (``Storage.sync``). Without events it is a file that holds none.
 
         Raises:
             DeltaWriteError: the finished file does not hold what was written; it must not be used.
@@ -252,7 +252,7 @@ class OrcEventWriter:
         )
 
     def _pyarrow_encoder(self) -> _PyarrowEncoder:
-        return _PyarrowEncoder(self._sink, self._compression, self._stripe_bytes)
+        return _PyarrowEncoder(self._sink, self._schema, self._compression, self._stripe_bytes)
 
     def _storable_rows(
         self, operations: np.ndarray, rows: pa.StructArray | None
@@ -355,8 +355,11 @@ def _file_schema(row_type: pa.StructType, version: AcidVersion) -> pa.Schema:
 class _PyarrowEncoder:
     """pyarrow's ORC writer over a sink; may end a stripe after each _ENCODER_BATCH_ROWS rows of a write."""
 
-    def __init__(self, sink: _TailHoldingSink, compression: str, stripe_bytes: int) -> None:
+    def __init__(
+        self, sink: _TailHoldingSink, schema: pa.Schema, compression: str, stripe_bytes: int
+    ) -> None:
         self.keys = KeyLog()
+        self._schema = schema
         self._rows = 0
         self._writer = pa.orc.ORCWriter(
             pa.PythonFile(sink, mode="w"),
@@ -376,6 +379,8 @@ class _PyarrowEncoder:
         self._rows += count
 
     def close(self) -> None:
+        if not self._rows:
+            self._writer.write(self._schema.empty_table())  # otherwise it writes not even a tail
         self._writer.close()
 
 

@@ -143,8 +143,15 @@ class Storage:
         self.file_system.move(source, target)
 
     def delete_file(self, path: str) -> None:
-        """Delete a file. Raises FileNotFoundError if it is missing."""
+        """Delete a file, and the checksums that Hadoop keeps beside those of a local disk.
+
+        They would belong to the next file of that name, and Hadoop would call it corrupt. Raises
+        FileNotFoundError if it is missing.
+        """
         self.file_system.delete_file(path)
+        if self.scheme == _LOCAL_SCHEME:
+            file = Path(path)
+            (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
 
     def delete_directory(self, path: str) -> None:
         """Delete a directory and everything in it; a missing one is fine."""

@@ -31,6 +31,7 @@ ALLOWED = {
         "mutation_api.acid",
         "mutation_api.table",
         "mutation_api.commit.manifest",
+        "mutation_api.orc.event_writer",
         "mutation_api.orc.storage",
         "mutation_api.orc.tail",
         "metastore_client",

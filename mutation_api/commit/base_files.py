@@ -1,0 +1,120 @@
+"""Gives buckets without a base file an empty one, in the legacy layout of Hive 2.
+
+Hive 2.3 reads the deltas of a bucket that has no file in the base once for every file that is there: rows
+come out twice or more wherever it reads by stripes (``hive.exec.orc.split.strategy``: ETL, which the default
+chooses for few or large files). A file of length 0 counts as none. Bases get such gaps from Hive's own
+compaction, when no delta had a file for a bucket; plain tables have them from empty buckets.
+
+An empty ORC file takes nothing from any reader, so it needs no transaction: it appears in one step, and stays
+if the transaction aborts. Split update does not need it.
+
+Source: observed on Hive 2.3.10, with its own SQL alone too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from mutation_api.acid.layout import (
+    BaseDirectory,
+    bucket_file_name,
+    is_hidden,
+    parse_bucket_file_name,
+    parse_directory_name,
+    parse_original_file_name,
+    plain_file_name,
+)
+from mutation_api.acid.version import AcidVersion
+from mutation_api.orc.event_writer import OrcEventWriter
+from mutation_api.orc.storage import FileEntry, Storage
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.hive_types import arrow_type, parse_hive_type
+
+__all__ = ["complete_base"]
+
+_EVENTS = AcidVersion.V1_LEGACY
+_PLAIN_ROWS = AcidVersion.INSERT_ONLY_HIVE3
+"""The version whose files hold rows alone, as those from before a table was transactional do."""
+
+_log = logging.getLogger(__name__)
+
+
+def complete_base(table: AcidTable, location: str, buckets: Iterable[int]) -> None:
+    """Create what is missing for these buckets in one partition's newest base, or among its original files.
+
+    Does nothing where neither holds a row, as in a new partition. Two at a time do no harm.
+
+    Raises:
+        OSError: the directory cannot be read or written.
+        DirectoryStateError: it holds a directory that Hive fails on.
+    """
+    storage = Storage.for_location(location)
+    path = storage.path(location)
+    base = _newest_base(storage, path)
+    for bucket_id in sorted(set(buckets) - base.buckets if base.buckets else ()):
+        name = base.file_name(bucket_id)
+        _create_empty(storage, base.path, name, base.version, table)
+        why = f"without it Hive reads the rows of bucket {bucket_id} several times"
+        _log.info("table %s: created the empty file %s/%s: %s", table.full_name, base.path, name, why)
+
+
+@dataclass(frozen=True)
+class _Base:
+    """Where base files lie, and the buckets that have one with content."""
+
+    path: str
+    version: AcidVersion
+    buckets: frozenset[int]
+
+    def file_name(self, bucket_id: int) -> str:
+        return bucket_file_name(bucket_id) if self.version is _EVENTS else plain_file_name(bucket_id)
+
+
+def _newest_base(storage: Storage, path: str) -> _Base:
+    entries = [e for e in storage.list(path) if not is_hidden(e.name)] if storage.is_directory(path) else []
+    bases = list(_bases(entries))
+    if bases:
+        newest = max(bases, key=lambda base: base.last)
+        path = f"{path}/{newest.name}"
+        files = [(parse_bucket_file_name(e.name, _EVENTS), e) for e in storage.list(path)]
+        return _Base(path, _EVENTS, _with_content(files))
+    files = [(parse_original_file_name(e.name, _EVENTS).bucket_id, e) for e in entries if not e.is_directory]
+    return _Base(path, _PLAIN_ROWS, _with_content(files))
+
+
+def _bases(entries: Iterable[FileEntry]) -> Iterator[BaseDirectory]:
+    for entry in entries:
+        if entry.is_directory:
+            directory = parse_directory_name(entry.name, _EVENTS)
+            if isinstance(directory, BaseDirectory):
+                yield directory
+
+
+def _with_content(files: Iterable[tuple[int | None, FileEntry]]) -> frozenset[int]:
+    return frozenset(bucket_id for bucket_id, entry in files if bucket_id is not None and entry.size)
+
+
+def _create_empty(storage: Storage, path: str, name: str, version: AcidVersion, table: AcidTable) -> None:
+    hidden, target = f"{path}/_{name}.{table.txn_id}", f"{path}/{name}"
+    writer = OrcEventWriter(
+        storage, hidden, _row_type(table), version=version, own_id=table.required_txn_id()
+    )
+    writer.close()
+    storage.sync(hidden)
+    try:
+        if storage.exists(target) and not storage.size(target):
+            storage.delete_file(target)
+        storage.rename(hidden, target)
+    except FileExistsError:
+        # Another transaction came first.
+        storage.delete_file(hidden)
+
+
+def _row_type(table: AcidTable) -> pa.StructType:
+    return pa.struct(
+        [(c.name, arrow_type(parse_hive_type(c.type), timestamp_unit="us")) for c in table.columns]
+    )

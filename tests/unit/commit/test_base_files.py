@@ -1,0 +1,92 @@
+"""Which empty base files are made, and that nothing that holds rows is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.orc
+import pytest
+
+from metastore_client.testing import InMemoryMetastore
+from mutation_api.acid.version import AcidVersion
+from mutation_api.client.descriptors import describe
+from mutation_api.commit import base_files
+from mutation_api.commit.base_files import complete_base
+from mutation_api.orc.storage import Storage
+from mutation_api.table.acid_table import AcidTable, TableRole
+from tests.acid_files import inserts, write_events, write_orc
+from tests.client_support import table_info
+
+BASE = "base_0000005"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> AcidTable:
+    metastore = InMemoryMetastore(tmp_path / "warehouse")
+    metastore.create_table(table_info("t"))
+    info = metastore.get_table("default", "t")
+    described = describe(info, AcidVersion.V1_LEGACY, TableRole.SINK, create_partitions=False, time_zone=None)
+    return described.bind(9)
+
+
+def plain_rows(path: Path) -> None:
+    write_orc(path, pyarrow.table({"id": [1], "msg": ["x"]}))
+
+
+def contents(directory: Path) -> dict[str, int]:
+    """Rows by path, of every visible file."""
+    files = (p for p in directory.rglob("*") if p.is_file())
+    return {str(p.relative_to(directory)): pyarrow.orc.ORCFile(p).nrows for p in files}
+
+
+def test_the_newest_base_gets_what_it_lacks(tmp_path: Path, table: AcidTable) -> None:
+    place = tmp_path / "p"
+    for name in ("base_0000003", BASE):
+        write_events(place / name / "bucket_00002", inserts(1, 2, 0, [(2, "x")]))
+    plain_rows(place / "000000_0")
+    write_events(place / "delta_0000006_0000006_0000" / "bucket_00001", inserts(6, 1, 0, [(1, "x")]))
+    before = contents(place)
+    complete_base(table, str(place), [0, 2, 3])
+    assert contents(place) == before | {f"{BASE}/bucket_00000": 0, f"{BASE}/bucket_00003": 0}
+
+
+def test_original_files_of_length_0_are_replaced_with_their_checksums(
+    tmp_path: Path, table: AcidTable
+) -> None:
+    place = tmp_path / "p"
+    plain_rows(place / "000000_0")
+    (place / "000001_0").touch()
+    (place / ".000001_0.crc").write_bytes(b"crc")
+    complete_base(table, str(place), [1, 2])
+    assert contents(place) == {"000000_0": 1, "000001_0": 0, "000002_0": 0}
+
+
+@pytest.mark.parametrize(
+    "file", [None, f"{BASE}/bucket_00000", "000000_0", "delta_0000006_0000006/bucket_00000"]
+)
+def test_where_no_base_file_has_content_nothing_is_made(
+    tmp_path: Path, table: AcidTable, file: str | None
+) -> None:
+    place = tmp_path / "p"
+    if file:
+        (place / file).parent.mkdir(parents=True)
+        (place / file).touch()
+    before = {str(p) for p in tmp_path.rglob("*")}
+    complete_base(table, str(place), [0, 1])
+    assert {str(p) for p in tmp_path.rglob("*")} == before
+
+
+def test_who_comes_second_leaves_the_first_ones_file(
+    tmp_path: Path, table: AcidTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "p"
+    plain_rows(place / "000000_0")
+    created = base_files._create_empty
+
+    def after_another(storage: Storage, path: str, name: str, version: AcidVersion, table: AcidTable) -> None:
+        plain_rows(Path(path) / name)
+        created(storage, path, name, version, table)
+
+    monkeypatch.setattr(base_files, "_create_empty", after_another)
+    complete_base(table, str(place), [1])
+    assert contents(place) == {"000000_0": 1, "000001_0": 1}
