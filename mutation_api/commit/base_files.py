@@ -2,8 +2,10 @@
 
 Hive 2.3 reads the deltas of a bucket that has no file in the base once for every file that is there: rows
 come out twice or more wherever it reads by stripes (``hive.exec.orc.split.strategy``: ETL, which the default
-chooses for few or large files). A file of length 0 counts as none. Bases get such gaps from Hive's own
-compaction, when no delta had a file for a bucket; plain tables have them from empty buckets.
+chooses for few or large files). A file of length 0 counts as none, one without rows does count. Bases get
+such gaps from Hive's own compaction, when no delta had a file for a bucket; plain tables have them from empty
+buckets. Where the base is one file, it is the only one to bring the rows of the other buckets, and is left as
+it is: the first file beside it would double those of all further buckets until they have theirs.
 
 An empty ORC file takes nothing from any reader, so it needs no transaction: it appears in one step, and stays
 if the transaction aborts. Split update does not need it.
@@ -40,13 +42,16 @@ _EVENTS = AcidVersion.V1_LEGACY
 _PLAIN_ROWS = AcidVersion.INSERT_ONLY_HIVE3
 """The version whose files hold rows alone, as those from before a table was transactional do."""
 
+_DOUBLING_FILES = 2
+"""So many base files read the rows of the other buckets more than once."""
+
 _log = logging.getLogger(__name__)
 
 
-def complete_base(table: AcidTable, location: str, buckets: Iterable[int]) -> None:
-    """Create what is missing for these buckets in one partition's newest base, or among its original files.
+def complete_base(table: AcidTable, location: str) -> None:
+    """Create what buckets lack in one partition's newest base, or among its original files.
 
-    Does nothing where neither holds a row, as in a new partition. Two at a time do no harm.
+    All buckets get theirs, since Hive's own deltas have gaps too. Two at a time do no harm.
 
     Raises:
         OSError: the directory cannot be read or written.
@@ -55,7 +60,9 @@ def complete_base(table: AcidTable, location: str, buckets: Iterable[int]) -> No
     storage = Storage.for_location(location)
     path = storage.path(location)
     base = _newest_base(storage, path)
-    for bucket_id in sorted(set(buckets) - base.buckets if base.buckets else ()):
+    if len(base.buckets) < _DOUBLING_FILES:
+        return
+    for bucket_id in sorted(set(range(table.num_buckets)) - base.buckets):
         name = base.file_name(bucket_id)
         _create_empty(storage, base.path, name, base.version, table)
         why = f"without it Hive reads the rows of bucket {bucket_id} several times"

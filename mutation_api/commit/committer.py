@@ -244,7 +244,7 @@ class Committer:
     def _move_files(self, output: TableOutput, partitions: Mapping[str, PartitionInfo]) -> None:
         with _file_errors(output.table):
             if not output.table.version.splits_updates:
-                self._complete_bases(output)
+                _complete_bases(output)
             directories = _final_directories(output, partitions)
             for directory in directories:
                 if directory.storage.exists(directory.path):
@@ -252,17 +252,6 @@ class Committer:
                 self._made.append(directory)
             with ThreadPoolExecutor(PUBLISH_THREADS) as pool:
                 list(pool.map(_fill, directories))
-
-    def _complete_bases(self, output: TableOutput) -> None:
-        buckets: dict[str, set[int]] = defaultdict(set)
-        for manifest in output.manifests:
-            buckets[manifest.partition_name].add(manifest.bucket_id)
-        places = sorted(_known_places(output))
-        locations = [output.table.partition_location(name) for name in places]
-        with ThreadPoolExecutor(PUBLISH_THREADS) as pool:
-            list(
-                pool.map(complete_base, [output.table] * len(places), locations, [buckets[n] for n in places])
-            )
 
     def _clear_statistics(self, output: TableOutput) -> None:
         table = output.table
@@ -305,6 +294,13 @@ def _known_places(output: TableOutput) -> set[str]:
     """Touched partitions that were there when the transaction began; '' for an unpartitioned table."""
     touched = {m.partition_name for m in output.manifests}
     return touched & (output.partitions_at_begin | {""})
+
+
+def _complete_bases(output: TableOutput) -> None:
+    table = output.table
+    locations = [table.partition_location(name) for name in sorted(_known_places(output))]
+    with ThreadPoolExecutor(PUBLISH_THREADS) as pool:
+        list(pool.map(complete_base, [table] * len(locations), locations))
 
 
 def _notifications(
