@@ -14,6 +14,7 @@ import importlib
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from time import sleep
 from types import ModuleType
 
@@ -93,7 +94,11 @@ def run(arguments: argparse.Namespace) -> int:
     module = _module(arguments.kind)
     source: ChangeSource = module.source_from(arguments)
     tables = [Following(*each) for each in module.tables_from(arguments)]
-    with metastore_from(arguments) as metastore, spark_session(APP_NAME) as spark:
+    with ExitStack() as stack:
+        if isinstance(source, AbstractContextManager):
+            stack.enter_context(source)
+        metastore = stack.enter_context(metastore_from(arguments))
+        spark = stack.enter_context(spark_session(APP_NAME))
         report = _ingested(metastore, spark, source, tables, arguments)
         _print(report, arguments)
         while arguments.follow is not None:

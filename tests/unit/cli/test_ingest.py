@@ -44,6 +44,18 @@ class ListKind:
         return [("orders", "default.orders", ("id",))]
 
 
+class ClosingSource(ListSource):
+    """Holds something until it is left."""
+
+    is_closed = False
+
+    def __enter__(self) -> ClosingSource:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.is_closed = True
+
+
 @pytest.fixture(autouse=True)
 def kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the kind known."""
@@ -179,8 +191,8 @@ def test_it_follows_until_it_is_interrupted(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A report when there is something new; status 130."""
-    source = ListSource(LOG[:1])
+    """A report when there is something new; in the end the source is closed; status 130."""
+    source = ClosingSource(LOG[:1])
     monkeypatch.setattr(ListKind, "source_from", lambda arguments: source)
     pauses: list[float] = []
     steps: Iterator[Callable[[], Any]] = iter([list, lambda: setattr(source, "log", LOG)])
@@ -198,6 +210,7 @@ def test_it_follows_until_it_is_interrupted(
     reports = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [report["position"] for report in reports] == ['{"seqno": 1}', '{"seqno": 3}']
     assert pauses == [0.5] * 3
+    assert source.is_closed
 
 
 @pytest.mark.slow
