@@ -30,6 +30,7 @@ BENCHMARKS = {
     "empty_transaction": "benchmarks.empty_transaction",
     "many_partitions": "benchmarks.many_partitions",
     "merge": "benchmarks.merge",
+    "ingest": "benchmarks.ingest",
     "large_change_set": "benchmarks.large_change_set",
 }
 """Modules with ``HELP``, ``add_arguments(parser)`` and ``run(arguments) -> int``, in the order of a full run.

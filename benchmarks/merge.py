@@ -20,31 +20,27 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from benchmarks.local_metastore import METASTORE, measured_metastore
-from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine, tell
-from benchmarks.merge_data import CHECKSUMS, COLUMNS, ChangeSets, write_base
+from benchmarks.measure import Contestant, Result, alternate, as_figures, compared, machine, tell
+from benchmarks.merge_data import CHECKSUMS, COLUMNS, ChangeSets
 from benchmarks.merge_report import save_results, show_case
-from benchmarks.merge_tables import HiveTables, linked_copy
-from benchmarks.peers import PeerProcess
+from benchmarks.merge_stage import HIVE, OURS_KINDS, Content, Stage, checksums
+from benchmarks.merge_tables import linked_copy
 from judges.hive import Hive23
-from metastore_client.embedded import EmbeddedMetastore
 from mutation_api.changes.merge import merge_into
 from mutation_api.client.transaction import Transaction
 from mutation_api.spark.read import snapshot
-from mutation_api.spark.session import local_session
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -56,8 +52,6 @@ CHANGED_DEFAULT = 1.0
 REPEAT_DEFAULT = 3
 WARM_UP_ROUNDS = 5
 QUICK_REPEAT = 2
-CORES = 2
-DRIVER_MEMORY = "4g"
 SMALL_CHANGES = 2_000
 SMALL_ROWS_LIMIT = 1_000_000
 RESULTS = Path(__file__).parent / "results" / "merge.json"
@@ -68,7 +62,6 @@ VERSIONS = {
 }
 """Of all that took part; peers add theirs."""
 
-OURS_KINDS = ("driver", "java", "python", METASTORE)
 OURS = {
     "ours": ("id", False),
     "ours-write-unchanged": ("id", True),
@@ -76,7 +69,7 @@ OURS = {
 }
 """By contestant, the table's bucketing column and ``write_unchanged``."""
 
-DELTA, DELTA_SPARK, ICEBERG, HIVE = "delta-rs", "delta-spark", "pyiceberg", "hive"
+DELTA, DELTA_SPARK, ICEBERG = "delta-rs", "delta-spark", "pyiceberg"
 CONTESTANTS = (*OURS, DELTA, DELTA_SPARK, ICEBERG, HIVE)
 
 HIVE_MERGE = """MERGE INTO default.{table} AS t USING default.{source} AS s ON t.id = s.id
@@ -134,78 +127,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.save:
         save_results(cases, RESULTS, versions=", ".join(VERSIONS), machine=machine())
     return 0 if all(case["is_equal"] for case in cases) else 1
-
-
-@dataclass
-class Stage:
-    """What the cases of one number of rows share."""
-
-    rows: int
-    prepared: Path
-    folder: Path
-    spark: SparkSession
-    metastore: EmbeddedMetastore
-    tables: HiveTables
-    kinds: dict[int, str]
-    stack: contextlib.ExitStack
-    settings: Mapping[str, str]
-    _hive: Hive23 | None = None
-
-    @classmethod
-    @contextlib.contextmanager
-    def opened(cls, work: Path, rows: int, more_settings: Mapping[str, str]) -> Iterator[Stage]:
-        """Start metastore and Spark; the rows are written unless an earlier run left them in ``work``."""
-        prepared = work / f"rows-{rows}"
-        with contextlib.ExitStack() as stack:
-            prepared.mkdir(parents=True, exist_ok=True)
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="run-", dir=work)))
-            base = prepared / "base"
-            if not base.exists():
-                tell(f"writing {rows:,} rows")
-                write_base(rows, folder / "base")
-                (folder / "base").rename(base)
-            metastore, kinds = stack.enter_context(measured_metastore(folder / "metastore"))
-            settings = {
-                "spark.driver.memory": DRIVER_MEMORY,
-                "spark.local.dir": str(folder / "spark"),
-                **more_settings,
-            }
-            spark = stack.enter_context(local_session(master=f"local[{CORES}]", settings=settings))
-            tables = HiveTables(metastore, prepared, base)
-            yield cls(rows, prepared, folder, spark, metastore, tables, kinds, stack, dict(more_settings))
-
-    @property
-    def base(self) -> str:
-        """Parquet files of the table's first contents."""
-        return str(self.prepared / "base")
-
-    def watch(self) -> Watch:
-        """Counters that know all processes by their kind."""
-        return Watch(self.kinds)
-
-    def change_sets(self, label: str, changes: int, rounds: int) -> ChangeSets:
-        """Change sets, written."""
-        made = ChangeSets(self.rows, max(1, changes), rounds, self.folder / f"changes {label}")
-        made.write()
-        return made
-
-    def peer(self, module: str, kind: str, stack: contextlib.ExitStack) -> PeerProcess:
-        """A peer's process, until the stack is left."""
-        peer = stack.enter_context(PeerProcess(module))
-        self.kinds[peer.pid] = kind
-        return peer
-
-    def hive(self) -> Hive23:
-        """Real Hive on the same metastore, from now on."""
-        if self._hive is None:
-            configuration = {"hive.metastore.uris": self.metastore.uri}
-            self._hive = self.stack.enter_context(Hive23(self.folder / "hive", configuration))
-            self.kinds[self._hive.pid] = HIVE
-        return self._hive
-
-
-Content = tuple[int, ...]
-"""Values of CHECKSUMS."""
 
 
 @dataclass(frozen=True)
@@ -343,7 +264,7 @@ def delta_entry(
 ) -> Entry:
     """delta-rs or delta-spark, on a new table that the same one wrote; or its failure to start."""
     peer = stage.peer(module, name, stack)
-    kept, folder = stage.prepared / module, new_folder(stage, module)
+    kept, folder = stage.prepared / module, stage.new_folder(module)
     try:
         if kept.exists():
             linked_copy(kept, folder)
@@ -375,7 +296,7 @@ def absent(name: str, error: Exception, folder: Path) -> Entry:
 def iceberg_entry(stage: Stage, stack: contextlib.ExitStack, changes: ChangeSets) -> Entry:
     """pyiceberg, on a new table."""
     peer = stage.peer("iceberg", ICEBERG, stack)
-    folder = new_folder(stage, "iceberg")
+    folder = stage.new_folder("iceberg")
     peer.call("load", str(folder), stage.base)
 
     def upsert(number: int) -> None:
@@ -423,25 +344,11 @@ def are_right(contents: Mapping[str, Content], expected: Mapping[str, tuple[int,
     return all(content[:2] == rows for rows, content in found) and len(found) == len(dict(found))
 
 
-def checksums(table: DataFrame) -> Content:
-    """What a table holds."""
-    table.createOrReplaceTempView("found")
-    (row,) = table.sparkSession.sql(f"SELECT {CHECKSUMS} FROM found").collect()
-    return tuple(map(int, row))
-
-
 def hive_content(hive: Hive23, table: str) -> Content:
     """The same, as Hive reads it."""
     settings = {"hive.vectorized.execution.enabled": "false"}
     (row,) = hive.sql(f"SELECT {CHECKSUMS} FROM default.{table}", settings=settings)
     return tuple(map(int, row))
-
-
-def new_folder(stage: Stage, name: str) -> Path:
-    """A folder's path that nobody had."""
-    return next(
-        path for number in itertools.count() if not (path := stage.folder / f"{name}-{number}").exists()
-    )
 
 
 def _integers(text: str) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-__all__ = ["CHECKSUMS", "COLUMNS", "ChangeSets", "base_batches", "scrambled", "write_base"]
+__all__ = ["CHECKSUMS", "COLUMNS", "ChangeSets", "base_batches", "scrambled", "with_values", "write_base"]
 
 COLUMNS = "id bigint, acct bigint, name string, amount double, quantity int"
 """As Hive declares the table."""
@@ -51,7 +51,7 @@ def base_batches(rows: int) -> Iterator[pa.Table]:
     """The table's first contents, in chunks."""
     for first in range(0, rows, CHUNK_ROWS):
         numbers = np.arange(first, min(first + CHUNK_ROWS, rows), dtype=np.int64)
-        yield _with_values(numbers, np.random.default_rng([_SEED, first]))
+        yield with_values(numbers, np.random.default_rng([_SEED, first]))
 
 
 def write_base(rows: int, folder: Path) -> None:
@@ -106,7 +106,7 @@ class ChangeSets:
             first = self.rows + number * inserts
             new = np.arange(first, first + inserts, dtype=np.int64)
             rows = np.concatenate([old[number * touched : (number + 1) * touched], new])
-            table = _with_values(rows, rng).add_column(0, "op", pa.array(operations))
+            table = with_values(rows, rng).add_column(0, "op", pa.array(operations))
             pq.write_table(table.take(rng.permutation(self.changes)), self.path(number))
 
     def expected(self, numbers: Iterable[int], *, deletes: bool = True) -> tuple[int, int]:
@@ -122,8 +122,8 @@ class ChangeSets:
         return count, total
 
 
-def _with_values(numbers: npt.NDArray[np.int64], rng: np.random.Generator) -> pa.Table:
-    """Random values; the account follows from the row, so that an update keeps it."""
+def with_values(numbers: npt.NDArray[np.int64], rng: np.random.Generator) -> pa.Table:
+    """Rows of these numbers, with random values; the account is the row's, so that an update keeps it."""
     count = len(numbers)
     words = _words()
     numerals = pc.cast(pa.array(rng.integers(10_000, 1_000_000, count)), pa.string())

@@ -1,0 +1,238 @@
+"""Ingest a log of operations: ours, Spark's rewriting of the table, and delta-rs with the log reduced for it.
+
+    python -m benchmarks ingest                  # 1,000,000 operations on 300,000 keys, 10,000,000 rows
+    python -m benchmarks ingest --quick          # a tenth of that
+
+The log is Tungsten's staging files (an update is a delete and an insert), in files of 100,000 operations.
+``ours`` reads, reduces and merges them and moves the watermark, in one transaction. ``spark`` does what a
+rebuild of the table does: it reads the files as CSV, keeps the last record of each key by a window, joins the
+table without these keys, and writes all rows as new ORC files. ``delta-rs`` merges the last operation of each
+key, which it finds ready in a Parquet file. Every round brings a new log on keys of its own. In the end the
+tables of all must hold the same.
+
+Beside that, reading alone: our reader of the staging files and Spark's reader of CSV, each into a sink that
+keeps nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyspark
+import pyspark.sql.functions as sf
+from pyspark.sql import DataFrame, SparkSession, Window
+
+from benchmarks.ingest_data import CSV_COLUMNS, DATABASE, SERVICE, SOURCE_TABLE, OperationLogs
+from benchmarks.measure import Contestant, Result, alternate, as_figures, compared, machine, tell
+from benchmarks.merge_stage import OURS_KINDS, Content, Stage, checksums
+from benchmarks.report import save_cases, show_case
+from metastore_client.thrift_client import connect
+from mutation_api.inputs import Following, ingest
+from mutation_api.inputs.source import SourceTable
+from mutation_api.inputs.tungsten import TungstenSource
+from mutation_api.spark.read import snapshot
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "ingest a log of operations, in turn with rewriting the table and with delta-rs"
+
+ROWS_DEFAULT, OPERATIONS_DEFAULT, KEYS_DEFAULT = 10_000_000, 1_000_000, 300_000
+QUICK_SHARE = 10
+REPEAT_DEFAULT, QUICK_REPEAT = 3, 2
+WARM_UP_ROUNDS = 3
+OURS, SPARK, DELTA = "ours", "spark", "delta-rs"
+AIMS = {SPARK: 0.4, DELTA: 1.0}
+READING_AIM = 1.2
+TABLE = "orders"
+FULL_NAME = f"default.{TABLE}"
+ROW_COLUMNS = ("id", "acct", "name", "amount", "quantity")
+SPARK_KINDS = ("driver", "java", "python")
+RESULTS = Path(__file__).parent / "results" / "ingest.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--rows", type=int, help=f"rows of the table (default: {ROWS_DEFAULT:,})")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"a {QUICK_SHARE}th of rows, operations and keys"
+    )
+    parser.add_argument("--repeat", type=int, help=f"measured rounds (default: {REPEAT_DEFAULT}; quick: 2)")
+    parser.add_argument("--work", type=Path, help="folder that keeps prepared tables (default: thrown away)")
+    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the benchmark; 0 if all tables end up with the same content."""
+    rows = arguments.rows or ROWS_DEFAULT // (QUICK_SHARE if arguments.quick else 1)
+    operations, keys = (n * rows // ROWS_DEFAULT for n in (OPERATIONS_DEFAULT, KEYS_DEFAULT))
+    repeat = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    with contextlib.ExitStack() as stack:
+        work = arguments.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        stage = stack.enter_context(Stage.opened(work.resolve(), rows, {}))
+        logs = OperationLogs(rows, operations, keys, WARM_UP_ROUNDS + repeat, stage.folder / "logs")
+        tell(f"writing {logs.rounds} logs of {operations:,} operations")
+        logs.write()
+        cases = [ingest_case(stage, stack, logs, repeat), reading_case(stage, logs, repeat)]
+        for case in cases:
+            show_case(case)
+    if arguments.save:
+        versions = f"Python {platform.python_version()}, pyspark {pyspark.__version__}"
+        save_cases(
+            cases,
+            RESULTS,
+            title="Change sources",
+            versions=f"{versions}, pyarrow {pyarrow.__version__}",
+            machine=machine(),
+        )
+    return 0 if all(case["is_right"] for case in cases) else 1
+
+
+def ingest_case(
+    stage: Stage, stack: contextlib.ExitStack, logs: OperationLogs, repeat: int
+) -> dict[str, Any]:
+    """From the log to the committed table."""
+    follower = Follower(stage, logs)
+    rewriter = Rewriter(stage, logs)
+    peer = stage.peer("delta", DELTA, stack)
+    folder = stage.new_folder("delta")
+    peer.call("load", str(folder), stage.base)
+    contestants = [
+        Contestant(OURS, follower.ingest, OURS_KINDS, follower.table, follower.receive),
+        Contestant(SPARK, rewriter.rewrite, SPARK_KINDS, rewriter.folder),
+        Contestant(DELTA, lambda n: peer.call("merge", str(folder), str(logs.reduced(n))), (DELTA,), folder),
+    ]
+    results = alternate(contestants, repeat, stage.watch(), warm_up=WARM_UP_ROUNDS, tell=tell)
+    delta_rows = stage.spark.read.parquet(*peer.call("files", str(folder)))
+    contents = [follower.content(), checksums(rewriter.rows()), checksums(delta_rows)]
+    return _case(
+        f"{logs.rows:,} rows, {logs.operations:,} operations on {logs.keys:,} keys",
+        "Reading, reducing, merging and committing; delta-rs is given the log reduced",
+        results,
+        AIMS,
+        is_right=len(set(contents)) == 1,
+    )
+
+
+def reading_case(stage: Stage, logs: OperationLogs, repeat: int) -> dict[str, Any]:
+    """The staging files alone, read to their end."""
+    follower = Follower(stage, logs, "read_only")
+    for number in range(logs.rounds):
+        follower.receive(number)
+    files = [file for number in range(logs.rounds) for file in logs.staging_files(number)]
+    contestants = [
+        Contestant(OURS, lambda _: _consume(follower.operations()), SPARK_KINDS, logs.folder),
+        Contestant(SPARK, lambda _: _consume(read_records(stage.spark, files)), SPARK_KINDS, logs.folder),
+    ]
+    results = alternate(contestants, repeat, stage.watch(), warm_up=WARM_UP_ROUNDS, tell=tell)
+    counts = follower.operations().count(), read_records(stage.spark, files).count()
+    size = sum(file.stat().st_size for file in files) / 2**20
+    return _case(
+        f"{counts[1]:,} records read",
+        f"{size:.0f} MiB of staging files into a sink that keeps nothing",
+        results,
+        {SPARK: READING_AIM},
+        is_right=counts[0] == counts[1],
+    )
+
+
+class Follower:
+    """Our table, which follows the staging files that have arrived."""
+
+    def __init__(self, stage: Stage, logs: OperationLogs, name: str = TABLE) -> None:
+        self._stage = stage
+        self._logs = logs
+        self._name = f"default.{name}"
+        self._staging = stage.new_folder("staging")
+        self._arrived = self._staging / SERVICE / DATABASE / SOURCE_TABLE
+        self._arrived.mkdir(parents=True)
+        self._source = TungstenSource(
+            self._staging, SERVICE, columns={f"{DATABASE}.{SOURCE_TABLE}": ROW_COLUMNS}
+        )
+        self.table = stage.tables.create(stage.spark, name, "id")
+
+    def receive(self, number: int) -> None:
+        """Let the files of a round arrive."""
+        for file in self._logs.staging_files(number):
+            os.link(file, self._arrived / file.name)
+
+    def ingest(self, number: int) -> None:
+        """Bring the table up to them."""
+        with connect(self._stage.metastore.uri) as metastore:
+            followed = [Following(SOURCE_TABLE, self._name, ("id",))]
+            report = ingest(metastore, self._stage.spark, self._source, followed)
+        if report.position is None:
+            raise RuntimeError("the log had nothing new")
+
+    def operations(self) -> DataFrame:
+        """All operations of the files."""
+        with self._stage.tables.client(self._name.partition(".")[2]) as client:
+            target = client.open_snapshot(self._name).table(self._name)
+        tables = [SourceTable(SOURCE_TABLE, target, ("id",))]
+        return self._source.read(self._stage.spark, tables, {}).tables[0].operations
+
+    def content(self) -> Content:
+        """What the table holds."""
+        with self._stage.tables.client(self._name.partition(".")[2]) as client:
+            return checksums(snapshot(self._stage.spark, client.open_snapshot(self._name), self._name))
+
+
+class Rewriter:
+    """A table of plain ORC files, written anew in each round."""
+
+    def __init__(self, stage: Stage, logs: OperationLogs) -> None:
+        self._spark = stage.spark
+        self._logs = logs
+        self.folder = stage.new_folder("rewritten")
+        self._newest = self.folder / "first"
+        self._write(self._spark.read.parquet(stage.base))
+
+    def rewrite(self, number: int) -> None:
+        """Keep the last record of each key, and write the rows of all others and these."""
+        records = read_records(self._spark, self._logs.staging_files(number))
+        newest_first = Window.partitionBy("id").orderBy(sf.desc("seqno"), sf.desc("row_no"))
+        ranked = records.withColumn("rank", sf.row_number().over(newest_first))
+        last = ranked.where("rank = 1").drop("rank")
+        others = self.rows().join(last.select("id"), "id", "left_anti").select(*ROW_COLUMNS)
+        now = others.unionByName(last.where("op = 'I'").select(*ROW_COLUMNS))
+        self._newest = self.folder / f"round-{number}"
+        self._write(now)
+
+    def rows(self) -> DataFrame:
+        """What the newest files hold."""
+        return self._spark.read.orc(str(self._newest))
+
+    def _write(self, rows: DataFrame) -> None:
+        rows.write.option("compression", "zlib").orc(str(self._newest))
+
+
+def read_records(spark: SparkSession, files: list[Path]) -> DataFrame:
+    """Staging files, by Spark's reader of CSV."""
+    reader = spark.read.schema(CSV_COLUMNS).option("sep", "\x01").option("nullValue", r"\N")
+    return reader.option("quote", "").csv([str(file) for file in files])
+
+
+def _case(
+    label: str, text: str, results: list[Result], aims: Mapping[str, float], *, is_right: bool
+) -> dict[str, Any]:
+    ours, *others = results
+    compared_with = [other for other in others if ours.usages and other.usages]
+    return {
+        "case": label,
+        "text": f"{text}; contents are {'the same' if is_right else 'DIFFERENT'}.",
+        "contestants": {result.name: as_figures(result) for result in results},
+        "ratios": {f"{OURS} / {other.name}": compared(ours, other) for other in compared_with},
+        "aims": {f"{OURS} / {name}": {"wall": aim} for name, aim in aims.items()},
+        "is_right": is_right and not any(result.failure for result in results),
+    }
+
+
+def _consume(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
