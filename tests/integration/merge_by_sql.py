@@ -27,6 +27,10 @@ from tests.integration.merge_model import (
 from tests.integration.merge_tables import Table
 
 ONE = "one"
+MARK = "mark"
+"""Of a row without a partner the number of the clause that is for it."""
+OURS = (ONE, MARK)
+
 NO_MAP_JOIN = {"hive.auto.convert.join": "false"}
 """Hive 2.3 and 3.1 would start a process for the smaller side."""
 
@@ -41,8 +45,8 @@ class SqlMerge:
     @classmethod
     def of(cls, table: Table, before: Sequence[Row], merge: Merge) -> SqlMerge:
         """Copy the table: the rows that Hive finds in it."""
-        copy = table.place.flat({ONE: "int", **table.types})
-        copy.insert({ONE: 1, **row} for row in before)
+        copy = table.place.flat({ONE: "int", MARK: "int", **table.types})
+        copy.insert({ONE: 1, MARK: 0, **row} for row in before)
         return cls(copy, merge)
 
     def is_sayable(self, before: Sequence[Row], given: Source, expected: Outcome) -> bool:
@@ -54,13 +58,11 @@ class SqlMerge:
 
     def run(self, given: Source, expected: Outcome) -> list[Row]:
         """The rows of the copy after the statements."""
-        by_source = self.merge.of(NOT_MATCHED_BY_SOURCE)
-        for rule, earlier in [(r, by_source[:n]) for n, r in enumerate(by_source)]:
-            self._run_not_matched_by_source(rule, earlier, given)
+        self._run_not_matched_by_source(self.merge.of(NOT_MATCHED_BY_SOURCE), given)
         statement = self.statement(given, self._used(given, expected))
         if statement:
             self.copy.sql(statement, **NO_MAP_JOIN)
-        return [{k: v for k, v in row.items() if k != ONE} for row in self.copy.rows()]
+        return [{k: v for k, v in row.items() if k not in OURS} for row in self.copy.rows()]
 
     def refuses(self, given: Source) -> None:
         """Hive, too, refuses several source rows for one row of the table, and changes nothing."""
@@ -116,7 +118,7 @@ class SqlMerge:
         number = _first_holding(rules)
         condition = "" if rules[0].condition is None else f" AND {number} IS NOT NULL"
         values = self._values(dict(enumerate(rules)), number, given, has_target=False)
-        return f"WHEN NOT MATCHED{condition} THEN INSERT VALUES ({', '.join(['1', *values.values()])})"
+        return f"WHEN NOT MATCHED{condition} THEN INSERT VALUES ({', '.join(['1', '0', *values.values()])})"
 
     def _values(
         self, rules: Mapping[int, Rule], number: str, given: Source, *, has_target: bool = True
@@ -124,7 +126,7 @@ class SqlMerge:
         """By column the value that the clause with the row's number gives it."""
         found = {}
         for name, kind in self.copy.types.items():
-            if name == ONE:
+            if name in OURS:
                 continue
             # a NULL alone would have no type
             rest = f"target.{name}" if has_target else f"IF(source.{ONE} IS NULL, NULL, source.{name})"
@@ -138,20 +140,25 @@ class SqlMerge:
                 found[name] = f"CASE {cases} END"
         return found
 
-    def _run_not_matched_by_source(self, rule: Rule, earlier: Sequence[Rule], given: Source) -> None:
-        """DELETE or UPDATE of the rows that no literal key names; earlier clauses go first."""
+    def _run_not_matched_by_source(self, rules: Sequence[Rule], given: Source) -> None:
+        """UPDATE or DELETE of the rows that no literal key names.
+
+        Several clauses mark their rows first, since an update may make another clause's condition hold.
+        """
         pairs = [f"({self._is(row)})" for row in given.rows if self._may_match(row)]
-        where = [f"NOT coalesce({' OR '.join(pairs)}, false)"] if pairs else ["true"]
-        where += [rule.condition.text] if rule.condition else []
-        where += [
-            f"NOT coalesce({each.condition.text}, false)" if each.condition else "false" for each in earlier
-        ]
-        text = " AND ".join(where)
-        if rule.then == "delete":
-            statement = f"DELETE FROM $T WHERE {text}"
-        else:
-            values = ", ".join(f"{name} = {e.text}" for name, e in (rule.assignments or {}).items())
-            statement = f"UPDATE $T SET {values} WHERE {text}"
+        unmatched = f"NOT coalesce({' OR '.join(pairs)}, false)" if pairs else "true"
+        wheres = [f"{unmatched} AND {rule.condition.text if rule.condition else 'true'}" for rule in rules]
+        if len(rules) > 1:
+            self._run(f"UPDATE $T SET {MARK} = {_first_holding(rules)} + 1 WHERE {unmatched}")
+            wheres = [f"{MARK} = {number}" for number, _ in enumerate(rules, start=1)]
+        for rule, where in zip(rules, wheres, strict=True):
+            if rule.then == "delete":
+                self._run(f"DELETE FROM $T WHERE {where}")
+            else:
+                values = ", ".join(f"{name} = {each.text}" for name, each in (rule.assignments or {}).items())
+                self._run(f"UPDATE $T SET {values} WHERE {where}")
+
+    def _run(self, statement: str) -> None:
         self.copy.sql(statement.replace("target.", ""))
 
     def _may_match(self, row: Row) -> bool:
