@@ -24,6 +24,7 @@ from pyspark.sql.types import DataType
 from mutation_api.changes.expressions import quoted
 from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError, RecordValueError
 from mutation_api.spark.errors import raised_in_job, translated_worker_errors
+from mutation_api.spark.plan import default_num_partitions
 
 __all__ = [
     "DELETE",
@@ -207,7 +208,10 @@ class _Log:
         """The last operation of each key, with what was found on the way."""
         in_order = Window.partitionBy(*map(_column, self.key)).orderBy(_ORDER)
         operation = _column(self.operation)
-        marked = self._checked().select(
+        # Every task makes the code of the windows anew, which takes longer than to reduce 10,000 operations.
+        tasks = default_num_partitions(self.operations.sparkSession)
+        placed = self._checked().repartition(tasks, *map(_column, self.key))
+        marked = placed.select(
             "*",
             sf.lag(operation).over(in_order).alias(_BEFORE),
             (sf.lag(_ORDER).over(in_order) == sf.col(_ORDER)).alias(_IS_DOUBLED),
