@@ -36,6 +36,7 @@ import pyarrow.parquet as pq
 import pyspark
 from pyspark.sql import SparkSession
 
+from benchmarks.arguments import Rounds
 from benchmarks.measure import (
     Contestant,
     Ratio,
@@ -66,8 +67,7 @@ HELP = "cost of the bucket hash, by type and version"
 ROWS_DEFAULT = 1_000_000
 QUICK_ROWS = 200_000
 QUICK_TYPES = ("bigint", "string", "timestamp")
-REPEAT_DEFAULT = 3
-QUICK_REPEAT = 2
+ROUNDS = Rounds(3, quick=2, warm_up=1)
 VERSIONS = (1, 2)
 BUCKETS = 8
 BATCH_ROWS = 10_000
@@ -132,14 +132,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, help=f"updates of a round (default: {ROWS_DEFAULT:,})")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} updates, three types")
     parser.add_argument("--types", type=_types, help=f"some of {'; '.join(TYPES)}; between semicolons")
-    parser.add_argument("--repeat", type=int, help=f"measured rounds (default: {REPEAT_DEFAULT}; quick: 2)")
+    ROUNDS.add_argument(parser)
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if every job wrote all its updates."""
     rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
-    repeat = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    repeat = ROUNDS.measured_of(arguments)
     types = arguments.types or (QUICK_TYPES if arguments.quick else tuple(TYPES))
     cases = []
     with contextlib.ExitStack() as stack:

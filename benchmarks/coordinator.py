@@ -33,6 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as orc
 
+from benchmarks.arguments import Rounds
 from benchmarks.group_data import COLUMNS, GroupedRows
 from benchmarks.local_metastore import METASTORE, measured_metastore
 from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine, tell
@@ -53,9 +54,7 @@ HELP = "write grouped rows on one thread, in turn with Hive's Java writers"
 
 ROWS_DEFAULT = 1_000_000
 QUICK_ROWS = 200_000
-REPEAT_DEFAULT = 5
-QUICK_REPEAT = 2
-WARM_UP_ROUNDS = 3
+ROUNDS = Rounds(5, quick=2, warm_up=3)
 RESULTS = Path(__file__).parent / "results" / "coordinator.json"
 
 OURS, UPDATER, UPDATER_COLD = "ours", "updater", "updater-cold"
@@ -96,17 +95,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--rows", type=int, help=f"rows of a round (default: {ROWS_DEFAULT:,})")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows; Hive reads them")
-    parser.add_argument("--repeat", type=int, help=f"measured rounds (default: {REPEAT_DEFAULT}; quick: 2)")
+    ROUNDS.add_argument(parser)
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if everybody wrote the rows given."""
     rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
-    repeat = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    repeat = ROUNDS.measured_of(arguments)
     cases, versions = [], {f"Python {platform.python_version()}", f"pyarrow {pa.__version__}"}
     for shape in SHAPES:
-        with Stage.opened(shape, rows, WARM_UP_ROUNDS + repeat) as stage:
+        with Stage.opened(shape, rows, ROUNDS.warm_up + repeat) as stage:
             cases.append(run_case(stage, is_judged=arguments.quick))
             versions.update(stage.versions)
         show_case(cases[-1])
@@ -177,7 +176,7 @@ def run_case(stage: Stage, *, is_judged: bool) -> dict[str, Any]:
     tell(label)
     contestants = [_MAKERS[name](stage) for name in names]
     results = alternate(
-        contestants, stage.rounds - WARM_UP_ROUNDS, Watch(stage.kinds), warm_up=WARM_UP_ROUNDS, tell=tell
+        contestants, stage.rounds - ROUNDS.warm_up, Watch(stage.kinds), warm_up=ROUNDS.warm_up, tell=tell
     )
     expected = expected_content(stage.rows.batches, stage.rounds)
     wrong = [

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import Rounds
 from benchmarks.counted_metastore import Call, CountedMetastore
 from benchmarks.group_data import COLUMNS
 from benchmarks.local_metastore import METASTORE, measured_metastore
@@ -47,9 +48,7 @@ HELP = "a transaction that changes nothing, beside the bare metastore calls"
 
 TRANSACTIONS_DEFAULT = 50
 QUICK_TRANSACTIONS = 10
-REPEAT_DEFAULT = 5
-QUICK_REPEAT = 3
-WARM_UP_ROUNDS = 2
+ROUNDS = Rounds(5, quick=3, warm_up=2)
 PARTITIONS = (0, 100)
 """Of the table, a case each."""
 AIM_SECONDS = 0.150
@@ -65,14 +64,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, help="of no account: no rows are written")
     parser.add_argument("--transactions", type=int, help=f"in a round (default: {TRANSACTIONS_DEFAULT})")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_TRANSACTIONS} transactions a round")
-    parser.add_argument("--repeat", type=int, help=f"measured rounds (default: {REPEAT_DEFAULT}; quick: 3)")
+    ROUNDS.add_argument(parser)
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if every transaction committed, whatever it took."""
     count = arguments.transactions or (QUICK_TRANSACTIONS if arguments.quick else TRANSACTIONS_DEFAULT)
-    repeat = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    repeat = ROUNDS.measured_of(arguments)
     cases = [run_case(partitions, count, repeat) for partitions in PARTITIONS]
     if arguments.save:
         save_cases(
@@ -103,7 +102,7 @@ def run_case(partitions: int, count: int, repeat: int) -> dict[str, Any]:
             Contestant(OURS, lambda _: our_transactions(client, count), ("driver", METASTORE), nowhere),
             Contestant(BARE, lambda _: bare_transactions(bare, count), ("driver", METASTORE), nowhere),
         ]
-        results = alternate(contestants, repeat, Watch(kinds), warm_up=WARM_UP_ROUNDS, tell=tell)
+        results = alternate(contestants, repeat, Watch(kinds), warm_up=ROUNDS.warm_up, tell=tell)
         calls = [last_transaction(client, counted), last_bare(bare)]
     case = case_of(label, results, count, calls)
     show_case(case)

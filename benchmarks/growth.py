@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import Rounds
 from benchmarks.event_data import BUCKETS, Shape
 from benchmarks.measure import machine, ratio_of
 from benchmarks.report import save_cases, show_case
@@ -40,8 +41,7 @@ ROWS_DEFAULT = 50_000_000
 QUICK_ROWS = 1_000_000
 PARTS = (50, 5, 1)
 """Sizes as parts of the largest."""
-REPEAT_DEFAULT, QUICK_REPEAT = 2, 2
-WARM_UP_ROUNDS = 2
+ROUNDS = Rounds(2, quick=2, warm_up=2)
 LAYOUT = LAYOUTS["split"]
 AIM = {"wall": 1.1, "cpu": 1.1}
 """Seconds of a row, as a share of the smallest size's."""
@@ -71,14 +71,14 @@ class Outcome:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments; ``--rows`` is the largest size."""
-    add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, repeat=REPEAT_DEFAULT)
+    add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, rounds=ROUNDS)
     add_partitions_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if everything was written and Hive agrees."""
     largest = QUICK_ROWS if arguments.quick else arguments.rows
-    rounds = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    rounds = ROUNDS.measured_of(arguments)
     tasks = [
         Task(
             Shape(max(1, largest // part), arguments.partitions),
@@ -118,7 +118,7 @@ def measure(task: Task) -> Outcome:
             [writer],
             pairs={},
             rounds=task.rounds,
-            warm_up=WARM_UP_ROUNDS,
+            warm_up=ROUNDS.warm_up,
         )
         figures = case["contestants"][LAYOUT.name]
         return Outcome(rows, figures, is_right and case["is_right"], frozenset(stage.versions))

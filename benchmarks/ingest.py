@@ -30,6 +30,7 @@ import pyspark
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession, Window
 
+from benchmarks.arguments import Rounds
 from benchmarks.ingest_data import CSV_COLUMNS, DATABASE, SERVICE, SOURCE_TABLE, OperationLogs
 from benchmarks.measure import Contestant, Result, alternate, as_figures, compared, machine, tell
 from benchmarks.merge_stage import OURS_KINDS, Content, Stage, checksums
@@ -46,8 +47,7 @@ HELP = "ingest a log of operations, in turn with rewriting the table and with de
 
 ROWS_DEFAULT, OPERATIONS_DEFAULT, KEYS_DEFAULT = 10_000_000, 1_000_000, 300_000
 QUICK_SHARE = 10
-REPEAT_DEFAULT, QUICK_REPEAT = 3, 2
-WARM_UP_ROUNDS = 3
+ROUNDS = Rounds(3, quick=2, warm_up=3)
 OURS, SPARK, DELTA = "ours", "spark", "delta-rs"
 AIMS = {SPARK: 0.4, DELTA: 1.0}
 READING_AIM = 1.2
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick", action="store_true", help=f"a {QUICK_SHARE}th of rows, operations and keys"
     )
-    parser.add_argument("--repeat", type=int, help=f"measured rounds (default: {REPEAT_DEFAULT}; quick: 2)")
+    ROUNDS.add_argument(parser)
     parser.add_argument("--work", type=Path, help="folder that keeps prepared tables (default: thrown away)")
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
 
@@ -73,11 +73,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if all tables end up with the same content."""
     rows = arguments.rows or ROWS_DEFAULT // (QUICK_SHARE if arguments.quick else 1)
     operations, keys = (n * rows // ROWS_DEFAULT for n in (OPERATIONS_DEFAULT, KEYS_DEFAULT))
-    repeat = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    repeat = ROUNDS.measured_of(arguments)
     with contextlib.ExitStack() as stack:
         work = arguments.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         stage = stack.enter_context(Stage.opened(work.resolve(), rows, {}))
-        logs = OperationLogs(rows, operations, keys, WARM_UP_ROUNDS + repeat, stage.folder / "logs")
+        logs = OperationLogs(rows, operations, keys, ROUNDS.warm_up + repeat, stage.folder / "logs")
         tell(f"writing {logs.rounds} logs of {operations:,} operations")
         logs.write()
         cases = [ingest_case(stage, stack, logs, repeat), reading_case(stage, logs, repeat)]
@@ -109,7 +109,7 @@ def ingest_case(
         Contestant(SPARK, rewriter.rewrite, SPARK_KINDS, rewriter.folder),
         Contestant(DELTA, lambda n: peer.call("merge", str(folder), str(logs.reduced(n))), (DELTA,), folder),
     ]
-    results = alternate(contestants, repeat, stage.watch(), warm_up=WARM_UP_ROUNDS, tell=tell)
+    results = alternate(contestants, repeat, stage.watch(), warm_up=ROUNDS.warm_up, tell=tell)
     delta_rows = stage.spark.read.parquet(*peer.call("files", str(folder)))
     contents = [follower.content(), checksums(rewriter.rows()), checksums(delta_rows)]
     return _case(
@@ -131,7 +131,7 @@ def reading_case(stage: Stage, logs: OperationLogs, repeat: int) -> dict[str, An
         Contestant(OURS, lambda _: _consume(follower.operations()), SPARK_KINDS, logs.folder),
         Contestant(SPARK, lambda _: _consume(read_records(stage.spark, files)), SPARK_KINDS, logs.folder),
     ]
-    results = alternate(contestants, repeat, stage.watch(), warm_up=WARM_UP_ROUNDS, tell=tell)
+    results = alternate(contestants, repeat, stage.watch(), warm_up=ROUNDS.warm_up, tell=tell)
     counts = follower.operations().count(), read_records(stage.spark, files).count()
     size = sum(file.stat().st_size for file in files) / 2**20
     return _case(

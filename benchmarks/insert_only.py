@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 
+from benchmarks.arguments import Rounds
 from benchmarks.event_data import BUCKETS, Shape
 from benchmarks.write_case import agreed, run_case, save
 from benchmarks.write_input import prepare_inserts
@@ -31,8 +32,7 @@ HELP = "insert rows, in turn with Spark's own writer of plain ORC files"
 
 ROWS_DEFAULT = 10_000_000
 QUICK_ROWS = 1_000_000
-REPEAT_DEFAULT, QUICK_REPEAT = 3, 2
-WARM_UP_ROUNDS, QUICK_WARM_UP_ROUNDS = 2, 1
+ROUNDS = Rounds(3, quick=2, warm_up=2, quick_warm_up=1)
 SPARK = "spark"
 MEASURED = (LAYOUTS["split"], LAYOUTS["v2"])
 """The legacy layout has the same files of inserts as split."""
@@ -41,7 +41,7 @@ AIM = {"wall": 1.0}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, repeat=REPEAT_DEFAULT)
+    add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, rounds=ROUNDS)
     add_partitions_argument(parser)
 
 
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if everybody wrote everything and Hive agrees."""
     rows = QUICK_ROWS if arguments.quick else arguments.rows
     shape = Shape(rows, arguments.partitions)
-    rounds = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    rounds = ROUNDS.measured_of(arguments)
     with Stage.opened(arguments.work, MEASURED, spark_settings(arguments)) as stage:
         is_right = agreed(stage, MEASURED, inserts_only=True)
         prepared = {layout: prepare_inserts(stage, "rows", shape, layout.line) for layout in MEASURED}
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             [*writers, spark],
             pairs={(layout.name, SPARK): AIM for layout in MEASURED},
             rounds=rounds,
-            warm_up=QUICK_WARM_UP_ROUNDS if arguments.quick else WARM_UP_ROUNDS,
+            warm_up=ROUNDS.warm_up_of(arguments),
         )
         if arguments.save:
             save(stage, "insert_only", "Inserts alone", [case])

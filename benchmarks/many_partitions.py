@@ -24,6 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.arguments import Rounds
 from benchmarks.counted_metastore import Call, CountedMetastore, by_name
 from benchmarks.group_data import COLUMNS
 from benchmarks.local_metastore import METASTORE, measured_metastore
@@ -42,8 +43,7 @@ HELP = "a commit that touches thousands of partitions, beside the bare metastore
 
 PARTITIONS_DEFAULT = 10_000
 QUICK_PARTITIONS = 500
-REPEAT_DEFAULT = 3
-QUICK_REPEAT = 2
+ROUNDS = Rounds(3, quick=2, warm_up=1)
 AIM_RATIO = 1.05
 """What the commit may take, as a multiple of the bare calls."""
 RESULTS = Path(__file__).parent / "results" / "many_partitions.json"
@@ -57,14 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rows", type=int, help=f"one in each partition, at most {PARTITIONS_DEFAULT:,} (the default)"
     )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_PARTITIONS} partitions")
-    parser.add_argument("--repeat", type=int, help=f"measured rounds (default: {REPEAT_DEFAULT}; quick: 2)")
+    ROUNDS.add_argument(parser)
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if all partitions were there after each commit."""
     wanted = arguments.rows or (QUICK_PARTITIONS if arguments.quick else PARTITIONS_DEFAULT)
-    repeat = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    repeat = ROUNDS.measured_of(arguments)
     case = run_case(min(wanted, PARTITIONS_DEFAULT), repeat)
     show_case(case)
     if arguments.save:

@@ -32,6 +32,7 @@ import pyarrow
 import pyspark
 from pyspark.sql import SparkSession
 
+from benchmarks.arguments import Rounds, integers, settings_from
 from benchmarks.measure import Contestant, Result, alternate, as_figures, compared, machine, tell
 from benchmarks.merge_data import CHECKSUMS, COLUMNS, ChangeSets
 from benchmarks.merge_report import save_results, show_case
@@ -49,9 +50,7 @@ HELP = "merge change sets by key, in turn with others"
 ROWS_DEFAULT = 10_000_000
 QUICK_ROWS = 1_000_000
 CHANGED_DEFAULT = 1.0
-REPEAT_DEFAULT = 3
-WARM_UP_ROUNDS = 5
-QUICK_REPEAT = 2
+ROUNDS = Rounds(3, quick=2, warm_up=5)
 SMALL_CHANGES = 2_000
 SMALL_ROWS_LIMIT = 1_000_000
 RESULTS = Path(__file__).parent / "results" / "merge.json"
@@ -81,7 +80,7 @@ WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.acct, s.name, s.amount, s.quantity)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "--rows", type=_integers, default=(ROWS_DEFAULT,), help="rows of the table, or several with commas"
+        "--rows", type=integers, default=(ROWS_DEFAULT,), help="rows of the table, or several with commas"
     )
     parser.add_argument(
         "--quick", action="store_true", help=f"a table of {QUICK_ROWS:,} rows; Hive judges ours"
@@ -89,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--changed", type=_numbers, default=(CHANGED_DEFAULT,), help="percent of the keys, or several"
     )
-    parser.add_argument("--repeat", type=int, help=f"measured rounds (default: {REPEAT_DEFAULT}; quick: 2)")
+    ROUNDS.add_argument(parser)
     parser.add_argument(
         "--contestants", type=_names, default=CONTESTANTS, help=f"who takes part: {', '.join(CONTESTANTS)}"
     )
@@ -107,8 +106,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if all tables of each case end up with the same content."""
     wanted = (QUICK_ROWS,) if arguments.quick else arguments.rows
-    settings = dict(each.partition("=")[::2] for each in arguments.spark)
-    repeat = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    settings = settings_from(arguments.spark)
+    repeat = ROUNDS.measured_of(arguments)
     small = [name for name in (ICEBERG, HIVE) if name in arguments.contestants]
     small_rows = min(SMALL_ROWS_LIMIT, *wanted)
     cases: list[dict[str, Any]] = []
@@ -118,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
             with Stage.opened(work.resolve(), rows, settings) as stage:
                 for percent in arguments.changed if rows in wanted else ():
                     label = f"{rows:,} rows, {percent:g} % changed"
-                    changes = stage.change_sets(label, round(rows * percent / 100), WARM_UP_ROUNDS + repeat)
+                    changes = stage.change_sets(label, round(rows * percent / 100), ROUNDS.warm_up + repeat)
                     cases.append(run_case(stage, label, changes, arguments.contestants, arguments.quick))
                     show_case(cases[-1])
                 if small and rows == small_rows:
@@ -152,7 +151,7 @@ def run_case(
                 entries.append(delta_entry(stage, stack, name, module, changes))
         contestants = [entry.contestant for entry in entries]
         results = alternate(
-            contestants, changes.rounds - WARM_UP_ROUNDS, stage.watch(), warm_up=WARM_UP_ROUNDS, tell=tell
+            contestants, changes.rounds - ROUNDS.warm_up, stage.watch(), warm_up=ROUNDS.warm_up, tell=tell
         )
         expected = dict.fromkeys((entry.contestant.name for entry in entries), changes.expected(numbers))
         return outcome(stage, label, changes, entries, results, expected, is_judged)
@@ -162,11 +161,11 @@ def run_small_case(stage: Stage, names: Sequence[str]) -> dict[str, Any]:
     """Measure once, on few changes, those that do not scale, and ours beside them."""
     label = f"{stage.rows:,} rows, {SMALL_CHANGES:,} changes, once"
     tell(label)
-    changes = stage.change_sets(label, SMALL_CHANGES, 1 + WARM_UP_ROUNDS)
+    changes = stage.change_sets(label, SMALL_CHANGES, 1 + ROUNDS.warm_up)
     with contextlib.ExitStack() as stack:
         ours = next(iter(OURS))
         warm = ours_entry(stage, stack, ours, changes).contestant  # on a table of its own
-        for number in range(1, 1 + WARM_UP_ROUNDS):
+        for number in range(1, 1 + ROUNDS.warm_up):
             warm.run(number)
         entries = [ours_entry(stage, stack, ours, changes)]
         if ICEBERG in names:
@@ -349,10 +348,6 @@ def hive_content(hive: Hive23, table: str) -> Content:
     settings = {"hive.vectorized.execution.enabled": "false"}
     (row,) = hive.sql(f"SELECT {CHECKSUMS} FROM default.{table}", settings=settings)
     return tuple(map(int, row))
-
-
-def _integers(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in text.split(","))
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -27,6 +27,7 @@ import pyspark
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.arguments import Rounds
 from benchmarks.local_metastore import measured_metastore
 from benchmarks.measure import Contestant, Watch, alternate, as_figures, compared, machine, tell
 from benchmarks.report import save_cases, show_case
@@ -44,9 +45,7 @@ HELP = "read a snapshot with ROW__IDs, beside Spark reading the bare files"
 
 ROWS_DEFAULT = 10_000_000
 QUICK_ROWS = 1_000_000
-REPEAT_DEFAULT = 5
-QUICK_REPEAT = 2
-WARM_UP_ROUNDS = 2
+ROUNDS = Rounds(5, quick=2, warm_up=2)
 BUCKETS = 8
 DELETED_PERCENT = 1
 AIM_RATIO = 1.25
@@ -69,14 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--rows", type=int, help=f"rows of the table (default: {ROWS_DEFAULT:,})")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows")
-    parser.add_argument("--repeat", type=int, help=f"measured rounds (default: {REPEAT_DEFAULT}; quick: 2)")
+    ROUNDS.add_argument(parser)
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if both saw the rows they should see."""
     rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
-    repeat = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    repeat = ROUNDS.measured_of(arguments)
     with Stage.opened(rows) as stage:
         is_right = stage.is_right()
         cases = [run_case(stage, what, columns, repeat, is_right) for what, columns in READS.items()]
@@ -171,7 +170,7 @@ def run_case(stage: Stage, what: str, columns: Sequence[str], repeat: int, is_ri
         Contestant(OURS, lambda _: consume(stage.ours(columns)), ("driver", "java", "python"), nowhere),
         Contestant(SPARK, lambda _: consume(stage.bare(columns)), ("driver", "java", "python"), nowhere),
     ]
-    results = alternate(contestants, repeat, Watch(stage.kinds), warm_up=WARM_UP_ROUNDS, tell=tell)
+    results = alternate(contestants, repeat, Watch(stage.kinds), warm_up=ROUNDS.warm_up, tell=tell)
     both = all(result.usages for result in results)
     return {
         "case": label,

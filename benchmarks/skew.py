@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 
+from benchmarks.arguments import Rounds
 from benchmarks.event_data import BUCKETS, Shape
 from benchmarks.write_case import agreed, run_case, save
 from benchmarks.write_input import prepare_changes
@@ -31,8 +32,7 @@ HELP = "write a skewed change set, in turn with an even one"
 ROWS_DEFAULT = 10_000_000
 QUICK_ROWS = 1_000_000
 HOT_PERCENT = 90
-REPEAT_DEFAULT, QUICK_REPEAT = 3, 2
-WARM_UP_ROUNDS, QUICK_WARM_UP_ROUNDS = 2, 1
+ROUNDS = Rounds(3, quick=2, warm_up=2, quick_warm_up=1)
 LAYOUT = LAYOUTS["split"]
 UNIFORM, SKEWED = "uniform", "skewed"
 AIM = {"wall": 2.0}
@@ -40,7 +40,7 @@ AIM = {"wall": 2.0}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, repeat=REPEAT_DEFAULT)
+    add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, rounds=ROUNDS)
     add_partitions_argument(parser)
 
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         UNIFORM: Shape(rows, arguments.partitions),
         SKEWED: Shape(rows, arguments.partitions, hot_percent=HOT_PERCENT),
     }
-    rounds = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
+    rounds = ROUNDS.measured_of(arguments)
     with Stage.opened(arguments.work, (LAYOUT,), spark_settings(arguments)) as stage:
         is_right = agreed(stage, (LAYOUT,))
         writers = [
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
             writers,
             pairs={(SKEWED, UNIFORM): AIM},
             rounds=rounds,
-            warm_up=QUICK_WARM_UP_ROUNDS if arguments.quick else WARM_UP_ROUNDS,
+            warm_up=ROUNDS.warm_up_of(arguments),
         )
         if arguments.save:
             save(stage, "skew", "Skew", [case])

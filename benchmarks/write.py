@@ -20,10 +20,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from benchmarks.arguments import Rounds, integers
 from benchmarks.event_data import BUCKETS, Shape
 from benchmarks.write_case import agreed, layouts_of, run_case, save
 from benchmarks.write_input import prepare_changes
-from benchmarks.write_stage import LAYOUTS, Layout, Stage, add_common_arguments, numbers, spark_settings
+from benchmarks.write_stage import LAYOUTS, Layout, Stage, add_common_arguments, spark_settings
 from benchmarks.writers import SparkWriter, TableWriter, sorted_events
 
 __all__ = ["HELP", "add_arguments", "run"]
@@ -33,8 +34,7 @@ HELP = "write a mixed change set, in turn with Spark's own ORC writer"
 ROWS_DEFAULT = 10_000_000
 QUICK_ROWS = 1_000_000
 PARTITIONS_DEFAULT = (1, 30, 1_000)
-REPEAT_DEFAULT, QUICK_REPEAT = 3, 2
-WARM_UP_ROUNDS, QUICK_WARM_UP_ROUNDS = 2, 1
+ROUNDS = Rounds(3, quick=2, warm_up=2, quick_warm_up=1)
 SPARK = "spark"
 SPARK_LINE = "2.3"
 """Whose ROW__IDs the events have that Spark writes."""
@@ -52,9 +52,9 @@ AIMS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, repeat=REPEAT_DEFAULT)
+    add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, rounds=ROUNDS)
     parser.add_argument(
-        "--partitions", type=numbers, default=PARTITIONS_DEFAULT, help="numbers of partitions, with commas"
+        "--partitions", type=integers, default=PARTITIONS_DEFAULT, help="numbers of partitions, with commas"
     )
     parser.add_argument(
         "--layouts", type=layouts_of, default=tuple(LAYOUTS.values()), help=f"of {', '.join(LAYOUTS)}"
@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if everybody wrote everything and Hive agrees."""
     layouts: tuple[Layout, ...] = arguments.layouts
     rows = QUICK_ROWS if arguments.quick else arguments.rows
-    rounds = arguments.repeat or (QUICK_REPEAT if arguments.quick else REPEAT_DEFAULT)
-    warm_up = QUICK_WARM_UP_ROUNDS if arguments.quick else WARM_UP_ROUNDS
+    rounds = ROUNDS.measured_of(arguments)
+    warm_up = ROUNDS.warm_up_of(arguments)
     needed = (*layouts, LAYOUTS["split"])
     with Stage.opened(arguments.work, needed, spark_settings(arguments)) as stage:
         is_right = agreed(stage, layouts)

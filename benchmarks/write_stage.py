@@ -17,6 +17,7 @@ import pyarrow
 import pyspark
 from pyspark.sql import SparkSession
 
+from benchmarks.arguments import Rounds, settings_from
 from benchmarks.local_metastore import METASTORE, measured_metastore
 from benchmarks.measure import Watch
 from judges.hive import Hive23, Hive41, HiveJudge
@@ -30,7 +31,6 @@ __all__ = [
     "Stage",
     "add_common_arguments",
     "add_partitions_argument",
-    "numbers",
     "spark_settings",
 ]
 
@@ -63,11 +63,13 @@ LAYOUTS = {
 4.1 have it; ``legacy``: all events of a bucket in one file."""
 
 
-def add_common_arguments(parser: argparse.ArgumentParser, *, rows: int, quick_rows: int, repeat: int) -> None:
+def add_common_arguments(
+    parser: argparse.ArgumentParser, *, rows: int, quick_rows: int, rounds: Rounds
+) -> None:
     """Declare the arguments that all benchmarks of writing have."""
     parser.add_argument("--rows", type=int, default=rows, help="number of changes (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help=f"{quick_rows:,} changes, fewer rounds")
-    parser.add_argument("--repeat", type=int, help=f"measured rounds (default: {repeat})")
+    rounds.add_argument(parser)
     parser.add_argument("--work", type=Path, help="folder to work in (default: a temporary one)")
     parser.add_argument(
         "--spark", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; repeatable"
@@ -87,12 +89,7 @@ def add_partitions_argument(parser: argparse.ArgumentParser) -> None:
 
 def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
     """Settings that were named on the command line."""
-    return dict(each.partition("=")[::2] for each in arguments.spark)
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """Numbers between commas."""
-    return tuple(int(word) for word in text.split(","))
+    return settings_from(arguments.spark)
 
 
 @dataclass(frozen=True)

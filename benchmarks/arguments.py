@@ -1,0 +1,44 @@
+"""Arguments that several benchmarks have."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Rounds", "integers", "settings_from"]
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Measured rounds, and those before them that warm up; ``quick`` ones where somebody is in a hurry."""
+
+    measured: int
+    quick: int
+    warm_up: int
+    quick_warm_up: int | None = None
+
+    def add_argument(self, parser: argparse.ArgumentParser) -> None:
+        """Declare ``--repeat``."""
+        text = f"measured rounds (default: {self.measured}; quick: {self.quick})"
+        parser.add_argument("--repeat", type=int, help=text)
+
+    def measured_of(self, arguments: argparse.Namespace) -> int:
+        """Measured rounds that were asked for."""
+        return int(arguments.repeat or (self.quick if arguments.quick else self.measured))
+
+    def warm_up_of(self, arguments: argparse.Namespace) -> int:
+        """Rounds before them."""
+        if arguments.quick and self.quick_warm_up is not None:
+            return self.quick_warm_up
+        return self.warm_up
+
+
+def integers(text: str) -> tuple[int, ...]:
+    """Numbers between commas."""
+    return tuple(int(word) for word in text.split(","))
+
+
+def settings_from(words: Iterable[str]) -> dict[str, str]:
+    """Settings of Spark, each as NAME=VALUE."""
+    return dict(word.partition("=")[::2] for word in words)
