@@ -37,6 +37,7 @@ def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[R
 
     What a command caches it drops again, or Spark gives it to the next that reads files of these names.
     """
+    spark.catalog.clearCache()  # what other tests left
     for module in (apply, merge, diff):
         monkeypatch.setattr(module, "spark_session", lambda name: contextlib.nullcontext(spark))
 
