@@ -8,6 +8,7 @@ word a line.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from mutation_api.changes import merge_into
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.errors import TransactionAbortedError
 from mutation_api.spark.session import local_session
 
 ACCOUNTS = range(10)
@@ -68,14 +70,15 @@ def transfer(
 
 
 def main(uri: str, user: str, seed: str, write_lock: str, *tables: str) -> None:
-    """Make transfers for ever."""
+    """Make transfers for ever; one that loses against another writer is left."""
     rng = random.Random(seed)
     with (
         local_session(user, master="local[1]", settings=SETTINGS) as spark,
         client_of(uri, user, tables, write_lock=write_lock) as client,
     ):
         while True:
-            transfer(spark, client, tables, rng, lambda word: print(word, flush=True))
+            with contextlib.suppress(TransactionAbortedError):
+                transfer(spark, client, tables, rng, lambda word: print(word, flush=True))
 
 
 if __name__ == "__main__":
