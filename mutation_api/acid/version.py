@@ -78,6 +78,11 @@ class AcidVersion(enum.Enum):
         return _FACTS[self].uses_write_ids
 
     @property
+    def of_original_files(self) -> AcidVersion:
+        """The version of files without rows that lie among those from before a table was transactional."""
+        return AcidVersion.INSERT_ONLY_HIVE3
+
+    @property
     def encodes_buckets(self) -> bool:
         """The bucket field of a ROW__ID is a bucket property; see bucket_codec. Otherwise a plain id."""
         return self.uses_write_ids and self.has_row_ids

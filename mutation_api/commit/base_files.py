@@ -38,10 +38,6 @@ from mutation_api.table.hive_types import arrow_type, parse_hive_type
 
 __all__ = ["complete_base"]
 
-_EVENTS = AcidVersion.V1_LEGACY
-_PLAIN_ROWS = AcidVersion.INSERT_ONLY_HIVE3
-"""The version whose files hold rows alone, as those from before a table was transactional do."""
-
 _DOUBLING_FILES = 2
 """So many base files read the rows of the other buckets more than once."""
 
@@ -59,7 +55,7 @@ def complete_base(table: AcidTable, location: str) -> None:
     """
     storage = Storage.for_location(location)
     path = storage.path(location)
-    base = _newest_base(storage, path)
+    base = _newest_base(storage, path, table.version)
     if len(base.buckets) < _DOUBLING_FILES:
         return
     for bucket_id in sorted(set(range(table.num_buckets)) - base.buckets):
@@ -78,25 +74,25 @@ class _Base:
     buckets: frozenset[int]
 
     def file_name(self, bucket_id: int) -> str:
-        return bucket_file_name(bucket_id) if self.version is _EVENTS else plain_file_name(bucket_id)
+        return bucket_file_name(bucket_id) if self.version.has_row_ids else plain_file_name(bucket_id)
 
 
-def _newest_base(storage: Storage, path: str) -> _Base:
+def _newest_base(storage: Storage, path: str, version: AcidVersion) -> _Base:
     entries = [e for e in storage.list(path) if not is_hidden(e.name)] if storage.is_directory(path) else []
-    bases = list(_bases(entries))
+    bases = list(_bases(entries, version))
     if bases:
         newest = max(bases, key=lambda base: base.last)
         path = f"{path}/{newest.name}"
-        files = [(parse_bucket_file_name(e.name, _EVENTS), e) for e in storage.list(path)]
-        return _Base(path, _EVENTS, _with_content(files))
-    files = [(parse_original_file_name(e.name, _EVENTS).bucket_id, e) for e in entries if not e.is_directory]
-    return _Base(path, _PLAIN_ROWS, _with_content(files))
+        files = [(parse_bucket_file_name(e.name, version), e) for e in storage.list(path)]
+        return _Base(path, version, _with_content(files))
+    files = [(parse_original_file_name(e.name, version).bucket_id, e) for e in entries if not e.is_directory]
+    return _Base(path, version.of_original_files, _with_content(files))
 
 
-def _bases(entries: Iterable[FileEntry]) -> Iterator[BaseDirectory]:
+def _bases(entries: Iterable[FileEntry], version: AcidVersion) -> Iterator[BaseDirectory]:
     for entry in entries:
         if entry.is_directory:
-            directory = parse_directory_name(entry.name, _EVENTS)
+            directory = parse_directory_name(entry.name, version)
             if isinstance(directory, BaseDirectory):
                 yield directory
 
