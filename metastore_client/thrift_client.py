@@ -234,11 +234,15 @@ class ThriftMetastoreClient:
 
     def get_partition_names(self, database: str, table: str) -> list[str]:
         """See :meth:`MetastoreClient.get_partition_names`."""
-        if not self.get_table(database, table).partition_keys:
-            return []
-        names = self._call(
-            "get_partition_names", database.lower(), table.lower(), _ALL_PARTITIONS, repeat=True
-        )
+        try:
+            names = self._call(
+                "get_partition_names", database.lower(), table.lower(), _ALL_PARTITIONS, repeat=True
+            )
+        except MetastoreError:
+            self.get_table(database, table)  # Hive 2.3 fails, without a word, if there is no such table
+            raise
+        if not names:
+            self.get_table(database, table)  # later ones know no partitions of it
         return sorted(names)
 
     def get_partitions_by_names(self, database: str, table: str, names: Sequence[str]) -> list[PartitionInfo]:

@@ -16,7 +16,7 @@ from mutation_api.orc.storage import Storage
 from mutation_api.table.acid_table import AcidColumn, AcidTable, TableRole
 from mutation_api.table.partition import canonical_partition_name
 
-__all__ = ["check_location", "describe", "with_partitions"]
+__all__ = ["check_location", "describe", "with_partition_locations", "with_partition_names"]
 
 _LOCAL = re.compile(r"file:/+", re.IGNORECASE)
 
@@ -47,24 +47,28 @@ def describe(
     )
 
 
-def with_partitions(table: AcidTable, partitions: Sequence[PartitionInfo]) -> AcidTable:
-    """The descriptor with what is unusual about its partitions: their spelling and their place.
+def with_partition_names(table: AcidTable, names: Sequence[str]) -> AcidTable:
+    """The descriptor with what is unusual about its partitions' spelling.
 
     Raises:
         TableNotMutableError: two partitions hold the same values, spelled differently; a row belongs to both.
     """
     spellings: dict[str, str] = {}
-    for partition in partitions:
-        canonical = canonical_partition_name(table.partition_keys, partition.name)
-        other = spellings.setdefault(canonical, partition.name)
-        if other != partition.name:
+    for name in names:
+        canonical = canonical_partition_name(table.partition_keys, name)
+        other = spellings.setdefault(canonical, name)
+        if other != name:
             raise TableNotMutableError(
-                f"table {table.full_name}: the partitions {other} and {partition.name} spell the same values "
+                f"table {table.full_name}: the partitions {other} and {name} spell the same values "
                 "differently, so it is open where a row belongs: move the rows into one and drop the other"
             )
+    return dataclasses.replace(table, partition_spellings={c: n for c, n in spellings.items() if c != n})
+
+
+def with_partition_locations(table: AcidTable, partitions: Sequence[PartitionInfo]) -> AcidTable:
+    """The descriptor with the places of those partitions that do not lie where their name says."""
     return dataclasses.replace(
         table,
-        partition_spellings={c: n for c, n in spellings.items() if c != n},
         partition_locations={
             p.name: p.location
             for p in partitions

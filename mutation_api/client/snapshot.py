@@ -46,7 +46,8 @@ class Snapshot:
         self._lease = lease
         try:
             with metastore_errors_as_ours("could not read the tables of a snapshot"):
-                opened = [session.catalog.read_with_partitions(s) for s in self._specs]
+                named = [session.catalog.read_with_partition_names(s) for s in self._specs]
+                opened = [session.catalog.with_partitions(table) for table in named]
         except BaseException:
             self.close()
             raise
@@ -73,7 +74,7 @@ class Snapshot:
 
     def partitions(self, full_name: str) -> tuple[PartitionInfo, ...]:
         """The partitions of a table; empty if it has no partition keys."""
-        return self._opened(full_name).partitions
+        return self._opened(full_name).partitions or ()
 
     def check(self) -> None:
         """Raise LockLostError or TransactionAbortedError if the lock is lost: files may go away from then

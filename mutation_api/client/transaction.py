@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
 from metastore_client.errors import MetastoreError
@@ -110,11 +110,9 @@ class Transaction:
         Raises:
             TransactionStateError: the transaction is not open.
             ConfigurationError: the table was not added to the client.
+            ConnectionFailedError, TransactionError: the metastore failed.
         """
-        table = self._opened(full_name).table
-        if table.role is not TableRole.SINK:
-            return table
-        return table.bind(self.id, self._begun_lease().write_id(table.full_name))
+        return self._bound(self._with_partitions(full_name))
 
     def valid_ids(self, full_name: str) -> ValidIdList:
         """Which of the ids in the table's files its snapshot sees: write ids, or transaction ids in v1.
@@ -126,8 +124,10 @@ class Transaction:
     def partitions(self, full_name: str) -> tuple[PartitionInfo, ...]:
         """The table's partitions as they were when the transaction began; empty if it has no partition
         keys.
+
+        Raises as :meth:`table`; ConnectionFailedError, TransactionError: the metastore failed.
         """
-        return self._opened(full_name).partitions
+        return self._with_partitions(full_name).partitions or ()
 
     def other_locks(self, full_name: str) -> tuple[LockInfo, ...]:
         """Locks that others hold or wait for on the table or its partitions, asked of the metastore now.
@@ -167,7 +167,7 @@ class Transaction:
         self._end_phase("begin")
         self._state = after
         self.check()
-        self._remove_abandoned()
+        self._remove_abandoned(self._sinks())
 
     def add_manifests(self, full_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Hand in what a writer (one Spark job, or one coordinator) has written to a table; once per writer.
@@ -298,7 +298,7 @@ class Transaction:
 
     def _read_tables(self) -> None:
         """Under the lock, so that DDL by Hive cannot change them any more."""
-        opened = [self._session.catalog.read_with_partitions(s) for s in self._session.specs]
+        opened = [self._session.catalog.read_with_partition_names(s) for s in self._session.specs]
         self._tables = {o.table.full_name: o for o in opened}
 
     def _give_up_begin(self) -> None:
@@ -306,8 +306,26 @@ class Transaction:
         if self._lease is not None:
             self._abort_quietly()
 
-    def _remove_abandoned(self) -> None:
-        for name in self._sinks():
+    def _with_partitions(self, full_name: str) -> OpenTable:
+        """A table with its partitions, which are read when somebody wants to know them."""
+        opened = self._opened(full_name)
+        if opened.partitions is None:
+            name = opened.table.full_name
+            with metastore_errors_as_ours(f"could not read the partitions of table {name}"):
+                opened = self._session.catalog.with_partitions(opened)
+            self._tables[name] = opened
+            if opened.table.role is TableRole.SINK and opened.table.partition_locations:
+                self._remove_abandoned([name])
+        return opened
+
+    def _bound(self, opened: OpenTable) -> AcidTable:
+        table = opened.table
+        if table.role is not TableRole.SINK:
+            return table
+        return table.bind(self.id, self._begun_lease().write_id(table.full_name))
+
+    def _remove_abandoned(self, names: Iterable[str]) -> None:
+        for name in names:
             removed = remove_abandoned(self._tables[name].table, self._begun_lease().open_txns)
             if removed:
                 _log.info("removed what transactions %s left staged in %s", removed, name)
@@ -320,11 +338,12 @@ class Transaction:
     def _outputs(self) -> list[TableOutput]:
         return [
             TableOutput(
-                table=self.table(name),
+                # What is published lies in partitions; without it their places are of no interest.
+                table=self.table(name) if self._manifests.get(name) else self._bound(self._tables[name]),
                 description=self._tables[name].description,
                 writers=frozenset(self._writers.get(name, ())),
                 manifests=tuple(self._manifests.get(name, ())),
-                partitions_at_begin=frozenset(p.name for p in self._tables[name].partitions),
+                partitions_at_begin=frozenset(self._tables[name].partition_names),
                 insert_only=self._tables[name].insert_only,
                 valid_write_ids=self._begun_lease().valid_write_ids.get(name),
             )

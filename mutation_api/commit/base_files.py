@@ -16,10 +16,8 @@ Source: observed on Hive 2.3.10, with its own SQL alone too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-
-import pyarrow as pa
 
 from mutation_api.acid.layout import (
     BaseDirectory,
@@ -34,7 +32,7 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.orc.event_writer import OrcEventWriter
 from mutation_api.orc.storage import FileEntry, Storage
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.hive_types import arrow_type, parse_hive_type
+from mutation_api.table.hive_types import row_type
 
 __all__ = ["complete_base"]
 
@@ -79,7 +77,8 @@ class _Base:
 
 def _newest_base(storage: Storage, path: str, version: AcidVersion) -> _Base:
     entries = [e for e in storage.list(path) if not is_hidden(e.name)] if storage.is_directory(path) else []
-    bases = list(_bases(entries, version))
+    directories = [parse_directory_name(e.name, version) for e in entries if e.is_directory]
+    bases = [directory for directory in directories if isinstance(directory, BaseDirectory)]
     if bases:
         newest = max(bases, key=lambda base: base.last)
         path = f"{path}/{newest.name}"
@@ -89,23 +88,14 @@ def _newest_base(storage: Storage, path: str, version: AcidVersion) -> _Base:
     return _Base(path, version.of_original_files, _with_content(files))
 
 
-def _bases(entries: Iterable[FileEntry], version: AcidVersion) -> Iterator[BaseDirectory]:
-    for entry in entries:
-        if entry.is_directory:
-            directory = parse_directory_name(entry.name, version)
-            if isinstance(directory, BaseDirectory):
-                yield directory
-
-
 def _with_content(files: Iterable[tuple[int | None, FileEntry]]) -> frozenset[int]:
     return frozenset(bucket_id for bucket_id, entry in files if bucket_id is not None and entry.size)
 
 
 def _create_empty(storage: Storage, path: str, name: str, version: AcidVersion, table: AcidTable) -> None:
     hidden, target = f"{path}/_{name}.{table.txn_id}", f"{path}/{name}"
-    writer = OrcEventWriter(
-        storage, hidden, _row_type(table), version=version, own_id=table.required_txn_id()
-    )
+    own_id = table.required_txn_id()
+    writer = OrcEventWriter(storage, hidden, row_type(table.columns), version=version, own_id=own_id)
     writer.close()
     storage.sync(hidden)
     try:
@@ -115,9 +105,3 @@ def _create_empty(storage: Storage, path: str, name: str, version: AcidVersion, 
     except FileExistsError:
         # Another transaction came first.
         storage.delete_file(hidden)
-
-
-def _row_type(table: AcidTable) -> pa.StructType:
-    return pa.struct(
-        [(c.name, arrow_type(parse_hive_type(c.type), timestamp_unit="us")) for c in table.columns]
-    )

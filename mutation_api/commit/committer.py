@@ -5,7 +5,7 @@ The order is what makes a crash harmless:
 1. check everything that can be checked; nothing has happened so far;
 2. create missing partitions;
 3. register every touched partition with the transaction;
-4. give the files their final names (and, in the legacy layout, each of their buckets a base file);
+4. in the legacy layout, give all buckets a base file (see ``base_files``); give the files their final names;
 5. clear statistics that would lie: Hive 4 answers ``count(*)`` from them;
 6. tell the server the names of the files, if it wants to know them for replication.
 

@@ -97,9 +97,9 @@ class DeltaManifest:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        value = dataclasses.asdict(self)
-        value["kind"] = self.kind.value
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        # Not asdict, which copies every value: 0.2 ms for each file.
+        value = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return json.dumps(value | {"kind": self.kind.value}, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> DeltaManifest:

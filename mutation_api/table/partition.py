@@ -102,7 +102,6 @@ def partition_texts(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, *, c
             f"partition column {column!r}: a {hive_type.text} has no text that all Hive releases agree on; "
             "such a partition cannot be written"
         )
-    # A batch has few partitions, so texts are made of distinct values only.
     encoded = convert_to_column(array, hive_type, column=column, **_unit(hive_type)).dictionary_encode()
     distinct = _TEXTS[hive_type.kind](encoded.dictionary, hive_type)
     texts = pc.fill_null(distinct.take(encoded.indices), DEFAULT_PARTITION_NAME)
@@ -175,21 +174,38 @@ def partition_names(table: AcidTable, columns: Mapping[str, pa.Array | pa.Chunke
         )
     if not table.partition_keys:
         return pa.repeat("", len(next(iter(given.values()))) if given else 0)
-    parts = [_name_parts(table, key, given[key.name]) for key in table.partition_keys]
-    encoded = pc.binary_join_element_wise(*parts, "/").dictionary_encode()
-    names = encoded.dictionary.to_pylist()
+    # A batch has few partitions, so names are made of distinct values only.
+    arrays = [given[key.name] for key in table.partition_keys]
+    rows, places = _distinct_rows(arrays)
+    names = _names(table, [array.take(rows) for array in arrays])
+    return names.take(places)
+
+
+def _distinct_rows(arrays: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[pa.Array, pa.Array]:
+    """Numbers of rows in which each combination of values is found once; and of n rows, at which of them."""
+    places = np.zeros(len(arrays[0]), np.int64)
+    for array in arrays:
+        encoded = array.dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        count = len(encoded.dictionary) + 1
+        codes = encoded.indices.fill_null(count - 1).to_numpy(zero_copy_only=False)
+        # Encoded anew with each column, the numbers stay below that of the rows.
+        places = pa.array(places * count + codes).dictionary_encode().indices.to_numpy().astype(np.int64)
+    rows = np.zeros(places.max(initial=-1) + 1, np.int64)
+    rows[places[::-1]] = np.arange(len(places))[::-1]
+    return pa.array(rows), pa.array(places)
+
+
+def _names(table: AcidTable, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> pa.StringArray:
+    columns = [
+        partition_texts(array, parse_hive_type(key.type), column=f"{table.full_name}.{key.name}").to_pylist()
+        for key, array in zip(table.partition_keys, arrays, strict=True)
+    ]
+    names = [make_partition_name(table.partition_key_names, texts) for texts in zip(*columns, strict=True)]
     for name in names:
         _check_name_length(name, f"table {table.full_name}: ")
-    spelled = [table.partition_spellings.get(name, name) for name in names]
-    return pa.array(spelled, pa.string()).take(encoded.indices)
-
-
-def _name_parts(table: AcidTable, key: AcidColumn, array: pa.Array | pa.ChunkedArray) -> pa.StringArray:
-    """``key=escaped value`` of every row."""
-    texts = partition_texts(array, parse_hive_type(key.type), column=f"{table.full_name}.{key.name}")
-    encoded = texts.dictionary_encode()
-    parts = [make_partition_name([key.name], [text]) for text in encoded.dictionary.to_pylist()]
-    return pa.array(parts, pa.string()).take(encoded.indices)
+    return pa.array([table.partition_spellings.get(name, name) for name in names], pa.string())
 
 
 def _pairs(name: str) -> tuple[tuple[str, str], ...]:

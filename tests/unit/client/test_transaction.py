@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from pathlib import Path
 
@@ -389,6 +390,45 @@ def test_a_failing_metastore_before_the_commit_leaves_nothing(
         transaction.commit()
     assert transaction.state is TransactionState.ABORTED
     _nothing_visible(metastore, transaction, tmp_path)
+
+
+def test_partitions_are_read_when_somebody_asks(
+    client: MutatorClient, metastore: InMemoryMetastore, clock: FakeClock
+) -> None:
+    """A transaction that never asks reads their names alone; one that does, once."""
+    with client.new_transaction() as transaction:
+        transaction.valid_ids(T)
+    assert "get_partitions_by_names" not in metastore.calls
+    with client.new_transaction() as transaction:
+        assert [p.name for p in transaction.partitions(T)] == [PARTITION]
+        transaction.table(T)
+        assert transaction.partitions("default.flat") == ()
+    assert metastore.calls.count("get_partitions_by_names") == 1
+
+
+def test_partitions_are_those_of_the_beginning(client: MutatorClient, metastore: InMemoryMetastore) -> None:
+    """What others add before somebody asks is not among them."""
+    with client.new_transaction() as transaction:
+        metastore.add_partitions("default", "t", [("b", "2")])
+        assert [p.name for p in transaction.partitions(T)] == [PARTITION]
+
+
+def test_places_apart_from_the_table_are_cleaned_when_they_are_known(
+    client: MutatorClient, metastore: InMemoryMetastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Staging of a dead transaction beside a partition that lies elsewhere."""
+    place = tmp_path / "elsewhere"
+    (info,) = metastore.get_partitions_by_names("default", "t", [PARTITION])
+    moved = dataclasses.replace(info, location=str(place))
+    monkeypatch.setattr(metastore, "get_partitions_by_names", lambda *_: [moved])
+    dead = client.new_transaction()
+    dead.begin()
+    stage(dataclasses.replace(dead.table(T), location=str(place)), PARTITION)
+    metastore.abort_txn(dead.id)
+    assert list(place.iterdir())
+    with client.new_transaction() as transaction:
+        transaction.table(T)
+        assert not list(place.iterdir())
 
 
 def test_files_without_manifests_are_refused(

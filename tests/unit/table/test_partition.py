@@ -132,6 +132,26 @@ def test_names_of_rows_follow_existing_spellings() -> None:
     ]
 
 
+def test_each_row_has_its_own_name_however_many_there_are() -> None:
+    """Every combination of values, in any order, nulls among them; chunks count as one column."""
+    days = [None if n % 11 == 0 else f"d{n % 7}" for n in range(2000)]
+    hours = [None if n % 13 == 0 else n % 24 for n in range(2000)]
+    columns = {
+        "ds": pa.chunked_array([days[:900], days[900:]]),
+        "hr": pa.chunked_array([hours[:900], hours[900:]]),
+    }
+    names = partition_names(TABLE, columns).to_pylist()
+    one_by_one = [
+        partition_names(TABLE, {"ds": pa.array([day]), "hr": pa.array([hour], pa.int64())})[0].as_py()
+        for day, hour in zip(days, hours, strict=True)
+    ]
+    assert names == one_by_one
+    assert (
+        partition_names(TABLE, {"ds": pa.array([], pa.string()), "hr": pa.array([], pa.int32())}).to_pylist()
+        == []
+    )
+
+
 def test_a_missing_partition_column_is_refused() -> None:
     """A row without all partition values would vanish in a directory that no reader opens."""
     with pytest.raises(RecordLayoutError, match=r"db\.t.*\['hr'\] missing"):
