@@ -16,6 +16,7 @@ __all__ = [
     "MAX_STATEMENT_ID",
     "bucket_ids",
     "bucket_property",
+    "ranks_in_bucket",
     "statement_ids",
     "unreadable_properties",
 ]
@@ -56,6 +57,17 @@ def statement_ids(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
     """Statements that bucket properties name (shape (n,), int32); 0 of plain ids."""
     values = properties.astype(np.int64)
     return np.where(values >> _VERSION_SHIFT == 1, values & _MASK_12, 0).astype(np.int32)
+
+
+def ranks_in_bucket(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Numbers in the order of the properties of any one bucket, and small: 0 of its plain id, then a number
+    for each statement (shape (n,), int64).
+
+    Of values that :func:`unreadable_properties` finds, the result means nothing.
+    """
+    values = properties.astype(np.int64)
+    ranks: npt.NDArray[np.int64] = np.where(values >> _VERSION_SHIFT == 1, 1 + (values & _MASK_12), 0)
+    return ranks
 
 
 def unreadable_properties(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:

@@ -67,7 +67,10 @@ def murmur_bytes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> n
 
 def _murmur_chunk(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     # Longest first: the rows that still have a block are always a prefix.
-    order = np.argsort(-lengths, kind="stable")
+    shorter_by = lengths.max() - lengths
+    if shorter_by.max() < 1 << 16:
+        shorter_by = shorter_by.astype(np.uint16)  # sorted in linear time
+    order = np.argsort(shorter_by, kind="stable")
     starts, lengths = starts[order], lengths[order]
     hashes = _seeds(len(starts))
     blocks = lengths >> 2

@@ -31,6 +31,10 @@ __all__ = ["V2_HASHES"]
 
 _WIDEST_TIMESTAMP = 24
 """Room for 4 bytes and two variable-length numbers of up to 9 bytes."""
+_REVERSED = np.array([int(f"{number:03}"[::-1]) for number in range(1000)], np.int64)
+"""Three decimal digits the other way round."""
+_BYTE_BOUNDS = np.array([1 << bits for bits in range(8, 64, 8)], np.int64)
+"""Least numbers of two bytes, of three and so on."""
 
 
 def _boolean(array: pa.Array) -> np.ndarray:
@@ -81,19 +85,27 @@ def _decimal(array: pa.Array) -> np.ndarray:
     number = normalised_decimals(array)
     high, low, negative = number.high, number.low, number.negative
     high[negative], low[negative] = negated(high[negative], low[negative])
-    data = np.empty((len(array), 16), np.uint8)
-    data[:, :8] = high.astype(">u8").view(np.uint8).reshape(-1, 8)
-    data[:, 8:] = low.astype(">u8").view(np.uint8).reshape(-1, 8)
-    skipped = _sign_bytes(data)
-    starts = np.arange(len(array), dtype=np.int64) * 16 + skipped
-    return murmur_bytes(data.reshape(-1), starts, 16 - skipped)
+    signs, digits = high.view(np.int64), low.view(np.int64)
+    is_narrow = digits >> 63 == signs
+    if is_narrow.all():
+        skipped = _sign_bytes(digits)
+        return murmur_bytes(_bytes_of(digits), np.arange(len(array)) * 8 + skipped, 8 - skipped)
+    data = np.hstack([_bytes_of(signs).reshape(-1, 8), _bytes_of(digits).reshape(-1, 8)])
+    skipped = np.where(is_narrow, 8 + _sign_bytes(digits), _sign_bytes(signs))
+    return murmur_bytes(data.reshape(-1), np.arange(len(array)) * 16 + skipped, 16 - skipped)
 
 
-def _sign_bytes(data: np.ndarray) -> np.ndarray:
-    """How many leading bytes only repeat the sign bit of the byte behind them."""
-    signs = (data.view(np.int8) >> 7).view(np.uint8)
-    redundant = (data[:, :-1] == signs[:, :-1]) & (signs[:, :-1] == signs[:, 1:])
-    count: np.ndarray = np.logical_and.accumulate(redundant, axis=1).sum(axis=1)
+def _bytes_of(numbers: np.ndarray) -> np.ndarray:
+    """Eight bytes each, high byte first; uint8, shape (8 n,)."""
+    return numbers.astype(">i8").view(np.uint8)
+
+
+def _sign_bytes(numbers: np.ndarray) -> np.ndarray:
+    """How many leading bytes of 64-bit numbers, up to seven, only repeat the sign bit of the byte behind."""
+    sign = numbers >> 63
+    count = np.zeros(len(numbers), np.int64)
+    for bits in range(7, 63, 8):
+        count += numbers >> bits == sign
     return count
 
 
@@ -115,27 +127,30 @@ def _timestamp(array: pa.Array) -> np.ndarray:
 
 def _reversed_digits(nanos: np.ndarray) -> np.ndarray:
     """Nine decimal digits the other way round: 5 becomes 500000000."""
-    reversed_nanos = np.zeros_like(nanos)
-    for _ in range(9):
-        nanos, digit = np.divmod(nanos, 10)
-        reversed_nanos = reversed_nanos * 10 + digit
+    thousands, low = np.divmod(nanos.astype(np.uint32), np.uint32(1000))
+    high, middle = np.divmod(thousands, np.uint32(1000))
+    reversed_nanos: np.ndarray = _REVERSED[low] * 10**6 + _REVERSED[middle] * 1000 + _REVERSED[high]
     return reversed_nanos
 
 
 def _append_number(data: np.ndarray, lengths: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> None:
-    """Write Hadoop's variable-length form of ``numbers[rows]`` behind what the rows hold, in place."""
+    """Write Hadoop's variable-length form of ``numbers[rows]`` behind what the rows hold, in place.
+
+    Up to eight bytes behind that are overwritten.
+    """
+    if not len(rows):
+        return
     numbers = numbers[rows]
     short = (numbers >= -112) & (numbers <= 127)
     magnitude = np.where(numbers < 0, ~numbers, numbers)
-    size = np.where(short, 0, 1 + sum((magnitude >= 1 << bits).astype(np.int64) for bits in range(8, 64, 8)))
+    size = np.where(short, 0, 1 + np.searchsorted(_BYTE_BOUNDS, magnitude, "right"))
     head = np.where(short, numbers, np.where(numbers < 0, -120, -112) - size)
-    data[rows, lengths[rows]] = head.astype(np.int8).view(np.uint8)
-    lengths[rows] += 1
-    for place in range(int(size.max(initial=0))):
-        wanted = np.flatnonzero(size > place)
-        shift = 8 * (size[wanted] - 1 - place)
-        data[rows[wanted], lengths[rows[wanted]] + place] = (magnitude[wanted] >> shift) & 0xFF
-    lengths[rows] += size
+    flat = data.reshape(-1)
+    at = rows * data.shape[1] + lengths[rows]
+    flat[at] = head.astype(np.int8).view(np.uint8)
+    eight_from = np.ndarray((len(flat) - 7,), ">i8", buffer=flat, strides=(1,))
+    eight_from[at + 1] = magnitude << 8 * (8 - np.maximum(size, 1))
+    lengths[rows] += 1 + size
 
 
 V2_HASHES: dict[str, Callable[[pa.Array], np.ndarray]] = {

@@ -79,7 +79,7 @@ class AcidVersion(enum.Enum):
 
     @property
     def of_original_files(self) -> AcidVersion:
-        """The version of files without rows that lie among those from before a table was transactional."""
+        """A version whose files hold rows alone, as those from before a table was transactional do."""
         return AcidVersion.INSERT_ONLY_HIVE3
 
     @property

@@ -192,6 +192,7 @@ def test_no_rows_have_no_hashes(version: int) -> None:
         "string",
         "char(3)",
         "decimal(38,18)",
+        *(["timestamp"] if version == 2 else []),  # in version 1 it needs a zone
         "array<string>",
         "map<int,int>",
         "uniontype<int,string>",
