@@ -23,6 +23,7 @@ from mutation_api.changes.options import COLLECTED_KEYS_DEFAULT, MergeOptions
 from mutation_api.changes.preview import SAMPLES_DEFAULT, LookingTransaction, preview_changes
 from mutation_api.changes.report import MergeReport
 from mutation_api.errors import ConfigurationError
+from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.plan import default_num_partitions
@@ -219,7 +220,8 @@ class MergeInto:
 
     @contextmanager
     def _planned(self, *, keeps_old_rows: bool = False) -> Iterator[MergePlan]:
-        with translated_worker_errors(f"merging into {self.full_name}"):
+        what = f"merging into {self.full_name}"
+        with translated_worker_errors(what), counted_by_rows(self.source.sparkSession):
             plan = MergePlan.of(
                 self.transaction,
                 self.full_name,

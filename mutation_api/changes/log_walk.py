@@ -1,0 +1,212 @@
+"""One walk over operations that lie in the order of key and position: what a log says of each key.
+
+Pure Arrow and numpy; runs in Spark's Python workers. What is known of a key so far is one row, its last
+operation with findings beside it, and joins with the row of the next operation to one again. So a key may go
+over any number of batches, and no more than a batch is in memory.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = [
+    "CONTRADICTION",
+    "CONTRADICTIONS",
+    "CONTRADICTION_POSITION",
+    "DELETE",
+    "DOUBLED_POSITION",
+    "FINDINGS",
+    "FIRST_OPERATION",
+    "FIRST_POSITION",
+    "INSERT",
+    "OPERATION_COUNT",
+    "UPDATE",
+    "LogWalk",
+    "equal_values",
+]
+
+INSERT, UPDATE, DELETE = "insert", "update", "delete"
+
+CONTRADICTIONS = {
+    "__inserts_of_present": (INSERT, (INSERT, UPDATE)),
+    "__updates_of_absent": (UPDATE, (DELETE,)),
+    "__deletes_of_absent": (DELETE, (DELETE,)),
+}
+"""An operation that cannot follow one of these on the same key, by the column that counts them."""
+
+FIRST_OPERATION, FIRST_POSITION = "__first_operation", "__first_position"
+"""What the log first says of a key, and where."""
+OPERATION_COUNT = "__operation_count"
+CONTRADICTION, CONTRADICTION_POSITION = "__contradiction", "__contradiction_position"
+"""Of the first operation that contradicts the one before it, the kind and the position; null if none does."""
+DOUBLED_POSITION = "__doubled_position"
+"""One that two operations of the key have; null if there is none."""
+FINDINGS = (
+    FIRST_OPERATION,
+    FIRST_POSITION,
+    OPERATION_COUNT,
+    *CONTRADICTIONS,
+    CONTRADICTION,
+    CONTRADICTION_POSITION,
+    DOUBLED_POSITION,
+)
+"""Columns that the walk appends."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LogWalk:
+    """The function that runs in a task: operations in, the last operation of each key out.
+
+    All operations of a key are in one task, one after the other, by position. No key, position or operation
+    is null.
+
+    Attributes:
+        key: numbers of the key's columns.
+        operation: number of the column of operations (texts INSERT, UPDATE, DELETE).
+        position: number of the column of positions, which is not handed on.
+    """
+
+    key: tuple[int, ...]
+    operation: int
+    position: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches without the position, with FINDINGS appended; a row a key."""
+        known: pa.RecordBatch | None = None
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            rows = self._with_findings(batch)
+            joined = self._joined(rows if known is None else pa.concat_batches([known, rows]))
+            # More of the last key may come.
+            known = joined.slice(joined.num_rows - 1)
+            if joined.num_rows > 1:
+                yield self._handed_on(joined.slice(0, joined.num_rows - 1))
+        if known is not None:
+            yield self._handed_on(known)
+
+    def _with_findings(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Each operation as what is known of a key that has no other."""
+        count, position = batch.num_rows, batch.column(self.position)
+        nowhere = pa.nulls(count, position.type)
+        findings = {
+            FIRST_OPERATION: batch.column(self.operation),
+            FIRST_POSITION: position,
+            OPERATION_COUNT: pa.array(np.ones(count, np.int64)),
+            **{kind: pa.array(np.zeros(count, np.int64)) for kind in CONTRADICTIONS},
+            CONTRADICTION: pa.nulls(count, pa.string()),
+            CONTRADICTION_POSITION: nowhere,
+            DOUBLED_POSITION: nowhere,
+        }
+        names = [*batch.schema.names, *findings]
+        return pa.RecordBatch.from_arrays([*batch.columns, *findings.values()], names=names)
+
+    def _joined(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of each key as one."""
+        count = rows.num_rows
+        is_same = np.zeros(count, np.bool_)  # has a row the key of the one before?
+        is_same[1:] = np.logical_and.reduce([_equals_previous(rows.column(number)) for number in self.key])
+        if not is_same.any():
+            return rows
+        starts = np.flatnonzero(~is_same)
+        lasts = np.append(starts[1:], count) - 1
+        known = dict(zip(FINDINGS, rows.columns[-len(FINDINGS) :], strict=True))
+        positions = rows.column(self.position)
+        is_doubled = is_same.copy()
+        is_doubled[1:] &= _equals_previous(positions)
+        kinds = _contradictions(rows.column(self.operation), is_same)
+        counts = {name: known[name].to_numpy() for name in (OPERATION_COUNT, *CONTRADICTIONS)}
+        counts |= {kind: counts[kind] + (kinds == kind) for kind in CONTRADICTIONS}
+        is_contradicted = kinds != ""
+        firsts = pa.array(starts)
+        first_of = functools.partial(_first_of, starts=starts)
+        found = {
+            FIRST_OPERATION: known[FIRST_OPERATION].take(firsts),
+            FIRST_POSITION: known[FIRST_POSITION].take(firsts),
+            **{name: pa.array(np.add.reduceat(values, starts)) for name, values in counts.items()},
+            CONTRADICTION: first_of(known[CONTRADICTION], pa.array(kinds, pa.string()), is_contradicted),
+            CONTRADICTION_POSITION: first_of(known[CONTRADICTION_POSITION], positions, is_contradicted),
+            DOUBLED_POSITION: first_of(known[DOUBLED_POSITION], positions, is_doubled),
+        }
+        data = [column.take(pa.array(lasts)) for column in rows.columns[: -len(FINDINGS)]]
+        return pa.RecordBatch.from_arrays(
+            [*data, *(found[name] for name in FINDINGS)], names=rows.schema.names
+        )
+
+    def _handed_on(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows.remove_column(self.position)
+
+
+def equal_values(left: pa.Array, right: pa.Array) -> Mask:
+    """Which of n pairs are equal as Spark's ``<=>`` has it: NULL equals NULL, NaN equals NaN.
+
+    Args:
+        left: n values of any type but maps and unions.
+        right: n values of the same type.
+    """
+    is_null = np.asarray(left.is_null())
+    is_equal: Mask = is_null == np.asarray(right.is_null())
+    if pa.types.is_struct(left.type):
+        for mine, other in zip(left.flatten(), right.flatten(), strict=True):
+            is_equal &= equal_values(mine, other)
+    elif pa.types.is_list(left.type):
+        is_equal &= _equal_lists(left, right, is_null)
+    else:
+        values = pc.fill_null(pc.equal(left, right), True)
+        if pa.types.is_floating(left.type):
+            both = pc.and_(pc.is_nan(left), pc.is_nan(right))
+            values = pc.or_(values, pc.fill_null(both, False))
+        is_equal &= np.asarray(values)
+    return is_equal
+
+
+def _equal_lists(left: pa.ListArray, right: pa.ListArray, is_null: Mask) -> Mask:
+    """Which of n pairs of lists, of which none or both are null where ``is_null``, are equal."""
+    lengths = [np.asarray(pc.fill_null(pc.list_value_length(array), 0), np.int64) for array in (left, right)]
+    is_equal: Mask = (lengths[0] == lengths[1]) | is_null
+    alike = np.flatnonzero(is_equal & ~is_null & (lengths[0] > 0))
+    if len(alike):
+        places = pa.array(alike)
+        elements = equal_values(left.take(places).flatten(), right.take(places).flatten())
+        starts = np.append(0, np.cumsum(lengths[0][alike])[:-1])
+        is_equal[alike] = np.logical_and.reduceat(elements, starts)
+    return is_equal
+
+
+def _equals_previous(values: pa.Array) -> Mask:
+    """Of n values, shape (n - 1,): whether each but the first equals the one before it."""
+    return equal_values(values.slice(1), values.slice(0, len(values) - 1))
+
+
+def _contradictions(operations: pa.StringArray, is_same: Mask) -> npt.NDArray[np.object_]:
+    """Shape (n,): the name in CONTRADICTIONS, '' of an operation that may follow the one before it."""
+    is_said = {each: np.asarray(pc.equal(operations, each)) for each in (INSERT, UPDATE, DELETE)}
+    kinds = np.full(len(operations), "", np.object_)
+    for kind, (operation, befores) in CONTRADICTIONS.items():
+        is_before = np.logical_or.reduce([is_said[before] for before in befores])
+        is_wrong = is_said[operation] & is_same
+        is_wrong[1:] &= is_before[:-1]
+        kinds[is_wrong] = kind
+    return kinds
+
+
+def _first_of(known: pa.Array, new: pa.Array, is_new: Mask, starts: npt.NDArray[np.intp]) -> pa.Array:
+    """Of each group the first value that is known or new; null if there is none. A row has one of both."""
+    count = len(new)
+    places = np.where(np.asarray(known.is_valid()), np.arange(count), count)
+    places = np.where(is_new, np.arange(count), places)
+    firsts = np.minimum.reduceat(places, starts)
+    is_none = firsts == count
+    firsts = np.where(is_none, 0, firsts)
+    # Of both laid one behind the other.
+    chosen = np.where(is_new[firsts], firsts + count, firsts)
+    return pa.concat_arrays([known, new]).take(pa.array(chosen, mask=is_none))
