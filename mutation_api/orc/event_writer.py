@@ -1,10 +1,11 @@
 """OrcEventWriter: batches of ACID events -> one ORC file, rows in order, with the metadata that Hive's
 readers need. For insert-only tables: the rows alone, without events and metadata.
 
-pyarrow encodes. Its file is completed while it is being written: from the moment the encoder is closed,
-everything it emits (the last stripe and the tail, at most a stripe) is held back, the tail is extended, and
-only then both are written. So a file is never read or written twice, and the same code serves file systems
-that cannot overwrite.
+pyarrow encodes, and what is to be compressed by zlib we compress (:mod:`mutation_api.orc.file_compressor`).
+The file is completed while it is being written: from the moment the encoder is closed, everything it emits
+(the last stripe and the tail, at most a stripe) is held back, the tail is extended, and only then both are
+written. So a file is never read or written twice, and the same code serves file systems that cannot
+overwrite.
 
 Hive loses rows in silence if the key index or the statistics are wrong (measured on 2.3.10: an index 500 keys
 off lost 7,500 of 60,000 rows). Therefore both are built from the *finished* tail: the stripes' own row counts
@@ -18,10 +19,12 @@ what was written so far is copied row by row into a new file, which pyorc contin
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.orc
 
 from mutation_api.acid.event import Operation, event_schema
@@ -30,6 +33,7 @@ from mutation_api.acid.plain_array import has_union, struct_fields
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion, FileCalendar
 from mutation_api.errors import ConfigurationError, CorruptFileError, DeltaWriteError, RecordValueError
+from mutation_api.orc.file_compressor import FileCompressor
 from mutation_api.orc.hive_values import holds_dates, hollow, nulled, storable, union_safe
 from mutation_api.orc.key_log import KeyLog
 from mutation_api.orc.pyorc_encoder import PyorcEncoder
@@ -45,6 +49,8 @@ from mutation_api.orc.tail import (
 __all__ = [
     "BATCH_ROWS_DEFAULT",
     "COMPRESSIONS",
+    "SORT_MEMORY_BYTES_DEFAULT",
+    "SORT_MEMORY_BYTES_MAX",
     "STRIPE_BYTES_DEFAULT",
     "EventFileFacts",
     "OrcEventWriter",
@@ -57,16 +63,31 @@ STRIPE_BYTES_DEFAULT = 8 * 1024 * 1024
 """What Hive's own writer uses for deltas (64 MiB / ``orc.base.delta.ratio``)."""
 BATCH_ROWS_DEFAULT = 10_000
 """Rows that a coordinator collects from single records before it encodes them."""
+SORT_MEMORY_BYTES_DEFAULT = 128 * 1024 * 1024
+"""Beside it a Python worker needs about 150 MiB and a stripe."""
+SORT_MEMORY_BYTES_MAX = 2**31
+"""Half of it is the most that Arrow's arrays of texts surely hold."""
 COMPRESSIONS = ("zlib", "snappy", "lz4", "zstd", "none")
 """Codecs that pyarrow and pyorc both write; which of them a line reads, its version says."""
 
-_PYARROW_CODECS = {"zlib": "ZLIB", "snappy": "SNAPPY", "lz4": "LZ4", "zstd": "ZSTD", "none": "UNCOMPRESSED"}
+_ZLIB = COMPRESSIONS[0]
+_PYARROW_CODECS = {
+    _ZLIB: "UNCOMPRESSED",
+    "snappy": "SNAPPY",
+    "lz4": "LZ4",
+    "zstd": "ZSTD",
+    "none": "UNCOMPRESSED",
+}
 _ENCODER_BATCH_ROWS = 1024
 """A stripe can end only after so many rows of a write; small, so that wide rows stay in bounds."""
 _ROW_INDEX_STRIDE = 10_000
 _COMPRESSION_BLOCK_BYTES = 64 * 1024
 _DICTIONARY_THRESHOLD = 0.8
 """Java's default. Measured: 1 M strings of 300 values shrink to 58 %; unique ones cost nothing more."""
+_ALL_DIFFERENT = 0.98
+"""Of the first texts of a file; of 10,000 that are drawn from 250,000 so many differ."""
+_FEW_ROWS = 500
+"""In a first batch: that their texts differ says too little of those that follow."""
 _PYORC_SUFFIX = "_pyorc"
 
 
@@ -75,20 +96,28 @@ class WriterOptions:
     """Settings of the files that are written.
 
     Attributes:
-        stripe_bytes: a stripe is closed when it has so many bytes; also bounds the memory of a writer.
+        stripe_bytes: a stripe is closed when it has so many bytes, with zlib before they are compressed; also
+            bounds the memory of a writer.
         batch_rows: single records are encoded in batches of so many rows.
         compression: one of COMPRESSIONS, or None for the table's own.
+        sort_memory_bytes: memory in which a Spark task sorts its changes, at most SORT_MEMORY_BYTES_MAX; what
+            does not fit goes to the executor's local disk. Of no account to a coordinator.
     """
 
     stripe_bytes: int = STRIPE_BYTES_DEFAULT
     batch_rows: int = BATCH_ROWS_DEFAULT
     compression: str | None = None
+    sort_memory_bytes: int = SORT_MEMORY_BYTES_DEFAULT
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError if a setting makes no sense."""
         if self.stripe_bytes < 1 or self.batch_rows < 1:
             raise ConfigurationError(
                 f"stripe_bytes ({self.stripe_bytes}) and batch_rows ({self.batch_rows}) must be 1 or more"
+            )
+        if not 1 <= self.sort_memory_bytes <= SORT_MEMORY_BYTES_MAX:
+            raise ConfigurationError(
+                f"sort_memory_bytes ({self.sort_memory_bytes}) must be in 1 to {SORT_MEMORY_BYTES_MAX}"
             )
         if self.compression is not None and self.compression.lower() not in COMPRESSIONS:
             raise ConfigurationError(f"compression {self.compression!r} is none of {', '.join(COMPRESSIONS)}")
@@ -150,7 +179,7 @@ class OrcEventWriter:
         self._date_columns = [i for i, field in enumerate(row_type) if holds_dates(field.type)]
         self._union_columns = [i for i, field in enumerate(row_type) if has_union(field.type)]
         self._own_id = own_id
-        self._compression = (options.compression or COMPRESSIONS[0]).lower()
+        self._compression = (options.compression or _ZLIB).lower()
         self._stripe_bytes = options.stripe_bytes
         self._counts = np.zeros(len(Operation), np.int64)
         self._sink = _TailHoldingSink(storage.open_output(path))
@@ -196,10 +225,12 @@ class OrcEventWriter:
         # A copy without offsets: of a struct with nulls pyarrow 26 encodes the wrong rows if it, or a child
         # of it, is a slice.
         rows = pa.concat_arrays([rows])
-        if isinstance(self._encoder, PyorcEncoder):
-            self._encoder.write(self._table(operations, row_ids, rows))
-        else:
-            self._encoder.write(self._table(operations, row_ids, rows), row_ids)
+        table = self._table(operations, row_ids, rows)
+        with self._encoding():
+            if isinstance(self._encoder, PyorcEncoder):
+                self._encoder.write(table)
+            else:
+                self._encoder.write(table, row_ids)
         self._counts += np.bincount(operations, minlength=len(Operation))
 
     def close(self) -> EventFileFacts:
@@ -211,7 +242,8 @@ class OrcEventWriter:
             OSError: the file cannot be written.
         """
         self._sink.hold()
-        self._encoder.close()
+        with self._encoding():
+            self._encoder.close()
         held = self._sink.held()
         tail = self._checked_tail(held)
         is_marked = self._version.calendar is FileCalendar.MARKED_PROLEPTIC
@@ -299,7 +331,8 @@ class OrcEventWriter:
                 "seconds, one unit"
             )
         written = self._path
-        self._encoder.close()
+        with self._encoding():
+            self._encoder.close()
         self._sink.finish(b"")
         self._path = written + _PYORC_SUFFIX
         self._sink = _TailHoldingSink(self._storage.open_output(self._path))
@@ -315,6 +348,18 @@ class OrcEventWriter:
                 encoder.copy_from(stream)
         self._storage.delete_file(written)
         self._encoder = encoder
+
+    @contextlib.contextmanager
+    def _encoding(self) -> Iterator[None]:
+        """Name the file if what its encoder makes is not what we know."""
+        try:
+            yield
+        except CorruptFileError as error:
+            raise DeltaWriteError(
+                f"{self._path}: the encoder lays out its file in another way than this version "
+                f"knows: {error}; the file must not be used. With another codec than zlib it may work: "
+                "WriterOptions(compression=...)"
+            ) from error
 
     def _checked_tail(self, held: bytes) -> OrcTail:
         try:
@@ -359,19 +404,19 @@ class _PyarrowEncoder:
         self, sink: _TailHoldingSink, schema: pa.Schema, compression: str, stripe_bytes: int
     ) -> None:
         self.keys = KeyLog()
-        self._schema = schema
-        self._rows = 0
-        self._writer = pa.orc.ORCWriter(
-            pa.PythonFile(sink, mode="w"),
-            batch_size=_ENCODER_BATCH_ROWS,
-            stripe_size=stripe_bytes,
-            compression=_PYARROW_CODECS[compression],
-            compression_block_size=_COMPRESSION_BLOCK_BYTES,
-            row_index_stride=_ROW_INDEX_STRIDE,
-            dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
+        self._compressor = (
+            FileCompressor(sink, schema, _COMPRESSION_BLOCK_BYTES) if compression == _ZLIB else None
         )
+        self._sink = self._compressor or sink
+        self._schema = schema
+        self._compression = compression
+        self._stripe_bytes = stripe_bytes
+        self._rows = 0
+        self._writer: pa.orc.ORCWriter | None = None
 
     def write(self, table: pa.Table, keys: RowIdArrays) -> None:
+        if self._writer is None:
+            self._writer = self._opened(table)
         self._writer.write(table)
         count = table.num_rows
         ends = np.append(np.arange(_ENCODER_BATCH_ROWS, count, _ENCODER_BATCH_ROWS), count)
@@ -379,9 +424,43 @@ class _PyarrowEncoder:
         self._rows += count
 
     def close(self) -> None:
-        if not self._rows:
-            self._writer.write(self._schema.empty_table())  # otherwise it writes not even a tail
+        if self._writer is None:
+            empty = self._schema.empty_table()
+            self._writer = self._opened(empty)
+            self._writer.write(empty)  # otherwise it writes not even a tail
         self._writer.close()
+        if self._compressor is not None:
+            self._compressor.finish()
+
+    def _opened(self, first: pa.Table) -> pa.orc.ORCWriter:
+        return pa.orc.ORCWriter(
+            pa.PythonFile(self._sink, mode="w"),
+            batch_size=_ENCODER_BATCH_ROWS,
+            stripe_size=self._stripe_bytes,
+            compression=_PYARROW_CODECS.get(self._compression, "UNCOMPRESSED"),
+            compression_block_size=_COMPRESSION_BLOCK_BYTES,
+            row_index_stride=_ROW_INDEX_STRIDE,
+            dictionary_key_size_threshold=_DICTIONARY_THRESHOLD if _repeats_texts(first) else 0.0,
+        )
+
+
+def _repeats_texts(table: pa.Table) -> bool:
+    """Whether the encoder shall try to make dictionaries; it gives up after _ROW_INDEX_STRIDE rows.
+
+    Files with fewer rows pay for the whole attempt (measured: 0.5 s for a million texts that all differ).
+    """
+    if table.num_rows < _FEW_ROWS:
+        return True
+    arrays = [column.chunk(0) for column in table.slice(0, _ROW_INDEX_STRIDE).columns]
+    fields = [field for a in arrays for field in (struct_fields(a) if pa.types.is_struct(a.type) else [a])]
+    is_nested = any(pa.types.is_nested(field.type) for field in fields)
+    return is_nested or any(_may_repeat(field) for field in fields if pa.types.is_string(field.type))
+
+
+def _may_repeat(texts: pa.StringArray) -> bool:
+    count: int = len(texts) - texts.null_count
+    distinct: int = pc.count_distinct(texts).as_py()
+    return distinct < _ALL_DIFFERENT * count
 
 
 class _TailHoldingSink:

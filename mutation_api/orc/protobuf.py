@@ -7,7 +7,7 @@ Source: the encoding of protocol buffers; varints, wire types, zigzag.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 __all__ = [
     "as_bytes",
@@ -16,11 +16,15 @@ __all__ = [
     "field_at",
     "fields_of",
     "number_field",
+    "numbers_in",
+    "raw_fields_of",
     "signed",
     "varint",
     "varint_at",
+    "with_numbers",
 ]
 
+_ONE_BYTE = [bytes([number]) for number in range(0x80)]
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -30,6 +34,38 @@ def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     while position < len(data):
         field, value, position = field_at(data, position)
         yield field, value
+
+
+def raw_fields_of(data: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
+    """(field number, value, all its bytes) of a message; the bytes of all fields make the message."""
+    position = 0
+    while position < len(data):
+        start = position
+        field, value, position = field_at(data, position)
+        yield field, value, data[start:position]
+
+
+def with_numbers(message: bytes, numbers: Mapping[int, int], *, dropped: Collection[int] = ()) -> bytes:
+    """A message with other values of some fields that are numbers, which come first; all else as it was.
+
+    Args:
+        message: any.
+        numbers: new values by field number, >= 0.
+        dropped: fields to leave out.
+    """
+    new = b"".join(number_field(field, number) for field, number in numbers.items())
+    kept = (raw for field, _, raw in raw_fields_of(message) if field not in numbers and field not in dropped)
+    return new + b"".join(kept)
+
+
+def numbers_in(packed: bytes) -> list[int]:
+    """Values of a packed field of numbers."""
+    numbers = []
+    position = 0
+    while position < len(packed):
+        number, position = varint_at(packed, position)
+        numbers.append(number)
+    return numbers
 
 
 def field_at(data: bytes, position: int) -> tuple[int, int | bytes, int]:
@@ -52,6 +88,9 @@ def field_at(data: bytes, position: int) -> tuple[int, int | bytes, int]:
 
 def varint_at(data: bytes, position: int) -> tuple[int, int]:
     """The number that starts at a position, and where it ends."""
+    number = data[position]
+    if number < 0x80:
+        return number, position + 1
     number = shift = 0
     while True:
         byte = data[position]
@@ -66,6 +105,8 @@ def varint_at(data: bytes, position: int) -> tuple[int, int]:
 
 def varint(number: int) -> bytes:
     """A number >= 0."""
+    if number < 0x80:
+        return _ONE_BYTE[number]
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)

@@ -24,19 +24,26 @@ from mutation_api.orc.protobuf import (
     as_bytes,
     as_number,
     bytes_field,
-    field_at,
     fields_of,
     number_field,
     varint_at,
+    with_numbers,
 )
 from mutation_api.orc.storage import Storage
 
 __all__ = [
+    "FOOTER_STRIPE",
+    "MAGIC",
+    "POSTSCRIPT_BLOCK_BYTES",
+    "POSTSCRIPT_COMPRESSION",
+    "POSTSCRIPT_FOOTER_LENGTH",
+    "POSTSCRIPT_STATISTICS_LENGTH",
     "TAIL_CHECKSUM_BYTES",
     "Compression",
     "OrcTail",
     "StripeInfo",
     "append_user_metadata",
+    "chunk_header",
     "parse_statistics",
     "parse_tail",
     "read_tail",
@@ -47,7 +54,7 @@ TAIL_CHECKSUM_BYTES = 4096
 """So many bytes at the end of a file, or all of a shorter one, enter its checksum: mostly its footer."""
 
 _FIRST_READ_BYTES = 16 * 1024
-_MAGIC = b"ORC"
+MAGIC = b"ORC"
 _CHUNK_HEADER_BYTES = 3
 _MAX_CHUNK_BYTES = (1 << 23) - 1
 _MAX_POSTSCRIPT_BYTES = 255
@@ -55,12 +62,12 @@ _MAX_POSTSCRIPT_BYTES = 255
 # What parsing arbitrary bytes can raise; everything of it means a damaged file.
 _DAMAGE = (ValueError, IndexError, OverflowError, OSError, zlib.error, pa.ArrowException)
 
-_POSTSCRIPT_FOOTER_LENGTH = 1
-_POSTSCRIPT_COMPRESSION = 2
-_POSTSCRIPT_BLOCK_BYTES = 3
-_POSTSCRIPT_STATISTICS_LENGTH = 5
+POSTSCRIPT_FOOTER_LENGTH = 1
+POSTSCRIPT_COMPRESSION = 2
+POSTSCRIPT_BLOCK_BYTES = 3
+POSTSCRIPT_STATISTICS_LENGTH = 5
 _POSTSCRIPT_MAGIC = 8000
-_FOOTER_STRIPE = 3
+FOOTER_STRIPE = 3
 _FOOTER_METADATA = 5
 _FOOTER_ROW_COUNT = 6
 _FOOTER_STRIDE = 8
@@ -235,6 +242,11 @@ def append_user_metadata(
     return end[:start] + added + postscript + bytes([len(postscript)])
 
 
+def chunk_header(length: int, *, is_original: bool) -> bytes:
+    """What stands before a chunk of so many bytes; ``is_original``: they are not compressed."""
+    return (length << 1 | is_original).to_bytes(_CHUNK_HEADER_BYTES, "little")
+
+
 def tail_checksum(end: bytes) -> int:
     """CRC-32 of the last TAIL_CHECKSUM_BYTES bytes of a file (of all, if it is shorter).
 
@@ -274,13 +286,13 @@ def _parse_postscript(end: bytes) -> _Postscript:
     if length + 1 > len(end):
         raise ValueError(f"the postscript has {length} bytes, {len(end) - 1} are there")
     fields = dict(fields_of(end[len(end) - 1 - length : -1]))
-    if fields.get(_POSTSCRIPT_MAGIC) != _MAGIC:
+    if fields.get(_POSTSCRIPT_MAGIC) != MAGIC:
         raise ValueError("the postscript does not say ORC")
     return _Postscript(
-        footer_length=as_number(fields.get(_POSTSCRIPT_FOOTER_LENGTH, 0)),
-        statistics_length=as_number(fields.get(_POSTSCRIPT_STATISTICS_LENGTH, 0)),
-        compression=Compression(as_number(fields.get(_POSTSCRIPT_COMPRESSION, 0))),
-        block_bytes=as_number(fields.get(_POSTSCRIPT_BLOCK_BYTES, 0)) or 256 * 1024,
+        footer_length=as_number(fields.get(POSTSCRIPT_FOOTER_LENGTH, 0)),
+        statistics_length=as_number(fields.get(POSTSCRIPT_STATISTICS_LENGTH, 0)),
+        compression=Compression(as_number(fields.get(POSTSCRIPT_COMPRESSION, 0))),
+        block_bytes=as_number(fields.get(POSTSCRIPT_BLOCK_BYTES, 0)) or 256 * 1024,
         length=length,
     )
 
@@ -290,7 +302,7 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
     metadata: dict[str, bytes] = {}
     numbers = {_FOOTER_ROW_COUNT: 0, _FOOTER_STRIDE: 0, _FOOTER_CALENDAR: 0}
     for field, value in fields_of(footer):
-        if field == _FOOTER_STRIPE:
+        if field == FOOTER_STRIPE:
             stripe = {key: as_number(number) for key, number in fields_of(as_bytes(value))}
             stripes.append(StripeInfo(*(stripe.get(key, 0) for key in (1, 2, 3, 4, 5))))
         elif field == _FOOTER_METADATA:
@@ -316,21 +328,14 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
 
 def _with_footer_length(postscript: bytes, footer_length: int) -> bytes:
     """The postscript with another footer length; every other byte as it was."""
-    position = 0
-    kept = b""
-    while position < len(postscript):
-        start = position
-        field, _, position = field_at(postscript, position)
-        if field != _POSTSCRIPT_FOOTER_LENGTH:
-            kept += postscript[start:position]
-    return number_field(_POSTSCRIPT_FOOTER_LENGTH, footer_length) + kept
+    return with_numbers(postscript, {POSTSCRIPT_FOOTER_LENGTH: footer_length})
 
 
 def _original_chunks(data: bytes, block_bytes: int) -> bytes:
     """Chunks that say "not compressed"; none may be longer than the file's compression block."""
     step = min(block_bytes, _MAX_CHUNK_BYTES)
     chunks = (data[start : start + step] for start in range(0, len(data), step))
-    return b"".join((len(c) << 1 | 1).to_bytes(_CHUNK_HEADER_BYTES, "little") + c for c in chunks)
+    return b"".join(chunk_header(len(c), is_original=True) + c for c in chunks)
 
 
 def _plain(data: bytes, compression: Compression, block_bytes: int) -> bytes:

@@ -22,6 +22,7 @@ __all__ = ["RecordInspector", "Records", "RowIds"]
 
 PARTITION_FIELD = "partition"
 _FIELD_COUNT = 3
+_LAYOUTS_KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,14 @@ class Records:
 
     row_ids: RowIds
     columns: tuple[pa.Array, ...] | None
+
+
+@dataclass(frozen=True)
+class _RecordLayout:
+    """Names under which a record has its ROW__ID (None: it has none) and the data columns in table order."""
+
+    row_id: str | None
+    columns: tuple[str, ...]
 
 
 class RecordInspector:
@@ -79,6 +88,7 @@ class RecordInspector:
                 f"table {table.full_name} has no column {unknown}; it has {table.column_names}"
             )
         self._names = tuple(given.get(name, name) for name in table.column_names)
+        self._layouts: dict[tuple[tuple[str, ...], bool, bool], _RecordLayout] = {}
 
     def of_batch(
         self, batch: pa.RecordBatch | pa.Table, *, with_row_ids: bool, with_columns: bool
@@ -108,21 +118,16 @@ class RecordInspector:
         self, record: Mapping[str, Any], *, with_row_id: bool, with_columns: bool
     ) -> tuple[Any, tuple[Any, ...] | None]:
         """ROW__ID (a tuple, or None) and values in table order of one record; see :meth:`of_batch`."""
-        names = list(record)
-        places = self._places(names)
-        at = places.pop(self._row_id_column, None)
-        row_id = None if at is None else self._row_id_tuple(record[names[at]])
+        layout = self._layout(tuple(record), with_row_id, with_columns)
+        row_id = None if layout.row_id is None else self._row_id_tuple(record[layout.row_id])
         if row_id is None and with_row_id:
-            raise self._missing([self._row_id_column.upper()], names)
+            raise self._missing([self._row_id_column.upper()], list(record))
         if with_row_id and row_id is not None and None in row_id[:_FIELD_COUNT]:
             raise RecordValueError(
                 f"table {self._table.full_name}: {self._row_id_column.upper()} {row_id[:_FIELD_COUNT]} has "
                 "nulls; updates and deletes need all of it"
             )
-        if not with_columns:
-            return row_id, None
-        self._check_columns(places, names)
-        return row_id, tuple(record[names[places[name]]] for name in self._names)
+        return row_id, tuple([record[name] for name in layout.columns]) if with_columns else None
 
     def of_tuples(self, row_ids: Sequence[Any], values: Sequence[tuple[Any, ...] | None]) -> Records:
         """N records as :meth:`of_record` returned them; a record without values has nulls."""
@@ -188,6 +193,25 @@ class RecordInspector:
                 for name, hive_type in zip(self._table.column_names, self._types, strict=True)
             ]
         )
+
+    def _layout(self, names: tuple[str, ...], with_row_id: bool, with_columns: bool) -> _RecordLayout:
+        """The layout of records with these names; looked up once for the many that are alike."""
+        key = names, with_row_id, with_columns
+        if key not in self._layouts:
+            if len(self._layouts) >= _LAYOUTS_KEPT:
+                self._layouts.clear()
+            self._layouts[key] = self._new_layout(*key)
+        return self._layouts[key]
+
+    def _new_layout(self, names: tuple[str, ...], with_row_id: bool, with_columns: bool) -> _RecordLayout:
+        places = self._places(names)
+        at = places.pop(self._row_id_column, None)
+        if at is None and with_row_id:
+            raise self._missing([self._row_id_column.upper()], names)
+        if with_columns:
+            self._check_columns(places, names)
+        columns = tuple(names[places[name]] for name in self._names) if with_columns else ()
+        return _RecordLayout(None if at is None else names[at], columns)
 
     def _places(self, names: Sequence[str]) -> dict[str, int]:
         places = {name.lower(): place for place, name in enumerate(names)}
@@ -298,6 +322,8 @@ def _timestamp_unit(arrow: pa.DataType) -> str:
 
 
 def _row_ids_of_tuples(row_ids: Sequence[Any]) -> RowIds:
+    if not any(row_ids):
+        return RowIds.none(len(row_ids))
     is_null = np.array([row_id is None or row_id[1] is None for row_id in row_ids], np.bool_)
     numbers = np.array(
         [

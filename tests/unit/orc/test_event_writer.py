@@ -275,7 +275,7 @@ def test_early_days_follow_the_calendar_of_the_version(tmp_path, version):
 def test_the_key_index_of_format_2_names_the_property_of_each_row(tmp_path, version):
     """Rows of several statements share a file; the metadata names the format, too."""
     target = writer(tmp_path, version=version, stripe_bytes=1_000)
-    for step in range(20):
+    for step in range(60):
         buckets = np.repeat([1 << 29 | 3 << 16, 1 << 29 | 3 << 16 | 1], 500)
         numbers = np.tile(np.arange(500), 2)
         identities = RowIdArrays(np.full(1000, step), buckets, numbers)
@@ -284,7 +284,18 @@ def test_the_key_index_of_format_2_names_the_property_of_each_row(tmp_path, vers
     assert facts.stripe_count > 2
     metadata = user_metadata(facts.path)
     assert metadata[KEY_INDEX] == index_from_rows(facts.path)
-    assert (metadata[ACID_STATS], metadata[ACID_VERSION]) == ("20000,0,0", "2")
+    assert (metadata[ACID_STATS], metadata[ACID_VERSION]) == ("60000,0,0", "2")
+
+
+@pytest.mark.parametrize("first_rows", [1, 2000])
+def test_texts_that_repeat_are_stored_once(tmp_path, first_rows):
+    """Whether to try is decided by the first batch; one text alone says nothing against it."""
+    target = writer(tmp_path, compression="none")
+    texts = pa.array([f"{'long ' * 20}{i % 3}" for i in range(2000)])
+    rows = pa.StructArray.from_arrays([pa.array(range(2000), pa.int64()), texts], fields=list(ROW))
+    for first, end in ((0, first_rows), (first_rows, 2000)):
+        insert(target, rows.slice(first, end - first), first)
+    assert target.close().byte_count < 100 * 2000 / 10
 
 
 def test_unions_are_written_and_refused_with_early_fractions(tmp_path):
@@ -303,7 +314,16 @@ def test_unions_are_written_and_refused_with_early_fractions(tmp_path):
     assert orc.ORCFile(facts.path).read()["row"].to_pylist()[1]["u"] == "x"
 
 
-@pytest.mark.parametrize("options", [{"stripe_bytes": 0}, {"batch_rows": 0}, {"compression": "lzo"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stripe_bytes": 0},
+        {"batch_rows": 0},
+        {"compression": "lzo"},
+        {"sort_memory_bytes": 0},
+        {"sort_memory_bytes": 2**31 + 1},
+    ],
+)
 def test_options_that_make_no_sense_are_refused(options):
     """What cannot be written is refused before anything is."""
     with pytest.raises(ConfigurationError):
