@@ -33,6 +33,9 @@ __all__ = ["ADDRESS_TYPE", "OPERATION_NAMES", "ChangeClassifier"]
 OPERATION_NAMES = ("insert", "update", "delete")
 """Texts of the operation column, at the place of their :class:`~mutation_api.acid.event.Operation` code."""
 
+_CODES = {name: code for code, name in enumerate(OPERATION_NAMES)}
+_UNKNOWN = -1
+
 ADDRESS_TYPE = pa.struct(
     [
         ("partition", pa.string()),
@@ -113,9 +116,10 @@ class ChangeClassifier:
         )
 
     def _operation_codes(self, batch: _Batch) -> npt.NDArray[np.int8]:
-        names = pc.utf8_lower(batch.operations.cast(pa.string()))
-        found = pc.index_in(names, value_set=pa.array(OPERATION_NAMES))
-        codes: npt.NDArray[np.int8] = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int8)
+        encoded = batch.operations.cast(pa.string()).dictionary_encode()
+        distinct = [_CODES.get(name.lower(), _UNKNOWN) for name in encoded.dictionary.to_pylist()]
+        places = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
+        codes: npt.NDArray[np.int8] = np.array([*distinct, _UNKNOWN], np.int8)[places]
         batch.refuse(
             codes < 0,
             RecordValueError,
@@ -184,6 +188,9 @@ class ChangeClassifier:
     def _partitions(self, batch: _Batch) -> pa.Array:
         if not self.table.partition_keys:
             return pa.array([""] * len(batch), pa.string())
+        if self.has_partition_columns and batch.inserts.all():
+            columns = {name: batch.column(name) for name in self.table.partition_key_names}
+            return partition_names(self.table, columns).cast(pa.string())
         known = batch.known_partitions()
         if not self.has_partition_columns:
             batch.refuse(

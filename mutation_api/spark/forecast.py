@@ -25,15 +25,9 @@ from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.event import Operation
 from mutation_api.acid.version import AcidVersion
-from mutation_api.spark.job import write_batch
-from mutation_api.spark.plan import (
-    ADDRESS_COLUMNS,
-    BUCKET,
-    OPERATION,
-    OPERATION_COLUMN_DEFAULT,
-    PARTITION,
-    address_changes,
-)
+from mutation_api.spark.address import ADDRESS_COLUMNS, BUCKET, OPERATION, PARTITION
+from mutation_api.spark.change_writer import write_batch
+from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT, plan_changes
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.serializer import AcidTableSerializer
 from mutation_api.worker.coordinator import MutatorCoordinator
@@ -112,10 +106,10 @@ def forecast_changes(
     Evaluates the changes once without their values, and a sample of them with these; nothing is written but
     temporary files.
 
-    Raises: as :func:`mutation_api.spark.plan.address_changes`; and for wrong changes what the writer raises,
-        as far as it can be seen from addresses and sample.
+    Raises: as :func:`mutation_api.spark.plan.plan_changes`; and for wrong changes what the writer raises, as
+        far as it can be seen from addresses and sample.
     """
-    addressed = address_changes(
+    plan = plan_changes(
         table,
         changes,
         valid_ids,
@@ -123,18 +117,18 @@ def forecast_changes(
         insert_files=insert_files,
         operation_column=operation_column,
     )
-    groups = _groups(addressed)
+    groups = _groups(plan.addresses())
     version = table.version
     return Forecast(
         groups,
         sum(group.has_delta(version) + group.has_delete_delta(version) for group in groups),
-        round(_byte_count(table, addressed, groups)),
+        round(_byte_count(table, plan.addressed(), groups)),
     )
 
 
-def _groups(addressed: DataFrame) -> tuple[GroupCount, ...]:
+def _groups(addresses: DataFrame) -> tuple[GroupCount, ...]:
     counts = [sf.count_if(sf.col(OPERATION) == int(operation)) for operation in Operation]
-    rows = addressed.groupBy(PARTITION, BUCKET).agg(*counts).collect()
+    rows = addresses.groupBy(PARTITION, BUCKET).agg(*counts).collect()
     return tuple(sorted((GroupCount(*row) for row in rows), key=lambda g: (g.partition, g.bucket_id)))
 
 

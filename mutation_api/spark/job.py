@@ -8,55 +8,37 @@ others left.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import threading
 import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark import SparkContext, TaskContext
+from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from metastore_client.model import PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
-from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.commit.manifest import DeltaManifest, staging_directory
 from mutation_api.errors import MutationError, RowIdNotFoundError, TransactionStateError
 from mutation_api.orc.storage import Storage
+from mutation_api.spark.arrow_batches import counted_by_rows
+from mutation_api.spark.change_writer import ChangeWriter
 from mutation_api.spark.errors import translated_worker_errors
-from mutation_api.spark.plan import (
-    ADDRESS_COLUMNS,
-    BUCKET,
-    BUCKET_PROPERTY,
-    OPERATION,
-    OPERATION_COLUMN_DEFAULT,
-    PARTITION,
-    ROW_NUMBER,
-    TXN,
-    plan_changes,
-)
+from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT, ChangePlan, plan_changes
 from mutation_api.spark.read import snapshot
 from mutation_api.spark.summary import ApplySummary
 from mutation_api.spark.verify import touched_partitions
-from mutation_api.spark.verify import verify_row_ids as verify_planned_row_ids
+from mutation_api.spark.verify import verify_row_ids as verify_changed_row_ids
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.serializer import AcidTableSerializer
-from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.worker.coordinator import WriterOptions
 
-__all__ = ["ChangeWriter", "OpenTransaction", "apply_changes", "write_batch"]
+__all__ = ["OpenTransaction", "apply_changes"]
 
 logger = logging.getLogger(__name__)
-
-MANIFEST_DDL = "manifest string"
-"""What a task yields: one line of JSON for each file it wrote."""
 
 
 class OpenTransaction(Protocol):
@@ -138,7 +120,7 @@ def apply_changes(
             most INSERT_FILES_PER_PARTITION, and one only where ``wants_one_writer_if_unbucketed`` says so.
         verify_row_ids: look every ROW__ID of updates and deletes up in the snapshot, before anything is
             written.
-        options: stripe size, batch size and compression of the writers.
+        options: stripe size and compression of the files, memory for sorting.
 
     Returns:
         What was written.
@@ -157,7 +139,7 @@ def apply_changes(
     _check_sink(table)
     with _only_apply(transaction, table.full_name):
         transaction.check()
-        planned = plan_changes(
+        plan = plan_changes(
             table,
             changes,
             transaction.valid_ids(table.full_name),
@@ -166,19 +148,14 @@ def apply_changes(
             operation_column=operation_column,
         )
         writer_id = uuid.uuid4().hex
-        writer = ChangeWriter(
-            AcidTableSerializer.encode(table),
-            writer_id,
-            options or WriterOptions(),
-            tuple(planned.columns[len(ADDRESS_COLUMNS) :]),
-        )
+        writer = ChangeWriter(AcidTableSerializer.encode(table), writer_id, options or WriterOptions())
         started = time.monotonic()
         try:
-            with _cancelled_when_lost(transaction, planned.sparkSession.sparkContext, writer_id):
+            with _cancelled_when_lost(transaction, changes.sparkSession.sparkContext, writer_id):
                 if verify_row_ids:
-                    _verify(transaction, table, planned)
+                    _verify(transaction, table, plan.addresses())
                 verified = time.monotonic()
-                manifests = _run(table, planned, writer)
+                manifests = _run(table, plan, writer)
             _remove_losing_attempts(table, writer_id, manifests)
             _check_partitions_exist(transaction, table, manifests)
             transaction.add_manifests(table.full_name, writer_id, manifests)
@@ -192,93 +169,6 @@ def apply_changes(
         verify_seconds=verified - started if verify_row_ids else 0.0,
         write_seconds=time.monotonic() - verified,
     )
-
-
-@dataclass(frozen=True)
-class ChangeWriter:
-    """The work of one task: feed planned changes to a coordinator, yield the manifests as JSON.
-
-    Travels to the workers, hence the table in its text form. ``columns`` are the names of the data columns in
-    the planned changes, whatever they are called on their way.
-    """
-
-    table_text: str
-    writer_id: str
-    options: WriterOptions
-    columns: tuple[str, ...]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all batches of one task. The last thing that may fail happens before the first yield."""
-        coordinator = MutatorCoordinator(
-            AcidTableSerializer.decode(self.table_text),
-            writer_id=self.writer_id,
-            attempt_id=_attempt_id(),
-            options=self.options,
-        )
-        try:
-            for batch in batches:
-                write_batch(coordinator, batch.rename_columns([*ADDRESS_COLUMNS, *self.columns]))
-            manifests = coordinator.close()
-        except BaseException:
-            _abort_quietly(coordinator)
-            raise
-        yield pa.record_batch({"manifest": pa.array([m.to_json() for m in manifests], pa.string())})
-
-
-def write_batch(coordinator: MutatorCoordinator, batch: pa.RecordBatch) -> None:
-    """Cut a planned batch at the borders of its groups and write each piece.
-
-    Args:
-        coordinator: of the task.
-        batch: columns as :func:`mutation_api.spark.plan.plan_changes` describes them, in its order.
-    """
-    if not batch.num_rows:
-        return
-    address = {name: batch.column(name) for name in ADDRESS_COLUMNS}
-    partitions, buckets, codes = address[PARTITION], address[BUCKET], address[OPERATION].to_numpy()
-    row_ids = RowIdArrays(*(address[name].to_numpy() for name in (TXN, BUCKET_PROPERTY, ROW_NUMBER)))
-    rows = _rows(batch)
-    bounds = _group_bounds(partitions, buckets)
-    for start, end in itertools.pairwise(bounds):
-        coordinator.write_events(
-            partitions[start].as_py(),
-            buckets[start].as_py(),
-            codes[start:end],
-            row_ids.take(slice(start, end)),
-            None if rows is None else rows.slice(start, end - start),
-        )
-
-
-def _rows(batch: pa.RecordBatch) -> pa.StructArray | None:
-    names = batch.schema.names[len(ADDRESS_COLUMNS) :]
-    if not names:
-        return None
-    return pa.StructArray.from_arrays([batch.column(n) for n in names], names=names)
-
-
-def _group_bounds(partitions: pa.Array, buckets: pa.Array) -> list[int]:
-    """Where groups begin, and the number of rows."""
-    changes: npt.NDArray[np.bool_] = np.zeros(len(buckets), np.bool_)
-    changes[0] = True
-    changes[1:] = np.diff(buckets.to_numpy()) != 0
-    changes[1:] |= pc.not_equal(partitions[1:], partitions[:-1]).to_numpy(zero_copy_only=False)
-    return [*np.flatnonzero(changes).tolist(), len(buckets)]
-
-
-def _attempt_id() -> str:
-    context = TaskContext.get()
-    if context is None:
-        return "0"
-    # The attempt id alone is unique in the job; the partition's number is for people who look into the
-    # directory.
-    return f"{context.partitionId()}-{context.taskAttemptId()}"
-
-
-def _abort_quietly(coordinator: MutatorCoordinator) -> None:
-    try:
-        coordinator.abort()
-    except (MutationError, OSError):
-        logger.exception("aborting the coordinator failed; the driver removes its files")
 
 
 def _check_sink(table: AcidTable) -> None:
@@ -343,30 +233,27 @@ def _raise_loss(transaction: OpenTransaction, error: MutationError) -> None:
         raise loss from error
 
 
-def _verify(transaction: OpenTransaction, table: AcidTable, planned: DataFrame) -> None:
+def _verify(transaction: OpenTransaction, table: AcidTable, addresses: DataFrame) -> None:
     with translated_worker_errors(f"table {table.full_name}: looking up the ROW__IDs of the changes"):
-        names = touched_partitions(planned)
+        names = touched_partitions(addresses)
         if not names:
             return
         _check_known_partitions(transaction, table, names)
         known = snapshot(
-            planned.sparkSession,
+            addresses.sparkSession,
             transaction,
             table.full_name,
             columns=[],
             partitions=names if table.partition_keys else None,
         )
-        verify_planned_row_ids(table, planned, known)
+        verify_changed_row_ids(table, addresses, known)
 
 
-def _run(table: AcidTable, planned: DataFrame, writer: ChangeWriter) -> tuple[DeltaManifest, ...]:
-    with translated_worker_errors(
-        f"table {table.full_name}, transaction {table.txn_id}: writing the changes"
-    ):
-        # pyspark takes a dot in a column's name for a field of a struct, so they travel under plain ones.
-        numbered = planned.toDF(*ADDRESS_COLUMNS, *(f"c{number}" for number in range(len(writer.columns))))
-        rows = numbered.mapInArrow(writer.__call__, MANIFEST_DDL).collect()
-    return tuple(DeltaManifest.from_json(row[0]) for row in rows)
+def _run(table: AcidTable, plan: ChangePlan, writer: ChangeWriter) -> tuple[DeltaManifest, ...]:
+    what = f"table {table.full_name}, transaction {table.txn_id}: writing the changes"
+    with translated_worker_errors(what), counted_by_rows(plan.changes.sparkSession):
+        lines = plan.split(writer.options.sort_memory_bytes).mapPartitions(writer.__call__).collect()
+    return tuple(DeltaManifest.from_json(line) for line in lines)
 
 
 def _check_partitions_exist(

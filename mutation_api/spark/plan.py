@@ -1,23 +1,20 @@
-"""From a DataFrame of changes to a DataFrame in writing order: check, address, shuffle, sort.
+"""From a DataFrame of changes to pieces of it that tasks can write: match the columns, address, shuffle.
 
-:func:`address_changes` is the first half alone, for those who only want to know what would be written where.
-
-The shuffle and the sort are the last two steps, directly before the writer: anything put between them and the
-writer (a join, distinct, union) may lose the order, and an order by range or a rebalance may spread one group
-over tasks. The number of tasks is given, because adaptive execution would coalesce them down to one when the
-groups are skewed.
+The shuffle is the last step, directly before the writer: anything put between them (a join, distinct, union)
+may spread one group over tasks, and so may an order by range or a rebalance. The number of tasks is given,
+because adaptive execution would coalesce them down to one when the groups are skewed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyspark.sql.functions as sf
+from pyspark import RDD
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -34,23 +31,22 @@ from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import ConfigurationError, RecordLayoutError
-from mutation_api.spark.classify import ChangeClassifier
+from mutation_api.spark.address import (
+    ADDRESS_COLUMNS,
+    ChangeAddresser,
+    ChangeFields,
+)
+from mutation_api.spark.change_splitter import CHANGES, SPLIT_DDL, TASK, ChangeSplitter, as_bytes
+from mutation_api.spark.classify import ADDRESS_TYPE, ChangeClassifier
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.hive_types import convert_to_column, parse_hive_type
 
 __all__ = [
-    "ADDRESS_COLUMNS",
-    "BUCKET",
-    "BUCKET_PROPERTY",
     "INSERT_FILES_PER_PARTITION",
-    "OPERATION",
     "OPERATION_COLUMN_DEFAULT",
-    "PARTITION",
-    "ROW_NUMBER",
     "TASKS_PER_CORE",
-    "TXN",
     "ChangeLayout",
-    "address_changes",
+    "ChangePlan",
     "default_num_partitions",
     "match_columns",
     "plan_changes",
@@ -59,27 +55,19 @@ __all__ = [
 
 OPERATION_COLUMN_DEFAULT = "operation"
 
-PARTITION = "__partition"
-BUCKET = "__bucket"
-OPERATION = "__operation"
-TXN = "__txn"
-BUCKET_PROPERTY = "__bucket_property"
-ROW_NUMBER = "__row_id"
-ADDRESS_COLUMNS = (PARTITION, BUCKET, OPERATION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
-"""First columns of a planned change set; the data columns that it has follow in table order."""
-
-WRITING_ORDER = (PARTITION, BUCKET, TXN, BUCKET_PROPERTY, ROW_NUMBER)
-"""Rows of one transaction and bucket may differ in the property still: it holds the statement's number."""
-
 TASKS_PER_CORE = 4
+
+SPLIT_PARTS = 4
+"""Of the memory for sorting, the share of changes that are cut up at once: there are up to three copies."""
 
 INSERT_FILES_PER_PARTITION = 4
 """Files that the inserts of one partition of an unbucketed table are spread over, unless told otherwise."""
 
-ADDRESS_DDL = (
-    "partition string, bucket int, operation tinyint, txn bigint, bucket_property int, row_id bigint"
-)
-"""Spark's spelling of :data:`mutation_api.spark.classify.ADDRESS_TYPE`."""
+_ADDRESS_FIELDS = [
+    StructField(name, from_arrow_type(field.type))
+    for name, field in zip(ADDRESS_COLUMNS, ADDRESS_TYPE, strict=True)
+]
+"""Spark's form of :data:`mutation_api.spark.classify.ADDRESS_TYPE`."""
 
 ROW_ID_FIELDS = {"transactionid": "txn", "writeid": "txn", "bucketid": "bucket", "rowid": "row_id"}
 PARTITION_FIELD = "partition"
@@ -99,6 +87,52 @@ class ChangeLayout:
     columns: dict[str, str]
 
 
+@dataclass(frozen=True)
+class ChangePlan:
+    """A change set whose columns were found among its table's; nothing was run.
+
+    The data columns of deletes are null in it, since nobody reads them. A TIMESTAMP is the wall clock that it
+    shows in the session's time zone, as Hive stores it.
+    """
+
+    changes: DataFrame
+    """Columns as ``addresser`` takes them, under names of Spark's liking."""
+    addresser: ChangeAddresser
+    tasks: int
+    """How many write."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the data columns, in table order."""
+        return self.addresser.fields.columns
+
+    def addressed(self) -> DataFrame:
+        """ADDRESS_COLUMNS and the data columns of each change; no shuffle.
+
+        Escaped partition name, bucket id, operation code, and the ROW__ID: original txn, bucket field, row
+        id. What is wrong with an address is found when this is evaluated; see ChangeClassifier.
+        """
+        data = self.changes.schema.fields[self.addresser.fields.addressing :]
+        schema = StructType([*_ADDRESS_FIELDS, *data])
+        return self.changes.mapInArrow(self.addresser.__call__, schema).toDF(*ADDRESS_COLUMNS, *self.columns)
+
+    def addresses(self) -> DataFrame:
+        """ADDRESS_COLUMNS of each change. Only what they follow from is evaluated."""
+        fields = self.addresser.fields
+        wanted = [c for c in self.columns if c in self.addresser.classifier.table.bucket_columns]
+        names = self.changes.columns
+        kept = [names[fields.addressing + self.columns.index(column)] for column in wanted]
+        changes = self.changes.select(*names[: fields.addressing], *kept)
+        addresser = replace(self.addresser, fields=replace(fields, columns=tuple(wanted)))
+        return ChangePlan(changes, addresser, self.tasks).addressed().select(*ADDRESS_COLUMNS)
+
+    def split(self, sort_memory_bytes: int) -> RDD[bytes]:
+        """The changes in pieces, those of a (partition, bucket) in one task; see ChangeSplitter."""
+        splitter = ChangeSplitter(self.addresser, self.tasks, sort_memory_bytes // SPLIT_PARTS)
+        pieces = self.changes.mapInArrow(splitter.__call__, SPLIT_DDL)
+        return as_bytes(pieces.repartitionById(self.tasks, sf.col(TASK)).select(CHANGES))
+
+
 def plan_changes(
     table: AcidTable,
     changes: DataFrame,
@@ -107,38 +141,8 @@ def plan_changes(
     num_partitions: int | None = None,
     insert_files: int | None = None,
     operation_column: str = OPERATION_COLUMN_DEFAULT,
-) -> DataFrame:
-    """Address every change, bring the changes of a (partition, bucket) into one task, and sort them.
-
-    Arguments, columns of the result and errors are those of :func:`address_changes`.
-    """
-    addressed = address_changes(
-        table,
-        changes,
-        valid_ids,
-        num_partitions=num_partitions,
-        insert_files=insert_files,
-        operation_column=operation_column,
-    )
-    tasks = num_partitions or default_num_partitions(changes.sparkSession)
-    # Inserts carry the transaction's own id, which is greater than any other, and so come last.
-    return addressed.repartition(tasks, PARTITION, BUCKET).sortWithinPartitions(*WRITING_ORDER)
-
-
-def address_changes(
-    table: AcidTable,
-    changes: DataFrame,
-    valid_ids: ValidIdList,
-    *,
-    num_partitions: int | None = None,
-    insert_files: int | None = None,
-    operation_column: str = OPERATION_COLUMN_DEFAULT,
-) -> DataFrame:
-    """Say of every change where it will be written; no shuffle.
-
-    The address is computed in one Arrow pass that sees the operation, ROW__ID, partition and bucket columns
-    only. The other columns stay in the JVM until they are written; those of deletes become null, which nobody
-    reads. A TIMESTAMP becomes the wall clock that it shows in the session's time zone, as Hive stores it.
+) -> ChangePlan:
+    """Find out what is what in a change set.
 
     Args:
         table: a bound descriptor.
@@ -148,32 +152,34 @@ def address_changes(
         insert_files: see :func:`mutation_api.spark.job.apply_changes`.
         operation_column: name of the operation column.
 
-    Returns:
-        ADDRESS_COLUMNS (escaped partition name, bucket id, operation code, and the ROW__ID: original txn,
-        bucket field, row id), then the data columns that the change set has, in table order, under the
-        table's names.
-
     Raises:
         ConfigurationError: ``insert_files`` for a bucketed table, or not in 1 to 4096.
         RecordLayoutError: columns missing, extra or doubled, or of a type that cannot fit. Nothing was run.
     """
-    layout = match_columns(table, changes.schema, operation_column)
+    schema = changes.schema
+    layout = match_columns(table, schema, operation_column)
     tasks = num_partitions or default_num_partitions(changes.sparkSession)
     writer_count = _writer_count(table, tasks, insert_files)
-    addressed = changes.select(
-        _address(table, layout, changes.schema, valid_ids, writer_count).alias("__address"),
-        *_data_columns(table, layout, changes.schema),
+    classifier = ChangeClassifier(
+        table,
+        valid_ids,
+        missing_columns=_missing_columns(table, layout),
+        has_partition_columns=all(k in layout.columns for k in table.partition_key_names),
     )
-    data = [sf.col(_quoted(c)) for c in table.column_names if c in layout.columns]
-    return addressed.select(
-        sf.col("__address.partition").alias(PARTITION),
-        sf.col("__address.bucket").alias(BUCKET),
-        sf.col("__address.operation").alias(OPERATION),
-        sf.col("__address.txn").alias(TXN),
-        sf.col("__address.bucket_property").alias(BUCKET_PROPERTY),
-        sf.col("__address.row_id").alias(ROW_NUMBER),
-        *data,
-    )
+    partition_columns = tuple(k for k in table.partition_key_names if k in layout.columns)
+    data_columns = tuple(c for c in table.column_names if c in layout.columns)
+    is_written = ~sf.lower(sf.col(_quoted(layout.operation))).eqNullSafe("delete")
+    parts = [
+        sf.col(_quoted(layout.operation)),
+        *_row_id_parts(layout),
+        *(_wall_clock(schema, layout.columns[name]) for name in partition_columns),
+        *([_writer(schema, layout, writer_count)] if writer_count else []),
+        *(sf.when(is_written, _wall_clock(schema, layout.columns[name])) for name in data_columns),
+    ]
+    # pyspark takes a dot in a column's name for a field of a struct, so they travel under plain ones.
+    plain = changes.select(*(part.alias(f"c{number}") for number, part in enumerate(parts)))
+    fields = ChangeFields(tuple(layout.row_id_fields), partition_columns, bool(writer_count), data_columns)
+    return ChangePlan(plain, ChangeAddresser(classifier, fields), tasks)
 
 
 def _writer_count(table: AcidTable, tasks: int, insert_files: int | None) -> int:
@@ -347,38 +353,6 @@ def wall_clock_type(spark_type: DataType) -> DataType:
             return spark_type
 
 
-def _address(
-    table: AcidTable, layout: ChangeLayout, schema: StructType, valid_ids: ValidIdList, writer_count: int
-) -> Column:
-    classifier = ChangeClassifier(
-        table,
-        valid_ids,
-        missing_columns=_missing_columns(table, layout),
-        has_partition_columns=all(k in layout.columns for k in table.partition_key_names),
-    )
-    parts = [sf.col(_quoted(layout.operation)).alias("operation")]
-    if layout.row_id is not None:
-        parts.append(_renamed_row_id(layout).alias("row_id"))
-    addressed_by = [
-        c for c in dict.fromkeys((*table.partition_key_names, *table.bucket_columns)) if c in layout.columns
-    ]
-    if addressed_by:
-        columns = [_wall_clock(schema, layout.columns[c]).alias(c) for c in addressed_by]
-        parts.append(sf.struct(*columns).alias("columns"))
-    if writer_count:
-        parts.append(_writer(schema, layout, writer_count).alias("writers"))
-
-    def address(changes: pa.Array) -> pa.Array:
-        fields = dict(zip([f.name for f in changes.type], changes.flatten(), strict=True))
-        return classifier.classify(
-            fields["operation"], fields.get("row_id"), fields.get("columns"), fields.get("writers")
-        )
-
-    # Naming the kind of function instead of annotating it would make pyspark warn; its stubs want it named.
-    column: Column = arrow_udf(address, ADDRESS_DDL)(sf.struct(*parts))  # type: ignore[call-overload]
-    return column
-
-
 def _writer(schema: StructType, layout: ChangeLayout, writer_count: int) -> Column:
     """A bucket id for each row, the same whenever and wherever its content is seen.
 
@@ -397,21 +371,12 @@ def _hashable(field: StructField) -> Column:
     return sf.to_json(sf.struct(column)) if "map<" in field.dataType.simpleString() else column
 
 
-def _renamed_row_id(layout: ChangeLayout) -> Column:
-    """ROW__ID with the fields txn, bucket, row_id and, if present, partition; null where it was null."""
-    assert layout.row_id is not None
+def _row_id_parts(layout: ChangeLayout) -> list[Column]:
+    """Those of ROW__ID, in the order of ``row_id_fields``; all null where it was null."""
+    if layout.row_id is None:
+        return []
     source = _quoted(layout.row_id)
-    fields = [sf.col(f"{source}.{_quoted(name)}").alias(part) for part, name in layout.row_id_fields.items()]
-    return sf.when(sf.col(source).isNotNull(), sf.struct(*fields))
-
-
-def _data_columns(table: AcidTable, layout: ChangeLayout, schema: StructType) -> list[Column]:
-    is_written = sf.lower(sf.col(_quoted(layout.operation))) != "delete"
-    return [
-        sf.when(is_written, _wall_clock(schema, layout.columns[name])).alias(name)
-        for name in table.column_names
-        if name in layout.columns
-    ]
+    return [sf.col(f"{source}.{_quoted(name)}") for name in layout.row_id_fields.values()]
 
 
 def _wall_clock(schema: StructType, name: str) -> Column:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RowIdNotFoundError
-from mutation_api.spark.plan import BUCKET_PROPERTY, OPERATION, PARTITION, ROW_NUMBER, TXN
+from mutation_api.spark.address import BUCKET_PROPERTY, OPERATION, PARTITION, ROW_NUMBER, TXN
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["touched_partitions", "verify_row_ids"]
@@ -22,18 +22,18 @@ IDENTITY = (PARTITION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
 """What makes a row of a table the one it is."""
 
 
-def touched_partitions(planned: DataFrame) -> list[str]:
-    """Names of the partitions in which the planned changes update or delete rows, sorted."""
-    names = _existing_rows(planned).select(PARTITION).distinct().collect()
+def touched_partitions(addresses: DataFrame) -> list[str]:
+    """Names of the partitions in which the changes update or delete rows, sorted."""
+    names = _existing_rows(addresses).select(PARTITION).distinct().collect()
     return sorted(row[0] for row in names)
 
 
-def verify_row_ids(table: AcidTable, planned: DataFrame, snapshot: DataFrame) -> None:
+def verify_row_ids(table: AcidTable, addresses: DataFrame, snapshot: DataFrame) -> None:
     """Check that every update and delete names a row of the snapshot.
 
     Args:
         table: whose rows they are; for messages.
-        planned: as :func:`mutation_api.spark.plan.plan_changes` returns it.
+        addresses: of the changes, ADDRESS_COLUMNS.
         snapshot: at least the column ROW__ID of the touched partitions.
 
     Raises:
@@ -47,7 +47,7 @@ def verify_row_ids(table: AcidTable, planned: DataFrame, snapshot: DataFrame) ->
         sf.col(f"{ROW_ID_COLUMN}.rowid").alias(ROW_NUMBER),
     )
     missing = (
-        _existing_rows(planned)
+        _existing_rows(addresses)
         .select(*IDENTITY, OPERATION)
         .join(known, list(IDENTITY), "left_anti")
         .take(SAMPLE_ROWS)
@@ -62,8 +62,8 @@ def verify_row_ids(table: AcidTable, planned: DataFrame, snapshot: DataFrame) ->
         )
 
 
-def _existing_rows(planned: DataFrame) -> DataFrame:
-    return planned.where(sf.col(OPERATION) != int(Operation.INSERT))
+def _existing_rows(addresses: DataFrame) -> DataFrame:
+    return addresses.where(sf.col(OPERATION) != int(Operation.INSERT))
 
 
 def _describe(row: Row) -> str:

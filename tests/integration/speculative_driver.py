@@ -13,7 +13,7 @@ import dataclasses
 import json
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,14 @@ from judges.judge import SPEED_OPTIONS
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.commit.manifest import DeltaManifest, staging_directory
 from mutation_api.spark import job, local_session
+from mutation_api.spark.change_writer import ChangeWriter
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.worker.coordinator import WriterOptions
 
 ROWS = 5000
 BATCH_ROWS = 200
+BATCH_BYTES = 100_000
+"""Memory to sort in, so little that a task has several pieces to write."""
 STALL_SECONDS = 300.0
 """Far longer than Spark takes to start the twin, finish it and kill the one that stalls."""
 
@@ -43,16 +47,13 @@ SETTINGS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class StallsOnce(job.ChangeWriter):
+class StallsOnce(ChangeWriter):
     """A writer; the first task that makes the marker stalls after its first batch, when its file is there."""
 
     marker: str = ""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from super().__call__(self._stalled(batches))
-
-    def _stalled(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number, batch in enumerate(batches):
+    def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(super().in_order(table_name, pieces)):
             if number == 1:
                 with contextlib.suppress(FileExistsError):
                     Path(self.marker).open("x").close()
@@ -80,7 +81,8 @@ def main(master: str, uri: str, table: str, marker: str) -> int:
         builder = MutatorClientBuilder().metastore(uri)
         builder.add_sink_table(*table.split("."), create_partitions=True)
         with builder.build() as client, client.new_transaction() as transaction:
-            summary = job.apply_changes(transaction, table, changes, num_partitions=4)
+            options = WriterOptions(sort_memory_bytes=BATCH_BYTES)
+            summary = job.apply_changes(transaction, table, changes, num_partitions=4, options=options)
     print(json.dumps(found | {"files": summary.file_count, "groups": summary.group_count}))
     return 0
 

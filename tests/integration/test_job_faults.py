@@ -156,6 +156,7 @@ def test_the_metastore_is_killed_and_started_again_during_the_job(
         _client(table, table.metastore, clock, listener) as client,
         client.new_transaction() as transaction,
     ):
+        transaction.table(table.full_name)  # what a job is given, read before it starts
         server.kill()
         pass_time(clock, 0.7 * TXN_TIMEOUT_SECONDS)
         assert f"heartbeat of transaction {transaction.id} failed" in caplog.text

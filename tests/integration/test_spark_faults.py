@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,8 +24,9 @@ from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.errors import LockLostError, TransactionAbortedError, WorkerError
 from mutation_api.spark import job
+from mutation_api.spark.change_writer import ChangeWriter
 from mutation_api.spark.job import apply_changes
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
 from tests.fix_clock import FakeClock, wait_until
 from tests.integration.spark_cluster import spark_cluster
 
@@ -35,32 +36,34 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 ROWS = 5000
 BATCH_ROWS = 200
-"""Rows of an Arrow batch, so few that a task gets several and can fail between two."""
+OPTIONS = WriterOptions(sort_memory_bytes=150_000)
+"""A task gets several batches, has to put some aside, and can fail between two that it writes."""
 TWIN_TIMEOUT_SECONDS = 400
 
 
 @dataclasses.dataclass(frozen=True)
-class RaisesOnce(job.ChangeWriter):
-    """A writer whose first attempt at each task raises after its first batch."""
+class RaisesOnce(ChangeWriter):
+    """A writer whose first attempt at each task raises after it wrote its first batch."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from super().__call__(fail_after_first(batches, raise_an_error))
-
-
-@dataclasses.dataclass(frozen=True)
-class DiesOnce(job.ChangeWriter):
-    """A writer whose process is killed in the first attempt at each task, after its first batch."""
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from super().__call__(fail_after_first(batches, kill_this_process))
+    def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        return fail_after_first(super().in_order(table_name, pieces), raise_an_error)
 
 
 @dataclasses.dataclass(frozen=True)
-class AlwaysRaises(job.ChangeWriter):
+class DiesOnce(ChangeWriter):
+    """A writer whose process is killed in the first attempt at each task, after it wrote its first batch."""
+
+    def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        return fail_after_first(super().in_order(table_name, pieces), kill_this_process)
+
+
+@dataclasses.dataclass(frozen=True)
+class AlwaysRaises(ChangeWriter):
     """A writer none of whose attempts succeeds."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from super().__call__(fail_after_first(batches, raise_an_error, last_attempt=99))
+    def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        in_order = super().in_order(table_name, pieces)
+        return fail_after_first(in_order, raise_an_error, last_attempt=99)
 
 
 def fail_after_first(batches, fail, last_attempt: int = 0):
@@ -82,10 +85,9 @@ def kill_this_process() -> None:
 def small_batches(spark: SparkSession) -> Iterator[None]:
     """Several Arrow batches for each task."""
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(name)
     spark.conf.set(name, str(BATCH_ROWS))
     yield
-    spark.conf.set(name, before)
+    spark.conf.unset(name)
 
 
 @pytest.fixture
@@ -115,7 +117,7 @@ def below(location: str) -> list[Path]:
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("writer", [RaisesOnce, DiesOnce])
 def test_a_lost_attempt_leaves_no_trace(
-    writer: type[job.ChangeWriter],
+    writer: type[ChangeWriter],
     hive: Hive23,
     table: str,
     spark: SparkSession,
@@ -125,7 +127,7 @@ def test_a_lost_attempt_leaves_no_trace(
     monkeypatch.setattr(job, "ChangeWriter", writer)
     with builder(hive, table).build() as client:
         with client.new_transaction() as transaction:
-            summary = apply_changes(transaction, table, inserts(spark), num_partitions=2)
+            summary = apply_changes(transaction, table, inserts(spark), num_partitions=2, options=OPTIONS)
             staged = [p for p in below(client.tables[0].location) if "_mutation_" in str(p)]
             assert len(staged) == summary.file_count == 12
         assert not [p for p in below(client.tables[0].location) if "_mutation_" in str(p)]
@@ -147,10 +149,10 @@ def test_a_job_that_fails_for_good_leaves_nothing(
                 pytest.raises(WorkerError, match="the disk is on fire"),
                 client.new_transaction() as transaction,
             ):
-                apply_changes(transaction, table, inserts(spark), num_partitions=2)
+                apply_changes(transaction, table, inserts(spark), num_partitions=2, options=OPTIONS)
         wait_until(lambda: not below(location), "the removal of everything staged")
         with client.new_transaction() as transaction:
-            apply_changes(transaction, table, inserts(spark), num_partitions=2)
+            apply_changes(transaction, table, inserts(spark), num_partitions=2, options=OPTIONS)
     assert hive.sql(f"SELECT count(*) FROM {table}") == [[ROWS]]
 
 
@@ -200,7 +202,7 @@ def test_a_loser_that_writes_after_the_job_does_not_disturb_the_commit(
             add(name, writer_id, manifests)
 
         monkeypatch.setattr(transaction, "add_manifests", remember)
-        apply_changes(transaction, table, inserts(spark), num_partitions=2)
+        apply_changes(transaction, table, inserts(spark), num_partitions=2, options=OPTIONS)
         # Two more attempts of the same writer at the same group: one complete, one cut off in the middle.
         late = MutatorCoordinator(
             transaction.table(table), writer_id=handed_in[0].writer_id, attempt_id="late"

@@ -6,9 +6,8 @@ import dataclasses
 import datetime
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-import pyarrow as pa
 import pyspark.sql.functions as sf
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -30,9 +29,12 @@ from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
+from mutation_api.spark.address import ADDRESS_COLUMNS
+from mutation_api.spark.change_writer import ChangeWriter
 from mutation_api.spark.errors import translated_worker_errors
-from mutation_api.spark.plan import ADDRESS_COLUMNS, match_columns, plan_changes, wall_clock_type
+from mutation_api.spark.plan import ChangePlan, match_columns, plan_changes, wall_clock_type
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.worker.coordinator import WriterOptions
 
 TABLE = AcidTable(
     database="default",
@@ -178,22 +180,25 @@ def test_timestamps_become_wall_clocks_at_any_depth() -> None:
 VALID = ValidTxnList(high_watermark=6)
 
 
-def task_contents(planned: DataFrame) -> list[list[tuple[object, ...]]]:
-    """The addresses that each task gets, in its order."""
+def task_contents(plan: ChangePlan, options: WriterOptions | None = None) -> list[list[tuple[object, ...]]]:
+    """The addresses that each task writes, in its order."""
+    options = options or WriterOptions()
+    writer = ChangeWriter("", "", options)
 
-    def gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = [
-            str(tuple(row.values())) for batch in batches for row in batch.select(ADDRESS_COLUMNS).to_pylist()
-        ]
-        yield pa.record_batch({"rows": pa.array([rows], pa.list_(pa.string()))})
+    def gather(pieces: Iterable[bytes]) -> Iterator[list[tuple[object, ...]]]:
+        in_order = writer.in_order("default.t", pieces)
+        yield [tuple(row.values()) for batch in in_order for row in batch.select(ADDRESS_COLUMNS).to_pylist()]
 
-    collected = planned.mapInArrow(gather, "rows array<string>").collect()
-    return [[eval(text) for text in row[0]] for row in collected]
+    return plan.split(options.sort_memory_bytes).mapPartitions(gather).collect()
 
 
 @pytest.mark.slow
-def test_m3_m5_groups_stay_together_and_in_order(spark: SparkSession) -> None:
-    """A group lies in one task, in one run; inside it rows come by (txn, row id), inserts last."""
+@pytest.mark.parametrize("options", [WriterOptions(), WriterOptions(sort_memory_bytes=100_000)])
+def test_m3_m5_groups_stay_together_and_in_order(spark: SparkSession, options: WriterOptions) -> None:
+    """A group lies in one task, in one run; inside it rows come by (txn, row id), inserts last.
+
+    Whether a task sorts its changes in memory or puts some aside.
+    """
     changes = spark.range(20_000).selectExpr(
         "CASE id % 3 WHEN 0 THEN 'insert' WHEN 1 THEN 'update' ELSE 'delete' END operation",
         "named_struct('transactionid', 1 + hash(id) % 2, 'bucketid', cast(id % 4 AS int), 'rowid', 20000 - "
@@ -203,7 +208,7 @@ def test_m3_m5_groups_stay_together_and_in_order(spark: SparkSession) -> None:
         "concat('d', (id * 7) % 13) ds",
         "cast(id % 3 AS int) hr",
     )
-    tasks = task_contents(plan_changes(TABLE, changes, VALID, num_partitions=5))
+    tasks = task_contents(plan_changes(TABLE, changes, VALID, num_partitions=5), options)
     runs = [
         (task, group, list(rows))
         for task, contents in enumerate(tasks)
@@ -232,7 +237,7 @@ def test_timestamps_are_wall_clocks_of_the_session(spark: SparkSession) -> None:
             "SELECT 'insert' operation, 1L id, TIMESTAMP '2024-07-01 12:00:00' `A.B ``c`, "
             "TIMESTAMP_NTZ '2024-07-01 12:00:00' n"
         )
-        row = plan_changes(table, changes, VALID).collect()[0]
+        row = plan_changes(table, changes, VALID).addressed().collect()[0]
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     noon = datetime.datetime(2024, 7, 1, 12)
@@ -246,7 +251,7 @@ def test_data_of_deletes_is_dropped(spark: SparkSession) -> None:
         "SELECT 'DELETE' operation, named_struct('transactionid', 1L, 'bucketid', 0, 'rowid', 0L) ROW__ID, "
         "8L id, 'long text' msg, 'x' ds, 1 hr"
     )
-    row = plan_changes(TABLE, changes, VALID).collect()[0]
+    row = plan_changes(TABLE, changes, VALID).addressed().collect()[0]
     assert (row["id"], row["msg"]) == (None, None)
 
 
@@ -259,7 +264,7 @@ def test_a_bad_change_is_told_by_our_own_error(spark: SparkSession) -> None:
         pytest.raises(RecordValueError, match=r"^table default\.t: the operation must be one of") as caught,
         translated_worker_errors("writing"),
     ):
-        planned.collect()
+        planned.addressed().collect()
     assert "\n" not in str(caught.value)
 
 
@@ -304,10 +309,9 @@ def test_inserts_without_buckets_are_spread_by_their_content(spark: SparkSession
     )
     buckets = []
     for changes in (inserts, inserts.repartition(3).orderBy(sf.desc("id"))):
-        planned = plan_changes(UNBUCKETED, changes.unionByName(existing), WRITE_IDS, num_partitions=6).cache()
+        planned = plan_changes(UNBUCKETED, changes.unionByName(existing), WRITE_IDS, num_partitions=6)
         tasks = task_contents(planned)
-        rows = planned.where("__operation = 0").select("id", "__bucket", "__txn").collect()
-        planned.unpersist()
+        rows = planned.addressed().where("__operation = 0").select("id", "__bucket", "__txn").collect()
         buckets.append({row["id"]: row["__bucket"] for row in rows})
         assert {row["__txn"] for row in rows} == {7}
         assert sorted(set(buckets[-1].values())) == list(range(6))
@@ -321,7 +325,7 @@ def test_inserts_without_buckets_are_spread_by_their_content(spark: SparkSession
     assert buckets[0] == buckets[1]
     assert len(buckets[0]) == 300
     deletes = existing.where("operation = 'delete'").select("operation", "ROW__ID")
-    planned = plan_changes(UNBUCKETED, deletes, WRITE_IDS).select("__bucket").collect()
+    planned = plan_changes(UNBUCKETED, deletes, WRITE_IDS).addresses().select("__bucket").collect()
     assert [row[0] for row in planned] == [9] * 20
 
 
@@ -337,7 +341,7 @@ def test_how_many_files_inserts_without_buckets_make(spark: SparkSession) -> Non
 
     def files(table: AcidTable, frame: DataFrame, **options: int) -> int:
         planned = plan_changes(table, frame, WRITE_IDS, num_partitions=7, **options)
-        return planned.select("__partition", "__bucket").distinct().count()
+        return planned.addresses().select("__partition", "__bucket").distinct().count()
 
     assert files(partitioned, changes) == 2 * 4
     assert files(partitioned, changes, insert_files=6) == 2 * 6

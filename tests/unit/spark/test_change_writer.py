@@ -12,8 +12,8 @@ import pytest
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.manifest import DeltaManifest, FileKind
-from mutation_api.spark.job import write_batch
-from mutation_api.spark.plan import ADDRESS_COLUMNS
+from mutation_api.spark.address import ADDRESS_COLUMNS
+from mutation_api.spark.change_writer import WritingOrder, write_batch
 from mutation_api.spark.summary import ApplySummary
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.worker.coordinator import MutatorCoordinator
@@ -76,6 +76,24 @@ def test_groups_are_cut_whatever_the_batches(tmp_path: Path, sizes: list[int]) -
         ("ds=a", 1): [(1, 3, 1, 0, 9, (5, "five"))],
         ("ds=b", 1): [(2, 2, 1, 0, 9, None), (1, 2, 1, 7, 9, (9, "nine")), (0, 9, 1, 0, 9, (13, None))],
     }
+
+
+def test_writing_order_is_by_group_and_then_by_row_id() -> None:
+    """Partitions in the order in which they come first, whatever batch; a property by its statement."""
+    order = WritingOrder()
+    rows = [
+        ("ds=b", 0, 1, 3, bucket_property(0, 4), 7, 1, "m"),
+        ("ds=b", 0, 2, 3, 0, 9, None, None),
+        ("ds=a", 2, 0, 9, 0, 0, 2, "m"),
+    ]
+    assert [part.tolist() for part in order(batch(rows))] == [
+        [0, 0, 1],
+        [0, 0, 2],
+        [3, 3, 9],
+        [5, 0, 0],
+        [7, 9, 0],
+    ]
+    assert [part.tolist() for part in order(batch(rows[2:]))] == [[1], [2], [9], [0], [0]]
 
 
 def with_properties(rows: list[tuple[Any, ...]], version: AcidVersion) -> list[tuple[Any, ...]]:
