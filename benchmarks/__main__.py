@@ -39,6 +39,9 @@ A module is imported when its benchmark runs. What it gives to :func:`benchmarks
 the table at the end.
 """
 
+LONG = ("merge", "ingest", "large_change_set")
+"""They take minutes with few rows, too; a quick run of all leaves them out."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments name; returns 0 if all results were right."""
@@ -50,11 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("name", nargs="?", choices=BENCHMARKS, help="which one (default: all in turn)")
     parser.add_argument("--rows", type=int, help="rows, instead of each benchmark's own number")
-    parser.add_argument("--quick", action="store_true", help="fewer rows and rounds")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer rows, one round; of all, not the long ones"
+    )
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
     parsed = parser.parse_args(words)
     options = [f"--{name}" for name in ("quick", "save") if getattr(parsed, name)]
-    return run_all(options if parsed.rows is None else [*options, f"--rows={parsed.rows}"])
+    names = [name for name in BENCHMARKS if not (parsed.quick and name in LONG)]
+    return run_all(names, options if parsed.rows is None else [*options, f"--rows={parsed.rows}"])
 
 
 def run_one(name: str, words: Sequence[str]) -> int:
@@ -70,12 +76,12 @@ def run_one(name: str, words: Sequence[str]) -> int:
     return code
 
 
-def run_all(options: Sequence[str]) -> int:
-    """Run all benchmarks in turn, and print the table of all their cases."""
+def run_all(names: Sequence[str], options: Sequence[str]) -> int:
+    """Run benchmarks in turn, and print the table of all their cases."""
     cases: list[tuple[str, dict[str, Any]]] = []
     lines = []
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        for name in BENCHMARKS:
+        for name in names:
             print(f"\n# {name}\n", flush=True)
             shown = Path(folder) / f"{name}.json"
             started = time.monotonic()

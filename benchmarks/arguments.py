@@ -8,30 +8,28 @@ from dataclasses import dataclass
 
 __all__ = ["Rounds", "integers", "settings_from"]
 
+QUICK_ROUNDS = 1
+
 
 @dataclass(frozen=True)
 class Rounds:
-    """Measured rounds, and those before them that warm up; ``quick`` ones where somebody is in a hurry."""
+    """Measured rounds, and those before them that warm up; one of each where somebody is in a hurry."""
 
     measured: int
-    quick: int
     warm_up: int
-    quick_warm_up: int | None = None
 
     def add_argument(self, parser: argparse.ArgumentParser) -> None:
         """Declare ``--repeat``."""
-        text = f"measured rounds (default: {self.measured}; quick: {self.quick})"
+        text = f"measured rounds (default: {self.measured}; quick: {QUICK_ROUNDS})"
         parser.add_argument("--repeat", type=int, help=text)
 
     def measured_of(self, arguments: argparse.Namespace) -> int:
         """Measured rounds that were asked for."""
-        return int(arguments.repeat or (self.quick if arguments.quick else self.measured))
+        return int(arguments.repeat or (QUICK_ROUNDS if arguments.quick else self.measured))
 
     def warm_up_of(self, arguments: argparse.Namespace) -> int:
         """Rounds before them."""
-        if arguments.quick and self.quick_warm_up is not None:
-            return self.quick_warm_up
-        return self.warm_up
+        return QUICK_ROUNDS if arguments.quick else self.warm_up
 
 
 def integers(text: str) -> tuple[int, ...]:

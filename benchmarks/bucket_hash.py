@@ -1,7 +1,7 @@
 """What Hive's bucket hash costs, by type and version, alone and within a job.
 
     python -m benchmarks bucket_hash                        # 1,000,000 updates, fourteen types
-    python -m benchmarks bucket_hash --quick                # 200,000 updates, three types
+    python -m benchmarks bucket_hash --quick                # 200,000 updates, two types
     python -m benchmarks bucket_hash --types 'string;date'
 
 ``hash`` computes the bucket of every row in this process, in batches of ten thousand as Spark gives them.
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import platform
 import shutil
 import statistics
 import tempfile
@@ -33,7 +32,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 from pyspark.sql import SparkSession
 
 from benchmarks.arguments import Rounds
@@ -48,6 +46,7 @@ from benchmarks.measure import (
     machine,
     ratio_of,
     tell,
+    versions,
 )
 from benchmarks.report import save_cases, show_case
 from metastore_client.model import OpenTxns, PartitionInfo
@@ -66,8 +65,8 @@ HELP = "cost of the bucket hash, by type and version"
 
 ROWS_DEFAULT = 1_000_000
 QUICK_ROWS = 200_000
-QUICK_TYPES = ("bigint", "string", "timestamp")
-ROUNDS = Rounds(3, quick=2, warm_up=1)
+QUICK_TYPES = ("string", "timestamp")
+ROUNDS = Rounds(3, warm_up=1)
 VERSIONS = (1, 2)
 BUCKETS = 8
 BATCH_ROWS = 10_000
@@ -130,7 +129,7 @@ UNDEFINED = {("binary", 2)}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--rows", type=int, help=f"updates of a round (default: {ROWS_DEFAULT:,})")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} updates, three types")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} updates, two types")
     parser.add_argument("--types", type=_types, help=f"some of {'; '.join(TYPES)}; between semicolons")
     ROUNDS.add_argument(parser)
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
@@ -152,12 +151,11 @@ def run(arguments: argparse.Namespace) -> int:
                 cases.append(run_case(spark, updates, repeat))
                 show_case(cases[-1])
     if arguments.save:
-        versions = f"Python {platform.python_version()}, numpy {np.__version__}, pyarrow {pa.__version__}"
         save_cases(
             cases,
             RESULTS,
             title="The bucket hash",
-            versions=f"{versions}, pyspark {pyspark.__version__}",
+            versions=", ".join(versions("numpy", "pyarrow", "pyspark")),
             machine=machine(),
         )
     return 1 if any("failure" in figures for case in cases for figures in case["contestants"].values()) else 0

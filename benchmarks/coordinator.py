@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import platform
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +35,17 @@ import pyarrow.orc as orc
 from benchmarks.arguments import Rounds
 from benchmarks.group_data import COLUMNS, GroupedRows
 from benchmarks.local_metastore import METASTORE, measured_metastore
-from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine, tell
+from benchmarks.measure import (
+    Contestant,
+    Result,
+    Watch,
+    alternate,
+    as_figures,
+    compared,
+    machine,
+    tell,
+    versions,
+)
 from benchmarks.peers.java_writers import JavaWriters
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
@@ -54,7 +63,7 @@ HELP = "write grouped rows on one thread, in turn with Hive's Java writers"
 
 ROWS_DEFAULT = 1_000_000
 QUICK_ROWS = 200_000
-ROUNDS = Rounds(5, quick=2, warm_up=3)
+ROUNDS = Rounds(5, warm_up=3)
 RESULTS = Path(__file__).parent / "results" / "coordinator.json"
 
 OURS, UPDATER, UPDATER_COLD = "ours", "updater", "updater-cold"
@@ -102,17 +111,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if everybody wrote the rows given."""
     rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
-    repeat = ROUNDS.measured_of(arguments)
-    cases, versions = [], {f"Python {platform.python_version()}", f"pyarrow {pa.__version__}"}
+    repeat, warm_up = ROUNDS.measured_of(arguments), ROUNDS.warm_up_of(arguments)
+    cases, used = [], set(versions("pyarrow"))
     for shape in SHAPES:
-        with Stage.opened(shape, rows, ROUNDS.warm_up + repeat) as stage:
-            cases.append(run_case(stage, is_judged=arguments.quick))
-            versions.update(stage.versions)
+        with Stage.opened(shape, rows, warm_up + repeat) as stage:
+            cases.append(run_case(stage, warm_up, is_judged=arguments.quick))
+            used.update(stage.versions)
         show_case(cases[-1])
     if arguments.save:
-        save_cases(
-            cases, RESULTS, title="One thread", versions=", ".join(sorted(versions)), machine=machine()
-        )
+        save_cases(cases, RESULTS, title="One thread", versions=", ".join(sorted(used)), machine=machine())
     return 0 if all(case["is_equal"] for case in cases) else 1
 
 
@@ -169,15 +176,14 @@ class Stage:
             metastore.add_partitions(database, table, [(value,) for value in self.rows.partition_values()])
 
 
-def run_case(stage: Stage, *, is_judged: bool) -> dict[str, Any]:
+def run_case(stage: Stage, warm_up: int, *, is_judged: bool) -> dict[str, Any]:
     """Let the contestants of a shape take turns, then read what they wrote."""
     names = stage.shape.contestants
     label = stage.shape.label(stage.rows.count)
     tell(label)
     contestants = [_MAKERS[name](stage) for name in names]
-    results = alternate(
-        contestants, stage.rounds - ROUNDS.warm_up, Watch(stage.kinds), warm_up=ROUNDS.warm_up, tell=tell
-    )
+    rounds = stage.rounds - warm_up
+    results = alternate(contestants, rounds, Watch(stage.kinds), warm_up=warm_up, tell=tell)
     expected = expected_content(stage.rows.batches, stage.rounds)
     wrong = [
         contestant.name

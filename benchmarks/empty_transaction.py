@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import platform
 import statistics
 import tempfile
 from collections import Counter
@@ -25,8 +24,18 @@ from typing import Any
 from benchmarks.arguments import Rounds
 from benchmarks.counted_metastore import Call, CountedMetastore
 from benchmarks.group_data import COLUMNS
-from benchmarks.local_metastore import METASTORE, measured_metastore
-from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine, tell
+from benchmarks.local_metastore import METASTORE, measured_metastore, metastore_version
+from benchmarks.measure import (
+    Contestant,
+    Result,
+    Watch,
+    alternate,
+    as_figures,
+    compared,
+    machine,
+    tell,
+    versions,
+)
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from metastore_client.client import MetastoreClient
@@ -48,7 +57,7 @@ HELP = "a transaction that changes nothing, beside the bare metastore calls"
 
 TRANSACTIONS_DEFAULT = 50
 QUICK_TRANSACTIONS = 10
-ROUNDS = Rounds(5, quick=3, warm_up=2)
+ROUNDS = Rounds(5, warm_up=2)
 PARTITIONS = (0, 100)
 """Of the table, a case each."""
 AIM_SECONDS = 0.150
@@ -72,13 +81,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if every transaction committed, whatever it took."""
     count = arguments.transactions or (QUICK_TRANSACTIONS if arguments.quick else TRANSACTIONS_DEFAULT)
     repeat = ROUNDS.measured_of(arguments)
-    cases = [run_case(partitions, count, repeat) for partitions in PARTITIONS]
+    warm_up = ROUNDS.warm_up_of(arguments)
+    cases = [run_case(partitions, count, repeat, warm_up) for partitions in PARTITIONS]
     if arguments.save:
         save_cases(
             cases,
             RESULTS,
             title="Empty transactions",
-            versions=f"Hive 2.3.10, Python {platform.python_version()}",
+            versions=", ".join((metastore_version(), *versions())),
             machine=machine(),
         )
     return (
@@ -86,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
 
 
-def run_case(partitions: int, count: int, repeat: int) -> dict[str, Any]:
+def run_case(partitions: int, count: int, repeat: int, warm_up: int) -> dict[str, Any]:
     """Both on a fresh metastore, on a table with so many partitions."""
     label = f"a table with {partitions} partitions" if partitions else "a table without partitions"
     tell(label)
@@ -102,7 +112,7 @@ def run_case(partitions: int, count: int, repeat: int) -> dict[str, Any]:
             Contestant(OURS, lambda _: our_transactions(client, count), ("driver", METASTORE), nowhere),
             Contestant(BARE, lambda _: bare_transactions(bare, count), ("driver", METASTORE), nowhere),
         ]
-        results = alternate(contestants, repeat, Watch(kinds), warm_up=ROUNDS.warm_up, tell=tell)
+        results = alternate(contestants, repeat, Watch(kinds), warm_up=warm_up, tell=tell)
         calls = [last_transaction(client, counted), last_bare(bare)]
     case = case_of(label, results, count, calls)
     show_case(case)

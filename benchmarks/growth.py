@@ -1,7 +1,7 @@
 """Write change sets of growing size: does time grow as the rows do, and does memory not grow?
 
     python -m benchmarks growth                           # 1,000,000, 10,000,000 and 50,000,000 changes
-    python -m benchmarks growth --quick                   # 20,000, 200,000 and 1,000,000
+    python -m benchmarks growth --quick                   # 20,000 and 1,000,000
     python -m benchmarks growth --rows 10000000           # a fiftieth, a fifth, and all of it
 
 Each size has a process and a Spark of its own, so that none inherits another's memory. Ratios are of the
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arguments import Rounds
+from benchmarks.arguments import Rounds, settings_from
 from benchmarks.event_data import BUCKETS, Shape
 from benchmarks.measure import machine, ratio_of
 from benchmarks.report import save_cases, show_case
@@ -29,7 +29,6 @@ from benchmarks.write_stage import (
     Stage,
     add_common_arguments,
     add_partitions_argument,
-    spark_settings,
 )
 from benchmarks.writers import TableWriter
 
@@ -41,7 +40,7 @@ ROWS_DEFAULT = 50_000_000
 QUICK_ROWS = 1_000_000
 PARTS = (50, 5, 1)
 """Sizes as parts of the largest."""
-ROUNDS = Rounds(2, quick=2, warm_up=2)
+ROUNDS = Rounds(2, warm_up=2)
 LAYOUT = LAYOUTS["split"]
 AIM = {"wall": 1.1, "cpu": 1.1}
 """Seconds of a row, as a share of the smallest size's."""
@@ -54,6 +53,7 @@ class Task:
 
     shape: Shape
     rounds: int
+    warm_up: int
     settings: Mapping[str, str]
     work: Path | None
     is_judged: bool
@@ -83,11 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
         Task(
             Shape(max(1, largest // part), arguments.partitions),
             rounds,
-            spark_settings(arguments),
+            ROUNDS.warm_up_of(arguments),
+            settings_from(arguments.spark),
             arguments.work,
-            is_judged=part == PARTS[0],
+            is_judged=part == PARTS[0] and not arguments.quick,
         )
-        for part in PARTS
+        for part in (PARTS[::2] if arguments.quick else PARTS)
     ]
     outcomes = [in_new_process(task) for task in tasks]
     case = as_case(outcomes, arguments.partitions)
@@ -118,7 +119,7 @@ def measure(task: Task) -> Outcome:
             [writer],
             pairs={},
             rounds=task.rounds,
-            warm_up=ROUNDS.warm_up,
+            warm_up=task.warm_up,
         )
         figures = case["contestants"][LAYOUT.name]
         return Outcome(rows, figures, is_right and case["is_right"], frozenset(stage.versions))

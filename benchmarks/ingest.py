@@ -19,20 +19,27 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import platform
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyspark
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession, Window
 
 from benchmarks.arguments import Rounds
 from benchmarks.ingest_data import CSV_COLUMNS, DATABASE, SERVICE, SOURCE_TABLE, OperationLogs
-from benchmarks.measure import Contestant, Result, alternate, as_figures, compared, machine, tell
+from benchmarks.measure import (
+    Contestant,
+    Result,
+    alternate,
+    as_figures,
+    compared,
+    consume,
+    machine,
+    tell,
+    versions,
+)
 from benchmarks.merge_stage import OURS_KINDS, Content, Stage, checksums
 from benchmarks.report import save_cases, show_case
 from metastore_client.thrift_client import connect
@@ -47,7 +54,7 @@ HELP = "ingest a log of operations, in turn with rewriting the table and with de
 
 ROWS_DEFAULT, OPERATIONS_DEFAULT, KEYS_DEFAULT = 10_000_000, 1_000_000, 300_000
 QUICK_SHARE = 10
-ROUNDS = Rounds(3, quick=2, warm_up=3)
+ROUNDS = Rounds(3, warm_up=3)
 OURS, SPARK, DELTA = "ours", "spark", "delta-rs"
 AIMS = {SPARK: 0.4, DELTA: 1.0}
 READING_AIM = 1.2
@@ -73,23 +80,22 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if all tables end up with the same content."""
     rows = arguments.rows or ROWS_DEFAULT // (QUICK_SHARE if arguments.quick else 1)
     operations, keys = (n * rows // ROWS_DEFAULT for n in (OPERATIONS_DEFAULT, KEYS_DEFAULT))
-    repeat = ROUNDS.measured_of(arguments)
+    repeat, warm_up = ROUNDS.measured_of(arguments), ROUNDS.warm_up_of(arguments)
     with contextlib.ExitStack() as stack:
         work = arguments.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         stage = stack.enter_context(Stage.opened(work.resolve(), rows, {}))
-        logs = OperationLogs(rows, operations, keys, ROUNDS.warm_up + repeat, stage.folder / "logs")
+        logs = OperationLogs(rows, operations, keys, warm_up + repeat, stage.folder / "logs")
         tell(f"writing {logs.rounds} logs of {operations:,} operations")
         logs.write()
         cases = [ingest_case(stage, stack, logs, repeat), reading_case(stage, logs, repeat)]
         for case in cases:
             show_case(case)
     if arguments.save:
-        versions = f"Python {platform.python_version()}, pyspark {pyspark.__version__}"
         save_cases(
             cases,
             RESULTS,
             title="Change sources",
-            versions=f"{versions}, pyarrow {pyarrow.__version__}",
+            versions=", ".join(versions("pyspark", "pyarrow", "deltalake")),
             machine=machine(),
         )
     return 0 if all(case["is_right"] for case in cases) else 1
@@ -109,7 +115,7 @@ def ingest_case(
         Contestant(SPARK, rewriter.rewrite, SPARK_KINDS, rewriter.folder),
         Contestant(DELTA, lambda n: peer.call("merge", str(folder), str(logs.reduced(n))), (DELTA,), folder),
     ]
-    results = alternate(contestants, repeat, stage.watch(), warm_up=ROUNDS.warm_up, tell=tell)
+    results = alternate(contestants, repeat, stage.watch(), warm_up=logs.rounds - repeat, tell=tell)
     delta_rows = stage.spark.read.parquet(*peer.call("files", str(folder)))
     contents = [follower.content(), checksums(rewriter.rows()), checksums(delta_rows)]
     return _case(
@@ -128,10 +134,10 @@ def reading_case(stage: Stage, logs: OperationLogs, repeat: int) -> dict[str, An
         follower.receive(number)
     files = [file for number in range(logs.rounds) for file in logs.staging_files(number)]
     contestants = [
-        Contestant(OURS, lambda _: _consume(follower.operations()), SPARK_KINDS, logs.folder),
-        Contestant(SPARK, lambda _: _consume(read_records(stage.spark, files)), SPARK_KINDS, logs.folder),
+        Contestant(OURS, lambda _: consume(follower.operations()), SPARK_KINDS, logs.folder),
+        Contestant(SPARK, lambda _: consume(read_records(stage.spark, files)), SPARK_KINDS, logs.folder),
     ]
-    results = alternate(contestants, repeat, stage.watch(), warm_up=ROUNDS.warm_up, tell=tell)
+    results = alternate(contestants, repeat, stage.watch(), warm_up=logs.rounds - repeat, tell=tell)
     counts = follower.operations().count(), read_records(stage.spark, files).count()
     size = sum(file.stat().st_size for file in files) / 2**20
     return _case(
@@ -232,7 +238,3 @@ def _case(
         "aims": {f"{OURS} / {name}": {"wall": aim} for name, aim in aims.items()},
         "is_right": is_right and not any(result.failure for result in results),
     }
-
-
-def _consume(rows: DataFrame) -> None:
-    rows.write.format("noop").mode("overwrite").save()

@@ -62,7 +62,7 @@ class OperationLogs:
 
     def staging_files(self, number: int) -> list[Path]:
         """The files of a round, in order."""
-        return sorted((self.folder / f"staging-{number}").glob("*.csv"), key=lambda path: _first(path))
+        return sorted((self.folder / f"staging-{number}").glob("*.csv"), key=_first)
 
     def reduced(self, number: int) -> Path:
         """Parquet file with the last operation of each key, those that change nothing left out."""
@@ -154,7 +154,7 @@ def _records(rows: pa.Table, seqnos: Integers, before: Booleans, after: Booleans
     in_turn = np.stack([places, len(seqnos) + places], axis=1).ravel()
     wanted = in_turn[np.stack([before, after], axis=1).ravel()]
     lines = pa.concat_arrays([deleted, inserted]).take(pa.array(wanted))
-    return b"".join(line.encode() for line in lines.to_pylist())
+    return "".join(lines.to_pylist()).encode()
 
 
 def _lines(

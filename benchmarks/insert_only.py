@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.arguments import Rounds
+from benchmarks.arguments import Rounds, settings_from
 from benchmarks.event_data import BUCKETS, Shape
 from benchmarks.write_case import agreed, run_case, save
 from benchmarks.write_input import prepare_inserts
@@ -22,7 +22,6 @@ from benchmarks.write_stage import (
     Stage,
     add_common_arguments,
     add_partitions_argument,
-    spark_settings,
 )
 from benchmarks.writers import SparkWriter, TableWriter, plain_files
 
@@ -32,7 +31,7 @@ HELP = "insert rows, in turn with Spark's own writer of plain ORC files"
 
 ROWS_DEFAULT = 10_000_000
 QUICK_ROWS = 1_000_000
-ROUNDS = Rounds(3, quick=2, warm_up=2, quick_warm_up=1)
+ROUNDS = Rounds(3, warm_up=2)
 SPARK = "spark"
 MEASURED = (LAYOUTS["split"], LAYOUTS["v2"])
 """The legacy layout has the same files of inserts as split."""
@@ -50,8 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     rows = QUICK_ROWS if arguments.quick else arguments.rows
     shape = Shape(rows, arguments.partitions)
     rounds = ROUNDS.measured_of(arguments)
-    with Stage.opened(arguments.work, MEASURED, spark_settings(arguments)) as stage:
-        is_right = agreed(stage, MEASURED, inserts_only=True)
+    with Stage.opened(arguments.work, MEASURED, settings_from(arguments.spark)) as stage:
+        is_right = arguments.quick or agreed(stage, MEASURED, inserts_only=True)
         prepared = {layout: prepare_inserts(stage, "rows", shape, layout.line) for layout in MEASURED}
         writers = [TableWriter(stage, layout.name, prepared[layout], layout) for layout in MEASURED]
         spark = SparkWriter(stage, SPARK, prepared[MEASURED[0]], plain_files, ("ds", "bucket_id"))

@@ -21,11 +21,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow
-import pyspark
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.measure import versions
 from benchmarks.memory import MemoryWatch
 from examples.local import PrintLoss, create_table
 from judges.hive import Hive23
@@ -165,8 +164,7 @@ def report(
     figures = {
         "command": f"python -m benchmarks large_change_set --rows {rows} --layout {arguments.layout}",
         "machine": f"{CORES} of {os.cpu_count()} cores, {platform.machine()}",
-        "versions": f"Python {platform.python_version()}, pyspark {pyspark.__version__}, "
-        f"pyarrow {pyarrow.__version__}",
+        "versions": ", ".join(versions("pyspark", "pyarrow")),
         "rows": rows,
         "changes": rows // 2,
         "seconds": {name: round(seconds, 1) for name, seconds in phases.seconds.items()},

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from benchmarks.memory import process_tree
 from metastore_client.embedded import EmbeddedMetastore
+from metastore_client.java import spark_jars
 
-__all__ = ["METASTORE", "measured_metastore"]
+__all__ = ["METASTORE", "measured_metastore", "metastore_version"]
 
 METASTORE = "metastore"
 """The kind of its processes."""
@@ -22,6 +23,12 @@ def measured_metastore(folder: Path) -> Iterator[tuple[EmbeddedMetastore, dict[i
     before = _java_processes()
     with EmbeddedMetastore(folder) as metastore:
         yield metastore, dict.fromkeys(_java_processes() - before, METASTORE)
+
+
+def metastore_version() -> str:
+    """Which Hive that is, by the name of its jar."""
+    (jar,) = spark_jars().glob("hive-metastore-*.jar")
+    return f"Hive {jar.stem.removeprefix('hive-metastore-')}"
 
 
 def _java_processes() -> set[int]:

@@ -1,7 +1,7 @@
 """One commit that touches thousands of partitions, all of them new.
 
     python -m benchmarks many_partitions                # 10,000 partitions
-    python -m benchmarks many_partitions --quick        # 500
+    python -m benchmarks many_partitions --quick        # 300
 
 ``ours`` is ``Transaction.commit`` after a coordinator has written a row into each partition: it checks every
 file, creates and registers the partitions, moves the files to their names and commits. ``bare`` creates and
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import platform
 import statistics
 import tempfile
 from collections.abc import Sequence
@@ -27,8 +26,18 @@ import pyarrow as pa
 from benchmarks.arguments import Rounds
 from benchmarks.counted_metastore import Call, CountedMetastore, by_name
 from benchmarks.group_data import COLUMNS
-from benchmarks.local_metastore import METASTORE, measured_metastore
-from benchmarks.measure import Contestant, Result, Watch, alternate, as_figures, compared, machine, tell
+from benchmarks.local_metastore import METASTORE, measured_metastore, metastore_version
+from benchmarks.measure import (
+    Contestant,
+    Result,
+    Watch,
+    alternate,
+    as_figures,
+    compared,
+    machine,
+    tell,
+    versions,
+)
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from metastore_client.model import DataOperationType
@@ -42,8 +51,8 @@ __all__ = ["HELP", "add_arguments", "run"]
 HELP = "a commit that touches thousands of partitions, beside the bare metastore calls"
 
 PARTITIONS_DEFAULT = 10_000
-QUICK_PARTITIONS = 500
-ROUNDS = Rounds(3, quick=2, warm_up=1)
+QUICK_PARTITIONS = 300
+ROUNDS = Rounds(3, warm_up=1)
 AIM_RATIO = 1.05
 """What the commit may take, as a multiple of the bare calls."""
 RESULTS = Path(__file__).parent / "results" / "many_partitions.json"
@@ -72,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
             [case],
             RESULTS,
             title="Many partitions",
-            versions=f"Hive 2.3.10, Python {platform.python_version()}, pyarrow {pa.__version__}",
+            versions=", ".join((metastore_version(), *versions("pyarrow"))),
             machine=machine(),
         )
     return 0 if case["is_equal"] else 1

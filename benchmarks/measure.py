@@ -8,6 +8,7 @@ included. Linux only.
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import json
 import os
 import platform
@@ -16,9 +17,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.memory import ProcessEntry, peak_bytes, process_tree
+from benchmarks.memory import OrphanWatch, ProcessEntry, peak_bytes, process_tree
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame  # most benchmarks do without Spark
 
 __all__ = [
     "Contestant",
@@ -29,6 +33,7 @@ __all__ = [
     "alternate",
     "as_figures",
     "compared",
+    "consume",
     "machine",
     "markdown_table",
     "merged_cases",
@@ -36,6 +41,7 @@ __all__ = [
     "read_cases",
     "tell",
     "used_between",
+    "versions",
 ]
 
 _RESET_PEAK = "5"
@@ -125,10 +131,7 @@ class Watch:
 
     def cpu_seconds(self) -> dict[str, float]:
         """CPU seconds by kind since the processes began, ended and awaited children included."""
-        seconds: dict[str, float] = {}
-        for process in self._processes():
-            seconds[process.kind] = seconds.get(process.kind, 0.0) + process.cpu_seconds
-        return seconds
+        return _seconds_by_kind(self._processes())
 
     def reset_peaks(self) -> None:
         """Let :meth:`peak_bytes` count from now."""
@@ -151,9 +154,10 @@ class Watch:
         self.reset_peaks()
         before = self.cpu_seconds()
         started = time.monotonic()
-        contestant.run(number)
+        with OrphanWatch(self._processes) as watch:
+            contestant.run(number)
         wall_seconds = time.monotonic() - started
-        used = used_between(before, self.cpu_seconds())
+        used = used_between(before, _seconds_by_kind([*self._processes(), *watch.orphans()]))
         peaks = self.peak_bytes()
         written = {p: n for p, n in _file_sizes(contestant.folder).items() if p not in before_files}
         kinds = contestant.kinds
@@ -167,6 +171,13 @@ class Watch:
 
     def _processes(self) -> list[ProcessEntry]:
         return process_tree(os.getpid(), self._names)
+
+
+def _seconds_by_kind(processes: Iterable[ProcessEntry]) -> dict[str, float]:
+    seconds: dict[str, float] = {}
+    for process in processes:
+        seconds[process.kind] = seconds.get(process.kind, 0.0) + process.cpu_seconds
+    return seconds
 
 
 def used_between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
@@ -208,7 +219,7 @@ def alternate(
                 result.usages.append(usage)
             kinds = ", ".join(f"{kind} {seconds:.2f}" for kind, seconds in usage.cpu_seconds.items())
             tell(
-                f"  {f'round {number}' if number else 'warm-up'}, {contestant.name}: "
+                f"  {f'round {number}' if number >= warm_up else 'warm-up'}, {contestant.name}: "
                 f"wall {usage.wall_seconds:.2f} s, CPU {usage.total_cpu_seconds:.2f} s ({kinds})"
             )
     return results
@@ -284,6 +295,17 @@ def machine() -> str:
     ]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"{os.cpu_count()} cores of {names[0] if names else platform.machine()}, {memory:.0f} GiB"
+
+
+def versions(*packages: str) -> tuple[str, ...]:
+    """Python and packages, each with its version."""
+    numbers = (f"{package} {importlib.metadata.version(package)}" for package in packages)
+    return f"Python {platform.python_version()}", *numbers
+
+
+def consume(rows: DataFrame) -> None:
+    """Read everything, keep nothing."""
+    rows.write.format("noop").mode("overwrite").save()
 
 
 def _file_sizes(folder: Path) -> dict[Path, int]:

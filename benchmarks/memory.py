@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["MemoryWatch", "ProcessEntry", "parse_stat", "peak_bytes", "process_tree"]
+__all__ = ["MemoryWatch", "OrphanWatch", "ProcessEntry", "parse_stat", "peak_bytes", "process_tree"]
 
 SAMPLE_SECONDS = 0.2
+ORPHAN_SAMPLE_SECONDS = 1.0
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -21,25 +23,22 @@ class ProcessEntry:
     """A process: kind ('driver', 'java', 'python', '' or a name given), and CPU seconds since it began."""
 
     pid: int
+    parent: int
     kind: str
     cpu_seconds: float
 
 
-class MemoryWatch:
-    """While the block runs, note the peak resident set of every process below ours.
+class _Sampler:
+    """Calls :meth:`_sample` when the block begins, all ``seconds`` while it runs, and when it ends."""
 
-    The kernel keeps the peak itself (VmHWM), so a process is measured exactly up to the last time it was seen
-    alive.
-    """
-
-    def __init__(self, root_pid: int) -> None:
-        self._root = root_pid
-        self._peaks: dict[tuple[int, str], int] = {}
+    def __init__(self, seconds: float, name: str) -> None:
+        self._seconds = seconds
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="memory-watch", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
 
     def __enter__(self) -> Self:
         """Start watching."""
+        self._sample()
         self._thread.start()
         return self
 
@@ -54,18 +53,59 @@ class MemoryWatch:
         self._thread.join()
         self._sample()
 
+    def _watch(self) -> None:
+        while not self._stopped.wait(self._seconds):
+            self._sample()
+
+    def _sample(self) -> None:
+        raise NotImplementedError
+
+
+class MemoryWatch(_Sampler):
+    """While the block runs, note the peak resident set of every process below ours.
+
+    The kernel keeps the peak itself (VmHWM), so a process is measured exactly up to the last time it was seen
+    alive.
+    """
+
+    def __init__(self, root_pid: int) -> None:
+        super().__init__(SAMPLE_SECONDS, "memory-watch")
+        self._root = root_pid
+        self._peaks: dict[tuple[int, str], int] = {}
+
     def peaks(self, kind: str) -> list[int]:
         """Peaks in bytes of all processes of a kind ('python', 'java', 'driver'), highest first."""
         return sorted((peak for (_, found), peak in self._peaks.items() if found == kind), reverse=True)
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(SAMPLE_SECONDS):
-            self._sample()
 
     def _sample(self) -> None:
         for process in process_tree(self._root):
             key = process.pid, process.kind
             self._peaks[key] = max(self._peaks.get(key, 0), peak_bytes(process.pid))
+
+
+class OrphanWatch(_Sampler):
+    """While the block runs, note what processes used whose parent does not get to know of it.
+
+    Others hand their CPU seconds to the parent, which awaits them. Spark's Python workers are ended after a
+    minute without work, and their parent ignores that; or it is ended itself, and nobody awaits them.
+
+    Args:
+        processes: tells those there are.
+    """
+
+    def __init__(self, processes: Callable[[], Sequence[ProcessEntry]]) -> None:
+        super().__init__(ORPHAN_SAMPLE_SECONDS, "orphan-watch")
+        self._processes = processes
+        self._seen: dict[int, ProcessEntry] = {}
+
+    def orphans(self) -> list[ProcessEntry]:
+        """Processes that are gone, and whom nobody awaited, as they were last seen."""
+        alive = {process.pid for process in self._processes()}
+        awaiting = {pid for pid in alive if not _ignores_ends(pid)}
+        return [e for e in self._seen.values() if e.pid not in alive and e.parent not in awaiting]
+
+    def _sample(self) -> None:
+        self._seen |= {process.pid: process for process in self._processes()}
 
 
 def process_tree(root: int, names: Mapping[int, str] | None = None) -> list[ProcessEntry]:
@@ -83,14 +123,14 @@ def process_tree(root: int, names: Mapping[int, str] | None = None) -> list[Proc
             continue
         pid = int(stat.parent.name)
         parent, seconds = parse_stat(text)
-        found.setdefault(-1 if pid == root else parent, []).append(ProcessEntry(pid, "", seconds))
+        found.setdefault(-1 if pid == root else parent, []).append(ProcessEntry(pid, parent, "", seconds))
     tree, todo = [], [(entry, "") for entry in found.get(-1, [])]
     while todo:
         entry, inherited = todo.pop()
         named = (names or {}).get(entry.pid, inherited)
         # A process is what it executes now: a JVM's child is a copy of the JVM until it becomes Python.
         kind = named or ("driver" if entry.pid == root else _program(entry.pid))
-        tree.append(ProcessEntry(entry.pid, kind, entry.cpu_seconds))
+        tree.append(replace(entry, kind=kind))
         todo += [(child, named) for child in found.get(entry.pid, [])]
     return tree
 
@@ -100,6 +140,11 @@ def parse_stat(text: str) -> tuple[int, float]:
     # The command's name stands in brackets and may hold blanks.
     fields = text.rpartition(")")[2].split()
     return int(fields[1]), sum(map(int, fields[11:15])) / _TICKS_PER_SECOND
+
+
+def _ignores_ends(pid: int) -> bool:
+    """Whether a process ignores that its children end; then the kernel forgets what they used."""
+    return bool(int(_status(pid, "SigIgn") or "0", 16) >> (signal.SIGCHLD - 1) & 1)
 
 
 def _program(pid: int) -> str:
@@ -113,9 +158,13 @@ def _program(pid: int) -> str:
 
 def peak_bytes(pid: int) -> int:
     """Peak resident set; 0 if the process is gone."""
+    return int(_status(pid, "VmHWM") or "0") * 1024
+
+
+def _status(pid: int, name: str) -> str:
+    """First word of a line of ``/proc/PID/status``; '' if there is no such line, or the process is gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
-        return 0
-    peak = next((line for line in lines if line.startswith("VmHWM:")), "VmHWM: 0 kB")
-    return int(peak.split()[1]) * 1024
+        return ""
+    return next((line.split()[1] for line in lines if line.startswith(f"{name}:")), "")

@@ -21,19 +21,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import platform
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyspark
 from pyspark.sql import SparkSession
 
 from benchmarks.arguments import Rounds, integers, settings_from
-from benchmarks.measure import Contestant, Result, alternate, as_figures, compared, machine, tell
+from benchmarks.measure import Contestant, Result, alternate, as_figures, compared, machine, tell, versions
 from benchmarks.merge_data import CHECKSUMS, COLUMNS, ChangeSets
 from benchmarks.merge_report import save_results, show_case
 from benchmarks.merge_stage import HIVE, OURS_KINDS, Content, Stage, checksums
@@ -50,15 +47,11 @@ HELP = "merge change sets by key, in turn with others"
 ROWS_DEFAULT = 10_000_000
 QUICK_ROWS = 1_000_000
 CHANGED_DEFAULT = 1.0
-ROUNDS = Rounds(3, quick=2, warm_up=5)
+ROUNDS = Rounds(3, warm_up=5)
 SMALL_CHANGES = 2_000
 SMALL_ROWS_LIMIT = 1_000_000
 RESULTS = Path(__file__).parent / "results" / "merge.json"
-VERSIONS = {
-    f"Python {platform.python_version()}",
-    f"pyspark {pyspark.__version__}",
-    f"pyarrow {pyarrow.__version__}",
-}
+VERSIONS = set(versions("pyspark", "pyarrow"))
 """Of all that took part; peers add theirs."""
 
 OURS = {
@@ -107,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if all tables of each case end up with the same content."""
     wanted = (QUICK_ROWS,) if arguments.quick else arguments.rows
     settings = settings_from(arguments.spark)
-    repeat = ROUNDS.measured_of(arguments)
+    repeat, warm_up = ROUNDS.measured_of(arguments), ROUNDS.warm_up_of(arguments)
     small = [name for name in (ICEBERG, HIVE) if name in arguments.contestants]
     small_rows = min(SMALL_ROWS_LIMIT, *wanted)
     cases: list[dict[str, Any]] = []
@@ -117,11 +110,15 @@ def run(arguments: argparse.Namespace) -> int:
             with Stage.opened(work.resolve(), rows, settings) as stage:
                 for percent in arguments.changed if rows in wanted else ():
                     label = f"{rows:,} rows, {percent:g} % changed"
-                    changes = stage.change_sets(label, round(rows * percent / 100), ROUNDS.warm_up + repeat)
-                    cases.append(run_case(stage, label, changes, arguments.contestants, arguments.quick))
+                    changes = stage.change_sets(label, round(rows * percent / 100), warm_up + repeat)
+                    cases.append(
+                        run_case(
+                            stage, label, changes, arguments.contestants, warm_up, is_judged=arguments.quick
+                        )
+                    )
                     show_case(cases[-1])
                 if small and rows == small_rows:
-                    cases.append(run_small_case(stage, small))
+                    cases.append(run_small_case(stage, small, warm_up))
                     show_case(cases[-1])
     if arguments.save:
         save_results(cases, RESULTS, versions=", ".join(VERSIONS), machine=machine())
@@ -139,7 +136,7 @@ class Entry:
 
 
 def run_case(
-    stage: Stage, label: str, changes: ChangeSets, names: Sequence[str], is_judged: bool
+    stage: Stage, label: str, changes: ChangeSets, names: Sequence[str], warm_up: int, *, is_judged: bool
 ) -> dict[str, Any]:
     """Measure ours and Delta's in turn, and compare what their tables hold in the end."""
     tell(label)
@@ -150,22 +147,21 @@ def run_case(
             if name in names:
                 entries.append(delta_entry(stage, stack, name, module, changes))
         contestants = [entry.contestant for entry in entries]
-        results = alternate(
-            contestants, changes.rounds - ROUNDS.warm_up, stage.watch(), warm_up=ROUNDS.warm_up, tell=tell
-        )
+        rounds = changes.rounds - warm_up
+        results = alternate(contestants, rounds, stage.watch(), warm_up=warm_up, tell=tell)
         expected = dict.fromkeys((entry.contestant.name for entry in entries), changes.expected(numbers))
         return outcome(stage, label, changes, entries, results, expected, is_judged)
 
 
-def run_small_case(stage: Stage, names: Sequence[str]) -> dict[str, Any]:
+def run_small_case(stage: Stage, names: Sequence[str], warm_up: int) -> dict[str, Any]:
     """Measure once, on few changes, those that do not scale, and ours beside them."""
     label = f"{stage.rows:,} rows, {SMALL_CHANGES:,} changes, once"
     tell(label)
-    changes = stage.change_sets(label, SMALL_CHANGES, 1 + ROUNDS.warm_up)
+    changes = stage.change_sets(label, SMALL_CHANGES, 1 + warm_up)
     with contextlib.ExitStack() as stack:
         ours = next(iter(OURS))
         warm = ours_entry(stage, stack, ours, changes).contestant  # on a table of its own
-        for number in range(1, 1 + ROUNDS.warm_up):
+        for number in range(1, 1 + warm_up):
             warm.run(number)
         entries = [ours_entry(stage, stack, ours, changes)]
         if ICEBERG in names:

@@ -15,21 +15,28 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import platform
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyspark
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.arguments import Rounds
 from benchmarks.local_metastore import measured_metastore
-from benchmarks.measure import Contestant, Watch, alternate, as_figures, compared, machine, tell
+from benchmarks.measure import (
+    Contestant,
+    Watch,
+    alternate,
+    as_figures,
+    compared,
+    consume,
+    machine,
+    tell,
+    versions,
+)
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from mutation_api.client.builder import MutatorClientBuilder
@@ -45,7 +52,7 @@ HELP = "read a snapshot with ROW__IDs, beside Spark reading the bare files"
 
 ROWS_DEFAULT = 10_000_000
 QUICK_ROWS = 1_000_000
-ROUNDS = Rounds(5, quick=2, warm_up=2)
+ROUNDS = Rounds(5, warm_up=2)
 BUCKETS = 8
 DELETED_PERCENT = 1
 AIM_RATIO = 1.25
@@ -75,19 +82,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if both saw the rows they should see."""
     rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
-    repeat = ROUNDS.measured_of(arguments)
+    rounds = ROUNDS.measured_of(arguments), ROUNDS.warm_up_of(arguments)
     with Stage.opened(rows) as stage:
         is_right = stage.is_right()
-        cases = [run_case(stage, what, columns, repeat, is_right) for what, columns in READS.items()]
+        cases = [run_case(stage, what, columns, rounds, is_right=is_right) for what, columns in READS.items()]
         for case in cases:
             show_case(case)
     if arguments.save:
-        versions = f"Python {platform.python_version()}, pyspark {pyspark.__version__}"
         save_cases(
             cases,
             RESULTS,
             title="Reading a snapshot",
-            versions=f"{versions}, pyarrow {pyarrow.__version__}",
+            versions=", ".join(versions("pyspark", "pyarrow")),
             machine=machine(),
         )
     return 0 if is_right and not any("failure" in f for c in cases for f in c["contestants"].values()) else 1
@@ -161,8 +167,11 @@ def fill(client: MutatorClient, spark: SparkSession, rows: int) -> int:
     return written.delete_count
 
 
-def run_case(stage: Stage, what: str, columns: Sequence[str], repeat: int, is_right: bool) -> dict[str, Any]:
-    """Both read the columns in turn."""
+def run_case(
+    stage: Stage, what: str, columns: Sequence[str], rounds: tuple[int, int], *, is_right: bool
+) -> dict[str, Any]:
+    """Both read the columns in turn; ``rounds`` are measured ones and those before."""
+    repeat, warm_up = rounds
     label = f"{stage.rows:,} rows, {what}"
     tell(label)
     nowhere = Path(stage.files[0]).parent
@@ -170,7 +179,7 @@ def run_case(stage: Stage, what: str, columns: Sequence[str], repeat: int, is_ri
         Contestant(OURS, lambda _: consume(stage.ours(columns)), ("driver", "java", "python"), nowhere),
         Contestant(SPARK, lambda _: consume(stage.bare(columns)), ("driver", "java", "python"), nowhere),
     ]
-    results = alternate(contestants, repeat, Watch(stage.kinds), warm_up=ROUNDS.warm_up, tell=tell)
+    results = alternate(contestants, repeat, Watch(stage.kinds), warm_up=warm_up, tell=tell)
     both = all(result.usages for result in results)
     return {
         "case": label,
@@ -183,8 +192,3 @@ def run_case(stage: Stage, what: str, columns: Sequence[str], repeat: int, is_ri
         "ratios": {f"{OURS} / {SPARK}": compared(*results)} if both else {},
         "aims": {f"{OURS} / {SPARK}": {"wall": AIM_RATIO}},
     }
-
-
-def consume(rows: DataFrame) -> None:
-    """Read everything, keep nothing."""
-    rows.write.format("noop").mode("overwrite").save()

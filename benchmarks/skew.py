@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.arguments import Rounds
+from benchmarks.arguments import Rounds, settings_from
 from benchmarks.event_data import BUCKETS, Shape
 from benchmarks.write_case import agreed, run_case, save
 from benchmarks.write_input import prepare_changes
@@ -21,7 +21,6 @@ from benchmarks.write_stage import (
     Stage,
     add_common_arguments,
     add_partitions_argument,
-    spark_settings,
 )
 from benchmarks.writers import TableWriter
 
@@ -32,7 +31,7 @@ HELP = "write a skewed change set, in turn with an even one"
 ROWS_DEFAULT = 10_000_000
 QUICK_ROWS = 1_000_000
 HOT_PERCENT = 90
-ROUNDS = Rounds(3, quick=2, warm_up=2, quick_warm_up=1)
+ROUNDS = Rounds(3, warm_up=2)
 LAYOUT = LAYOUTS["split"]
 UNIFORM, SKEWED = "uniform", "skewed"
 AIM = {"wall": 2.0}
@@ -52,8 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         SKEWED: Shape(rows, arguments.partitions, hot_percent=HOT_PERCENT),
     }
     rounds = ROUNDS.measured_of(arguments)
-    with Stage.opened(arguments.work, (LAYOUT,), spark_settings(arguments)) as stage:
-        is_right = agreed(stage, (LAYOUT,))
+    with Stage.opened(arguments.work, (LAYOUT,), settings_from(arguments.spark)) as stage:
+        is_right = arguments.quick or agreed(stage, (LAYOUT,))
         writers = [
             TableWriter(stage, name, prepare_changes(stage, name, shape, LAYOUT.line), LAYOUT)
             for name, shape in shapes.items()

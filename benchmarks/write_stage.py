@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import platform
 import tempfile
 import time
 import urllib.request
@@ -13,13 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow
-import pyspark
 from pyspark.sql import SparkSession
 
-from benchmarks.arguments import Rounds, settings_from
+from benchmarks.arguments import Rounds
 from benchmarks.local_metastore import METASTORE, measured_metastore
-from benchmarks.measure import Watch
+from benchmarks.measure import Watch, versions
 from judges.hive import Hive23, Hive41, HiveJudge
 from mutation_api.spark.session import local_session
 
@@ -31,7 +28,6 @@ __all__ = [
     "Stage",
     "add_common_arguments",
     "add_partitions_argument",
-    "spark_settings",
 ]
 
 CORES = 2
@@ -87,11 +83,6 @@ def add_partitions_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
-    """Settings that were named on the command line."""
-    return settings_from(arguments.spark)
-
-
 @dataclass(frozen=True)
 class Server:
     """A metastore of a line of Hive, and that line's Hive as a judge, which is there while it judges."""
@@ -140,12 +131,7 @@ class Stage:
                 **more_settings,
             }
             spark = stack.enter_context(local_session(master=f"local[{CORES}]", settings=settings))
-            versions = {
-                f"Python {platform.python_version()}",
-                f"pyspark {pyspark.__version__}",
-                f"pyarrow {pyarrow.__version__}",
-            }
-            yield cls(folder, spark, servers, dict(more_settings), versions)
+            yield cls(folder, spark, servers, dict(more_settings), set(versions("pyspark", "pyarrow")))
 
     def watch(self) -> Watch:
         """Counters that know the metastores, and what Spark shuffles."""

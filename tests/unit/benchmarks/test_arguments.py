@@ -18,17 +18,12 @@ def parsed(rounds: Rounds, *words: str) -> argparse.Namespace:
 
 @pytest.mark.parametrize(
     ("words", "measured", "warm_up"),
-    [((), 5, 3), (("--quick",), 2, 1), (("--quick", "--repeat", "7"), 7, 1), (("--repeat", "1"), 1, 3)],
+    [((), 5, 3), (("--quick",), 1, 1), (("--quick", "--repeat", "7"), 7, 1), (("--repeat", "1"), 1, 3)],
 )
 def test_rounds(words: tuple[str, ...], measured: int, warm_up: int) -> None:
-    rounds = Rounds(5, quick=2, warm_up=3, quick_warm_up=1)
+    rounds = Rounds(5, warm_up=3)
     arguments = parsed(rounds, *words)
     assert (rounds.measured_of(arguments), rounds.warm_up_of(arguments)) == (measured, warm_up)
-
-
-def test_rounds_that_warm_up_as_much_in_a_hurry() -> None:
-    rounds = Rounds(5, quick=2, warm_up=3)
-    assert rounds.warm_up_of(parsed(rounds, "--quick")) == 3
 
 
 def test_lists() -> None:

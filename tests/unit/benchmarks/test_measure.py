@@ -24,7 +24,7 @@ from benchmarks.measure import (
     ratio_of,
     used_between,
 )
-from benchmarks.memory import parse_stat, process_tree
+from benchmarks.memory import ORPHAN_SAMPLE_SECONDS, parse_stat, process_tree
 
 BUSY = "import time; end = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
 
@@ -68,6 +68,61 @@ def test_a_child_that_has_ended_counts() -> None:
     assert (
         used_between(before, watch.cpu_seconds())["driver"] >= 0.25
     )  # of 0.3; the system counts in hundredths
+
+
+def test_a_child_whose_parent_died_first_counts(tmp_path: Path) -> None:
+    """Nobody of ours awaits it; it counts up to when it was last seen."""
+    child = f"import time\n{BUSY.format(seconds=0.5)}\nprint('done', flush=True)\ntime.sleep(60)"
+    parent = f"import subprocess as s, sys\ns.run([sys.executable, '-c', {child!r}])"
+
+    def run(number: int) -> None:
+        with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None and process.stdout.readline() == b"done\n"
+            time.sleep(2 * ORPHAN_SAMPLE_SECONDS)
+            family = [each.pid for each in process_tree(process.pid)]
+            for pid in family:
+                os.kill(pid, 9)
+
+    found = Watch({}).measured(Contestant("a", run, ("python",), tmp_path), 0)
+    assert len(found.cpu_seconds) == 1
+    assert found.cpu_seconds["python"] >= 0.45
+
+
+def test_a_child_whose_end_is_ignored_counts(tmp_path: Path) -> None:
+    """What it used before does not hide what others use after it."""
+    child = f"import sys, time\nsys.stdin.readline()\n{BUSY}print(flush=True)\ntime.sleep(60)"
+    parent = "\n".join(
+        [
+            "import signal, subprocess as s, sys",
+            "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+            "for line in sys.stdin:",
+            f"    worker = s.Popen([sys.executable, '-c', {child!r}.format(seconds=line)], "
+            "stdin=s.PIPE, stdout=s.PIPE)",
+            "    worker.stdin.write(b'\\n'), worker.stdin.flush(), worker.stdout.readline()",
+            "    print(worker.pid, flush=True)",
+        ]
+    )
+    command = [sys.executable, "-c", parent]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def work(seconds: float) -> int:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(f"{seconds}\n")
+            process.stdin.flush()
+            return int(process.stdout.readline())
+
+        first = work(0.6)
+
+        def run(number: int) -> None:
+            os.kill(first, 9)
+            work(0.3)
+
+        try:
+            found = Watch({}).measured(Contestant("a", run, ("python",), tmp_path), 0)
+        finally:
+            for each in reversed(process_tree(process.pid)):
+                os.kill(each.pid, 9)
+    assert 0.25 <= found.cpu_seconds["python"] <= 0.55
 
 
 def test_a_task_is_measured(tmp_path: Path) -> None:
