@@ -16,6 +16,7 @@ import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.metastore.HiveMetaStore;
 import org.apache.hadoop.hive.metastore.HiveMetaStoreClient;
 import org.apache.hadoop.hive.metastore.security.HadoopThriftAuthBridge;
+import org.apache.hadoop.hive.metastore.txn.OrderedTxnHandler;
 import org.apache.hadoop.hive.ql.Driver;
 import org.apache.hadoop.hive.ql.io.AcidDirectory;
 import org.apache.hadoop.hive.ql.io.AcidUtils;
@@ -51,6 +52,7 @@ final class Line {
     // Tez in local mode may write bucket_00000 and bucket_00000_0 into one directory, which this Hive cannot read.
     settings.put("hive.acid.direct.insert.enabled", "false");
     settings.put("hive.explain.user", "false");
+    settings.put("metastore.txn.store.impl", OrderedTxnHandler.class.getName());
     // Tez in this process, without YARN and without ports
     settings.put("hive.execution.engine", "tez");
     settings.put("tez.local.mode", "true");

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from judges.errors import HiveError, ReadersDisagreeError
 from judges.hive import Hive31, Hive41, HiveJudge
-from tests.fix_judge import LINES
+from metastore_client.model import (
+    DataOperationType,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockResponse,
+    LockState,
+    LockType,
+)
+from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from tests.fix_clock import wait_until
+from tests.fix_judge import LINES, new_database
 
 pytestmark = pytest.mark.slow
 
@@ -154,3 +166,43 @@ def test_write_notifications_are_logged(hive41_notifying: Hive41) -> None:
         tuple(map(str, each)) for each in events
     }
     hive41_notifying.sql(f"DROP TABLE {table}")
+
+
+def test_commit_while_others_look_at_their_waiting_locks(hive41: Hive41) -> None:
+    """Left alone, 4.1 on Derby locks itself up here at once: commit and check_lock wait for each other."""
+    with new_database(hive41) as database, connect(hive41.uri) as ours, connect(hive41.uri) as theirs:
+        hive41.sql(
+            f"CREATE TABLE {database}.t (id bigint) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+        )
+        for _ in range(5):
+            _commit_while_other_waits(ours, theirs, database)
+
+
+def _commit_while_other_waits(
+    ours: ThriftMetastoreClient, theirs: ThriftMetastoreClient, database: str
+) -> None:
+    looks: list[LockState] = []
+    (txn_id, held), (other_id, waiting) = _begin(ours, database), _begin(theirs, database)
+    assert (held.state, waiting.state) == (LockState.ACQUIRED, LockState.WAITING)
+
+    def look() -> None:
+        while not looks or looks[-1] is LockState.WAITING:
+            looks.append(theirs.check_lock(waiting.lock_id, other_id).state)
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    wait_until(lambda: bool(looks), "the first look")
+    ours.commit_txn(txn_id)
+    looking.join(30)
+    assert looks[0] is LockState.WAITING
+    assert not looking.is_alive()
+    theirs.abort_txn(other_id)
+
+
+def _begin(metastore: ThriftMetastoreClient, database: str) -> tuple[int, LockResponse]:
+    component = LockComponent(
+        LockType.EXCL_WRITE, LockLevel.TABLE, database, "t", None, DataOperationType.UPDATE
+    )
+    txn_id = metastore.open_txn("tests", "here", "locks")
+    metastore.allocate_write_id(txn_id, database, "t")
+    return txn_id, metastore.lock(LockRequest((component,), txn_id, "tests", "here", "locks"))
