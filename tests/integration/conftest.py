@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import pytest
+from pyspark.sql import SparkSession
 
 from judges.hive import Hive23
 from metastore_client.model import TxnState
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from mutation_api.cli import apply, diff, merge
+from mutation_api.cli.main import main
 from tests.integration.live_table import LAYOUTS, FilledTable, LiveTable
 
 _numbers = itertools.count(1)
+
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+"""Runs ``hive-mutate`` with these words."""
 
 
 class MakeTable(Protocol):
@@ -89,3 +99,23 @@ def filled_anew(
 ) -> FilledTable:
     """A filled table of the test's own, in each layout."""
     return FilledTable.fill(hive, live_metastore, live_database, layout)
+
+
+@pytest.fixture
+def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Run a command in this process, on Spark that runs already; a process would start a JVM first.
+
+    What a command caches it drops again, or Spark gives it to the next that reads files of these names.
+    """
+    spark.catalog.clearCache()  # what other tests left
+    for module in (apply, diff, merge):
+        monkeypatch.setattr(module, "spark_session", lambda name: contextlib.nullcontext(spark))
+
+    def run_command(*words: object) -> subprocess.CompletedProcess[str]:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = main([str(word) for word in words])
+        return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
+
+    yield run_command
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()

@@ -1,4 +1,4 @@
-"""``hive-mutate`` as a user runs it: processes of its own, against the judge's metastore."""
+"""``hive-mutate`` as a user runs it, against the judge's metastore; most in processes of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from metastore_client.thrift_client import connect
 from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from tests.fix_clock import wait_until
 from tests.fix_judge import new_database
-from tests.integration.conftest import MakeTable
+from tests.integration.conftest import MakeTable, Run
 from tests.integration.live_table import FilledTable, LiveTable, insert
 
 pytestmark = pytest.mark.slow
@@ -61,17 +61,18 @@ def edit(path: Path) -> None:
 
 
 def test_a_saved_snapshot_is_edited_and_applied(
-    hive: Hive23, live_metastore: MetastoreClient, live_database: str, tmp_path: Path
+    hive: Hive23, live_metastore: MetastoreClient, live_database: str, tmp_path: Path, run_here: Run
 ) -> None:
     """A snapshot saved, edited and applied: Hive reads the edited rows; applied once more it is refused."""
     table = FilledTable.fill(hive, live_metastore, live_database, "default")
     file = tmp_path / "x.csv"
     where = ("--metastore", table.hive.uri)
-    saved = run("snapshot", table.full_name, "--row-ids", "--output", file, *where)
+    saved = run_here("snapshot", table.full_name, "--row-ids", "--output", file, *where)
     assert (saved.returncode, saved.stdout) == (EXIT_OK, ""), saved.stderr
     edit(file)
 
-    applied = run("apply", table.full_name, file, "--create-partitions", "--verify-row-ids", "--json", *where)
+    words = ("apply", table.full_name, file, "--create-partitions", "--verify-row-ids", *where)
+    applied = run_here(*words, "--json")
     assert applied.returncode == EXIT_OK, applied.stderr
     summary = json.loads(applied.stdout)
     counts = [summary[f"{kind}_count"] for kind in ("insert", "update", "delete")]
@@ -79,13 +80,13 @@ def test_a_saved_snapshot_is_edited_and_applied(
     expected = [row for row in table.expected({3: 'said "so", twice'}) if row != ("ds=b", 4, "old")]
     assert table.values() == sorted([*expected, ("ds=c", 100, "new")], key=repr)
 
-    again = run("apply", table.full_name, file, "--create-partitions", "--verify-row-ids", *where)
+    again = run_here(*words)
     assert "RowIdNotFoundError" in short(again)
     assert table.values() == sorted([*expected, ("ds=c", 100, "new")], key=repr)
     assert not table.staged()
 
 
-def test_the_way_of_a_table_on_hive_4(hive41: Hive41, tmp_path: Path) -> None:
+def test_the_way_of_a_table_on_hive_4(hive41: Hive41, tmp_path: Path, run_here: Run) -> None:
     """Created without buckets, filled by Hive's SQL, saved with its write ids, edited and applied under an
     optimistic lock; Hive reads and counts the edited rows.
     """
@@ -93,21 +94,21 @@ def test_the_way_of_a_table_on_hive_4(hive41: Hive41, tmp_path: Path) -> None:
     with new_database(hive41) as database:
         table = f"{database}.notes"
         columns = ("--columns", "id bigint, msg string", "--partitioned-by", "ds string")
-        created = run("create-table", table, *columns, *where)
+        created = run_here("create-table", table, *columns, *where)
         assert created.stdout.startswith(f"created {table}, 2 columns, partitioned by ds, at "), (
             created.stderr
         )
         hive41.sql(f"INSERT INTO {table} PARTITION (ds='a') VALUES (3, 'three'), (5, 'five')")
         hive41.sql(f"INSERT INTO {table} PARTITION (ds='b') VALUES (4, 'four')")
-        examined = run("doctor", table, *where)
+        examined = run_here("doctor", table, *where)
         assert examined.returncode == EXIT_OK, examined.stderr
         assert examined.stdout.splitlines()[-1] == f"{table}: can be mutated (v2-hive4)"
 
-        saved = run("snapshot", table, "--row-ids", "--output", file, *where)
+        saved = run_here("snapshot", table, "--row-ids", "--output", file, *where)
         assert saved.returncode == EXIT_OK, saved.stderr
         edit(file)
         options = ("--create-partitions", "--verify-row-ids", "--write-lock", "optimistic")
-        applied = run("apply", table, file, *options, "--json", *where)
+        applied = run_here("apply", table, file, *options, "--json", *where)
         assert applied.returncode == EXIT_OK, applied.stderr
         summary = json.loads(applied.stdout)
         counts = [summary[f"{kind}_count"] for kind in ("insert", "update", "delete")]

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import io
 import json
-import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,39 +12,15 @@ from pyspark.sql import SparkSession
 from judges.hive import Hive23
 from metastore_client.client import MetastoreClient
 from metastore_client.model import CompactionType
-from mutation_api.cli import apply, diff, merge
-from mutation_api.cli.main import EXIT_OK, main
+from mutation_api.cli.main import EXIT_OK
 from mutation_api.client.past_snapshot import PastSnapshot
 from mutation_api.errors import DirectoryStateError
 from mutation_api.spark.read import snapshot
-from tests.integration.conftest import MakeTable
+from tests.integration.conftest import MakeTable, Run
 from tests.integration.live_table import FilledTable, LiveTable, delete, insert, update
 from tests.integration.test_cli import locks, run, short
 
 pytestmark = pytest.mark.slow
-
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Run a command in this process, on Spark that runs already; a process would start a JVM first.
-
-    What a command caches it drops again, or Spark gives it to the next that reads files of these names.
-    """
-    spark.catalog.clearCache()  # what other tests left
-    for module in (apply, merge, diff):
-        monkeypatch.setattr(module, "spark_session", lambda name: contextlib.nullcontext(spark))
-
-    def run_command(*words: object) -> subprocess.CompletedProcess[str]:
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = main([str(word) for word in words])
-        return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
-
-    yield run_command
-    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
 
 
 def merge_into(table: LiveTable, *words: object) -> tuple[object, ...]:

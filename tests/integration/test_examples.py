@@ -1,15 +1,21 @@
-"""Every example runs as it stands, in a process of its own, and ends with status 0."""
+"""Every example runs as it stands and ends with status 0; those that show more, as a program."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from pyspark.sql import SparkSession
 
+from examples import spark_job, two_tables
+from metastore_client.embedded_server import EmbeddedMetastore
 from mutation_api.cli.main import EXIT_INTERRUPTED
 from tests.fix_clock import wait_until
 
@@ -38,16 +44,36 @@ def test_m22_the_fourteen_steps_in_plain_python() -> None:
     assert "[(1, 'bolt', 150, 'east'), (3, 'gear', 7, 'west')]" in run("plain_python")
 
 
-def test_spark_job() -> None:
+Show = Callable[[ModuleType], str]
+
+
+@pytest.fixture
+def show(
+    spark: SparkSession,
+    embedded_metastore: EmbeddedMetastore,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Show:
+    """Runs an example on the Spark and the metastore that tests have; returns what it printed."""
+
+    def run_here(example: ModuleType) -> str:
+        monkeypatch.setattr(example, "local_session", lambda: contextlib.nullcontext(spark))
+        assert example.main([embedded_metastore.uri]) == 0
+        return capsys.readouterr().out
+
+    return run_here
+
+
+def test_spark_job(show: Show) -> None:
     """Insert, update and delete from one DataFrame."""
-    printed = run("spark_job")
+    printed = show(spark_job)
     assert "1 inserts, 2 updates, 1 deletes" in printed
     assert "spade" in printed
 
 
-def test_m1_two_tables_move_together() -> None:
+def test_m1_two_tables_move_together(show: Show) -> None:
     """A transfer is in both tables or in none."""
-    printed = run("two_tables")
+    printed = show(two_tables)
     assert "1: 750, 2: 1250, 3: 1000, 4: 1000" in printed
     assert "journal [(1, 2, 250)]" in printed
 

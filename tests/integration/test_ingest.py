@@ -38,6 +38,8 @@ DEADLY = ("rename", "commit_txn", END)
 PARTS = 6
 """Tests among which the long run shares all steps."""
 
+LONG = (pytest.mark.long, pytest.mark.timeout(1800))
+
 
 class Died(BaseException):
     """The driver is gone: whatever it would have done from here on is not done."""
@@ -163,7 +165,7 @@ class Shop:
         return [*mortal.steps, END]
 
 
-@pytest.mark.parametrize("part", [None, *[pytest.param(n, marks=pytest.mark.long) for n in range(PARTS)]])
+@pytest.mark.parametrize("part", [None, *[pytest.param(n, marks=LONG) for n in range(PARTS)]])
 def test_b10_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
     make_table: MakeTable,
     spark: SparkSession,

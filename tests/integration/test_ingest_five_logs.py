@@ -57,6 +57,7 @@ ONE_OF_EACH = frozenset(
 
 SERVICE = "alpha"
 RAW_FILES_EACH = 2
+LONG_TIMEOUT_SECONDS = 1800.0
 """Slices whose operations are in one of the collector's files."""
 
 
@@ -219,7 +220,8 @@ def test_five_logs_of_one_workload_give_one_table(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.timeout(LONG_TIMEOUT_SECONDS)
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("hive_line", ["2.3", "3.1", "4.1"], indirect=True)
 def test_five_logs_of_many_workloads(
     followers: Followers, spark: SparkSession, tmp_path: Path, seed: int

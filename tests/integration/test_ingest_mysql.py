@@ -40,6 +40,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 DEATH_TIMEOUT_SECONDS = 300.0
+LONG_TIMEOUT_SECONDS = 1800.0
 
 _numbers = itertools.count(1)
 
@@ -162,6 +163,7 @@ def test_the_command_follows_a_table(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(LONG_TIMEOUT_SECONDS)
 @pytest.mark.parametrize("seed", range(5))
 def test_many_slices_of_a_random_workload(pair: Pair, spark: SparkSession, seed: int) -> None:
     """The same for thousands of statements."""
@@ -174,6 +176,7 @@ def test_b10_a_driver_that_is_killed_loses_and_repeats_nothing(pair: Pair, spark
 
 
 @pytest.mark.long
+@pytest.mark.timeout(LONG_TIMEOUT_SECONDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_many_deaths(pair: Pair, spark: SparkSession, seed: int) -> None:
     """The same, oftener."""

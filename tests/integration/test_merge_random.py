@@ -41,7 +41,7 @@ LAYOUTS = [
 ]
 """Line, layout, and where its seeds begin, which no other test has."""
 
-DEFAULT_COUNT = 5
+DEFAULT_COUNT = 2
 INSERT_ONLY_COUNT = 1
 LONG_COUNT = 75
 INSERT_ONLY_LONG_COUNT = 5

@@ -28,7 +28,7 @@ from tests.integration.history import Found, History, Model, Row, RowId, Step, i
 
 pytestmark = pytest.mark.slow
 
-DEFAULT_SEEDS = {"3.1": range(3101, 3107), "4.1": range(4101, 4107)}
+DEFAULT_SEEDS = {"3.1": range(3101, 3105), "4.1": range(4101, 4105)}
 LONG_SEEDS = {"3.1": range(3200, 3300), "4.1": range(4200, 4300)}
 STEPS_PER_HISTORY = 8
 LARGEST_ID = 2000
