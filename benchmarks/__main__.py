@@ -39,6 +39,11 @@ A module is imported when its benchmark runs. What it gives to :func:`benchmarks
 the table at the end.
 """
 
+TOGETHER = ("write", "insert_only", "skew")
+"""Who is in a hurry runs them in one process, on one Spark and the same metastores, warmed up once."""
+
+JOINT = "+"
+
 LONG = ("merge", "ingest", "large_change_set")
 """They take minutes with few rows, too; a quick run of all leaves them out."""
 
@@ -48,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] in BENCHMARKS:
         return run_one(words[0], words[1:])
+    if words and words[0] == JOINT.join(TOGETHER):
+        with importlib.import_module("benchmarks.write_stage").Stage.shared():
+            return max(run_one(name, words[1:]) for name in TOGETHER)
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -59,8 +67,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
     parsed = parser.parse_args(words)
     options = [f"--{name}" for name in ("quick", "save") if getattr(parsed, name)]
-    names = [name for name in BENCHMARKS if not (parsed.quick and name in LONG)]
-    return run_all(names, options if parsed.rows is None else [*options, f"--rows={parsed.rows}"])
+    return run_all(
+        quick_names() if parsed.quick else list(BENCHMARKS),
+        options if parsed.rows is None else [*options, f"--rows={parsed.rows}"],
+    )
+
+
+def quick_names() -> list[str]:
+    """What a quick run of all runs, a process each."""
+    alone = [name for name in BENCHMARKS if name not in (*LONG, *TOGETHER)]
+    return [JOINT.join(TOGETHER), *alone]
 
 
 def run_one(name: str, words: Sequence[str]) -> int:
@@ -68,11 +84,14 @@ def run_one(name: str, words: Sequence[str]) -> int:
     module = importlib.import_module(BENCHMARKS[name])
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks {name}", description=module.HELP)
     module.add_arguments(parser)
-    parser.add_argument("--shown", type=Path, help="also write the cases to this file, as JSON")
+    parser.add_argument("--shown", type=Path, help="also add the cases to this file, as JSON")
     parsed = parser.parse_args(words)
+    before_count = len(report.shown_cases())
     code = int(module.run(parsed))
     if parsed.shown:
-        parsed.shown.write_text(json.dumps(report.shown_cases()), encoding="utf-8")
+        shown = [(name, case) for case in report.shown_cases()[before_count:]]
+        before = json.loads(parsed.shown.read_text(encoding="utf-8")) if parsed.shown.exists() else []
+        parsed.shown.write_text(json.dumps([*before, *shown]), encoding="utf-8")
     return code
 
 
@@ -89,7 +108,7 @@ def run_all(names: Sequence[str], options: Sequence[str]) -> int:
             code = subprocess.run(command, check=False).returncode
             lines.append((name, code, time.monotonic() - started))
             if shown.exists():
-                cases += [(name, case) for case in json.loads(shown.read_text(encoding="utf-8"))]
+                cases += [(each, case) for each, case in json.loads(shown.read_text(encoding="utf-8"))]
     print(f"\n{report.overview(cases)}")
     for name, code, seconds in lines:
         print(f"{name}: {'right' if code == 0 else f'FAILED with exit code {code}'}, {seconds:.0f} s")

@@ -27,9 +27,9 @@ class Rounds:
         """Measured rounds that were asked for."""
         return int(arguments.repeat or (QUICK_ROUNDS if arguments.quick else self.measured))
 
-    def warm_up_of(self, arguments: argparse.Namespace) -> int:
-        """Rounds before them."""
-        return QUICK_ROUNDS if arguments.quick else self.warm_up
+    def warm_up_of(self, arguments: argparse.Namespace, *, is_warm: bool = False) -> int:
+        """Rounds before them; who is in a hurry needs none where all is warm already."""
+        return (0 if is_warm else QUICK_ROUNDS) if arguments.quick else self.warm_up
 
 
 def integers(text: str) -> tuple[int, ...]:

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
             [*writers, spark],
             pairs={(layout.name, SPARK): AIM for layout in MEASURED},
             rounds=rounds,
-            warm_up=ROUNDS.warm_up_of(arguments),
+            warm_up=ROUNDS.warm_up_of(arguments, is_warm=stage.is_warm),
         )
         if arguments.save:
             save(stage, "insert_only", "Inserts alone", [case])

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             writers,
             pairs={(SKEWED, UNIFORM): AIM},
             rounds=rounds,
-            warm_up=ROUNDS.warm_up_of(arguments),
+            warm_up=ROUNDS.warm_up_of(arguments, is_warm=stage.is_warm),
         )
         if arguments.save:
             save(stage, "skew", "Skew", [case])

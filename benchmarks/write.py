@@ -66,16 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
     layouts: tuple[Layout, ...] = arguments.layouts
     rows = QUICK_ROWS if arguments.quick else arguments.rows
     rounds = ROUNDS.measured_of(arguments)
-    warm_up = ROUNDS.warm_up_of(arguments)
     partitions = arguments.partitions or (QUICK_PARTITIONS if arguments.quick else PARTITIONS_DEFAULT)
     needed = (*layouts, LAYOUTS["split"])
     with Stage.opened(arguments.work, needed, settings_from(arguments.spark)) as stage:
         is_right = agreed(stage, layouts)
         cases = []
-        for number, count in enumerate(partitions):
-            # In a hurry, what the first case has warmed up is warm.
-            before = 0 if arguments.quick and number else warm_up
-            cases.append(compare(stage, Shape(rows, count), layouts, rounds, before))
+        for count in partitions:
+            warm_up = ROUNDS.warm_up_of(arguments, is_warm=stage.is_warm)
+            cases.append(compare(stage, Shape(rows, count), layouts, rounds, warm_up))
         if arguments.save:
             save(stage, "write", "Mixed change sets", cases)
     return 0 if is_right and all(case["is_right"] for case in cases) else 1

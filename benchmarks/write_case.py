@@ -51,6 +51,7 @@ def run_case(
         A case of :mod:`benchmarks.report`; ``is_right`` is false if a writer failed, or left anything out.
     """
     tell(label)
+    stage.is_warm = True
     results = alternate(
         [writer.contestant for writer in writers], rounds, stage.watch(), warm_up=warm_up, tell=tell
     )

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from pyspark.sql import SparkSession
 
@@ -102,6 +103,10 @@ class Stage:
     servers: Mapping[str, Server]
     settings: Mapping[str, str]
     versions: set[str] = field(default_factory=set)
+    is_warm: bool = False
+    """Whether a case was measured here."""
+
+    _shared: ClassVar[Stage | None] = None
 
     @classmethod
     @contextlib.contextmanager
@@ -115,6 +120,9 @@ class Stage:
             layouts: of the tables that will be written.
             more_settings: of Spark; they win.
         """
+        if cls._shared is not None:
+            yield cls._shared
+            return
         with contextlib.ExitStack() as stack:
             if work is not None:
                 work.mkdir(parents=True, exist_ok=True)
@@ -132,6 +140,17 @@ class Stage:
             }
             spark = stack.enter_context(local_session(master=f"local[{CORES}]", settings=settings))
             yield cls(folder, spark, servers, dict(more_settings), set(versions("pyspark", "pyarrow")))
+
+    @classmethod
+    @contextlib.contextmanager
+    def shared(cls) -> Iterator[None]:
+        """Within the block whoever opens a stage gets the same one, which has all layouts and no settings."""
+        with cls.opened(None, tuple(LAYOUTS.values()), {}) as stage:
+            cls._shared = stage
+            try:
+                yield
+            finally:
+                cls._shared = None
 
     def watch(self) -> Watch:
         """Counters that know the metastores, and what Spark shuffles."""

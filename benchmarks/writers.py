@@ -69,7 +69,8 @@ class TableWriter:
 
     def _prepare(self, number: int) -> None:
         self._drop()
-        server, self.table = self._prepared.server, f"{self._prepared.name}_{self._layout.name}_{number}"
+        server = self._prepared.server
+        self.table = f"{self._prepared.name}_{self.contestant.name}_{number}"
         new_table(server, self.table, self._prepared.columns, self._layout)
         self._client = client_of(server, self.table)
         self._client.connect()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from benchmarks import __main__ as runner
 from benchmarks import report
+from benchmarks.write_stage import Stage
 
 CASE = {"case": "c", "text": "right.", "contestants": {"ours": {"failure": "E: no"}}, "ratios": {}}
 
@@ -37,10 +40,31 @@ def one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("one")
 def test_one_by_name(tmp_path: Path) -> None:
-    """It gets its own options; its exit code is the runner's, and its cases can be had as JSON."""
+    """It gets its own options; its exit code is the runner's, and its cases are added to a file as JSON."""
     shown = tmp_path / "shown.json"
-    assert runner.main(["one", "--rows", "7", f"--shown={shown}"]) == 3
-    assert [case["case"] for case in json.loads(shown.read_text())] == ["7 rows"]
+    for rows in ("7", "8"):
+        assert runner.main(["one", "--rows", rows, f"--shown={shown}"]) == 3
+    found = json.loads(shown.read_text())
+    assert [(name, case["case"]) for name, case in found] == [("one", "7 rows"), ("one", "8 rows")]
+
+
+@pytest.mark.usefixtures("one")
+def test_some_on_one_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All get the same options; the stage is open as long as they run, and the worst exit code counts."""
+    open_stages: list[str] = []
+
+    @contextlib.contextmanager
+    def shared() -> Iterator[None]:
+        open_stages.append("open")
+        yield
+        open_stages.remove("open")
+
+    monkeypatch.setattr(Stage, "shared", shared)
+    monkeypatch.setattr(runner, "TOGETHER", ("one", "one"))
+    shown = tmp_path / "shown.json"
+    assert runner.main(["one+one", "--rows", "7", f"--shown={shown}"]) == 3
+    assert [name for name, _ in json.loads(shown.read_text())] == ["one", "one"]
+    assert open_stages == []
 
 
 @pytest.mark.usefixtures("one")
@@ -51,10 +75,11 @@ def test_all_in_turn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     def run(command: list[str], check: bool) -> Any:
         commands.append(command[3:-1])
         if command[3] == "one":
-            Path(command[-1].partition("=")[2]).write_text(json.dumps([CASE]))
+            Path(command[-1].partition("=")[2]).write_text(json.dumps([("one", CASE)]))
         return SimpleNamespace(returncode=0 if command[3] == "one" else -9)
 
     monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(runner, "TOGETHER", ("one",))
     assert runner.main(["--quick", "--rows", "5"]) == 9
     assert commands == [["one", "--quick", "--rows=5"], ["other", "--quick", "--rows=5"]]
     out = capsys.readouterr().out
