@@ -164,7 +164,7 @@ def test_the_command_follows_a_table(
 
 @pytest.mark.long
 @pytest.mark.timeout(LONG_TIMEOUT_SECONDS)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_many_slices_of_a_random_workload(pair: Pair, spark: SparkSession, seed: int) -> None:
     """The same for thousands of statements."""
     follow_slices(pair, spark, random.Random(seed), slices=12, transactions=100)
@@ -177,7 +177,7 @@ def test_b10_a_driver_that_is_killed_loses_and_repeats_nothing(pair: Pair, spark
 
 @pytest.mark.long
 @pytest.mark.timeout(LONG_TIMEOUT_SECONDS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_many_deaths(pair: Pair, spark: SparkSession, seed: int) -> None:
     """The same, oftener."""
     die_and_follow(pair, spark, random.Random(seed), deaths=15)
