@@ -27,9 +27,15 @@ from pymysql.cursors import SSCursor
 from pyspark.sql import SparkSession
 
 from mutation_api.changes.expressions import quoted
-from mutation_api.errors import ConfigurationError, RecordLayoutError
-from mutation_api.inputs.mysql_log import BinaryLog, RowImages
-from mutation_api.inputs.mysql_server import CatalogTable, LogPosition, MySqlAddress, MySqlServer
+from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError
+from mutation_api.inputs.mysql_log import BinaryLog, RowImages, Undone
+from mutation_api.inputs.mysql_server import (
+    START_OVER,
+    CatalogTable,
+    LogPosition,
+    MySqlAddress,
+    MySqlServer,
+)
 from mutation_api.inputs.mysql_spill import Spill, TargetColumn
 from mutation_api.inputs.mysql_types import (
     TIME_ZONE_DEFAULT,
@@ -211,9 +217,21 @@ class MySqlSource:
     ) -> None:
         columns = {name: plan.sources for name, plan in plans.items()}
         log = BinaryLog(self._server, self._database, columns, self._seen_to)
-        for images in log.between(positions, now):
-            _add(images, plans[images.table].key_places, spills[images.table])
-            spills[images.table].added_bytes(images.byte_count)
+        for found in log.between(positions, now):
+            if isinstance(found, Undone):
+                self._undo(found, plans, spills)
+                continue
+            _add(found, plans[found.table].key_places, spills[found.table])
+            spills[found.table].added_bytes(found.byte_count)
+
+    def _undo(self, undone: Undone, plans: Mapping[str, _Plan], spills: Mapping[str, Spill]) -> None:
+        for name, spill in spills.items():
+            if spill.undo(undone.transaction, *undone.events) and not plans[name].is_transactional:
+                raise InputFormatError(
+                    f"source table {self._database}.{name}: the log at {undone.told_at} rolls back its rows, "
+                    "and its engine keeps them, since it has no transactions; that is not supported. "
+                    f"{START_OVER}, and use InnoDB"
+                )
 
 
 def _nothing() -> None:
@@ -257,6 +275,7 @@ class _Plan:
 
     table: SourceTable
     columns: tuple[TargetColumn, ...]
+    is_transactional: bool
     key_places: tuple[int, ...] = field(default=())
 
     @property
@@ -293,7 +312,8 @@ class _Plan:
             check_target(column.source, column.type, name)
         key = _key(table, found, name, wanted)
         places = {column.name.lower(): place for place, column in enumerate(columns)}
-        return cls(replace(table, key=key), tuple(columns), tuple(places[column] for column in key))
+        key_places = tuple(places[column] for column in key)
+        return cls(replace(table, key=key), tuple(columns), found.is_transactional, key_places)
 
 
 def _key(table: SourceTable, found: CatalogTable, name: str, wanted: Collection[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ Source: MySQL's source documentation, "Binary log"; MariaDB's knowledge base, "B
 from __future__ import annotations
 
 import random
+import re
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -47,12 +48,16 @@ from mutation_api.inputs.mysql_server import START_OVER, LogPosition, MySqlServe
 from mutation_api.inputs.mysql_statements import Effect, Statement, effect_on
 from mutation_api.inputs.mysql_types import SourceColumn
 
-__all__ = ["BinaryLog", "RowImages"]
+__all__ = ["BinaryLog", "RowImages", "Undone"]
 
 _CANNOT_READ_LOG = 1236
 """The server's error where a log file is missing, or has no event at the place."""
 _UNREADABLE = (ValueError, LookupError, TypeError, NotImplementedError, struct.error, MalformedBinLogEvent)
 """What the library raises at an event that is damaged, or newer than itself."""
+
+_SAVEPOINT = re.compile(r"SAVEPOINT\s+(\S.*)", re.IGNORECASE | re.DOTALL)
+_ROLLBACK_TO = re.compile(r"ROLLBACK\s+TO\s+(\S.*)", re.IGNORECASE | re.DOTALL)
+"""As servers write them, with a quoted name that differs in nothing but case."""
 
 # Beyond the ids that people give to their servers; two readers with one id would end each other's stream.
 _REPLICA_IDS = range(1 << 31, 1 << 32)
@@ -87,6 +92,22 @@ class RowImages:
     byte_count: int
 
 
+@dataclass(frozen=True)
+class Undone:
+    """Events of one transaction that were given, and that the log says then were rolled back.
+
+    A server keeps them in its log where the transaction also did what cannot be undone, such as making a
+    temporary table. ``transaction`` has the first two numbers of a place, ``events`` are the third of the
+    first and the last one; ``told_at`` is for messages.
+
+    Source: MariaDB's documentation, "ROLLBACK": statements that are not transactional are logged with it.
+    """
+
+    transaction: tuple[int, int]
+    events: tuple[int, int]
+    told_at: str
+
+
 class BinaryLog:
     """The part of a server's log between two places."""
 
@@ -111,8 +132,10 @@ class BinaryLog:
         self._columns = columns
         self._seen_to = frozenset(seen_to)
 
-    def between(self, starts: Mapping[str, LogPosition], end: LogPosition) -> Iterator[RowImages]:
+    def between(self, starts: Mapping[str, LogPosition], end: LogPosition) -> Iterator[RowImages | Undone]:
         """The row images of transactions behind the start of their table and up to ``end``.
+
+        Of a transaction that was rolled back, whole or in part, :class:`Undone` comes behind its rows.
 
         Raises:
             SourcePositionError: the log from there on was purged.
@@ -202,6 +225,7 @@ class _Reading:
         self._lacking: dict[str, Collection[str]] = {}
         self._has_rows = False
         self._begun = self._event_count = 0
+        self._savepoints: dict[str, int] = {}
         self.is_open = False
 
     @property
@@ -212,7 +236,7 @@ class _Reading:
     def order(self) -> tuple[int, int]:
         return file_number(self._file), self._offset
 
-    def take(self, event: Any) -> Iterator[RowImages]:
+    def take(self, event: Any) -> Iterator[RowImages | Undone]:
         if isinstance(event, RotateEvent):
             self._file, self._offset = event.next_binlog, event.position
             self._decoders.clear()
@@ -232,7 +256,7 @@ class _Reading:
             case RowsEvent():
                 yield self._images(event)
             case QueryEvent():
-                self._take_statement(event)
+                yield from self._take_statement(event)
             case GtidEvent() | MariadbGtidEvent():
                 self._begin()
             case XidEvent():
@@ -268,6 +292,7 @@ class _Reading:
     def _begin(self) -> None:
         """Note where a transaction begins: its rows lie there, since not every server tells more."""
         self._begun, self._event_count = self._offset, 0
+        self._savepoints.clear()
 
     def _decoder(self, event: Any) -> RowDecoder:
         name = f"{event.schema}.{event.table}"
@@ -297,7 +322,7 @@ class _Reading:
         place = (file_number(self._file), self._begun, self._event_count)
         return RowImages(event.table, operation, place, decoder.rows(data, present), len(data))
 
-    def _take_statement(self, event: Any) -> None:
+    def _take_statement(self, event: Any) -> Iterator[Undone]:
         text = event.query.strip()
         verb = text[:20].upper()
         if verb.startswith("BEGIN"):
@@ -305,21 +330,30 @@ class _Reading:
             self.is_open = True
         elif verb.startswith("COMMIT"):
             self._close()
+        elif found := _SAVEPOINT.fullmatch(text):
+            self._savepoints[found[1].lower()] = self._event_count
+        elif found := _ROLLBACK_TO.fullmatch(text):
+            yield from self._undone_behind(self._event_count_at(found[1]))
         elif verb.startswith("ROLLBACK"):
-            self._take_rollback(text)
+            yield from self._undone_behind(0)
+            self._close()
         elif verb.startswith("XA ") and not verb.startswith(("XA START", "XA BEGIN", "XA END")):
             self._close()
         else:
             self._check_statement(text, event.schema.decode())
 
-    def _take_rollback(self, text: str) -> None:
-        if self._has_rows:
+    def _undone_behind(self, event_count: int) -> Iterator[Undone]:
+        if event_count < self._event_count:
+            events = event_count + 1, self._event_count
+            yield Undone((file_number(self._file), self._begun), events, self.place)
+
+    def _event_count_at(self, savepoint: str) -> int:
+        if savepoint.lower() not in self._savepoints:
             raise InputFormatError(
-                f"the log has {text!r} at {self.place} behind rows that it wrote already, as it does where "
-                f"tables without transactions take part; that is not supported. {START_OVER}, and use InnoDB"
+                f"the log rolls back to savepoint {savepoint} at {self.place}, and its transaction has none "
+                f"of that name, but {', '.join(self._savepoints) or 'none at all'}. {START_OVER}"
             )
-        if text.upper() == "ROLLBACK":
-            self._close()
+        return self._savepoints[savepoint.lower()]
 
     def _check_statement(self, text: str, database: str) -> None:
         for table, effect in effect_on(Statement(database, text), self._database, [*self._columns]).items():

@@ -129,12 +129,14 @@ def file_number(name: str) -> int:
 class CatalogTable:
     """A table as the source's catalog has it: columns in their order, and the columns of each unique key.
 
-    ``keys`` has the primary key first; only keys whose columns cannot be NULL.
+    ``keys`` has the primary key first; only keys whose columns cannot be NULL. ``is_transactional`` says
+    whether its engine undoes what is rolled back.
     """
 
     name: str
     columns: tuple[SourceColumn, ...]
     keys: tuple[tuple[str, ...], ...]
+    is_transactional: bool
 
 
 class MySqlServer:
@@ -221,9 +223,12 @@ class MySqlServer:
             RecordLayoutError: one is missing, is no table, has no key, or changes without a word in the log.
         """
         rows = self._values(
-            "SELECT TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s", database
+            "SELECT TABLE_NAME, TABLE_TYPE, TRANSACTIONS FROM information_schema.TABLES "
+            "LEFT JOIN information_schema.ENGINES USING (ENGINE) WHERE TABLE_SCHEMA = %s",
+            database,
         )
         kinds = {row[0]: row[1] for row in rows}
+        transactional = {row[0] for row in rows if row[2] == "YES"}
         for name in names:
             if kinds.get(name) != "BASE TABLE":
                 found = f"is a {kinds[name]}" if name in kinds else "does not exist, or may not be read"
@@ -231,7 +236,12 @@ class MySqlServer:
         self._check_cascades(database, names)
         columns = self._columns(database)
         keys = self._keys(database)
-        tables = {name: CatalogTable(name, tuple(columns[name]), tuple(keys.get(name, ()))) for name in names}
+        tables = {
+            name: CatalogTable(
+                name, tuple(columns[name]), tuple(keys.get(name, ())), is_transactional=name in transactional
+            )
+            for name in names
+        }
         for name, table in tables.items():
             if not table.keys:
                 raise RecordLayoutError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,6 +62,8 @@ class Spill:
         self._positions: list[tuple[int, int, int, int]] = []
         self._rows: list[Sequence[Any]] = []
         self._byte_count = 0
+        self._written_to = (-1, -1, -1, -1)
+        self._undone: list[tuple[int, int, int, int]] = []
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, operation: str, position: tuple[int, int, int, int], row: Sequence[Any]) -> None:
@@ -70,6 +73,27 @@ class Spill:
         self._rows.append(row)
         if len(self._rows) >= ROWS_PER_BATCH:
             self._flush()
+
+    def undo(self, transaction: tuple[int, int], first: int, last: int) -> bool:
+        """Forget the operations of some events, the newest ones.
+
+        Args:
+            transaction: the first two numbers of their positions.
+            first: third number of the first event's.
+            last: third number of the last event's.
+
+        Returns:
+            Whether there were any.
+        """
+        since = (*transaction, first, 0)
+        kept = bisect.bisect_left(self._positions, since)
+        found = kept < len(self._positions)
+        for values in (self._operations, self._positions, self._rows):
+            del values[kept:]
+        if self._written_to >= since:
+            self._undone.append((*transaction, first, last))
+            found = True
+        return found
 
     def added_bytes(self, count: int) -> None:
         """Say about how many bytes the rows had that were added since the last call."""
@@ -96,11 +120,19 @@ class Spill:
             self._writer = None
 
     def to_frame(self, spark: SparkSession) -> DataFrame:
-        """All operations that were added, at least one, in the target's types; after :meth:`close`."""
+        """All operations that were added and not undone, in the target's types; after :meth:`close`.
+
+        At least one must have been written.
+        """
         position = ",".join(f"{name}:bigint" for name in POSITION_FIELDS)
         columns = [f"{quoted(column.name)} {spark_type(column.type)}" for column in self._columns]
         schema = f"{OPERATION} string, {POSITION} struct<{position}>, {', '.join(columns)}"
-        return spark.read.schema(schema).parquet(str(self.folder))
+        rows = spark.read.schema(schema).parquet(str(self.folder))
+        file, offset, event, _ = (quoted(POSITION, name) for name in POSITION_FIELDS)
+        for *transaction, first, last in self._undone:
+            condition = f"{file} = {transaction[0]} AND {offset} = {transaction[1]}"
+            rows = rows.where(f"NOT ({condition} AND {event} BETWEEN {first} AND {last})")
+        return rows
 
     def _flush(self) -> None:
         self._byte_count = 0
@@ -130,6 +162,7 @@ class Spill:
             self.folder.mkdir(parents=True)
             self._writer = pq.ParquetWriter(self.folder / "operations.parquet", batch.schema)
         self._writer.write_table(batch)
+        self._written_to = positions[-1]
         self.row_count += len(operations)
 
     @contextmanager

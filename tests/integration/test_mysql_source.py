@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -10,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from judges.mariadb import MariaDb
 from mutation_api.acid.version import AcidVersion
@@ -22,7 +24,9 @@ from mutation_api.errors import (
     RecordValueError,
     SourcePositionError,
 )
+from mutation_api.inputs import mysql_spill
 from mutation_api.inputs.mysql import MySqlAddress, MySqlSource
+from mutation_api.inputs.mysql_log import BinaryLog, RowImages, Undone
 from mutation_api.inputs.mysql_server import LogPosition, MySqlServer
 from mutation_api.inputs.mysql_spill import Spill
 from mutation_api.inputs.source import OPERATION, POSITION, Position, SourceTable
@@ -267,6 +271,56 @@ def test_only_what_was_committed_is_read(shop: Shop) -> None:
     assert rows == [("insert", 2, "b")]
     shop.run("COMMIT")
     assert shop.read(TWO, position)[0] == [("insert", 4, "d")]
+
+
+@pytest.mark.parametrize("batch", [1, 20_000])
+def test_what_the_log_rolls_back_is_not_read(
+    shop: Shop, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    """Behind a temporary table the log keeps what is rolled back, whole or to a savepoint, and says so."""
+    monkeypatch.setattr(mysql_spill, "ROWS_PER_BATCH", batch)
+    shop.run(T, "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    after = shop.now()
+    temporary = "CREATE OR REPLACE TEMPORARY TABLE scratch (id INT)"
+    shop.run("BEGIN", "INSERT INTO t VALUES (3, 'c')", temporary, "DELETE FROM t WHERE id = 1", "ROLLBACK")
+    shop.run("BEGIN", temporary, "UPDATE t SET id = 5 WHERE id = 2", "SAVEPOINT s", "DELETE FROM t")
+    shop.run("INSERT INTO t VALUES (6, 'f')", "ROLLBACK TO s", "INSERT INTO t VALUES (7, 'g')", "SAVEPOINT S")
+    shop.run("DELETE FROM t WHERE id = 7", "ROLLBACK TO S", "INSERT INTO t VALUES (8, 'h')", "COMMIT")
+    log = shop.server.sql(f"SHOW BINLOG EVENTS IN '{json.loads(shop.now().text)['file']}'")
+    assert {"ROLLBACK", "ROLLBACK TO `s`"} <= {event[5] for event in log}, "the log tells nothing undone"
+    with MySqlSource(shop.address, shop.database) as source:
+        found = source.read(spark, [SourceTable("t", acid_table(TWO))], {"t": after})
+        (operations,) = found.tables
+        rows = operations.operations.orderBy(POSITION).select(OPERATION, "id", "msg").collect()
+    assert [tuple(row) for row in rows] == [
+        ("delete", 2, "b"),
+        ("insert", 5, "b"),
+        ("insert", 7, "g"),
+        ("insert", 8, "h"),
+    ]
+
+
+def test_rows_that_an_engine_does_not_roll_back_stay(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MariaDB logs them apart from the transaction; a server that logs them within it stops the reading."""
+    shop.run(T, "CREATE TABLE m (id INT PRIMARY KEY, msg VARCHAR(9)) ENGINE=MyISAM")
+    shop.run("INSERT INTO t VALUES (1, 'a')", "INSERT INTO m VALUES (1, 'a')")
+    after = shop.now()
+    shop.run("BEGIN", "UPDATE t JOIN m USING (id) SET t.msg = 'x', m.msg = 'y'", "ROLLBACK")
+    assert shop.server.sql(f"SELECT msg FROM {shop.database}.m") == [("y",)]
+    assert shop.read(TWO, after)[0] == []
+    assert shop.read(TWO, after, table="m")[0] == [("update", 1, "y")]
+
+    def between(log: BinaryLog, *places: Any) -> Iterator[RowImages | Undone]:
+        for images in whole(log, *places):
+            assert isinstance(images, RowImages)
+            yield images
+            yield Undone(images.place[:2], (images.place[2], images.place[2]), "mysql-bin.000001:7")
+
+    whole = BinaryLog.between
+    monkeypatch.setattr(BinaryLog, "between", between)
+    message = rf"source table {shop.database}\.m: the log at mysql-bin.000001:7 .* its engine keeps them"
+    with pytest.raises(InputFormatError, match=message):
+        shop.read(TWO, after, table="m")
 
 
 def test_the_log_is_followed_over_files(shop: Shop) -> None:
