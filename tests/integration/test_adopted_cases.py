@@ -770,14 +770,20 @@ def test_a20_compaction_of_deletes_alone(filled_anew: FilledTable, kind: str) ->
     assert _our_values(table) == sorted(row[1:] for row in table.values())
 
 
+COMPACTED_OFTEN = {
+    "no_auto_compaction": "false",
+    "compactorthreshold.hive.compactor.delta.num.threshold": "1",
+}
+"""Properties of a table that the initiator queues after two deltas."""
+
+
 def test_a20_initiator_finds_partitions_that_we_wrote(
     make_table: MakeTable, hive: Hive23, layout: str
 ) -> None:
     """It queues each partition that we touched often enough, not the table: what we wrote is recorded by
     partition; the rows are the same after the compaction.
     """
-    often = {"compactorthreshold.hive.compactor.delta.num.threshold": "1"}
-    table = make_table(layout=layout, parameters=often)
+    table = make_table(layout=layout, parameters=COMPACTED_OFTEN)
     first = table.commit(insert("a", 0), insert("a", 2), insert("b", 0))
     table.commit(update("a", (first, 0, 0), 0))
     before = table.rows()
@@ -793,7 +799,7 @@ def test_a20_initiator_finds_an_unpartitioned_table_that_we_wrote(
     make_table: MakeTable, hive: Hive23
 ) -> None:
     """The table itself is queued."""
-    table = make_table(keys="", parameters={"compactorthreshold.hive.compactor.delta.num.threshold": "1"})
+    table = make_table(keys="", parameters=COMPACTED_OFTEN)
     first = table.commit(insert(None, 0))
     table.commit(update(None, (first, 0, 0), 0))
     hive.initiator()

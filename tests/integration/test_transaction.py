@@ -14,6 +14,7 @@ from metastore_client.model import DataOperationType, LockState
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.partition_creator import PartitionCreator
 from mutation_api.client.transaction import Transaction
 from mutation_api.client.transaction_state import TransactionState
 from mutation_api.errors import (
@@ -22,6 +23,7 @@ from mutation_api.errors import (
     TableNotMutableError,
     TransactionAbortedError,
 )
+from mutation_api.table.acid_table import AcidTable
 from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.fix_clock import FakeClock, wait_until
 
@@ -238,8 +240,35 @@ def test_a_reaped_transaction_is_told_and_cannot_commit(hive: Hive23, parts: str
     assert _rows(hive, parts) == []
 
 
+def test_files_survive_a_race_for_their_partitions(hive: Hive23, hive_database: str) -> None:
+    """Three clients create the same partitions and put a file into each at once; all files stay."""
+    names = {f"ds={p}": (p,) for p in "abc"}
+    found = {}
+    together = threading.Barrier(3)
+    for race in range(5):
+        full_name = _create(hive, f"{hive_database}.race{race}", "PARTITIONED BY (ds string)")
+        builder = _builder(hive, full_name, create_partitions=True)
+        with builder.build() as client, client.new_transaction() as transaction:
+            table = transaction.table(full_name)
+        root = Path(table.location.removeprefix("file:"))
+
+        def work(number: int, table: AcidTable = table, root: Path = root) -> None:
+            with connect(hive.uri) as metastore:
+                together.wait(60)
+                PartitionCreator(metastore).ensure(table, names)
+            for name in names:
+                (root / name / f"_{number}").touch()
+
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(work, range(3)))
+        found[race] = len(list(root.glob("ds=*/_*")))
+    assert found == dict.fromkeys(range(5), 9)
+
+
 def test_inserters_do_not_wait_for_each_other_and_race_for_partitions(hive: Hive23, parts: str) -> None:
-    """Several insert-only clients create the same partitions at the same time; every row arrives."""
+    """Several insert-only clients create the same partitions at the same time; every row arrives, though the
+    server removes the directories that it made for who comes too late.
+    """
     started = threading.Barrier(3)
 
     def work(number: int) -> int:
