@@ -15,7 +15,7 @@ from pyspark.sql.types import BooleanType, DataType, StructType
 from mutation_api.changes.clauses import SOURCE, TARGET, Expression, text_of
 from mutation_api.errors import RecordLayoutError
 
-__all__ = ["Analysis", "Conjunct", "Equality", "ExpressionAnalyser", "column_of", "quoted"]
+__all__ = ["Analysis", "Conjunct", "Equality", "ExpressionAnalyser", "column_of"]
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,6 @@ class ExpressionAnalyser:
 def column_of(expression: Expression) -> Column:
     """The expression as a Column."""
     return sf.expr(expression) if isinstance(expression, str) else expression
-
-
-def quoted(*parts: str) -> str:
-    """A column's name, part by part, such that dots and blanks in it mean nothing."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
 _NULL_SAFE = {"EqualTo": False, "EqualNullSafe": True}

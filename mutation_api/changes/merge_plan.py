@@ -18,7 +18,6 @@ from pyspark.sql.types import StructType
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Expression, Match
 from mutation_api.changes.duplicates import ROWS_SHOWN, duplicate_key_error, keep_first, order_of
-from mutation_api.changes.expressions import quoted
 from mutation_api.changes.matching import ScatteredKeys, SourceKeys, match_rows, source_keys
 from mutation_api.changes.options import MergeOptions
 from mutation_api.changes.outcome import (
@@ -45,6 +44,7 @@ from mutation_api.errors import RecordValueError
 from mutation_api.spark.job import OpenTransaction
 from mutation_api.spark.key_groups import key_type
 from mutation_api.spark.plan import default_num_partitions
+from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.read import snapshot, snapshot_by_bucket
 from mutation_api.table.acid_table import AcidTable
 

@@ -13,10 +13,11 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from mutation_api.changes.assignment import any_of, differs, is_stored_unchanged, stored
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
-from mutation_api.changes.expressions import column_of, quoted
+from mutation_api.changes.expressions import column_of
 from mutation_api.changes.options import MergeOptions
 from mutation_api.changes.resolve import ResolvedMerge
 from mutation_api.changes.sides import column_type, columns_of
+from mutation_api.spark.quoted_name import quoted
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import partition_names
 

@@ -17,7 +17,6 @@ import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
-from mutation_api.changes.expressions import quoted
 from mutation_api.changes.log_walk import (
     CONTRADICTION,
     CONTRADICTION_POSITION,
@@ -36,6 +35,7 @@ from mutation_api.errors import ConfigurationError, ContradictionError, RecordLa
 from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.errors import raised_in_job, translated_worker_errors
 from mutation_api.spark.plan import default_num_partitions
+from mutation_api.spark.quoted_name import quoted
 
 __all__ = [
     "DELETE",

@@ -11,11 +11,12 @@ from pyspark.sql import Column
 from pyspark.sql.types import DataType
 
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Expression, Match
-from mutation_api.changes.expressions import Conjunct, Equality, ExpressionAnalyser, column_of, quoted
+from mutation_api.changes.expressions import Conjunct, Equality, ExpressionAnalyser, column_of
 from mutation_api.changes.options import MergeOptions
 from mutation_api.changes.prune import Alternatives
 from mutation_api.changes.sides import Sides, columns_of
 from mutation_api.errors import RecordLayoutError, TableNotMutableError
+from mutation_api.spark.quoted_name import quoted
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["ResolvedMerge", "resolve"]

@@ -37,7 +37,6 @@ from pyspark.sql.types import StructType
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.diff import diff
-from mutation_api.changes.expressions import quoted
 from mutation_api.cli.connection import add_metastore_arguments, metastore_from
 from mutation_api.cli.merge import key_columns
 from mutation_api.cli.session import spark_session
@@ -49,6 +48,7 @@ from mutation_api.client.past_snapshot import PastSnapshot
 from mutation_api.errors import ConfigurationError
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT
+from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.read import snapshot
 from mutation_api.table.acid_table import AcidTable
 

@@ -18,9 +18,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.changes.expressions import quoted
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.split_reader import PARTITION_FIELD
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.hive_types import parse_hive_type, spark_type

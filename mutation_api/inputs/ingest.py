@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.client import MetastoreClient
 from mutation_api.changes import Contradictions, MergeInto, MergeReport, ReducedLog, merge_into, reduced_log
-from mutation_api.changes.expressions import quoted
 from mutation_api.changes.reduce import (
     DELETE,
     FIRST_OPERATION,
@@ -52,6 +51,7 @@ from mutation_api.inputs.source import (
     TableOperations,
 )
 from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.read import snapshot
 from mutation_api.table.acid_table import AcidTable
 

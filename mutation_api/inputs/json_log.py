@@ -44,7 +44,6 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 from mutation_api import errors
 from mutation_api.acid.hive_type import HiveType
-from mutation_api.changes.expressions import quoted
 from mutation_api.errors import (
     ConfigurationError,
     InputFormatError,
@@ -56,6 +55,7 @@ from mutation_api.inputs.json_rows import KIND_LENGTH, ColumnReader, RowConverte
 from mutation_api.inputs.json_values import Reader, can_read
 from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable, TableOperations
 from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.spark.quoted_name import quoted
 from mutation_api.table.hive_types import parse_hive_type, spark_type
 
 __all__ = [

@@ -26,7 +26,6 @@ from pymysql.converters import encoders
 from pymysql.cursors import SSCursor
 from pyspark.sql import SparkSession
 
-from mutation_api.changes.expressions import quoted
 from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError
 from mutation_api.inputs.mysql_log import BinaryLog, RowImages, Undone
 from mutation_api.inputs.mysql_server import (
@@ -47,6 +46,7 @@ from mutation_api.inputs.mysql_types import (
     family_of,
 )
 from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
+from mutation_api.spark.quoted_name import quoted
 from mutation_api.table.hive_types import parse_hive_type
 
 __all__ = ["Collected", "MySqlAddress", "MySqlSource"]

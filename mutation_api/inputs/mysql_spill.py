@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.acid.hive_type import HiveType
-from mutation_api.changes.expressions import quoted
 from mutation_api.errors import RecordValueError
 from mutation_api.inputs.mysql_types import SourceColumn, ValueOptions, family_of, to_column
 from mutation_api.inputs.source import OPERATION, POSITION
+from mutation_api.spark.quoted_name import quoted
 from mutation_api.table.hive_types import spark_type
 
 __all__ = ["Spill", "TargetColumn"]

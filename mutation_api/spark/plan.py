@@ -38,6 +38,7 @@ from mutation_api.spark.address import (
 )
 from mutation_api.spark.change_splitter import CHANGES, SPLIT_DDL, TASK, ChangeSplitter, as_bytes
 from mutation_api.spark.classify import ADDRESS_TYPE, ChangeClassifier
+from mutation_api.spark.quoted_name import quoted
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.hive_types import convert_to_column, parse_hive_type
 
@@ -168,9 +169,9 @@ def plan_changes(
     )
     partition_columns = tuple(k for k in table.partition_key_names if k in layout.columns)
     data_columns = tuple(c for c in table.column_names if c in layout.columns)
-    is_written = ~sf.lower(sf.col(_quoted(layout.operation))).eqNullSafe("delete")
+    is_written = ~sf.lower(sf.col(quoted(layout.operation))).eqNullSafe("delete")
     parts = [
-        sf.col(_quoted(layout.operation)),
+        sf.col(quoted(layout.operation)),
         *_row_id_parts(layout),
         *(_wall_clock(schema, layout.columns[name]) for name in partition_columns),
         *([_writer(schema, layout, writer_count)] if writer_count else []),
@@ -367,7 +368,7 @@ def _writer(schema: StructType, layout: ChangeLayout, writer_count: int) -> Colu
 
 def _hashable(field: StructField) -> Column:
     """The column, or if a map is in it (Spark refuses to hash maps) its text."""
-    column = sf.col(_quoted(field.name))
+    column = sf.col(quoted(field.name))
     return sf.to_json(sf.struct(column)) if "map<" in field.dataType.simpleString() else column
 
 
@@ -375,16 +376,12 @@ def _row_id_parts(layout: ChangeLayout) -> list[Column]:
     """Those of ROW__ID, in the order of ``row_id_fields``; all null where it was null."""
     if layout.row_id is None:
         return []
-    source = _quoted(layout.row_id)
-    return [sf.col(f"{source}.{_quoted(name)}") for name in layout.row_id_fields.values()]
+    source = quoted(layout.row_id)
+    return [sf.col(f"{source}.{quoted(name)}") for name in layout.row_id_fields.values()]
 
 
 def _wall_clock(schema: StructType, name: str) -> Column:
     found = schema[name].dataType
     wanted = wall_clock_type(found)
-    column = sf.col(_quoted(name))
+    column = sf.col(quoted(name))
     return column if wanted == found else column.cast(wanted)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
