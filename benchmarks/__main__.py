@@ -22,6 +22,7 @@ from benchmarks import report
 BENCHMARKS = {
     "write": "benchmarks.write",
     "insert_only": "benchmarks.insert_only",
+    "flights": "benchmarks.flights",
     "growth": "benchmarks.growth",
     "skew": "benchmarks.skew",
     "coordinator": "benchmarks.coordinator",
@@ -44,7 +45,7 @@ TOGETHER = ("write", "insert_only", "skew")
 
 JOINT = "+"
 
-LONG = ("merge", "ingest", "large_change_set")
+LONG = ("flights", "merge", "ingest", "large_change_set")
 """They take minutes with few rows, too; a quick run of all leaves them out."""
 
 

