@@ -28,11 +28,13 @@ from mutation_api.orc.protobuf import (
     as_bytes,
     as_number,
     bytes_field,
+    field_at,
     fields_of,
     number_field,
     numbers_in,
     raw_fields_of,
     varint,
+    varint_at,
     with_numbers,
 )
 from mutation_api.orc.tail import (
@@ -59,7 +61,7 @@ _LEAST_BYTES = 64
 # Numbers of fields, and of kinds of streams and encodings.
 _FOOTER_CONTENT_LENGTH = 2
 _STRIPE_STREAM, _STRIPE_ENCODING = 1, 2
-_STREAM_KIND, _STREAM_COLUMN, _STREAM_LENGTH = _STREAM_FIELDS = (1, 2, 3)
+_STREAM_KIND, _STREAM_COLUMN, _STREAM_LENGTH = 1, 2, 3
 _ENCODING_KIND = 1
 _INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1
 _PRESENT, _DATA, _LENGTH, _SECONDARY, _ROW_INDEX = 0, 1, 2, 5, 6
@@ -68,6 +70,7 @@ _STREAM_AT, _FIRST_STREAM = (
     number_field(_STREAM_KIND, _ROW_INDEX) + number_field(_STREAM_COLUMN, 0),
 )
 """How each footer of a stripe begins, behind field and length of its first stream, the index of rows."""
+_STREAM_KEYS = tuple(number_field(field, 0)[0] for field in (_STREAM_KIND, _STREAM_COLUMN, _STREAM_LENGTH))
 _WITH_DICTIONARY = {1, 3}
 """Encodings DICTIONARY and DICTIONARY_V2."""
 
@@ -248,14 +251,14 @@ class FileCompressor:
 
     def _packed(self, data: bytes | memoryview) -> tuple[bytes, list[int]]:
         """A stream in chunks, and where these begin."""
+        if 0 < len(data) < _LEAST_BYTES:
+            return chunk_header(len(data), is_original=True) + data, [0]
         parts: list[bytes | memoryview] = []
         starts: list[int] = []
         length = 0
         for start in range(0, len(data), self._block_bytes):
             plain = data[start : start + self._block_bytes]
-            chunk = plain
-            if len(plain) >= _LEAST_BYTES:
-                chunk = isal_zlib.compress(plain, _LEVEL, _RAW_DEFLATE)
+            chunk: bytes | memoryview = isal_zlib.compress(plain, _LEVEL, _RAW_DEFLATE)
             is_original = len(chunk) >= len(plain)
             if is_original:
                 chunk = plain
@@ -270,11 +273,27 @@ class _Stream(NamedTuple):
     kind: int
     column: int
     length: int
+    named: bytes
+    """All of its message but the length."""
+
+    @classmethod
+    def parsed(cls, message: bytes) -> _Stream:
+        """Raises ValueError or IndexError for bytes that are none.
+
+        A file of few rows consists of some thirty of them; to look at any fields in any order takes four
+        times as long.
+        """
+        kind, column_at = varint_at(message, 1)
+        column, length_at = varint_at(message, column_at + 1)
+        length, end = varint_at(message, length_at + 1)
+        keys = (message[0], message[column_at], message[length_at])
+        if keys != _STREAM_KEYS or end != len(message):
+            raise ValueError("a stream has other fields than kind, column and length")
+        return cls(kind, column, length, message[: length_at + 1])
 
     def message(self, length: int) -> bytes:
         """The same stream, of another length."""
-        numbers = ((_STREAM_KIND, self.kind), (_STREAM_COLUMN, self.column), (_STREAM_LENGTH, length))
-        return bytes_field(_STRIPE_STREAM, b"".join(number_field(*each) for each in numbers))
+        return bytes_field(_STRIPE_STREAM, self.named + varint(length))
 
 
 @dataclass(frozen=True)
@@ -293,12 +312,14 @@ class _StripeFooter:
         others = []
         for field, value, raw in raw_fields_of(footer):
             if field == _STRIPE_STREAM:
-                numbers = dict(fields_of(as_bytes(value)))
-                streams.append(_Stream(*(as_number(numbers.get(each, 0)) for each in _STREAM_FIELDS)))
+                streams.append(_Stream.parsed(as_bytes(value)))
                 continue
             others.append(raw)
             if field == _STRIPE_ENCODING:
-                encodings.append(as_number(dict(fields_of(as_bytes(value))).get(_ENCODING_KIND, 0)))
+                first, kind, _ = field_at(as_bytes(value), 0)
+                if first != _ENCODING_KIND:
+                    raise ValueError("an encoding does not begin with its kind")
+                encodings.append(as_number(kind))
         return cls(streams, encodings, b"".join(others))
 
 
@@ -310,6 +331,11 @@ def _moved_entry(entry: bytes, parts: Sequence[tuple[Sequence[int], int]], block
         parts: of each stream where its chunks begin, and how many numbers follow its byte.
         block_bytes: of a stream in each chunk.
     """
+    # Most files have one row group, which begins where its streams begin.
+    begins = bytes_field(_ENTRY_POSITIONS, bytes(sum(1 + count for _, count in parts)))
+    if entry.startswith(begins):
+        moved = bytes(sum(2 + count for _, count in parts))
+        return bytes_field(_ENTRY_POSITIONS, moved) + entry[len(begins) :]
     old = numbers_in(as_bytes(dict(fields_of(entry)).get(_ENTRY_POSITIONS, b"")))
     if len(old) != sum(1 + count for _, count in parts):
         raise CorruptFileError(f"a row index names {len(old)} positions of {len(parts)} streams")
