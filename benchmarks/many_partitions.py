@@ -5,7 +5,8 @@
 
 ``ours`` is ``Transaction.commit`` after a coordinator has written a row into each partition: it checks every
 file, creates and registers the partitions, moves the files to their names and commits. ``bare`` creates and
-registers as many partitions of another table through such a connection and commits, and has no files.
+registers as many partitions of another table through such a connection and commits; it has no files, and
+finds the partitions' directories made: on a local disk Hive 2.3 takes five times as long to make them itself.
 Writing the files, opening the transaction and its lock are not measured.
 """
 
@@ -97,7 +98,7 @@ def run_case(partitions: int, repeat: int) -> dict[str, Any]:
             for database in (OURS, BARE):
                 client.create_database(database)
         ours = Ours(metastore.uri, partitions, stack)
-        bare = Bare(metastore.uri, partitions, stack)
+        bare = Bare(metastore.uri, metastore.warehouse / f"{BARE}.db", partitions, stack)
         parts = [
             Contestant(
                 OURS, ours.commit, ("driver", METASTORE), metastore.warehouse / "ours.db", ours.prepare
@@ -159,6 +160,7 @@ class Bare:
     """The calls without which no such transaction commits."""
 
     uri: str
+    database_folder: Path
     partitions: int
     stack: contextlib.ExitStack
 
@@ -168,8 +170,10 @@ class Bare:
         self._txn_id = 0
 
     def prepare(self, number: int) -> None:
-        """Open a transaction and create a new table."""
+        """Open a transaction, create a new table, and make the directories of its partitions."""
         create_table(self.uri, f"{BARE}.{table_name(number)}", COLUMNS, "ds string", "id", 1)
+        for (value,) in partition_values(self.partitions):
+            (self.database_folder / table_name(number) / f"ds={value}").mkdir()
         self._txn_id = self._metastore.open_txn("bench", "localhost", "bare calls")
 
     def commit(self, number: int) -> None:
