@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, NoSuchObjectError
 from metastore_client.model import PartitionInfo
 from mutation_api.errors import PartitionCreationError
-from mutation_api.orc.storage import Storage
+from mutation_api.orc.storage import Storage, side_by_side
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import canonical_partition_name
 
 __all__ = ["PartitionCreator"]
 
 MAX_NAMES_IN_MESSAGE = 10
-THREADS = 8
-"""That make directories: where they are made by a server each takes as long as its answer."""
 
 
 class PartitionCreator:
@@ -117,8 +114,7 @@ def _make_directories(table: AcidTable, names: Sequence[str]) -> None:
         storage.create_directory(storage.path(location))
 
     try:
-        with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(make, names))
+        side_by_side(make, names)
     except OSError as error:
         raise PartitionCreationError(
             f"table {table.full_name}: directories of partitions {_shown(names)} could not be made: {error}"

@@ -17,10 +17,10 @@ itself is the caller's.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -41,12 +41,11 @@ from mutation_api.commit.manifest_checks import (
 from mutation_api.commit.old_events import refuse_old_events
 from mutation_api.commit.staging import list_staged_files, remove_staging
 from mutation_api.errors import DeltaWriteError, RowIdNotFoundError, TableNotMutableError
-from mutation_api.orc.storage import Storage
+from mutation_api.orc.storage import Storage, side_by_side
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["Committer", "PartitionSource", "PublishedTable", "TableOutput"]
 
-PUBLISH_THREADS = 8
 MAX_NAMES_IN_MESSAGE = 10
 DML_EVENTS = "hive.metastore.dml.events"
 V1_MARK = bytes(4)
@@ -250,8 +249,7 @@ class Committer:
                 if directory.storage.exists(directory.path):
                     raise FileExistsError(f"{directory.path} is there already")
                 self._made.append(directory)
-            with ThreadPoolExecutor(PUBLISH_THREADS) as pool:
-                list(pool.map(_fill, directories))
+            side_by_side(_fill, directories)
 
     def _clear_statistics(self, output: TableOutput) -> None:
         table = output.table
@@ -299,8 +297,7 @@ def _known_places(output: TableOutput) -> set[str]:
 def _complete_bases(output: TableOutput) -> None:
     table = output.table
     locations = [table.partition_location(name) for name in sorted(_known_places(output))]
-    with ThreadPoolExecutor(PUBLISH_THREADS) as pool:
-        list(pool.map(complete_base, [table] * len(locations), locations))
+    side_by_side(functools.partial(complete_base, table), locations)
 
 
 def _notifications(

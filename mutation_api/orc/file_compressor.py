@@ -331,13 +331,13 @@ def _moved_entry(entry: bytes, parts: Sequence[tuple[Sequence[int], int]], block
         parts: of each stream where its chunks begin, and how many numbers follow its byte.
         block_bytes: of a stream in each chunk.
     """
+    position_count = sum(1 + count for _, count in parts)
     # Most files have one row group, which begins where its streams begin.
-    begins = bytes_field(_ENTRY_POSITIONS, bytes(sum(1 + count for _, count in parts)))
+    begins = bytes_field(_ENTRY_POSITIONS, bytes(position_count))
     if entry.startswith(begins):
-        moved = bytes(sum(2 + count for _, count in parts))
-        return bytes_field(_ENTRY_POSITIONS, moved) + entry[len(begins) :]
+        return bytes_field(_ENTRY_POSITIONS, bytes(position_count + len(parts))) + entry[len(begins) :]
     old = numbers_in(as_bytes(dict(fields_of(entry)).get(_ENTRY_POSITIONS, b"")))
-    if len(old) != sum(1 + count for _, count in parts):
+    if len(old) != position_count:
         raise CorruptFileError(f"a row index names {len(old)} positions of {len(parts)} streams")
     new = b""
     at = 0

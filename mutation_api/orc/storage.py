@@ -14,14 +14,19 @@ import errno
 import functools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.fs
 
-__all__ = ["FileEntry", "Storage"]
+__all__ = ["FileEntry", "Storage", "side_by_side"]
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 _LOCATION = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)", re.DOTALL
@@ -29,6 +34,7 @@ _LOCATION = re.compile(
 _LOCAL_SCHEME = "file"
 _LOCAL_AUTHORITIES = ("", "localhost")
 _OUTPUT_BUFFER_BYTES = 256 * 1024
+_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -160,6 +166,15 @@ class Storage:
 
     def _info(self, path: str) -> pa.fs.FileInfo:
         return self.file_system.get_file_info(path)
+
+
+def side_by_side(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+    """What ``work`` makes of each, in their order; several at a time, since storage lets each one wait.
+
+    Raises what the first of them raises, when all have been tried.
+    """
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(work, items))
 
 
 def _entry(info: pa.fs.FileInfo) -> FileEntry:

@@ -8,7 +8,6 @@ six event columns are asked for, and it does not merge.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RecordLayoutError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.snapshot_reader import SnapshotSplit, plan_splits
+from mutation_api.orc.storage import side_by_side
 from mutation_api.spark.bucket_search import search_buckets
 from mutation_api.spark.key_groups import group_keys
 from mutation_api.spark.split_reader import SplitReader, read_splits
@@ -35,8 +35,6 @@ __all__ = [
 
 BATCH_ROWS_DEFAULT = 16_384
 """Rows of one Arrow batch on its way from a Python worker to Spark."""
-
-_LISTING_THREADS = 8
 
 
 class SnapshotSource(Protocol):
@@ -241,9 +239,8 @@ def _locations(
 def _plan(
     table: AcidTable, locations: Mapping[str, str], valid: ValidIdList, valid_txns: ValidTxnList
 ) -> list[SnapshotSplit]:
-    with ThreadPoolExecutor(_LISTING_THREADS) as threads:
-        planned = threads.map(
-            lambda partition: plan_splits(table, partition[0], partition[1], valid, valid_txns),
-            locations.items(),
-        )
-        return [split for splits in planned for split in splits]
+    planned = side_by_side(
+        lambda partition: plan_splits(table, partition[0], partition[1], valid, valid_txns),
+        locations.items(),
+    )
+    return [split for splits in planned for split in splits]

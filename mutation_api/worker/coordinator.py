@@ -19,7 +19,6 @@ import dataclasses
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
@@ -38,7 +37,7 @@ from mutation_api.errors import (
     TransactionStateError,
 )
 from mutation_api.orc.event_writer import WriterOptions
-from mutation_api.orc.storage import Storage
+from mutation_api.orc.storage import Storage, side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.partition import partition_name, partition_texts, partition_value
@@ -54,8 +53,6 @@ LONGEST_SHOWN_RECORD = 300
 """Characters of a record that a message quotes; the column at fault is named before it."""
 
 logger = logging.getLogger(__name__)
-
-_SYNC_THREADS = 8
 
 PartitionValues = Sequence[Any]
 Record = Mapping[str, Any]
@@ -442,13 +439,12 @@ class MutatorCoordinator:
         and busy).
         """
         paths = [manifest.staged_path for manifest in self._manifests]
-        with ThreadPoolExecutor(_SYNC_THREADS) as pool:
-            try:
-                list(pool.map(_sync_file, paths))
-            except OSError as error:
-                raise DeltaWriteError(
-                    f"table {self._table.full_name}: staged files could not be forced to disk: {error}"
-                ) from error
+        try:
+            side_by_side(_sync_file, paths)
+        except OSError as error:
+            raise DeltaWriteError(
+                f"table {self._table.full_name}: staged files could not be forced to disk: {error}"
+            ) from error
 
     def _group(self, name: str, bucket_id: int) -> MutatorGroup:
         location = self._partitions.location(name)
