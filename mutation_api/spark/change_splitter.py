@@ -19,6 +19,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame
 
 from mutation_api.spark.address import BUCKET, ChangeAddresser, numbers_of_partitions
+from mutation_api.spark.idle_memory import give_back
 
 __all__ = ["CHANGES", "SPLIT_DDL", "TASK", "ChangeSplitter", "as_bytes", "batches_in"]
 
@@ -53,8 +54,11 @@ class ChangeSplitter:
         Raises: as :meth:`mutation_api.spark.classify.ChangeClassifier.classify`.
         """
         addressed = self.addresser(_joined(batches, self.memory_bytes, ADDRESSED_ROWS_MAX))
-        for rows in _joined(addressed, self.memory_bytes):
-            yield from self._split(rows)
+        try:
+            for rows in _joined(addressed, self.memory_bytes):
+                yield from self._split(rows)
+        finally:
+            give_back()
 
     def _split(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         tasks = self._tasks(rows)

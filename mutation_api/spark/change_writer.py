@@ -31,6 +31,7 @@ from mutation_api.spark.address import (
     numbers_of_partitions,
 )
 from mutation_api.spark.change_splitter import batches_in
+from mutation_api.spark.idle_memory import give_back
 from mutation_api.table.serializer import AcidTableSerializer
 from mutation_api.worker.batch_sorter import BatchSorter, KeyParts
 from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
@@ -67,6 +68,8 @@ class ChangeWriter:
         except BaseException:
             _abort_quietly(coordinator)
             raise
+        finally:
+            give_back()
         return (manifest.to_json() for manifest in manifests)
 
     def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
