@@ -3,9 +3,13 @@
     python -m benchmarks growth                           # 1,000,000, 10,000,000 and 50,000,000 changes
     python -m benchmarks growth --quick                   # 20,000 and 1,000,000
     python -m benchmarks growth --rows 10000000           # a fiftieth, a fifth, and all of it
+    python -m benchmarks growth --memory little           # with as little memory as the smallest needs
 
 Each size has a process and a Spark of its own, so that none inherits another's memory. Ratios are of the
 seconds of a row: 1 is linear growth. Peaks are compared in the text.
+
+By default a small change set does not need the memory that it may have, and peaks grow until one does. With
+``--memory little`` all sizes need all of it, which shows what bounds memory.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import argparse
 import multiprocessing
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,7 @@ from benchmarks.write_stage import (
     add_partitions_argument,
 )
 from benchmarks.writers import TableWriter
+from mutation_api.orc.event_writer import WriterOptions
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -48,10 +53,38 @@ COMPARED_KINDS = {"python": "worker", "java": "JVM", "driver": "driver's Python"
 
 
 @dataclass(frozen=True)
+class Memory:
+    """What bounds the memory of Spark's JVM and of a worker.
+
+    ``file`` is the name of the results; ``peak_aim`` is for the largest size's peak, as a share of the
+    smallest's.
+    """
+
+    name: str
+    file: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    options: WriterOptions | None = None
+    peak_aim: float | None = None
+
+
+MEMORIES = {
+    "default": Memory("memory by default", "growth"),
+    "little": Memory(
+        "little memory: JVM 1 GiB, sort_memory_bytes 8 MiB, stripe_bytes 1 MiB",
+        "growth_little_memory",
+        {"spark.driver.memory": "1g"},
+        WriterOptions(sort_memory_bytes=8 * 2**20, stripe_bytes=2**20),
+        peak_aim=1.1,
+    ),
+}
+
+
+@dataclass(frozen=True)
 class Task:
     """What the process of one size is told."""
 
     shape: Shape
+    memory: Memory
     rounds: int
     warm_up: int
     settings: Mapping[str, str]
@@ -73,15 +106,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments; ``--rows`` is the largest size."""
     add_common_arguments(parser, rows=ROWS_DEFAULT, quick_rows=QUICK_ROWS, rounds=ROUNDS)
     add_partitions_argument(parser)
+    parser.add_argument(
+        "--memory", choices=MEMORIES, default="default", help="that all may have (default: %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if everything was written and Hive agrees."""
     largest = QUICK_ROWS if arguments.quick else arguments.rows
     rounds = ROUNDS.measured_of(arguments)
+    memory = MEMORIES[arguments.memory]
     tasks = [
         Task(
             Shape(max(1, largest // part), arguments.partitions),
+            memory,
             rounds,
             ROUNDS.warm_up_of(arguments),
             settings_from(arguments.spark),
@@ -91,11 +129,12 @@ def run(arguments: argparse.Namespace) -> int:
         for part in (PARTS[::2] if arguments.quick else PARTS)
     ]
     outcomes = [in_new_process(task) for task in tasks]
-    case = as_case(outcomes, arguments.partitions)
+    case = as_case(outcomes, memory, arguments.partitions)
     show_case(case)
     if arguments.save:
         versions = ", ".join(sorted(outcomes[0].versions))
-        save_cases([case], RESULTS / "growth.json", title="Growth", versions=versions, machine=machine())
+        path = RESULTS / f"{memory.file}.json"
+        save_cases([case], path, title="Growth", versions=versions, machine=machine())
     return 0 if case["is_right"] else 1
 
 
@@ -107,11 +146,11 @@ def in_new_process(task: Task) -> Outcome:
 
 def measure(task: Task) -> Outcome:
     """Measure a size."""
-    rows = task.shape.rows
-    with Stage.opened(task.work, (LAYOUT,), task.settings) as stage:
-        is_right = agreed(stage, (LAYOUT,)) if task.is_judged else True
+    rows, options = task.shape.rows, task.memory.options
+    with Stage.opened(task.work, (LAYOUT,), {**task.memory.settings, **task.settings}) as stage:
+        is_right = agreed(stage, (LAYOUT,), options=options) if task.is_judged else True
         prepared = prepare_changes(stage, "rows", task.shape, LAYOUT.line)
-        writer = TableWriter(stage, LAYOUT.name, prepared, LAYOUT)
+        writer = TableWriter(stage, LAYOUT.name, prepared, LAYOUT, options)
         case = run_case(
             stage,
             f"{rows:,} changes",
@@ -125,7 +164,7 @@ def measure(task: Task) -> Outcome:
         return Outcome(rows, figures, is_right and case["is_right"], frozenset(stage.versions))
 
 
-def as_case(outcomes: Sequence[Outcome], partitions: int) -> dict[str, Any]:
+def as_case(outcomes: Sequence[Outcome], memory: Memory, partitions: int) -> dict[str, Any]:
     """All sizes beside each other, compared with the smallest by the seconds of a row."""
     first, last = outcomes[0], outcomes[-1]
     measured = [each for each in outcomes if "rounds" in each.figures]
@@ -137,10 +176,11 @@ def as_case(outcomes: Sequence[Outcome], partitions: int) -> dict[str, Any]:
     is_right = all(each.is_right for each in outcomes)
     peaks = peak_ratios(first, last) if {_label(first), _label(last)} <= set(map(_label, measured)) else {}
     peak_text = ", ".join(f"{COMPARED_KINDS[kind]} {ratio:.2f}" for kind, ratio in peaks.items())
+    aim = f" (aim {memory.peak_aim:g})" if memory.peak_aim else ""
     return {
-        "case": f"up to {last.rows:,} changes",
+        "case": f"up to {last.rows:,} changes, {memory.name}",
         "text": f"Layout {LAYOUT.name}, {partitions} partitions of {BUCKETS} buckets; ratios are of the "
-        f"seconds of a row; peaks of the largest size, as shares of the smallest's: {peak_text}; "
+        f"seconds of a row; peaks of the largest size, as shares of the smallest's{aim}: {peak_text}; "
         f"{'all wrote everything' if is_right else 'INCOMPLETE'}.",
         "contestants": {_label(each): dict(each.figures) for each in outcomes},
         "ratios": pairs,

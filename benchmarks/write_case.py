@@ -14,6 +14,7 @@ from benchmarks.write_input import Prepared, prepare_changes, prepare_inserts
 from benchmarks.write_stage import LAYOUTS, Layout, Stage
 from benchmarks.writers import SparkWriter, TableWriter
 from judges.hive import HiveJudge
+from mutation_api.orc.event_writer import WriterOptions
 
 __all__ = ["RESULTS", "Writer", "agreed", "run_case", "save"]
 
@@ -79,7 +80,12 @@ def run_case(
 
 
 def agreed(
-    stage: Stage, layouts: Sequence[Layout], source: RowSource = JUDGED, *, inserts_only: bool = False
+    stage: Stage,
+    layouts: Sequence[Layout],
+    source: RowSource = JUDGED,
+    *,
+    inserts_only: bool = False,
+    options: WriterOptions | None = None,
 ) -> bool:
     """Write few rows in each layout, and have Hive read them; whether it always finds the right content.
 
@@ -88,6 +94,7 @@ def agreed(
         layouts: of the tables.
         source: of the rows.
         inserts_only: insert rows, instead of a mixed change set.
+        options: of the files; None for the defaults.
     """
     prepare: Callable[[Stage, str, RowSource, str], Prepared] = (
         prepare_inserts if inserts_only else prepare_changes
@@ -96,7 +103,7 @@ def agreed(
     prepared = {line: prepare(stage, name, source, line) for line in sorted({each.line for each in layouts})}
     base = source.base(stage.spark)
     expected = content(base, source.checksums) if inserts_only else source.expected(stage.spark)
-    writers = [TableWriter(stage, layout.name, prepared[layout.line], layout) for layout in layouts]
+    writers = [TableWriter(stage, layout.name, prepared[layout.line], layout, options) for layout in layouts]
     for writer in writers:
         with contextlib.closing(writer):
             writer.contestant.prepare(0)

@@ -23,6 +23,7 @@ from metastore_client.thrift_client import connect
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.orc.event_writer import WriterOptions
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.summary import ApplySummary
 
@@ -42,12 +43,21 @@ class TableWriter:
         name: of the contestant.
         prepared: what to apply.
         layout: of the table.
+        options: of the files; None for the defaults.
     """
 
-    def __init__(self, stage: Stage, name: str, prepared: Prepared, layout: Layout) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        name: str,
+        prepared: Prepared,
+        layout: Layout,
+        options: WriterOptions | None = None,
+    ) -> None:
         self._stage = stage
         self._prepared = prepared
         self._layout = layout
+        self._options = options
         self._client: MutatorClient | None = None
         self._summary: ApplySummary | None = None
         self.table = ""
@@ -86,7 +96,9 @@ class TableWriter:
         assert self._client is not None
         changes = self._stage.spark.read.parquet(str(self._prepared.changes)).drop("bucket_id")
         with self._client.new_transaction() as transaction:
-            self._summary = apply_changes(transaction, f"{DATABASE}.{self.table}", changes)
+            self._summary = apply_changes(
+                transaction, f"{DATABASE}.{self.table}", changes, options=self._options
+            )
 
     def _drop(self) -> None:
         self.close()
