@@ -19,7 +19,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame
 
 from mutation_api.spark.address import BUCKET, ChangeAddresser, numbers_of_partitions
-from mutation_api.spark.idle_memory import give_back
+from mutation_api.worker.idle_memory import give_back
 
 __all__ = ["CHANGES", "SPLIT_DDL", "TASK", "ChangeSplitter", "as_bytes", "batches_in"]
 

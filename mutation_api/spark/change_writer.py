@@ -31,10 +31,10 @@ from mutation_api.spark.address import (
     numbers_of_partitions,
 )
 from mutation_api.spark.change_splitter import batches_in
-from mutation_api.spark.idle_memory import give_back
 from mutation_api.table.serializer import AcidTableSerializer
 from mutation_api.worker.batch_sorter import BatchSorter, KeyParts
 from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.worker.idle_memory import give_back
 
 __all__ = ["ChangeWriter", "WritingOrder", "write_batch"]
 

@@ -41,6 +41,7 @@ from mutation_api.orc.storage import Storage, side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.partition import partition_name, partition_texts, partition_value
+from mutation_api.worker.idle_memory import give_back
 from mutation_api.worker.mutator import Mutator, MutatorGroup
 from mutation_api.worker.partition_helper import PartitionHelper, TablePartitionHelper
 from mutation_api.worker.record_checks import RecordChecks
@@ -51,6 +52,8 @@ __all__ = ["MutatorCoordinator", "WriterOptions"]
 
 LONGEST_SHOWN_RECORD = 300
 """Characters of a record that a message quotes; the column at fault is named before it."""
+BYTES_PER_GIVING_BACK = 4 * 1024 * 1024
+"""Written between two calls of :func:`give_back`, which takes 1 to 4 ms, a hundredth of the time of these."""
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +111,7 @@ class MutatorCoordinator:
         self._sequence: SequenceValidator | None = None
         self._mutator: Mutator | None = None
         self._group_count = 0
+        self._bytes_till_giving_back = BYTES_PER_GIVING_BACK
         self._manifests: list[DeltaManifest] = []
         self._pending: list[_PendingRecord] = []
         self._pending_partition = ""
@@ -428,9 +432,16 @@ class MutatorCoordinator:
         self._mutator.write(operations, row_ids, rows)
 
     def _close_group(self) -> None:
-        if self._mutator is not None:
-            self._manifests.extend(self._mutator.close())
-            self._mutator = None
+        if self._mutator is None:
+            return
+        manifests = self._mutator.close()
+        self._mutator = None
+        self._manifests.extend(manifests)
+        self._bytes_till_giving_back -= sum(manifest.byte_count for manifest in manifests)
+        if self._bytes_till_giving_back <= 0:
+            # An encoder fills the buffers that it allocates in part only. Those of the next lie elsewhere.
+            self._bytes_till_giving_back = BYTES_PER_GIVING_BACK
+            give_back()
 
     def _sync(self) -> None:
         """Force all files to disk before anybody hears of them.

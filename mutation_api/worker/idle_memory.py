@@ -1,4 +1,4 @@
-"""Memory that a task has freed, back to the system: its Python process lives on, for the next task."""
+"""Memory that was freed, back to the system."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["give_back"]
 def give_back() -> None:
     """Have Arrow's allocator and the C library's keep nothing that is free.
 
-    Else each keeps what a task needed at its peak, and pieces of it that no later task's requests fit into:
-    processes grow from task to task.
+    Else each keeps what a file or a task needed at its peak, and pieces of it that no later request fits
+    into: a process grows from file to file, and one of Spark's, which lives on, from task to task.
     """
     pa.default_memory_pool().release_unused()
     _trim()(0)

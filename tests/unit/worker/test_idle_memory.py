@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from mutation_api.spark import idle_memory
+from mutation_api.worker import idle_memory
 
 FRAGMENTED = """
 import numpy as np
-from mutation_api.spark.idle_memory import give_back
+from mutation_api.worker.idle_memory import give_back
 
 def resident_bytes():
     with open("/proc/self/statm") as file:
