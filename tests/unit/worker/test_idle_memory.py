@@ -7,10 +7,13 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from mutation_api.worker import idle_memory
+from mutation_api.worker import coordinator, idle_memory
+from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from tests.unit.worker.tables import acid_table, ids_of_bucket
 
 FRAGMENTED = """
 import numpy as np
@@ -53,3 +56,19 @@ def test_other_c_libraries_are_left_alone(error: type[Exception], monkeypatch: p
 
     monkeypatch.setattr(ctypes, "CDLL", refused)
     idle_memory.give_back()
+
+
+def test_files_are_counted_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand files of few rows are given back as seldom as one of as many bytes."""
+    table = acid_table(tmp_path, num_buckets=4)
+    given_back: list[int] = []
+    written: list[int] = []
+    monkeypatch.setattr(coordinator, "give_back", lambda: given_back.append(len(written)))
+    monkeypatch.setattr(coordinator, "BYTES_PER_GIVING_BACK", 1000)
+    with MutatorCoordinator(table, writer_id="w", options=WriterOptions(batch_rows=1)) as target:
+        for bucket in range(4):
+            target.insert([], {"id": ids_of_bucket(table, bucket, 1)[0], "msg": "m"})
+            written.append(bucket)
+    sizes = [manifest.byte_count for manifest in target.close()]
+    assert all(500 <= size < 1000 for size in sizes), sizes
+    assert given_back == [2, 4]
