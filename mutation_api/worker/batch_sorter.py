@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mutation_api.errors import DeltaWriteError
+from mutation_api.worker.idle_memory import give_back
 
 __all__ = ["BatchSorter", "KeyParts", "SortKey"]
 
@@ -81,7 +82,7 @@ class BatchSorter:
             self._put_aside(self._sorted_pending(BLOCKS_PER_RUN * RUNS_MAX))
             if len(self._runs) == RUNS_MAX:
                 runs, self._runs = self._runs, []
-                self._put_aside(_merged([run.blocks() for run in runs], self._key))
+                self._put_aside(self._merged(runs))
         self._pending.append(batch)
         self._pending_bytes += batch.nbytes
 
@@ -94,7 +95,7 @@ class BatchSorter:
         if not self._runs:
             return self._sorted_pending(_PIECES)
         self._put_aside(self._sorted_pending(BLOCKS_PER_RUN * RUNS_MAX))
-        return _merged([run.blocks() for run in self._runs], self._key)
+        return self._merged(self._runs)
 
     def _sorted_pending(self, parts: int) -> Iterator[pa.RecordBatch]:
         """The rows in memory, in pieces of such a part of the memory."""
@@ -107,6 +108,21 @@ class BatchSorter:
             piece = max(1, self._memory_bytes // parts * rows.num_rows // max(1, byte_count))
             for start in range(0, rows.num_rows, piece):
                 yield rows.take(pa.array(order[start : start + piece]))
+
+    def _merged(self, runs: Sequence[_Run]) -> Iterator[pa.RecordBatch]:
+        """Merge runs: what no row still to be read can precede is sorted, and given away."""
+        heads = [_Head(run.blocks(), self._key) for run in runs]
+        byte_count = self._memory_bytes
+        while heads := [head for head in heads if head.fill()]:
+            if byte_count >= self._memory_bytes:
+                # Blocks of all sizes come and go: allocators hold several times of what is in use.
+                give_back()
+                byte_count = 0
+            end = min(head.last() for head in heads)
+            blocks, keys = zip(*itertools.chain.from_iterable(head.cut(end) for head in heads), strict=True)
+            rows = pa.concat_batches(blocks).take(pa.array(_order(_joined(keys))))
+            byte_count += rows.nbytes
+            yield rows
 
     def _put_aside(self, blocks: Iterator[pa.RecordBatch]) -> None:
         """Write a run."""
@@ -175,15 +191,6 @@ class _Head:
                 kept.append((block.slice(count), [part[count:] for part in keys]))
         self._read = kept
         return cut
-
-
-def _merged(runs: Sequence[Iterator[pa.RecordBatch]], key: SortKey) -> Iterator[pa.RecordBatch]:
-    """Merge runs: what no row still to be read can precede is sorted, and given away."""
-    heads = [_Head(run, key) for run in runs]
-    while heads := [head for head in heads if head.fill()]:
-        end = min(head.last() for head in heads)
-        blocks, keys = zip(*itertools.chain.from_iterable(head.cut(end) for head in heads), strict=True)
-        yield pa.concat_batches(blocks).take(pa.array(_order(_joined(keys))))
 
 
 def _at(keys: KeyParts, row: int) -> tuple[int, ...]:
