@@ -44,7 +44,10 @@ survive pickling.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = [
+    "MAX_NAMES_IN_MESSAGE",
     "BucketIdError",
     "ClientError",
     "CommitOutcomeUnknownError",
@@ -76,6 +79,7 @@ __all__ = [
     "TransactionStateError",
     "WorkerError",
     "WriteConflictError",
+    "listed",
 ]
 
 
@@ -201,3 +205,12 @@ class ContradictionError(InputError):
 
 class ManifestError(MutationError):
     """Task output is missing, doubled or contradictory."""
+
+
+MAX_NAMES_IN_MESSAGE = 10
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a message tells them: all, or the first ten and how many more there are."""
+    rest = len(names) - MAX_NAMES_IN_MESSAGE
+    return ", ".join(names[:MAX_NAMES_IN_MESSAGE]) + (f" and {rest} more" if rest > 0 else "")

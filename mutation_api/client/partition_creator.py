@@ -7,14 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, NoSuchObjectError
 from metastore_client.model import PartitionInfo
-from mutation_api.errors import PartitionCreationError
+from mutation_api.errors import PartitionCreationError, listed
 from mutation_api.orc.storage import Storage, side_by_side
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import canonical_partition_name
 
 __all__ = ["PartitionCreator"]
-
-MAX_NAMES_IN_MESSAGE = 10
 
 
 class PartitionCreator:
@@ -54,7 +52,7 @@ class PartitionCreator:
         lacking = sorted(values.keys() - found.keys())
         if lacking:
             raise PartitionCreationError(
-                f"table {table.full_name}: partitions {_shown(lacking)} were created but are not there; "
+                f"table {table.full_name}: partitions {listed(lacking)} were created but are not there; "
                 "somebody dropped them, or the server spells their names differently"
             )
         return found, tuple(sorted(created))
@@ -68,7 +66,7 @@ class PartitionCreator:
     def _check_may_create(self, table: AcidTable, missing: Sequence[str]) -> None:
         if not table.create_partitions:
             raise PartitionCreationError(
-                f"table {table.full_name}: partitions {_shown(missing)} do not exist; create them, or "
+                f"table {table.full_name}: partitions {listed(missing)} do not exist; create them, or "
                 "allow it with add_sink_table(…, create_partitions=True)"
             )
         existing = self._metastore.get_partition_names(table.database, table.name)
@@ -93,7 +91,7 @@ class PartitionCreator:
             return {}
         except (InvalidRequestError, NoSuchObjectError) as error:
             raise PartitionCreationError(
-                f"table {table.full_name}: partitions {_shown(missing)} could not be created: {error}"
+                f"table {table.full_name}: partitions {listed(missing)} could not be created: {error}"
             ) from error
         return {partition.name: partition for partition in created}
 
@@ -117,10 +115,5 @@ def _make_directories(table: AcidTable, names: Sequence[str]) -> None:
         side_by_side(make, names)
     except OSError as error:
         raise PartitionCreationError(
-            f"table {table.full_name}: directories of partitions {_shown(names)} could not be made: {error}"
+            f"table {table.full_name}: directories of partitions {listed(names)} could not be made: {error}"
         ) from error
-
-
-def _shown(names: Sequence[str]) -> str:
-    rest = len(names) - MAX_NAMES_IN_MESSAGE
-    return ", ".join(names[:MAX_NAMES_IN_MESSAGE]) + (f" and {rest} more" if rest > 0 else "")

@@ -40,13 +40,12 @@ from mutation_api.commit.manifest_checks import (
 )
 from mutation_api.commit.old_events import refuse_old_events
 from mutation_api.commit.staging import list_staged_files, remove_staging
-from mutation_api.errors import DeltaWriteError, RowIdNotFoundError, TableNotMutableError
+from mutation_api.errors import DeltaWriteError, RowIdNotFoundError, TableNotMutableError, listed
 from mutation_api.orc.storage import Storage, side_by_side
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["Committer", "PartitionSource", "PublishedTable", "TableOutput"]
 
-MAX_NAMES_IN_MESSAGE = 10
 DML_EVENTS = "hive.metastore.dml.events"
 V1_MARK = bytes(4)
 """What Hive 2.3 writes beside the deltas of a partition: version 0, as four bytes."""
@@ -214,7 +213,7 @@ class Committer:
         if names:
             raise RowIdNotFoundError(
                 f"table {output.table.full_name}, transaction {self._txn_id}: rows are updated or deleted in "
-                f"partitions {', '.join(names[:MAX_NAMES_IN_MESSAGE])}, which did not exist when the "
+                f"partitions {listed(names)}, which did not exist when the "
                 "transaction began, so they hold no row that it can see: the ROW__IDs are of other partitions"
             )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.manifest import DeltaManifest, FileKind, relative_path
-from mutation_api.errors import ManifestError
+from mutation_api.errors import ManifestError, listed
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = [
@@ -21,8 +21,6 @@ __all__ = [
     "check_staged_files",
     "relative_final_path",
 ]
-
-MAX_NAMES_IN_MESSAGE = 10
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def check_staged_files(
     strangers = sorted({f.writer_id for f in files} - set(writers))
     if strangers:
         raise ManifestError(
-            f"table {table.full_name}, transaction {table.txn_id}: {_shown(strangers)} wrote files but "
+            f"table {table.full_name}, transaction {table.txn_id}: {listed(strangers)} wrote files but "
             "handed in no manifests: close the coordinator and call transaction.add_manifests(), or its rows "
             "would be lost"
         )
@@ -104,7 +102,7 @@ def check_staged_files(
     )
     if forgotten:
         raise ManifestError(
-            f"table {table.full_name}, transaction {table.txn_id}: no manifest for {_shown(forgotten)}, "
+            f"table {table.full_name}, transaction {table.txn_id}: no manifest for {listed(forgotten)}, "
             "though the attempt that wrote it handed in others; its rows would be lost"
         )
 
@@ -173,7 +171,7 @@ def _check_unique(manifests: Iterable[DeltaManifest]) -> None:
         if count[manifest.group] > 1:
             writers = sorted({m.writer_id for m in manifests if m.group == manifest.group})
             raise ManifestError(
-                f"{_where(manifest)}: written {count[manifest.group]} times, by {_shown(writers)}; one "
+                f"{_where(manifest)}: written {count[manifest.group]} times, by {listed(writers)}; one "
                 "transaction takes one change set per table: merge them, or use two transactions"
             )
 
@@ -199,8 +197,3 @@ def _where(manifest: DeltaManifest) -> str:
         f"bucket {manifest.bucket_id} {manifest.kind.value}, "
         f"writer {manifest.writer_id!r} attempt {manifest.attempt_id!r}"
     )
-
-
-def _shown(names: Sequence[str]) -> str:
-    rest = len(names) - MAX_NAMES_IN_MESSAGE
-    return ", ".join(names[:MAX_NAMES_IN_MESSAGE]) + (f" and {rest} more" if rest > 0 else "")

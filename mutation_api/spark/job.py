@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from metastore_client.model import PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.commit.manifest import DeltaManifest, staging_directory
-from mutation_api.errors import MutationError, RowIdNotFoundError, TransactionStateError
+from mutation_api.errors import MutationError, RowIdNotFoundError, TransactionStateError, listed
 from mutation_api.orc.storage import Storage
 from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.change_writer import ChangeWriter
@@ -273,9 +273,7 @@ def _check_known_partitions(transaction: OpenTransaction, table: AcidTable, name
     if unknown:
         raise RowIdNotFoundError(
             f"table {table.full_name}: the change set updates or deletes rows in partitions that do not "
-            "exist: "
-            f"{', '.join(unknown[:5])}{', …' if len(unknown) > 5 else ''}; check the partition columns of "
-            "the changes"
+            f"exist: {listed(unknown)}; check the partition columns of the changes"
         )
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from metastore_client.model import PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.errors import RecordLayoutError
+from mutation_api.errors import RecordLayoutError, listed
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.snapshot_reader import SnapshotSplit, plan_splits
 from mutation_api.orc.storage import side_by_side
@@ -230,7 +230,7 @@ def _locations(
     unknown = sorted(set(partitions) - set(known))
     if unknown:
         raise RecordLayoutError(
-            f"table {table.full_name}: no partition {', '.join(unknown[:5])} in this snapshot; it has "
+            f"table {table.full_name}: no partition {listed(unknown)} in this snapshot; it has "
             f"{len(known)}, such as {', '.join(sorted(known)[:3]) or 'none'}"
         )
     return {name: known[name] for name in dict.fromkeys(partitions)}

@@ -10,13 +10,12 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.client.descriptors import describe
 from mutation_api.commit.manifest import DeltaManifest, FileKind
 from mutation_api.commit.manifest_checks import (
-    MAX_NAMES_IN_MESSAGE,
     StagedFile,
     check_manifests,
     check_staged_files,
     relative_final_path,
 )
-from mutation_api.errors import ManifestError
+from mutation_api.errors import MAX_NAMES_IN_MESSAGE, ManifestError
 from mutation_api.table.acid_table import AcidTable, TableRole
 from tests.client_support import table_info
 
