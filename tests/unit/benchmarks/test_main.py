@@ -49,22 +49,24 @@ def test_one_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("one")
-def test_some_on_one_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_on_one_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """All get the same options; the stage is open as long as they run, and the worst exit code counts."""
-    open_stages: list[str] = []
+    steps: list[str] = []
 
     @contextlib.contextmanager
     def shared() -> Iterator[None]:
-        open_stages.append("open")
+        steps.append("opened")
         yield
-        open_stages.remove("open")
+        steps.append("closed")
+
+    def show_case(case: dict[str, Any]) -> None:
+        steps.append(case["case"])
 
     monkeypatch.setattr(Stage, "shared", shared)
+    monkeypatch.setattr(report, "show_case", show_case)
     monkeypatch.setattr(runner, "TOGETHER", ("one", "one"))
-    shown = tmp_path / "shown.json"
-    assert runner.main(["one+one", "--rows", "7", f"--shown={shown}"]) == 3
-    assert [name for name, _ in json.loads(shown.read_text())] == ["one", "one"]
-    assert open_stages == []
+    assert runner.main(["one+one", "--rows", "7"]) == 3
+    assert steps == ["opened", "7 rows", "7 rows", "closed"]
 
 
 @pytest.mark.usefixtures("one")
