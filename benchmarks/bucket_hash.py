@@ -4,7 +4,7 @@
     python -m benchmarks bucket_hash --quick                # 200,000 updates, two types
     python -m benchmarks bucket_hash --types 'string;date'
 
-``hash`` computes the bucket of every row in this process, in batches of ten thousand as Spark gives them.
+``hash`` computes the bucket of every row in this process, in batches as large as the job's.
 ``with`` is the whole job of ``apply_changes`` on a table of Hive 4.1, where the new bucket of each update is
 computed and compared with that of its row; ``without`` is the same job on a table of Hive 3.1, where updated
 rows stay where they are, and nothing is hashed. Otherwise the files differ by one flag. The ROW__IDs are made
@@ -55,6 +55,7 @@ from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.manifest import DeltaManifest
+from mutation_api.spark.change_splitter import ADDRESSED_ROWS_MAX
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.session import local_session
 from mutation_api.table.acid_table import AcidColumn, AcidTable
@@ -69,7 +70,6 @@ QUICK_TYPES = ("string", "timestamp")
 ROUNDS = Rounds(3, warm_up=1)
 VERSIONS = (1, 2)
 BUCKETS = 8
-BATCH_ROWS = 10_000
 AIM_SHARE = 0.03
 CORES = 2
 DRIVER_MEMORY = "4g"
@@ -204,8 +204,8 @@ class Updates:
         """Compute the bucket of each; returns the CPU seconds that it took."""
         started = time.thread_time()
         resolver = BucketIdResolver(self.table(self.path.parent, AcidVersion.V2_HIVE4))
-        for first in range(0, self.keys.num_rows, BATCH_ROWS):
-            resolver.resolve(self.keys.slice(first, BATCH_ROWS))
+        for first in range(0, self.keys.num_rows, ADDRESSED_ROWS_MAX):
+            resolver.resolve(self.keys.slice(first, ADDRESSED_ROWS_MAX))
         return time.thread_time() - started
 
 

@@ -170,7 +170,7 @@ def _expected_layout(array: pa.Array, hive_type: HiveType) -> pa.Array:
 def _hash_array(array: pa.Array, hive_type: HiveType, rules: _Rules) -> np.ndarray:
     offsets, values = rebased_list(array)
     hashes = _hash(values, hive_type.children[0], rules)
-    return polynomial(lambda start, end: hashes[start:end], offsets[:-1], offsets[1:], 0)
+    return polynomial(hashes, offsets[:-1], offsets[1:], 0)
 
 
 def _hash_map(array: pa.Array, hive_type: HiveType, rules: _Rules) -> np.ndarray:

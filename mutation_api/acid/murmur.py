@@ -74,9 +74,10 @@ def _murmur_chunk(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> 
     starts, lengths = starts[order], lengths[order]
     hashes = _seeds(len(starts))
     blocks = lengths >> 2
+    ascending = -blocks
     words = _words(data)
     for block in range(int(blocks[0])):
-        rows = int(np.searchsorted(-blocks, -block, "left"))
+        rows = int(np.searchsorted(ascending, -block, "left"))
         hashes[:rows] = _mix(hashes[:rows], words[starts[:rows] + 4 * block])
     hashes = _finish(hashes ^ _scramble(_tails(data, starts + 4 * blocks, lengths & 3)), lengths)
     unsorted = np.empty_like(hashes)

@@ -3,29 +3,37 @@
 ``h = 31*h + v`` over a run equals ``sum(v[i] * 31**(end-1-i))``. 31 is odd, hence has an inverse modulo
 2**32; with weights ``31**-i`` one cumulative sum over all values serves every run: its difference over a
 run, times ``31**(end-1)``.
+
+Bytes are taken eight at a time, since the cumulative sum costs more than all else: a word's polynomial takes
+three steps within the word, and the sum goes over words. Where a run begins or ends within a word, the word's
+bytes before that place are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["polynomial"]
+__all__ = ["polynomial", "polynomial_of_bytes"]
 
 _CHUNK_VALUES = 1 << 15
-"""Values per step: few enough to stay in the cache and in memory that is not given back between steps."""
+_CHUNK_BYTES = 1 << 16
+"""Per step: few enough to stay in the cache and in memory that is not given back between steps."""
 
 _INVERSE_OF_31 = pow(31, -1, 1 << 32)
+_WORD = 8
+_EVEN_BYTES, _EVEN_PAIRS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
+_SIGNS = np.uint64(0x8080808080808080)
+_FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(_WORD)], np.uint64)
+"""By number of bytes: a mask of the first ones of a word."""
 
 
-def polynomial(
-    values: Callable[[int, int], np.ndarray], starts: np.ndarray, ends: np.ndarray, seed: int
-) -> np.ndarray:
+def polynomial(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: int) -> np.ndarray:
     """Hash runs of values.
 
     Args:
-        values: gives the uint32 values from one position up to another.
+        values: uint32.
         starts: int64, shape (n,), first position of each run, ascending.
         ends: int64, shape (n,), position behind each run; starts[i] <= ends[i] <= starts[i+1].
         seed: value of ``h`` before the first step.
@@ -37,29 +45,117 @@ def polynomial(
     row = 0
     while row < len(starts):
         base = int(starts[row])
-        # At least one run a step, however long.
-        stop = max(row + 1, int(np.searchsorted(ends, base + _CHUNK_VALUES, "right")))
+        stop = _stop(ends, row, base + _CHUNK_VALUES)
         first, last = starts[row:stop] - base, ends[row:stop] - base
-        hashes[row:stop] = _step(values(base, base + int(last[-1])), first, last, seed)
+        hashes[row:stop] = _step(values[base : base + int(last[-1])], first, last, seed)
         row = stop
     return hashes
 
 
+def polynomial_of_bytes(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: int) -> np.ndarray:
+    """Hash runs of bytes, which count as signed numbers.
+
+    Args:
+        data: uint8, contiguous.
+        starts: as for :func:`polynomial`.
+        ends: as for :func:`polynomial`.
+        seed: as for :func:`polynomial`.
+
+    Returns:
+        uint32, shape (n,).
+    """
+    hashes = np.zeros(len(starts), np.uint32)
+    row = 0
+    while row < len(starts):
+        base = int(starts[row]) // _WORD * _WORD
+        stop = _stop(ends, row, base + _CHUNK_BYTES)
+        first, last = starts[row:stop] - base, ends[row:stop] - base
+        hashes[row:stop] = _step_of_bytes(_words(data, base, int(last[-1])), first, last, seed)
+        row = stop
+    return hashes
+
+
+def _stop(ends: np.ndarray, row: int, limit: int) -> int:
+    """Behind the last run that ends at the limit or before, but at least one run on, however long."""
+    return max(row + 1, int(np.searchsorted(ends, limit, "right")))
+
+
 def _step(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: int) -> np.ndarray:
-    inverses, powers = _tables(len(values) + 1)
+    tables = _tables(len(values) // _WORD + 1)
+    sums = _sums(values * tables.inverses[: len(values)])
+    hashes: np.ndarray = (sums[ends] - sums[starts]) * tables.powers[np.maximum(ends - 1, 0)]
+    return hashes + np.uint32(seed) * tables.powers[ends - starts] if seed else hashes
+
+
+def _step_of_bytes(words: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: int) -> np.ndarray:
+    """Bytes become unsigned when 128 is added to each, which is to turn their first bits."""
+    tables = _tables(len(words))
+    weights = tables.weights[: len(words)]
+    words = words ^ _SIGNS
+    sums = _sums(_of_words(words) * weights)
+
+    def sum_before(places: np.ndarray) -> np.ndarray:
+        at = places >> 3
+        within = _of_words(words[at] & _FIRST_BYTES[places & 7])
+        before: np.ndarray = sums[at] + within * weights[at]
+        return before
+
+    if np.array_equal(starts[1:], ends[:-1]):
+        differences = np.diff(sum_before(np.concatenate([starts[:1], ends])))
+    else:
+        differences = sum_before(ends) - sum_before(starts)
+    lengths = ends - starts
+    hashes: np.ndarray = differences * tables.powers[np.maximum(ends - 1, 0)] - tables.of_128[lengths]
+    return hashes + np.uint32(seed) * tables.powers[lengths] if seed else hashes
+
+
+def _words(data: np.ndarray, start: int, size: int) -> np.ndarray:
+    """The words that hold so many bytes from a place on, and at least one byte behind them."""
+    count = size // _WORD + 1
+    if start + count * _WORD <= len(data):
+        return np.ndarray((count,), "<u8", buffer=data, offset=start)
+    padded = np.zeros(count * _WORD, np.uint8)
+    padded[:size] = data[start : start + size]
+    return padded.view("<u8")
+
+
+def _of_words(words: np.ndarray) -> np.ndarray:
+    """Polynomial of each word's eight bytes, the lowest first: of pairs, of two pairs, of both halves."""
+    pairs = (words & _EVEN_BYTES) * np.uint64(31) + (words >> np.uint64(8) & _EVEN_BYTES)
+    fours = (pairs & _EVEN_PAIRS) * np.uint64(31**2) + (pairs >> np.uint64(16) & _EVEN_PAIRS)
+    low, high = fours.astype(np.uint32), (fours >> np.uint64(32)).astype(np.uint32)
+    polynomials: np.ndarray = low * np.uint32(31**4) + high
+    return polynomials
+
+
+def _sums(values: np.ndarray) -> np.ndarray:
+    """Sum of the values before each place, and of all."""
     sums = np.zeros(len(values) + 1, np.uint32)
-    np.cumsum(values * inverses[: len(values)], dtype=np.uint32, out=sums[1:])
-    hashes: np.ndarray = (sums[ends] - sums[starts]) * powers[np.maximum(ends - 1, 0)]
-    return hashes + np.uint32(seed) * powers[ends - starts] if seed else hashes
+    np.cumsum(values, dtype=np.uint32, out=sums[1:])
+    return sums
 
 
-def _tables(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Powers of 1/31 and of 31, at least ``size`` of each."""
-    return _COMMON_TABLES if size <= len(_COMMON_TABLES[0]) else _new_tables(size)
+class _Tables(NamedTuple):
+    """Numbers modulo 2**32.
+
+    ``powers[n]`` is 31**n, ``inverses[n]`` is 31**-n, ``weights[j]`` that of the last byte of word j,
+    31**-(8*j+7); ``of_128[n]`` is the polynomial of n bytes of 128.
+    """
+
+    powers: np.ndarray
+    inverses: np.ndarray
+    weights: np.ndarray
+    of_128: np.ndarray
 
 
-def _new_tables(size: int) -> tuple[np.ndarray, np.ndarray]:
-    return _powers(_INVERSE_OF_31, size), _powers(31, size)
+def _tables(words: int) -> _Tables:
+    """Tables for so many words at least."""
+    return _COMMON_TABLES if words <= len(_COMMON_TABLES.weights) else _new_tables(words)
+
+
+def _new_tables(words: int) -> _Tables:
+    powers, inverses = (_powers(base, words * _WORD) for base in (31, _INVERSE_OF_31))
+    return _Tables(powers, inverses, inverses[_WORD - 1 :: _WORD].copy(), _sums(np.uint32(128) * powers[:-1]))
 
 
 def _powers(base: int, size: int) -> np.ndarray:
@@ -68,4 +164,4 @@ def _powers(base: int, size: int) -> np.ndarray:
     return np.multiply.accumulate(factors)
 
 
-_COMMON_TABLES = _new_tables(_CHUNK_VALUES + 1)
+_COMMON_TABLES = _new_tables(_CHUNK_BYTES // _WORD + 1)

@@ -22,7 +22,7 @@ from mutation_api.acid.hash_values import (
     texts_without_blanks,
     view,
 )
-from mutation_api.acid.polynomial import polynomial
+from mutation_api.acid.polynomial import polynomial_of_bytes
 from mutation_api.acid.wall_clock import instants_of_wall_clocks
 
 __all__ = ["V1_HASHES", "canonical_double_bits", "canonical_float_bits", "proleptic_date"]
@@ -64,24 +64,19 @@ def _double(array: pa.Array, _zone: str | None) -> np.ndarray:
 
 
 def _string(array: pa.Array, _zone: str | None) -> np.ndarray:
-    return _bytes_hash(texts(array), 0)
+    return _of_texts(texts(array), 0)
 
 
 def _varchar_or_binary(array: pa.Array, _zone: str | None) -> np.ndarray:
-    return _bytes_hash(texts(array), 1)
+    return _of_texts(texts(array), 1)
 
 
 def _char(array: pa.Array, _zone: str | None) -> np.ndarray:
-    return _bytes_hash(texts_without_blanks(texts(array)), 1)
+    return _of_texts(texts_without_blanks(texts(array)), 1)
 
 
-def _bytes_hash(found: Texts, seed: int) -> np.ndarray:
-    signed = found.data.view(np.int8)
-
-    def values(start: int, end: int) -> np.ndarray:
-        return signed[start:end].astype(np.int32).view(np.uint32)
-
-    return polynomial(values, found.starts, found.ends, seed)
+def _of_texts(found: Texts, seed: int) -> np.ndarray:
+    return polynomial_of_bytes(found.data, found.starts, found.ends, seed)
 
 
 def _decimal(array: pa.Array, _zone: str | None) -> np.ndarray:

@@ -184,3 +184,21 @@ def test_long_values_cross_the_steps_of_the_polynomial() -> None:
     values = [b"x", bytes(range(256)) * 200, b"", b"yz" * 40_000, b"end"]
     expected = [polynomial([signed(b, 8) for b in value], 1) for value in values]
     assert hashes(pa.array(values), HiveType("binary"), 1) == expected
+
+
+def test_many_values_cross_the_steps_of_the_polynomial() -> None:
+    """Runs that touch, runs with gaps between them and lists, over many steps, hash like the model."""
+    lengths = [place * 7919 % 61 for place in range(5_000)]
+    texts = [("\u00e9x " * length)[:length] for length in lengths]
+    stripped = [text.rstrip(" ").encode() for text in texts]
+    char = parse_hive_type("char(60)")
+    assert hashes(pa.array(texts), HiveType("string"), 1) == [
+        polynomial([signed(b, 8) for b in text.encode()], 0) for text in texts
+    ]
+    assert hashes(pa.array(texts), char, 1) == [
+        polynomial([signed(b, 8) for b in text], 1) for text in stripped
+    ]
+    numbers = [list(range(-length, length)) for length in lengths]
+    assert hashes(pa.array(numbers, pa.list_(pa.int32())), parse_hive_type("array<int>"), 1) == [
+        polynomial(row, 0) for row in numbers
+    ]
