@@ -26,6 +26,7 @@ __all__ = [
     "ChangeAddresser",
     "ChangeFields",
     "numbers_of_partitions",
+    "with_names_once",
 ]
 
 PARTITION = "__partition"
@@ -102,9 +103,29 @@ class ChangeAddresser:
 def numbers_of_partitions(batch: pa.RecordBatch, number: Callable[[str], int]) -> npt.NDArray[np.int64]:
     """A number for each of n addressed changes (shape (n,)), by its partition's name, each asked once."""
     encoded = batch.column(PARTITION).dictionary_encode()
-    numbers = np.array([number(name) for name in encoded.dictionary.to_pylist()], np.int64)
+    used = _used_names(encoded)
+    numbers = np.zeros(len(used), np.int64)
+    numbers[used] = [number(name) for name in encoded.dictionary.filter(pa.array(used)).to_pylist()]
     result: npt.NDArray[np.int64] = numbers[encoded.indices.to_numpy()]
     return result
+
+
+def with_names_once(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same addressed changes, with each partition's name told once, and none that no change has."""
+    encoded = batch.column(PARTITION).dictionary_encode()
+    used = _used_names(encoded)
+    if not used.all():
+        places = (np.cumsum(used, dtype=np.int32) - 1)[encoded.indices.to_numpy()]
+        encoded = pa.DictionaryArray.from_arrays(places, encoded.dictionary.filter(pa.array(used)))
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return pa.record_batch({**columns, PARTITION: encoded})
+
+
+def _used_names(encoded: pa.DictionaryArray) -> npt.NDArray[np.bool_]:
+    """Which of the dictionary's names a change has."""
+    used: npt.NDArray[np.bool_] = np.zeros(len(encoded.dictionary), np.bool_)
+    used[encoded.indices.to_numpy()] = True
+    return used
 
 
 def _row_ids(parts: list[pa.Array], names: tuple[str, ...]) -> pa.StructArray:

@@ -18,7 +18,7 @@ from pyspark import RDD
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame
 
-from mutation_api.spark.address import BUCKET, ChangeAddresser, numbers_of_partitions
+from mutation_api.spark.address import BUCKET, ChangeAddresser, numbers_of_partitions, with_names_once
 from mutation_api.worker.idle_memory import give_back
 
 __all__ = ["CHANGES", "SPLIT_DDL", "TASK", "ChangeSplitter", "as_bytes", "batches_in"]
@@ -61,13 +61,15 @@ class ChangeSplitter:
             give_back()
 
     def _split(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        rows = with_names_once(rows)
         tasks = self._tasks(rows)
         order = np.argsort(tasks, kind="stable")
         starts = np.searchsorted(tasks[order], np.arange(self.tasks + 1))
         for task in np.flatnonzero(np.diff(starts)).tolist():
             piece = rows.take(pa.array(order[starts[task] : starts[task + 1]]))
             yield pa.record_batch(
-                [pa.array([task], pa.int32()), pa.array([_stream_of(piece)])], [TASK, CHANGES]
+                [pa.array([task], pa.int32()), pa.array([_stream_of(with_names_once(piece))])],
+                [TASK, CHANGES],
             )
 
     def _tasks(self, rows: pa.RecordBatch) -> npt.NDArray[np.integer]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from mutation_api.acid.bucket_codec import ranks_in_bucket
@@ -140,7 +139,7 @@ def _group_bounds(partitions: pa.Array, buckets: pa.Array) -> list[int]:
     changes: npt.NDArray[np.bool_] = np.zeros(len(buckets), np.bool_)
     changes[0] = True
     changes[1:] = np.diff(buckets.to_numpy()) != 0
-    changes[1:] |= pc.not_equal(partitions[1:], partitions[:-1]).to_numpy(zero_copy_only=False)
+    changes[1:] |= np.diff(partitions.dictionary_encode().indices.to_numpy()) != 0
     return [*np.flatnonzero(changes).tolist(), len(buckets)]
 
 

@@ -12,8 +12,10 @@ from metastore_client.valid_ids import ValidTxnList
 from mutation_api.acid.version import AcidVersion
 from mutation_api.spark.address import ADDRESS_COLUMNS, ChangeAddresser, ChangeFields
 from mutation_api.spark.change_splitter import ChangeSplitter, batches_in
+from mutation_api.spark.change_writer import ChangeWriter
 from mutation_api.spark.classify import ChangeClassifier
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.worker.coordinator import WriterOptions
 
 TABLE = AcidTable(
     database="default",
@@ -95,6 +97,35 @@ def test_the_buckets_of_a_partition_keep_all_tasks_busy() -> None:
         {row["__bucket"] for row in rows if row["__partition"] == "ds=d0/hr=0"} for rows in found.values()
     ]
     assert sorted(map(sorted, buckets)) == [[0], [1], [2], [3]]
+
+
+def test_a_piece_tells_each_of_its_partitions_once() -> None:
+    """Not those of other pieces: with thousands of partitions and tasks they would be most of the bytes."""
+    for piece in ChangeSplitter(ADDRESSER, 8, 10**9)(iter([changes(0, 400)])):
+        (found,) = batches_in(piece.column("changes")[0].as_py())
+        names = found.column("__partition").dictionary.to_pylist()
+        assert sorted(names) == sorted(set(found.column("__partition").to_pylist()))
+
+
+@pytest.mark.parametrize("sort_memory_bytes", [1, 20_000, 10**9])
+def test_pieces_of_other_partitions_are_sorted_together(sort_memory_bytes: int) -> None:
+    """In memory, and through files: each row keeps the name of its partition, and each group is met once."""
+    sizes = [1 + n * 37 % 90 for n in range(60)]
+    batches = [changes(first, size) for first, size in zip(itertools.accumulate(sizes), sizes, strict=True)]
+    pieces = [
+        piece.column("changes")[0].as_py()
+        for batch in batches
+        for piece in ChangeSplitter(ADDRESSER, 1, 10**9)(iter([batch]))
+    ]
+    writer = ChangeWriter("", "w", WriterOptions(sort_memory_bytes=sort_memory_bytes))
+    found = [row for batch in writer.in_order("default.t", pieces) for row in batch.to_pylist()]
+    given = [row for batch in ADDRESSER(iter(batches)) for row in batch.to_pylist()]
+    assert sorted(map(str, found)) == sorted(map(str, given))
+    groups = [(row["__partition"], row["__bucket"]) for row in found]
+    assert len(list(itertools.groupby(groups))) == len(set(groups))
+    for _, rows in itertools.groupby(found, lambda row: (row["__partition"], row["__bucket"])):
+        order = [(row["__txn"], row["__row_id"]) for row in rows]
+        assert order == sorted(order)
 
 
 def test_nothing_makes_no_piece() -> None:
