@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -44,6 +44,7 @@ from mutation_api.table.partition import partition_name, partition_texts, partit
 from mutation_api.worker.idle_memory import give_back
 from mutation_api.worker.mutator import Mutator, MutatorGroup
 from mutation_api.worker.partition_helper import PartitionHelper, TablePartitionHelper
+from mutation_api.worker.pending_records import PendingRecords
 from mutation_api.worker.record_checks import RecordChecks
 from mutation_api.worker.record_inspector import RecordInspector, Records
 from mutation_api.worker.validators import GroupingValidator, SequenceValidator
@@ -57,10 +58,10 @@ BYTES_PER_GIVING_BACK = 4 * 1024 * 1024
 
 logger = logging.getLogger(__name__)
 
+_BATCH_TYPES = (pa.RecordBatch, pa.Table)
+
 PartitionValues = Sequence[Any]
 Record = Mapping[str, Any]
-_PendingRecord = tuple[Operation, tuple[Any, ...] | None, tuple[Any, ...] | None]
-"""A single record not yet looked at as a batch: ROW__ID and values, in table order, if it needs them."""
 
 
 class MutatorCoordinator:
@@ -113,14 +114,14 @@ class MutatorCoordinator:
         self._group_count = 0
         self._bytes_till_giving_back = BYTES_PER_GIVING_BACK
         self._manifests: list[DeltaManifest] = []
-        self._pending: list[_PendingRecord] = []
+        self._pending = PendingRecords(self._inspector)
         self._pending_partition = ""
-        self._names: dict[tuple[Any, ...], str] = {}
+        self._names_by_texts: dict[tuple[str, ...], str] = {}
+        self._names_by_values: dict[tuple[Any, ...], str] = {}
         self._attempt_directories: dict[str, Storage] = {}
         self._is_closed = False
         self._is_aborted = False
         self._failure: BaseException | None = None
-        self._guard = _Guard(self._check_usable, self._fail)
 
     @property
     def table(self) -> AcidTable:
@@ -223,12 +224,16 @@ class MutatorCoordinator:
             RecordLayoutError: the arrays differ in length, or an operation code is none.
             Others: see :meth:`update`.
         """
-        with self._guard:
+        self._check_usable()
+        try:
             self._flush()
             self._checks.lengths(partition_name, operations, row_ids, rows)
             self._checks.operations(partition_name, operations)
             if len(operations):
                 self._write_events(partition_name, bucket_id, operations, row_ids, rows)
+        except BaseException as error:
+            self._failure = error
+            raise
 
     def close(self) -> tuple[DeltaManifest, ...]:
         """Complete the last group.
@@ -244,10 +249,13 @@ class MutatorCoordinator:
         if self._is_aborted:
             raise TransactionStateError(f"table {self._table.full_name}: the coordinator was aborted")
         if not self._is_closed:
-            with self._guard:
+            try:
                 self._flush()
                 self._close_group()
                 self._sync()
+            except BaseException as error:
+                self._failure = error
+                raise
             self._is_closed = True
         return tuple(self._manifests)
 
@@ -258,7 +266,7 @@ class MutatorCoordinator:
             DeltaWriteError: a file could not be deleted; it stays hidden in the staging directory.
         """
         self._is_aborted = True
-        self._pending = []
+        self._pending.clear()
         mutator, self._mutator = self._mutator, None
         self._manifests.clear()
         try:
@@ -278,13 +286,23 @@ class MutatorCoordinator:
     def _add(
         self, operation: Operation, values: PartitionValues | None, record: Record | pa.RecordBatch | pa.Table
     ) -> None:
-        with self._guard:
+        self._check_usable()
+        try:
             name = self._partition_name(values)
-            if isinstance(record, (pa.RecordBatch, pa.Table)):
+            if isinstance(record, _BATCH_TYPES):
                 self._flush()
                 self._add_batch(operation, name, record)
-            else:
-                self._add_record(operation, name, record)
+                return
+            if self._pending_partition != name:
+                self._flush()
+                self._pending_partition = name
+            self._pending.append(operation, record)
+            if len(self._pending) >= self._options.batch_rows:
+                self._flush()
+        except BaseException as error:
+            # A batch may be half written.
+            self._failure = error
+            raise
 
     def _add_batch(self, operation: Operation, name: str, batch: pa.RecordBatch | pa.Table) -> None:
         records = self._inspector.of_batch(
@@ -295,43 +313,34 @@ class MutatorCoordinator:
         if batch.num_rows:
             self._write_records(name, np.full(batch.num_rows, operation, np.int8), records)
 
-    def _add_record(self, operation: Operation, name: str, record: Record) -> None:
-        row_id, values = self._inspector.of_record(
-            record,
-            with_row_id=operation is not Operation.INSERT,
-            with_columns=operation is not Operation.DELETE,
-        )
-        if self._pending_partition != name:
-            self._flush()
-            self._pending_partition = name
-        self._pending.append((operation, row_id, values))
-        if len(self._pending) >= self._options.batch_rows:
-            self._flush()
-
     def _flush(self) -> None:
         """Write the single records collected so far."""
-        pending, self._pending = self._pending, []
-        if not pending:
+        if not self._pending:
             return
-        operations, row_ids, values = zip(*pending, strict=True)
         try:
-            records = self._inspector.of_tuples(row_ids, values)
-            self._write_records(self._pending_partition, np.array(operations, np.int8), records)
+            operations, records = self._pending.batch()
+            self._write_records(self._pending_partition, operations, records)
         except (RecordLayoutError, RecordValueError) as error:
-            raise self._naming_record(pending, error) from error
+            raise self._naming_record(error) from error
+        finally:
+            self._pending.clear()
 
-    def _naming_record(self, pending: Sequence[_PendingRecord], error: MutationError) -> MutationError:
+    def _naming_record(self, error: MutationError) -> MutationError:
         """The same error with the record that causes it; the caller knows no row numbers of our batches."""
-        for operation, row_id, values in pending:
+        for operation, row_id, values in self._pending:
             try:
-                records = self._inspector.of_tuples([row_id], [values])
-                if values is not None:
+                records = self._inspector.of_parts(row_id, values)
+                if operation is not Operation.DELETE:
                     self._inspector.rows(records.columns or ())
             except (RecordLayoutError, RecordValueError) as found:
-                shown = None if values is None else dict(zip(self._table.column_names, values, strict=True))
-                identity = "" if row_id is None else f" with ROW__ID {row_id[:3]}"
+                shown = (
+                    None
+                    if operation is Operation.DELETE
+                    else dict(zip(self._table.column_names, values, strict=True))
+                )
+                identity = "" if row_id[0] is None else f" with ROW__ID {tuple(row_id[:3])}"
                 return type(found)(
-                    f"{found}; {Operation(operation).name.lower()} of record "
+                    f"{found}; {operation.name.lower()} of record "
                     f"{str(shown)[:LONGEST_SHOWN_RECORD]}{identity}"
                 )
         return error
@@ -383,12 +392,17 @@ class MutatorCoordinator:
 
     def _partition_name(self, values: PartitionValues | None) -> str:
         values = tuple(values or ())
-        # By text: 0.0 and -0.0 are equal, and two partitions.
-        key = tuple([v if type(v) is str else (type(v), repr(v)) for v in values])
-        name = self._names.get(key)
-        if name is None:
-            name = self._names[key] = self._new_partition_name(values)
-        return name
+        try:
+            return self._names_by_texts[values]
+        except (KeyError, TypeError):  # TypeError: a value without a hash, so no text
+            pass
+        if all(type(value) is str for value in values):
+            return self._names_by_texts.setdefault(values, self._new_partition_name(values))
+        # By their spelling, as 0.0 and -0.0 are equal, and two partitions.
+        key = tuple([(type(value), repr(value)) for value in values])
+        if key not in self._names_by_values:
+            self._names_by_values[key] = self._new_partition_name(values)
+        return self._names_by_values[key]
 
     def _new_partition_name(self, values: tuple[Any, ...]) -> str:
         keys = self._table.partition_keys
@@ -499,9 +513,6 @@ class MutatorCoordinator:
 
     # ---- state
 
-    def _fail(self, error: BaseException) -> None:
-        self._failure = error
-
     def _check_usable(self) -> None:
         if self._is_aborted:
             state = "was aborted"
@@ -514,26 +525,6 @@ class MutatorCoordinator:
         raise TransactionStateError(
             f"table {self._table.full_name}: the coordinator {state}; it writes nothing more"
         )
-
-
-class _Guard:
-    """Around every step that writes: after the first error nothing more, a batch may be half written.
-
-    Not made by ``contextmanager``: for single records that alone took a tenth of the time.
-    """
-
-    def __init__(self, check_usable: Callable[[], None], fail: Callable[[BaseException], None]) -> None:
-        self._check_usable = check_usable
-        self._fail = fail
-
-    def __enter__(self) -> None:
-        self._check_usable()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self._fail(error)
 
 
 def _sync_file(location: str) -> None:

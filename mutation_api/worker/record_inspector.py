@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,16 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.hive_types import arrow_type, convert_to_column, parse_hive_type
 from mutation_api.worker.python_values import array_of
 
-__all__ = ["RecordInspector", "Records", "RowIds"]
+__all__ = ["RecordInspector", "RecordLayout", "Records", "RowIdParts", "RowIds"]
 
 PARTITION_FIELD = "partition"
 _FIELD_COUNT = 3
-_LAYOUTS_KEPT = 64
+_WHOLE_NUMBERS = (int, np.integer)
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+RowIdParts = tuple[Any, Any, Any, str | None]
+"""A single record's ROW__ID: original txn, bucket, row id, partition or None; all None if it has none."""
+_NO_ROW_ID: RowIdParts = (None, None, None, None)
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,16 @@ class Records:
 
 
 @dataclass(frozen=True)
-class _RecordLayout:
-    """Names under which a record has its ROW__ID (None: it has none) and the data columns in table order."""
+class RecordLayout:
+    """How to take single records apart that have the same names; both functions may raise.
 
-    row_id: str | None
-    columns: tuple[str, ...]
+    Attributes:
+        row_id: of a record.
+        values: data columns in table order; nulls if they were not asked for.
+    """
+
+    row_id: Callable[[Mapping[str, Any]], RowIdParts]
+    values: Callable[[Mapping[str, Any]], Sequence[Any]]
 
 
 class RecordInspector:
@@ -81,6 +92,7 @@ class RecordInspector:
         self._table = table
         self._types = tuple(parse_hive_type(column.type) for column in table.columns)
         self._row_id_column = row_id_column.lower()
+        self._row_id_fields = (table.version.transaction_field, "bucketid", "rowid")
         given = {name.lower(): text.lower() for name, text in (column_names or {}).items()}
         unknown = sorted(set(given) - set(table.column_names))
         if unknown:
@@ -88,7 +100,6 @@ class RecordInspector:
                 f"table {table.full_name} has no column {unknown}; it has {table.column_names}"
             )
         self._names = tuple(given.get(name, name) for name in table.column_names)
-        self._layouts: dict[tuple[tuple[str, ...], bool, bool], _RecordLayout] = {}
 
     def of_batch(
         self, batch: pa.RecordBatch | pa.Table, *, with_row_ids: bool, with_columns: bool
@@ -114,30 +125,49 @@ class RecordInspector:
         self._check_columns(places, batch.schema.names)
         return Records(row_ids, tuple(plain_array(batch.column(places[name])) for name in self._names))
 
-    def of_record(
-        self, record: Mapping[str, Any], *, with_row_id: bool, with_columns: bool
-    ) -> tuple[Any, tuple[Any, ...] | None]:
-        """ROW__ID (a tuple, or None) and values in table order of one record; see :meth:`of_batch`."""
-        layout = self._layout(tuple(record), with_row_id, with_columns)
-        row_id = None if layout.row_id is None else self._row_id_tuple(record[layout.row_id])
-        if row_id is None and with_row_id:
-            raise self._missing([self._row_id_column.upper()], list(record))
-        if with_row_id and row_id is not None and None in row_id[:_FIELD_COUNT]:
-            raise RecordValueError(
-                f"table {self._table.full_name}: {self._row_id_column.upper()} {row_id[:_FIELD_COUNT]} has "
-                "nulls; updates and deletes need all of it"
-            )
-        return row_id, tuple([record[name] for name in layout.columns]) if with_columns else None
+    def layout(self, names: Sequence[str], *, with_row_id: bool, with_columns: bool) -> RecordLayout:
+        """Where single records with these names have what is asked for; see :meth:`of_batch`.
 
-    def of_tuples(self, row_ids: Sequence[Any], values: Sequence[tuple[Any, ...] | None]) -> Records:
-        """N records as :meth:`of_record` returned them; a record without values has nulls."""
-        hollow = (None,) * len(self._names)
-        columns = zip(*(hollow if row is None else row for row in values), strict=True)
-        arrays = tuple(
-            array_of(column, hive_type, column=f"{self._table.full_name}.{name}")
-            for column, hive_type, name in zip(columns, self._types, self._table.column_names, strict=True)
+        Raises:
+            RecordLayoutError: as for a batch. The layout's functions raise it for a ROW__ID that is no struct
+                of whole numbers, and RecordValueError if it is needed and has nulls.
+        """
+        if not all(isinstance(name, str) for name in names):
+            raise RecordLayoutError(
+                f"table {self._table.full_name}: names of a record's columns must be texts, found "
+                f"{list(names)}"
+            )
+        places = self._places(names)
+        at = places.pop(self._row_id_column, None)
+        if at is None and with_row_id:
+            raise self._missing([self._row_id_column.upper()], names)
+        if with_columns:
+            self._check_columns(places, names)
+        return RecordLayout(
+            (lambda _: _NO_ROW_ID) if at is None else self._row_id_getter(names[at], with_row_id),
+            _values_getter([names[places[name]] for name in self._names]) if with_columns else self._nulls,
         )
-        return Records(_row_ids_of_tuples(row_ids), arrays)
+
+    def no_record(self, found: object) -> RecordLayoutError:
+        """The error of something that is neither a record nor a batch."""
+        return RecordLayoutError(
+            f"table {self._table.full_name}: a record is a mapping from columns' names to values (of a Row: "
+            f"row.asDict()), or an Arrow batch; found {type(found).__name__}"
+        )
+
+    def of_parts(self, row_ids: Sequence[Any], values: Sequence[Any]) -> Records:
+        """N records that layouts have taken apart, n > 0.
+
+        Args:
+            row_ids: the first record's parts, then the second's, and so on.
+            values: likewise.
+        """
+        width = len(self._names)
+        arrays = tuple(
+            array_of(values[place::width], hive_type, column=f"{self._table.full_name}.{name}")
+            for place, (hive_type, name) in enumerate(zip(self._types, self._table.column_names, strict=True))
+        )
+        return Records(_row_ids_of_parts(row_ids), arrays)
 
     def rows(self, columns: Sequence[pa.Array], is_deleted: np.ndarray | None = None) -> pa.StructArray:
         """Rows with every column as the table's type.
@@ -194,25 +224,6 @@ class RecordInspector:
             ]
         )
 
-    def _layout(self, names: tuple[str, ...], with_row_id: bool, with_columns: bool) -> _RecordLayout:
-        """The layout of records with these names; looked up once for the many that are alike."""
-        key = names, with_row_id, with_columns
-        if key not in self._layouts:
-            if len(self._layouts) >= _LAYOUTS_KEPT:
-                self._layouts.clear()
-            self._layouts[key] = self._new_layout(*key)
-        return self._layouts[key]
-
-    def _new_layout(self, names: tuple[str, ...], with_row_id: bool, with_columns: bool) -> _RecordLayout:
-        places = self._places(names)
-        at = places.pop(self._row_id_column, None)
-        if at is None and with_row_id:
-            raise self._missing([self._row_id_column.upper()], names)
-        if with_columns:
-            self._check_columns(places, names)
-        columns = tuple(names[places[name]] for name in self._names) if with_columns else ()
-        return _RecordLayout(None if at is None else names[at], columns)
-
     def _places(self, names: Sequence[str]) -> dict[str, int]:
         places = {name.lower(): place for place, name in enumerate(names)}
         if len(places) < len(names):
@@ -258,7 +269,7 @@ class RecordInspector:
         names = [field.name.lower() for field in array.type]
         fields = dict(zip(names, array.flatten(), strict=True))
         try:
-            txns, buckets, row_ids = (fields[name].cast(pa.int64()) for name in self._row_id_fields())
+            txns, buckets, row_ids = (fields[name].cast(pa.int64()) for name in self._row_id_fields)
         except (KeyError, pa.ArrowException) as error:
             raise self._bad_row_id(array.type) from error
         return self._checked_row_ids(array, txns, buckets, row_ids, fields.get(PARTITION_FIELD))
@@ -281,34 +292,68 @@ class RecordInspector:
         )
         return RowIds(is_null, RowIdArrays(*numbers), texts)
 
-    def _row_id_fields(self) -> tuple[str, str, str]:
-        return self._table.version.transaction_field, "bucketid", "rowid"
+    def _nulls(self, record: Mapping[str, Any]) -> Sequence[Any]:
+        del record
+        return (None,) * len(self._names)
 
-    def _row_id_tuple(self, value: Any) -> tuple[Any, ...] | None:
+    def _row_id_getter(self, name: str, is_required: bool) -> Callable[[Mapping[str, Any]], RowIdParts]:
+        def row_id(record: Mapping[str, Any]) -> RowIdParts:
+            parts = self._row_id_parts(record[name])
+            if is_required and None in parts[:_FIELD_COUNT]:
+                raise self._hollow_row_id(record, parts)
+            return parts
+
+        return row_id
+
+    def _hollow_row_id(
+        self, record: Mapping[str, Any], parts: RowIdParts
+    ) -> RecordLayoutError | RecordValueError:
+        if parts == _NO_ROW_ID:
+            return self._missing([self._row_id_column.upper()], list(record))
+        return RecordValueError(
+            f"table {self._table.full_name}: {self._row_id_column.upper()} {parts[:_FIELD_COUNT]} has nulls; "
+            "updates and deletes need all of it"
+        )
+
+    def _row_id_parts(self, value: Any) -> RowIdParts:
         if value is None:
-            return None
+            return _NO_ROW_ID
         if isinstance(value, Mapping):
             given = {str(name).lower(): part for name, part in value.items()}
-            parts = tuple(given.get(name) for name in (*self._row_id_fields(), PARTITION_FIELD))
+            parts = [given.get(name) for name in (*self._row_id_fields, PARTITION_FIELD)]
         else:
-            parts = tuple(value) if isinstance(value, Sequence) else ()
-        if not _FIELD_COUNT <= len(parts) <= _FIELD_COUNT + 1:
+            parts = list(value) if isinstance(value, Sequence) else []
+        if len(parts) == _FIELD_COUNT:
+            parts.append(None)
+        if len(parts) != len(_NO_ROW_ID) or not _are_row_id_parts(*parts):
             raise self._bad_row_id(value)
-        partition = parts[_FIELD_COUNT] if len(parts) > _FIELD_COUNT else None
-        if not all(map(_is_whole, parts[:_FIELD_COUNT])) or not isinstance(partition, str | None):
-            raise self._bad_row_id(value)
-        return (*parts[:_FIELD_COUNT], partition)
+        return parts[0], parts[1], parts[2], parts[3]
 
     def _bad_row_id(self, found: object) -> RecordLayoutError:
         return RecordLayoutError(
             f"table {self._table.full_name}: {self._row_id_column.upper()} must be a struct "
-            f"<{', '.join(self._row_id_fields())}[, {PARTITION_FIELD}]> of whole numbers, found {found}"
+            f"<{', '.join(self._row_id_fields)}[, {PARTITION_FIELD}]> of whole numbers, found {found}"
         )
+
+
+def _values_getter(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda record: [record[name] for name in names]
+
+
+def _are_row_id_parts(txn: Any, bucket: Any, row_id: Any, partition: Any) -> bool:
+    return (
+        _is_whole(txn)
+        and _is_whole(bucket)
+        and _is_whole(row_id)
+        and (partition is None or isinstance(partition, str))
+    )
 
 
 def _is_whole(part: Any) -> bool:
     """Whether part of a ROW__ID is missing or a number that ORC can hold."""
-    return part is None or (isinstance(part, int | np.integer) and -(2**63) <= int(part) < 2**63)
+    return part is None or (isinstance(part, _WHOLE_NUMBERS) and _INT64_MIN <= int(part) <= _INT64_MAX)
 
 
 def _timestamp_unit(arrow: pa.DataType) -> str:
@@ -321,16 +366,10 @@ def _timestamp_unit(arrow: pa.DataType) -> str:
     return "ns" if "ns" in units else "us"
 
 
-def _row_ids_of_tuples(row_ids: Sequence[Any]) -> RowIds:
-    if not any(row_ids):
-        return RowIds.none(len(row_ids))
-    is_null = np.array([row_id is None or row_id[1] is None for row_id in row_ids], np.bool_)
-    numbers = np.array(
-        [
-            [-1, -1, -1] if row_id is None else [-1 if part is None else part for part in row_id[:3]]
-            for row_id in row_ids
-        ],
-        np.int64,
-    ).reshape(len(row_ids), _FIELD_COUNT)
-    partitions = pa.array([None if row_id is None else row_id[3] for row_id in row_ids], pa.string())
-    return RowIds(is_null, RowIdArrays(*numbers.T), partitions)
+def _row_ids_of_parts(parts: Sequence[Any]) -> RowIds:
+    txns, buckets, row_ids, partitions = (parts[place :: len(_NO_ROW_ID)] for place in range(len(_NO_ROW_ID)))
+    if buckets.count(None) == len(buckets):
+        return RowIds.none(len(buckets))
+    columns = [pa.array(column, pa.int64()) for column in (txns, buckets, row_ids)]
+    numbers = RowIdArrays(*(np.asarray(pc.fill_null(column, -1)) for column in columns))
+    return RowIds(np.asarray(columns[1].is_null()), numbers, pa.array(partitions, pa.string()))

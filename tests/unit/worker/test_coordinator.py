@@ -114,6 +114,73 @@ def test_a_batch_equals_single_records(tmp_path, version):
     assert [events(m) for m in batch.close()] == [events(m) for m in single.close()]
 
 
+@versions
+@pytest.mark.parametrize("batch_rows", [1, 4, 10_000])
+@pytest.mark.parametrize("seed", range(5))
+def test_single_records_spelled_in_any_way_equal_a_batch(tmp_path, version, batch_rows, seed):
+    """Names in any order and case, a ROW__ID in any shape, wanted or not; layouts alternate."""
+    rng = np.random.default_rng(seed)
+    table = acid_table(tmp_path, version, keys=DS, num_buckets=1)
+    count = 30
+    operations = rng.integers(0, 3, count)
+    if not version.splits_updates:
+        operations = np.where(operations == 0, 3, operations)
+        operations.sort()
+        operations %= 3
+    bucket = 2**29 if version.encodes_buckets else 0
+    writer = coordinator(table, writer_id="single", options=WriterOptions(batch_rows=batch_rows))
+    for number, operation in enumerate(operations.tolist()):
+        identity = [(2, bucket, number), {"ROWID": number, version.transaction_field: 2, "bucketId": bucket}][
+            rng.integers(2)
+        ]
+        if rng.integers(2):
+            identity = (*row_id(2, bucket, number), "ds=a") if rng.integers(2) else row_id(2, bucket, number)
+        fields = [("id", number), ("msg", None if number % 7 == 0 else f"m{number}"), ("row__id", identity)]
+        if operation == 0:
+            fields = fields[: 2 + int(rng.integers(2))]
+        elif operation == 2 and rng.integers(2):
+            fields = fields[2:]
+        rng.shuffle(fields)
+        record = {name.upper() if rng.integers(2) else name: value for name, value in fields}
+        [writer.insert, writer.update, writer.delete][operation](["a"], record)
+    numbers = np.arange(count)
+    rows = pa.StructArray.from_arrays(
+        [pa.array(numbers), pa.array([None if n % 7 == 0 else f"m{n}" for n in range(count)])],
+        names=["id", "msg"],
+    )
+    batch = coordinator(table, writer_id="batch")
+    identities = ids(np.full(count, 2), np.full(count, bucket), numbers)
+    batch.write_events("ds=a", 0, operations.astype(np.int8), identities, rows)
+    assert [events(m) for m in writer.close()] == [events(m) for m in batch.close()]
+
+
+def test_single_records_of_a_table_with_one_column(tmp_path):
+    """A value alone is a column of one row, whatever its letters."""
+    table = acid_table(tmp_path, columns=(("msg", "string"),), num_buckets=1, bucket_columns=("msg",))
+    with coordinator(table, options=WriterOptions()) as target:
+        target.update([], {"ROW__ID": (1, 0, 0), "msg": "abc"})
+        target.delete([], {"ROW__ID": (1, 0, 1)})
+        target.insert([], {"MSG": "xyz"})
+    assert [event[5] for event in events(target.close()[0])] == [("abc",), None, ("xyz",)]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ((1, "x"), r"row\.asDict\(\).* found tuple"),
+        (["id", "msg"], "found list"),
+        (None, "found NoneType"),
+        ({1: 1, "msg": "x"}, r"must be texts, found \[1, 'msg'\]"),
+    ],
+)
+def test_what_is_no_record_is_refused(tmp_path, record, message):
+    """Even if it looks like the names of the record before."""
+    target = coordinator(acid_table(tmp_path, num_buckets=1), options=WriterOptions())
+    target.insert([], {"id": 1, "msg": "x"})
+    with pytest.raises(RecordLayoutError, match=rf"table db\.t: .*{message}"):
+        target.insert([], record)
+
+
 @pytest.mark.parametrize("groups", ["a0 a1 a0", "a0 b0 a0", "a0 a1 b0 a1", "a0 a0 b0 b1 b0"])
 def test_a_group_that_comes_back_is_refused(tmp_path, groups):
     """Its file is closed; Hive's API found this by the file system only, and late."""

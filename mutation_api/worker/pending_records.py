@@ -1,0 +1,87 @@
+"""PendingRecords: single records, taken apart as they come, handled as a batch later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mutation_api.acid.event import Operation
+from mutation_api.worker.record_inspector import RecordInspector, RecordLayout, Records
+
+__all__ = ["PendingRecords"]
+
+_LAYOUTS_KEPT = 64
+
+
+class PendingRecords:
+    """Records in the order in which they came.
+
+    Their values lie one after the other in one list: a tuple for each record is an object that Python's
+    garbage collector visits again and again while it waits. Records are mostly alike, so their layout is
+    looked up by their names.
+    """
+
+    def __init__(self, inspector: RecordInspector) -> None:
+        self._inspector = inspector
+        self._layouts: tuple[dict[tuple[str, ...], RecordLayout], ...] = tuple({} for _ in Operation)
+        self._operations = bytearray()
+        self._row_ids: list[Any] = []
+        self._values: list[Any] = []
+
+    def __len__(self) -> int:
+        """Number of records."""
+        return len(self._operations)
+
+    def __iter__(self) -> Iterator[tuple[Operation, list[Any], list[Any]]]:
+        """Operation, ROW__ID's parts and values in table order (of a delete nulls) of each record."""
+        count = len(self) or 1
+        parts, width = len(self._row_ids) // count, len(self._values) // count
+        for number, code in enumerate(self._operations):
+            row_id = self._row_ids[number * parts : (number + 1) * parts]
+            yield Operation(code), row_id, self._values[number * width : (number + 1) * width]
+
+    def append(self, operation: Operation, record: Mapping[str, Any]) -> None:
+        """Take a record apart; one that is refused is not appended.
+
+        Raises:
+            RecordLayoutError: it is no mapping; names are missing, extra or double; or ROW__ID has another
+                shape.
+            RecordValueError: ROW__ID of an update or delete has nulls.
+        """
+        if type(record) is not dict and not isinstance(record, Mapping):
+            raise self._inspector.no_record(record)
+        names = tuple(record)
+        layout = self._layouts[operation].get(names) or self._new_layout(operation, names)
+        row_id, values = layout.row_id(record), layout.values(record)
+        self._operations.append(operation)
+        self._row_ids += row_id
+        self._values += values
+
+    def batch(self) -> tuple[npt.NDArray[np.int8], Records]:
+        """All of them: codes of :class:`Operation`, and what they hold; a delete's columns are nulls.
+
+        Raises:
+            RecordLayoutError, RecordValueError: see :func:`array_of`.
+        """
+        operations = np.frombuffer(bytes(self._operations), np.int8)
+        return operations, self._inspector.of_parts(self._row_ids, self._values)
+
+    def clear(self) -> None:
+        """Forget all records."""
+        self._operations = bytearray()
+        self._row_ids = []
+        self._values = []
+
+    def _new_layout(self, operation: Operation, names: tuple[str, ...]) -> RecordLayout:
+        layouts = self._layouts[operation]
+        if len(layouts) >= _LAYOUTS_KEPT:
+            layouts.clear()
+        layouts[names] = self._inspector.layout(
+            names,
+            with_row_id=operation is not Operation.INSERT,
+            with_columns=operation is not Operation.DELETE,
+        )
+        return layouts[names]
