@@ -353,7 +353,10 @@ def _are_row_id_parts(txn: Any, bucket: Any, row_id: Any, partition: Any) -> boo
 
 def _is_whole(part: Any) -> bool:
     """Whether part of a ROW__ID is missing or a number that ORC can hold."""
-    return part is None or (isinstance(part, _WHOLE_NUMBERS) and _INT64_MIN <= int(part) <= _INT64_MAX)
+    if part is None:
+        return True
+    is_number = isinstance(part, _WHOLE_NUMBERS) and not isinstance(part, bool)
+    return is_number and _INT64_MIN <= int(part) <= _INT64_MAX
 
 
 def _timestamp_unit(arrow: pa.DataType) -> str:

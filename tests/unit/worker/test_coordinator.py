@@ -154,6 +154,14 @@ def test_single_records_spelled_in_any_way_equal_a_batch(tmp_path, version, batc
     assert [events(m) for m in writer.close()] == [events(m) for m in batch.close()]
 
 
+def test_a_row_id_of_numpy_numbers(tmp_path):
+    """As they come out of arrays, mixed with Python's own."""
+    with coordinator(acid_table(tmp_path, num_buckets=1), options=WriterOptions()) as target:
+        target.delete([], {"ROW__ID": (np.int64(1), np.int32(0), 4)})
+        target.delete([], {"ROW__ID": (2, np.uint64(0), np.int16(5))})
+    assert [event[1:4] for event in events(target.close()[0])] == [(1, 0, 4), (2, 0, 5)]
+
+
 def test_single_records_of_a_table_with_one_column(tmp_path):
     """A value alone is a column of one row, whatever its letters."""
     table = acid_table(tmp_path, columns=(("msg", "string"),), num_buckets=1, bucket_columns=("msg",))
@@ -670,7 +678,9 @@ def test_a_null_row_with_a_union_is_refused(tmp_path):
         coordinator(table).write_events("", 0, np.zeros(1, np.int8), ids([0], [0], [0]), rows)
 
 
-@pytest.mark.parametrize("identity", [(1, 0, 2**63), 7, "abc", (1, 0), (1, 0, 0, 5), (1, "0", 0)])
+@pytest.mark.parametrize(
+    "identity", [(1, 0, 2**63), 7, "abc", (1, 0), (1, 0, 0, 5), (1, "0", 0), (1, False, 0), (1, 0, 2.0)]
+)
 def test_a_row_id_of_another_shape_is_refused(tmp_path, identity):
     """At once, also if records are collected first."""
     target = coordinator(acid_table(tmp_path), options=WriterOptions())
