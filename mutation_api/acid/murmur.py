@@ -11,7 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["murmur_big_endian_16", "murmur_big_endian_32", "murmur_big_endian_64", "murmur_bytes"]
+__all__ = [
+    "murmur_big_endian_16",
+    "murmur_big_endian_32",
+    "murmur_big_endian_64",
+    "murmur_bytes",
+    "murmur_padded",
+]
 
 _SEED = np.uint32(104729)
 _C1 = np.uint32(0xCC9E2D51)
@@ -63,6 +69,30 @@ def murmur_bytes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> n
         chunk = slice(first, first + _CHUNK_ROWS)
         hashes[chunk] = _murmur_chunk(data, starts[chunk], lengths[chunk])
     return hashes
+
+
+def murmur_padded(data: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Hash short byte strings that each lie in the same room: less work than `murmur_bytes`.
+
+    Args:
+        data: uint8, shape (n, room); room is a multiple of four and the bytes behind each string are zero.
+        lengths: int64, shape (n,), in bytes; less than room.
+
+    Returns:
+        uint32, shape (n,).
+    """
+    words = data.view("<u4")
+    hashes = _seeds(len(lengths))
+    if not len(lengths):
+        return hashes
+    blocks = lengths >> 2
+    for block in range(int(blocks.max())):
+        mixed = _mix(hashes, words[:, block])
+        hashes = np.where(blocks > block, mixed, hashes)
+    rows = np.flatnonzero(lengths & 3)
+    tails = words[rows, blocks[rows]].view(np.int8).reshape(-1, 4).astype(np.int32)
+    hashes[rows] ^= _scramble((tails[:, 0] ^ tails[:, 1] << 8 ^ tails[:, 2] << 16).view(np.uint32))
+    return _finish(hashes, lengths)
 
 
 def _murmur_chunk(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

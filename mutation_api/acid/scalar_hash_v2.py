@@ -24,6 +24,7 @@ from mutation_api.acid.murmur import (
     murmur_big_endian_32,
     murmur_big_endian_64,
     murmur_bytes,
+    murmur_padded,
 )
 from mutation_api.acid.scalar_hash_v1 import canonical_double_bits, canonical_float_bits
 
@@ -117,13 +118,13 @@ def _timestamp(array: pa.Array) -> np.ndarray:
     for first in range(0, len(array), _CHUNK_TIMESTAMPS):
         seconds, nanos = seconds_and_nanos(array.slice(first, _CHUNK_TIMESTAMPS))
         data, lengths = _timestamp_bytes(seconds, nanos)
-        starts = np.arange(len(lengths), dtype=np.int64) * data.itemsize
-        hashes[first : first + _CHUNK_TIMESTAMPS] = murmur_bytes(data.view(np.uint8), starts, lengths)
+        room = data.view(np.uint8).reshape(len(data), data.itemsize)
+        hashes[first : first + _CHUNK_TIMESTAMPS] = murmur_padded(room, lengths)
     return hashes
 
 
 def _timestamp_bytes(seconds: np.ndarray, nanos: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes of each, in room for the longest, and how many they are (int64).
+    """The bytes of each, in room for the longest, zeros behind them, and how many they are (int64).
 
     The numbers behind the first four bytes have Hadoop's variable length: one byte for -112 to 127, otherwise
     one that tells sign and length, and the magnitude. The first is nine digits long at most.
@@ -136,7 +137,7 @@ def _timestamp_bytes(seconds: np.ndarray, nanos: np.ndarray) -> tuple[np.ndarray
     short = digits <= np.where(wide, 111, 127)
     size = np.where(short, 0, 1 + sum((digits >= bound).astype(np.int64) for bound in _BYTE_BOUNDS[:3]))
     data["head"] = np.where(short, np.where(wide, ~digits, digits), np.where(wide, -120, -112) - size)
-    data["magnitude"] = digits << 8 * (4 - np.maximum(size, 1))
+    data["magnitude"] = digits << 8 * (4 - size)
     lengths = 4 + more * (1 + size)
     _append_number(data, lengths, np.flatnonzero(wide), seconds >> 31)
     return data, lengths
@@ -155,7 +156,7 @@ def _reversed_digits(nanos: np.ndarray) -> np.ndarray:
 def _append_number(data: np.ndarray, lengths: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> None:
     """Write Hadoop's variable-length form of ``numbers[rows]`` behind what the rows hold, in place.
 
-    Up to eight bytes behind that are overwritten.
+    Up to eight bytes behind that are overwritten, with zeros.
     """
     if not len(rows):
         return
@@ -168,7 +169,7 @@ def _append_number(data: np.ndarray, lengths: np.ndarray, rows: np.ndarray, numb
     at = rows * data.itemsize + lengths[rows]
     flat[at] = head.astype(np.int8).view(np.uint8)
     eight_from = np.ndarray((len(flat) - 7,), ">i8", buffer=flat, strides=(1,))
-    eight_from[at + 1] = magnitude << 8 * (8 - np.maximum(size, 1))
+    eight_from[at + 1] = magnitude << 8 * (8 - size)
     lengths[rows] += 1 + size
 
 
