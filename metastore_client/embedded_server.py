@@ -45,7 +45,8 @@ class EmbeddedMetastore:
     """A metastore in a process of its own; a context manager.
 
     The process has a process group of its own and dies with us, also if we are killed. Its log is
-    ``metastore.log`` in the data directory.
+    ``metastore.log`` in the data directory. Dead transactions are aborted in time; compactions are neither
+    looked for nor done.
 
     Args:
         data_directory: where the database, the log and (by default) the warehouse lie; survives restarts.
@@ -213,6 +214,8 @@ class EmbeddedMetastore:
             "hive.support.concurrency": "true",
             # The reaper of dead transactions runs only beside the initiator.
             "hive.compactor.initiator.on": "true",
+            # Nobody here would do what it finds, and it runs a program for each partition that was written.
+            "hive.compactor.check.interval": "1d",
             "hive.compactor.worker.threads": "0",
             "hive.async.log.enabled": "false",
             "hive.exec.scratchdir": str(self.data_directory / "scratch"),
