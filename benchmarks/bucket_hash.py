@@ -58,6 +58,7 @@ from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.spark.change_splitter import ADDRESSED_ROWS_MAX
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.session import local_session
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = ["HELP", "TYPES", "add_arguments", "run"]
@@ -247,7 +248,7 @@ def made_up_table(folder: Path, hive_type: str, bucketing_version: int, version:
     return AcidTable(
         database="default",
         name="hashed",
-        location=folder.as_uri(),
+        location=Location.given(folder),
         columns=(AcidColumn(KEY, hive_type), AcidColumn("msg", "string"), AcidColumn("v", "double")),
         partition_keys=(),
         num_buckets=BUCKETS,

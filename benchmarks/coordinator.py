@@ -54,6 +54,7 @@ from metastore_client.embedded import EmbeddedMetastore
 from metastore_client.thrift_client import connect
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.worker.coordinator import MutatorCoordinator
 
@@ -309,7 +310,7 @@ def bound_table(folder: Path, buckets: int, txn_id: int) -> AcidTable:
     return AcidTable(
         database="default",
         name="alone",
-        location=folder.as_uri(),
+        location=Location.given(folder),
         columns=tuple(AcidColumn(*column.split()) for column in COLUMNS.split(", ")),
         partition_keys=(AcidColumn("ds", "string"),),
         num_buckets=buckets,

@@ -45,10 +45,12 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes import MergeCounts, MergeReport, merge_into
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.commit.staging import list_staged
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.read import snapshot
 from mutation_api.spark.session import local_session
 from mutation_api.spark.summary import ApplySummary
+from mutation_api.table.acid_table import AcidTable
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 PACKAGE = "airportsdata"
@@ -219,20 +221,19 @@ def show(report: MergeReport, release: str) -> None:
 def abort_half_way(client: MutatorClient, spark: SparkSession) -> Report:
     """Write deletes of all rows, then let the block fail as a program would."""
     started = time.monotonic()
-    location = client.tables[0].location
     with contextlib.suppress(Aborted), client.new_transaction() as transaction:
-        begun = time.monotonic()
+        begun, table = time.monotonic(), transaction.table(TABLE)
         rows = snapshot(spark, transaction, TABLE, columns=[])
         changes = rows.select(ROW_ID_COLUMN, sf.lit("delete").alias("operation"))
         with step(f"transaction {transaction.id}: writing"):
             applied = apply_changes(transaction, TABLE, changes)
         print(
-            f"   {len(staged_files(location)):,} files are staged, hidden from every reader; now the "
+            f"   {len(staged_places(table)):,} files are staged, hidden from every reader; now the "
             "program fails"
         )
         ending = time.monotonic()
         raise Aborted
-    left = staged_files(location)
+    left = staged_places(table)
     print(f"   after the abort {len(left):,} staged files are left")
     if left:
         raise RuntimeError(f"the aborted transaction left {left[:3]} …")
@@ -255,10 +256,10 @@ def to_dataframe(spark: SparkSession, airports: list[Airport]) -> DataFrame:
     return spark.createDataFrame(table)
 
 
-def staged_files(location: str) -> list[Path]:
-    """Files below the table's directory that belong to no committed transaction yet."""
-    root = Path(location.removeprefix("file:"))
-    return [p for hidden in root.glob("_mutation_*") for p in hidden.rglob("*") if p.is_file()]
+def staged_places(table: AcidTable) -> list[str]:
+    """Files and uploads of the transaction that the table is bound to, as long as they are hidden."""
+    staged = list_staged(table, table.required_txn_id())
+    return [str(each.location) for each in staged.uploads or staged.files]
 
 
 def fetch(release: str, cache: Path) -> list[Airport]:

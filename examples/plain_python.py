@@ -109,7 +109,7 @@ def read(transaction: Transaction) -> list[Record]:
     valid = transaction.valid_ids(TABLE)
     rows = []
     for partition in transaction.partitions(TABLE):
-        for split in plan_splits(table, partition.name, partition.location, valid):
+        for split in plan_splits(table, partition.name, table.partition_location(partition.name), valid):
             for batch in read_split(table, split, valid):
                 rows += [_record(row, partition.values[0]) for row in batch.to_pylist()]
     return rows

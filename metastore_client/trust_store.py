@@ -19,7 +19,7 @@ from metastore_client.errors import InvalidConfigurationError, MissingExtraError
 try:
     from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
 except ImportError:
-    Encoding = pkcs12 = None
+    Encoding = pkcs12 = None  # type: ignore[assignment,misc]
 
 __all__ = ["read_certificates"]
 

@@ -15,6 +15,8 @@ from metastore_client.model import ColumnInfo, TableInfo
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.commit.manifest import DeltaManifest, FileKind, staging_directory
 from mutation_api.commit.manifest_checks import relative_final_path
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Staged
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import parse_partition_name
 
@@ -67,9 +69,10 @@ def stage(
 ) -> DeltaManifest:
     """Write a staged file as a coordinator would, and return its manifest."""
     txn_id = table.required_txn_id()
-    directory = Path(staging_directory(local(table.location), txn_id)) / writer_id / attempt_id
-    directory.mkdir(parents=True, exist_ok=True)
-    staged = directory / f"{len(list(directory.iterdir()))}_{kind.value}_bucket_{bucket_id:05d}"
+    directory = staging_directory(table.location, txn_id) / writer_id / attempt_id
+    folder = Path(directory.path)
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = folder / f"{len(list(folder.iterdir()))}_{kind.value}_bucket_{bucket_id:05d}"
     staged.write_bytes(content)
     manifest = DeltaManifest(
         database=table.database,
@@ -82,8 +85,8 @@ def stage(
         kind=kind,
         writer_id=writer_id,
         attempt_id=attempt_id,
-        staged_path=str(staged),
-        final_path="",
+        staged=Staged(Location.given(staged)),
+        target=table.location,
         insert_count=inserts,
         update_count=updates,
         delete_count=deletes,
@@ -92,20 +95,13 @@ def stage(
         stripe_count=1,
         tail_crc32=0,
     )
-    final = (
-        f"{local(table.partition_location(partition_name))}/{relative_final_path(manifest, table.version)}"
-    )
-    return dataclasses.replace(manifest, final_path=final)
+    final = table.partition_location(partition_name) / relative_final_path(manifest, table.version)
+    return dataclasses.replace(manifest, target=final)
 
 
-def local(location: str) -> str:
-    """The path of a local location."""
-    return "/" + location.removeprefix("file:").lstrip("/")
-
-
-def files_below(root: str | Path, *, hidden: bool = False) -> list[str]:
+def files_below(root: Location | Path, *, hidden: bool = False) -> list[str]:
     """Relative paths of all files below a directory; those under hidden names only if asked for."""
-    base = Path(local(str(root)))
+    base = Path(root.path) if isinstance(root, Location) else root
     found = (p.relative_to(base) for p in base.rglob("*") if p.is_file())
     return sorted(str(p) for p in found if hidden or not _is_hidden(p.parts))
 

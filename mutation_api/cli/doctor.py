@@ -1,8 +1,10 @@
 """``hive-mutate doctor``: what server is this, and which tables of a database can be mutated?
 
-Changes nothing. Prints the server's line, capabilities and settings, then each table with the layout of its
-files or the reason why it cannot be mutated. The exit code is 0 if all tables that were asked for can be
-mutated, 1 if one of them cannot; name a single table (DB.TABLE) to ask about it alone.
+Prints the server's line, capabilities and settings, then each table with the layout of its files or the
+reason why it cannot be mutated, among them that its directory cannot be reached, read or written by this
+user: a hidden empty file is created there and removed, and nothing else is changed. The exit code is 0 if all
+tables that were asked for can be mutated, 1 if one of them cannot; name a single table (DB.TABLE) to ask
+about it alone.
 """
 
 from __future__ import annotations

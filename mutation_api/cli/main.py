@@ -33,6 +33,7 @@ SUBCOMMANDS = {
     "metastore": "run the embedded metastore",
     "show": "show transactions, locks or compactions",
     "snapshot": "print or save the rows of a table, optionally with ROW__ID",
+    "sweep": "remove what dead transactions left staged in tables",
     "watermarks": "show up to where change sources have been applied to tables",
 }
 """Name and help of each subcommand; its module (``_`` for ``-``) is imported only when it runs."""

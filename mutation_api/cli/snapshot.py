@@ -43,6 +43,7 @@ from mutation_api.orc.snapshot_reader import (
     snapshot_schema,
 )
 from mutation_api.orc.table_directory import find_partitions, is_written_by_hive_4, uses_write_ids
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.json_row import json_partition, json_values
@@ -67,7 +68,7 @@ class _Opened:
     """What to read: the table, locations by partition name, the snapshot (ids in files, and transactions)."""
 
     table: AcidTable
-    locations: Mapping[str, str]
+    locations: Mapping[str, Location]
     valid: ValidIdList
     valid_txns: ValidTxnList
 
@@ -178,21 +179,22 @@ def _open(arguments: argparse.Namespace) -> Iterator[_Opened]:
     ):
         snapshot = client.open_snapshot(arguments.table)
         table = snapshot.table(arguments.table)
-        partitions = snapshot.partitions(arguments.table)
-        locations = {p.name: p.location for p in partitions} if table.partition_keys else {"": table.location}
+        names = [p.name for p in snapshot.partitions(arguments.table)] if table.partition_keys else [""]
+        locations = {name: table.partition_location(name) for name in names}
         valid_ids = snapshot.valid_ids(arguments.table)
         yield _Opened(table, locations, valid_ids, snapshot.valid_txn_list)
 
 
 def _open_directory(arguments: argparse.Namespace) -> _Opened:
-    location = str(arguments.location)
-    if "://" not in location and not location.startswith("file:"):
-        location = str(Path(location).absolute())
+    try:
+        location = Location.given(arguments.location)
+    except OSError as error:
+        raise ConfigurationError(f"--location: {error}") from error
     locations = find_partitions(location)
     version = _version(arguments, list(locations.values()))
     table = AcidTable(
         database="directory",
-        name=Path(location).name,
+        name=location.name,
         location=location,
         columns=parse_columns(arguments.schema),
         partition_keys=_partition_keys(arguments.partition_schema, next(iter(locations)), location),
@@ -211,7 +213,7 @@ def _open_directory(arguments: argparse.Namespace) -> _Opened:
     return _Opened(table, locations, valid_txns, valid_txns)
 
 
-def _version(arguments: argparse.Namespace, locations: Sequence[str]) -> AcidVersion:
+def _version(arguments: argparse.Namespace, locations: Sequence[Location]) -> AcidVersion:
     properties = arguments.transactional_properties
     asked = arguments.acid_version or _AUTO
     if asked == _AUTO and properties != _LEGACY:
@@ -229,7 +231,7 @@ def _version(arguments: argparse.Namespace, locations: Sequence[str]) -> AcidVer
     return version
 
 
-def _partition_keys(text: str | None, name: str, location: str) -> tuple[AcidColumn, ...]:
+def _partition_keys(text: str | None, name: str, location: Location) -> tuple[AcidColumn, ...]:
     found = [part.partition("=")[0].lower() for part in name.split("/")] if name else []
     if text is None:
         return tuple(AcidColumn(key, "string") for key in found)

@@ -147,7 +147,7 @@ class Catalog:
         """As :meth:`read`, and make sure that a sink can be written where it lies."""
         opened = self.read(spec)
         if spec.role is TableRole.SINK:
-            check_location(opened.description)
+            check_location(opened.table)
         return opened
 
     def read_with_partition_names(self, spec: TableSpec) -> OpenTable:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import re
+import errno
+import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from metastore_client.model import ColumnInfo, PartitionInfo, TableInfo
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.preconditions import bucketing_version_of, compression_of
-from mutation_api.commit.manifest import STAGING_PREFIX
+from mutation_api.commit.staging import PROBE_PREFIX
 from mutation_api.errors import TableNotMutableError
-from mutation_api.orc.storage import Storage
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable, TableRole
 from mutation_api.table.partition import canonical_partition_name
 
 __all__ = ["check_location", "describe", "with_partition_locations", "with_partition_names"]
-
-_LOCAL = re.compile(r"file:/+", re.IGNORECASE)
 
 
 def describe(
@@ -29,11 +30,14 @@ def describe(
     create_partitions: bool,
     time_zone: str | None,
 ) -> AcidTable:
-    """The descriptor of a table that passed ``check_mutable``, as yet without its partitions."""
+    """The descriptor of a table that passed ``check_mutable``, as yet without its partitions.
+
+    Raises TableNotMutableError: its location names no place.
+    """
     return AcidTable(
         database=table.database.lower(),
         name=table.name.lower(),
-        location=table.location,
+        location=_location(table.full_name, table.location),
         columns=_columns(table.columns),
         partition_keys=_columns(table.partition_keys),
         num_buckets=table.num_buckets,
@@ -66,37 +70,51 @@ def with_partition_names(table: AcidTable, names: Sequence[str]) -> AcidTable:
 
 
 def with_partition_locations(table: AcidTable, partitions: Sequence[PartitionInfo]) -> AcidTable:
-    """The descriptor with the places of those partitions that do not lie where their name says."""
+    """The descriptor with the places of those partitions that do not lie where their name says.
+
+    Raises TableNotMutableError: a location names no place.
+    """
+    places = {p.name: _location(f"{table.full_name} partition {p.name}", p.location) for p in partitions}
     return dataclasses.replace(
         table,
-        partition_locations={
-            p.name: p.location
-            for p in partitions
-            if _normal(p.location) != _normal(f"{table.location.rstrip('/')}/{p.name}")
-        },
+        partition_locations={n: place for n, place in places.items() if place != table.location / n},
     )
 
 
-def check_location(table: TableInfo) -> None:
-    """Create and remove a hidden directory in the table's. Raises TableNotMutableError if that fails."""
+def check_location(table: AcidTable) -> None:
+    """Reach, list and write the table's directory: a hidden empty file is created there and removed.
+
+    Raises TableNotMutableError, which says what cannot be done and why.
+    """
+    with _cannot(table, "reached"):
+        storage = storage_at(table.location)
+        if storage.stat(table.location) is None and storage.publishes_by_rename:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(table.location))
+    with _cannot(table, "read"), contextlib.suppress(FileNotFoundError):
+        storage.list(table.location)
+    probe = table.location / f"{PROBE_PREFIX}{uuid.uuid4().hex}"
+    with _cannot(table, "written"):
+        storage.create(probe).close()
+        with contextlib.suppress(FileNotFoundError):  # somebody swept it
+            storage.delete_file(probe)
+
+
+@contextlib.contextmanager
+def _cannot(table: AcidTable, be: str) -> Iterator[None]:
     try:
-        storage = Storage.for_location(table.location)
-        root = storage.path(table.location)
-        if not storage.exists(root):
-            raise FileNotFoundError(f"{root} does not exist")
-        probe = f"{root}/{STAGING_PREFIX}probe_{uuid.uuid4().hex}"
-        storage.create_directory(probe)
-        storage.delete_directory(probe)
+        yield
     except OSError as error:
         raise TableNotMutableError(
-            f"table {table.full_name} cannot be used: its location {table.location} is not writable: {error}"
+            f"table {table.full_name} cannot be used: its location {table.location} cannot be {be}: {error}"
         ) from error
+
+
+def _location(what: str, text: str) -> Location:
+    try:
+        return Location.parse(text)
+    except OSError as error:
+        raise TableNotMutableError(f"table {what} cannot be used: {error}") from error
 
 
 def _columns(columns: Iterable[ColumnInfo]) -> tuple[AcidColumn, ...]:
     return tuple(AcidColumn(c.name.lower(), c.type) for c in columns)
-
-
-def _normal(location: str) -> str:
-    """One text for the spellings of a local location: ``file:/a``, ``file:///a`` and ``/a``."""
-    return _LOCAL.sub("/", location, count=1).rstrip("/")

@@ -1,4 +1,7 @@
-"""Doctor: what kind of server is this, and which of its tables can be mutated? Changes nothing."""
+"""Doctor: what kind of server is this, and which of its tables can be mutated by this user?
+
+Changes nothing but that it creates a hidden empty file in each table's directory and removes it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, NoSuchObjectError
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.catalog import split_full_name
+from mutation_api.client.descriptors import check_location, describe
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.preconditions import check_mutable
 from mutation_api.errors import TableNotMutableError
@@ -84,6 +88,8 @@ def _table(metastore: MetastoreClient, database: str, name: str) -> TableReport:
     try:
         info = metastore.get_table(database, name)
         version = check_mutable(info, metastore.capabilities(), TableRole.SINK)
+        sink = describe(info, version, TableRole.SINK, create_partitions=False, time_zone=None)
+        check_location(sink)
     except TableNotMutableError as error:
         return TableReport(full_name, None, str(error))
     except NoSuchObjectError:

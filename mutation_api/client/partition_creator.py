@@ -8,7 +8,8 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, NoSuchObjectError
 from metastore_client.model import PartitionInfo
 from mutation_api.errors import PartitionCreationError, listed
-from mutation_api.orc.storage import Storage, side_by_side
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import canonical_partition_name
 
@@ -108,11 +109,10 @@ def _make_directories(table: AcidTable, names: Sequence[str]) -> None:
 
     def make(name: str) -> None:
         location = table.partition_location(name)
-        storage = Storage.for_location(location)
-        storage.create_directory(storage.path(location))
+        storage_at(location).create_directory(location)
 
     try:
-        side_by_side(make, names)
+        side_by_side(make, names, storage_at(table.location).threads)
     except OSError as error:
         raise PartitionCreationError(
             f"table {table.full_name}: directories of partitions {listed(names)} could not be made: {error}"

@@ -13,7 +13,8 @@ from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.layout import BaseDirectory, DeltaDirectory, is_hidden, parse_directory_name
 from mutation_api.client.snapshot import Snapshot
 from mutation_api.errors import ConfigurationError, DirectoryStateError
-from mutation_api.orc.storage import Storage
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["PastSnapshot"]
@@ -70,9 +71,9 @@ class PastSnapshot:
                 what it was made of may be gone; names it.
         """
         table = self.table(full_name)
-        places = [(p.name, p.location) for p in self.partitions(full_name)]
-        for name, location in places if table.partition_keys else [("", table.location)]:
-            spanning = self._spanning(table, location)
+        names = [p.name for p in self.partitions(full_name)] if table.partition_keys else [""]
+        for name in names:
+            spanning = self._spanning(table, table.partition_location(name))
             if spanning:
                 where = f" partition {name}" if name else ""
                 raise DirectoryStateError(
@@ -82,10 +83,9 @@ class PastSnapshot:
                     "saved snapshot"
                 )
 
-    def _spanning(self, table: AcidTable, location: str) -> list[str]:
-        storage = Storage.for_location(location)
+    def _spanning(self, table: AcidTable, location: Location) -> list[str]:
         try:
-            entries = storage.list(storage.path(location))
+            entries = storage_at(location).list(location)
         except FileNotFoundError:
             return []
         names = [e.name for e in entries if e.is_directory and not is_hidden(e.name)]

@@ -328,7 +328,8 @@ class Transaction:
         for name in names:
             removed = remove_abandoned(self._tables[name].table, self._begun_lease().open_txns)
             if removed:
-                _log.info("removed what transactions %s left staged in %s", removed, name)
+                txn_ids = [each.txn_id for each in removed]
+                _log.info("removed what transactions %s left staged in %s", txn_ids, name)
 
     # -- commit --------------------------------------------------------------------------------------------
     def _beat_and_check(self) -> None:
@@ -397,7 +398,7 @@ class Transaction:
 
     def _remove_staging(self) -> None:
         for name in self._sinks():
-            remove_staging(self._tables[name].table, self.id)
+            remove_staging(self._bound(self._tables[name]), self.id)
 
     def _on_lost(self, error: ClientError) -> None:
         with self._mutex:

@@ -16,6 +16,7 @@ Source: observed on Hive 2.3.10, with its own SQL alone too.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -29,8 +30,11 @@ from mutation_api.acid.layout import (
     plain_file_name,
 )
 from mutation_api.acid.version import AcidVersion
+from mutation_api.commit.manifest import staging_directory
 from mutation_api.orc.event_writer import OrcEventWriter
-from mutation_api.orc.storage import FileEntry, Storage
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry, Storage
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.hive_types import row_type
 
@@ -42,7 +46,7 @@ _DOUBLING_FILES = 2
 _log = logging.getLogger(__name__)
 
 
-def complete_base(table: AcidTable, location: str) -> None:
+def complete_base(table: AcidTable, location: Location) -> None:
     """Create what buckets lack in one partition's newest base, or among its original files.
 
     All buckets get theirs, since Hive's own deltas have gaps too. Two at a time do no harm.
@@ -51,23 +55,22 @@ def complete_base(table: AcidTable, location: str) -> None:
         OSError: the directory cannot be read or written.
         DirectoryStateError: it holds a directory that Hive fails on.
     """
-    storage = Storage.for_location(location)
-    path = storage.path(location)
-    base = _newest_base(storage, path, table.version)
+    storage = storage_at(location)
+    base = _newest_base(storage, location, table.version)
     if len(base.buckets) < _DOUBLING_FILES:
         return
     for bucket_id in sorted(set(range(table.num_buckets)) - base.buckets):
         name = base.file_name(bucket_id)
-        _create_empty(storage, base.path, name, base.version, table)
+        _create_empty(storage, base.location / name, base.version, table)
         why = f"without it Hive reads the rows of bucket {bucket_id} several times"
-        _log.info("table %s: created the empty file %s/%s: %s", table.full_name, base.path, name, why)
+        _log.info("table %s: created the empty file %s/%s: %s", table.full_name, base.location, name, why)
 
 
 @dataclass(frozen=True)
 class _Base:
     """Where base files lie, and the buckets that have one with content."""
 
-    path: str
+    location: Location
     version: AcidVersion
     buckets: frozenset[int]
 
@@ -75,33 +78,61 @@ class _Base:
         return bucket_file_name(bucket_id) if self.version.has_row_ids else plain_file_name(bucket_id)
 
 
-def _newest_base(storage: Storage, path: str, version: AcidVersion) -> _Base:
-    entries = [e for e in storage.list(path) if not is_hidden(e.name)] if storage.is_directory(path) else []
+def _newest_base(storage: Storage, location: Location, version: AcidVersion) -> _Base:
+    entries = [entry for entry in _children(storage, location) if not is_hidden(entry.name)]
     directories = [parse_directory_name(e.name, version) for e in entries if e.is_directory]
     bases = [directory for directory in directories if isinstance(directory, BaseDirectory)]
     if bases:
-        newest = max(bases, key=lambda base: base.last)
-        path = f"{path}/{newest.name}"
-        files = [(parse_bucket_file_name(e.name, version), e) for e in storage.list(path)]
-        return _Base(path, version, _with_content(files))
+        newest = location / max(bases, key=lambda base: base.last).name
+        files = [(parse_bucket_file_name(e.name, version), e) for e in storage.list(newest)]
+        return _Base(newest, version, _with_content(files))
     files = [(parse_original_file_name(e.name, version).bucket_id, e) for e in entries if not e.is_directory]
-    return _Base(path, version.of_original_files, _with_content(files))
+    return _Base(location, version.of_original_files, _with_content(files))
+
+
+def _children(storage: Storage, directory: Location) -> list[FileEntry]:
+    try:
+        return storage.list(directory)
+    except FileNotFoundError:
+        return []
 
 
 def _with_content(files: Iterable[tuple[int | None, FileEntry]]) -> frozenset[int]:
     return frozenset(bucket_id for bucket_id, entry in files if bucket_id is not None and entry.size)
 
 
-def _create_empty(storage: Storage, path: str, name: str, version: AcidVersion, table: AcidTable) -> None:
-    hidden, target = f"{path}/_{name}.{table.txn_id}", f"{path}/{name}"
+def _create_empty(storage: Storage, target: Location, version: AcidVersion, table: AcidTable) -> None:
+    """Create a file that appears in one step; one that lies there without content makes room for it."""
+    is_renamed = storage.publishes_by_rename
+    hidden = _staging_of(target, table) / f"{uuid.uuid4().hex}_{target.name}"
+    if is_renamed:
+        storage.create_directory(hidden.parent)
+    file = storage.create(hidden if is_renamed else target)
     own_id = table.required_txn_id()
-    writer = OrcEventWriter(storage, hidden, row_type(table.columns), version=version, own_id=own_id)
-    writer.close()
-    storage.sync(hidden)
+    writer = OrcEventWriter(file, row_type(table.columns), version=version, own_id=own_id)
     try:
-        if storage.exists(target) and not storage.size(target):
+        writer.finish()
+        found = storage.stat(target)
+        if found is not None and not found.size:
             storage.delete_file(target)
-        storage.rename(hidden, target)
+        file.close()
+        if is_renamed:
+            storage.publish(file.staged, target)
     except FileExistsError:
-        # Another transaction came first.
-        storage.delete_file(hidden)
+        writer.discard()  # another transaction came first
+    except BaseException:
+        _discard_quietly(writer, target)
+        raise
+
+
+def _staging_of(target: Location, table: AcidTable) -> Location:
+    """A directory of the transaction's staging, which goes away with it."""
+    root = table.location if target.is_within(table.location) else target.parent
+    return staging_directory(root, table.required_txn_id()) / "base_files" / "0"
+
+
+def _discard_quietly(writer: OrcEventWriter, target: Location) -> None:
+    try:
+        writer.discard()
+    except OSError as error:
+        _log.warning("could not remove the hidden file for %s: %s", target, error)

@@ -16,7 +16,7 @@ itself is the caller's.
 
 from __future__ import annotations
 
-import dataclasses
+import errno
 import functools
 import logging
 from collections import defaultdict
@@ -35,13 +35,16 @@ from mutation_api.commit.base_files import complete_base
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.commit.manifest_checks import (
     check_manifests,
-    check_staged_files,
+    check_staged,
     relative_final_path,
 )
 from mutation_api.commit.old_events import refuse_old_events
-from mutation_api.commit.staging import list_staged_files, remove_staging
+from mutation_api.commit.staging import list_staged, remove_staging
 from mutation_api.errors import DeltaWriteError, RowIdNotFoundError, TableNotMutableError, listed
-from mutation_api.orc.storage import Storage, side_by_side
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Staged, Storage
+from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["Committer", "PartitionSource", "PublishedTable", "TableOutput"]
@@ -119,12 +122,21 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class _Directory:
-    """A final directory, and the renames (source, target) that fill it."""
+    """A final directory, and the files that fill it."""
 
     storage: Storage
-    path: str
+    location: Location
     version: AcidVersion
-    renames: list[tuple[str, str]]
+    files: list[_File]
+
+
+@dataclass(frozen=True)
+class _File:
+    """A staged file and its name to be; names are unique."""
+
+    storage: Storage
+    staged: Staged
+    target: Location
 
 
 class Committer:
@@ -149,6 +161,7 @@ class Committer:
         self._txn_id = txn_id
         self._check_alive = check_alive
         self._made: list[_Directory] = []
+        self._named: dict[Location, _File] = {}
 
     def publish(self, outputs: Sequence[TableOutput]) -> dict[str, PublishedTable]:
         """Make the files of all tables part of the transaction; see the module's text for the order.
@@ -183,24 +196,31 @@ class Committer:
         }
 
     def remove_published(self) -> None:
-        """Remove every directory that :meth:`publish` made. Only for a transaction that will never commit.
+        """Remove every directory and file that :meth:`publish` made. Only for a transaction that will never
+        commit.
 
         A failure is logged: the server knows the transaction as aborted, so readers overlook what stays.
         """
         for made in self._made:
-            try:
-                made.storage.delete_directory(made.path)
-            except OSError as error:
-                _log.warning("could not remove %s of transaction %d: %s", made.path, self._txn_id, error)
+            self._remove(made.location, made.storage.delete_directory)
+        for file in self._named.values():
+            self._remove(file.target, file.storage.delete_file)
+
+    def _remove(self, location: Location, delete: Callable[[Location], None]) -> None:
+        try:
+            delete(location)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _log.warning("could not remove %s of transaction %d: %s", location, self._txn_id, error)
 
     def _check(self, output: TableOutput) -> None:
         table = output.table
         check_manifests(table, output.writers, output.manifests, insert_only=output.insert_only)
         self._check_rows_exist(output)
         with _file_errors(table):
-            files = list_staged_files(table, self._txn_id)
-            manifests = [_with_plain_path(m) for m in output.manifests]
-        check_staged_files(table, output.writers, manifests, files)
+            staged = list_staged(table, self._txn_id)
+        check_staged(table, output.writers, output.manifests, staged)
         if output.manifests:
             self._check_unchanged(output.description)
         if table.version.encodes_buckets:
@@ -244,11 +264,45 @@ class Committer:
             if not output.table.version.splits_updates:
                 _complete_bases(output)
             directories = _final_directories(output, partitions)
-            for directory in directories:
-                if directory.storage.exists(directory.path):
-                    raise FileExistsError(f"{directory.path} is there already")
-                self._made.append(directory)
-            side_by_side(_fill, directories)
+            threads = max((d.storage.threads for d in directories), default=1)
+            side_by_side(self._make, directories, threads)
+            side_by_side(self._name, [file for d in directories for file in d.files], threads)
+            # Files were forced to disk when they were closed; their names are safe from a power cut only now.
+            side_by_side(lambda d: d.storage.sync_directory(d.location), directories, threads)
+
+    def _make(self, directory: _Directory) -> None:
+        """Make a directory of ours. Where there are none, each file is refused that is there already."""
+        storage = directory.storage
+        if storage.publishes_by_rename:
+            if storage.stat(directory.location) is not None:
+                raise FileExistsError(errno.EEXIST, "it is there already", str(directory.location))
+            self._made.append(directory)
+        storage.create_directory(directory.location)
+        if directory.version.has_row_ids:
+            self._mark_version(directory)
+
+    def _name(self, file: _File) -> None:
+        """Noted before it is done: what becomes of a request whose answer is lost, nobody knows."""
+        if not file.storage.publishes_by_rename:
+            self._named[file.target] = file
+        try:
+            file.storage.publish(file.staged, file.target)
+        except FileExistsError:
+            self._named.pop(file.target, None)
+            raise
+
+    def _mark_version(self, directory: _Directory) -> None:
+        is_of_directory = directory.version.uses_write_ids
+        place = directory.location if is_of_directory else directory.location.parent
+        mark = place / ACID_VERSION_FILE
+        try:
+            file = directory.storage.create(mark)
+            file.write(V2_MARK if is_of_directory else V1_MARK)
+            file.close()
+        except FileExistsError:
+            return
+        if is_of_directory and not directory.storage.publishes_by_rename:
+            self._named[mark] = _File(directory.storage, file.staged, mark)
 
     def _clear_statistics(self, output: TableOutput) -> None:
         table = output.table
@@ -296,7 +350,7 @@ def _known_places(output: TableOutput) -> set[str]:
 def _complete_bases(output: TableOutput) -> None:
     table = output.table
     locations = [table.partition_location(name) for name in sorted(_known_places(output))]
-    side_by_side(functools.partial(complete_base, table), locations)
+    side_by_side(functools.partial(complete_base, table), locations, storage_at(table.location).threads)
 
 
 def _notifications(
@@ -307,7 +361,7 @@ def _notifications(
     files: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for manifest in output.manifests:
         name = manifest.partition_name
-        location = (partitions[name].location if name else table.location).rstrip("/")
+        location = (partitions[name].location if name else output.description.location).rstrip("/")
         relative = relative_final_path(manifest, table.version)
         files[name].append((f"{location}/{relative}", relative.partition("/")[0]))
     for name, written in sorted(files.items()):
@@ -322,46 +376,21 @@ def _notifications(
         )
 
 
-def _with_plain_path(manifest: DeltaManifest) -> DeltaManifest:
-    """Locations can be spelled in several ways, paths in one."""
-    location = manifest.staged_path
-    return dataclasses.replace(manifest, staged_path=Storage.for_location(location).path(location))
-
-
 def _final_directories(output: TableOutput, partitions: Mapping[str, PartitionInfo]) -> list[_Directory]:
-    """A partition's place is the metastore's word: another job may just have created it."""
-    directories: dict[str, _Directory] = {}
+    """A partition's place is the metastore's word: another job may just have created it.
+
+    Raises OSError if a file was uploaded to another place than that.
+    """
+    directories: dict[Location, _Directory] = {}
+    version = output.table.version
     for manifest in output.manifests:
         name = manifest.partition_name
-        location = partitions[name].location if name else output.table.location
-        storage = Storage.for_location(location)
-        target = f"{storage.path(location)}/{relative_final_path(manifest, output.table.version)}"
-        path = target.rpartition("/")[0]
-        directory = directories.setdefault(path, _Directory(storage, path, output.table.version, []))
-        directory.renames.append((storage.path(manifest.staged_path), target))
+        root = Location.parse(partitions[name].location) if name else output.table.location
+        storage = storage_at(root)
+        target = root / relative_final_path(manifest, version)
+        directory = directories.setdefault(target.parent, _Directory(storage, target.parent, version, []))
+        directory.files.append(_File(storage, manifest.staged, target))
     return list(directories.values())
-
-
-def _fill(directory: _Directory) -> None:
-    storage = directory.storage
-    storage.create_directory(directory.path)
-    if directory.version.has_row_ids:
-        _mark_version(directory)
-    for source, target in directory.renames:
-        storage.rename(source, target)
-    # The files were synced when they were closed; their names are safe from a power cut only now.
-    storage.sync(directory.path)
-
-
-def _mark_version(directory: _Directory) -> None:
-    place, mark = directory.path, V2_MARK
-    if not directory.version.uses_write_ids:
-        place, mark = directory.path.rpartition("/")[0], V1_MARK
-    try:
-        with directory.storage.open_output(f"{place}/{ACID_VERSION_FILE}") as stream:
-            stream.write(mark)
-    except FileExistsError:
-        return
 
 
 @contextmanager

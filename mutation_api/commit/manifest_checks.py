@@ -11,14 +11,17 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from mutation_api.acid.version import AcidVersion
-from mutation_api.commit.manifest import DeltaManifest, FileKind, relative_path
+from mutation_api.commit.manifest import DeltaManifest, FileKind, parse_attempt_mark, relative_path
 from mutation_api.errors import ManifestError, listed
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Staged
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = [
     "StagedFile",
+    "StagedOutput",
     "check_manifests",
-    "check_staged_files",
+    "check_staged",
     "relative_final_path",
 ]
 
@@ -29,8 +32,19 @@ class StagedFile:
 
     writer_id: str
     attempt_id: str
-    path: str
+    location: Location
     size: int
+
+
+@dataclass(frozen=True)
+class StagedOutput:
+    """What is found staged for a table: files in its staging directories, and uploads to its final places.
+
+    Where there are uploads, the only file of an attempt is its mark (see ``staging``).
+    """
+
+    files: tuple[StagedFile, ...]
+    uploads: tuple[Staged, ...] = ()
 
 
 def relative_final_path(manifest: DeltaManifest, version: AcidVersion) -> str:
@@ -66,45 +80,58 @@ def check_manifests(
         _check_pairs(manifests)
 
 
-def check_staged_files(
-    table: AcidTable,
-    writers: Collection[str],
-    manifests: Sequence[DeltaManifest],
-    files: Sequence[StagedFile],
+def check_staged(
+    table: AcidTable, writers: Collection[str], manifests: Sequence[DeltaManifest], found: StagedOutput
 ) -> None:
-    """Check what lies in the staging directories against the manifests.
+    """Check what lies staged against the manifests.
 
-    Files of a known writer in an attempt that has no manifest are a losing attempt's and may lie there.
+    What belongs to an attempt of a known writer that has no manifest is a losing attempt's and may be there.
+    No upload is missed here: not every store lists them, and completing one that is gone fails.
 
     Raises:
-        ManifestError: a file of an unknown writer, a file that its attempt did not report, or a reported
-            file that is missing or has another size.
+        ManifestError: a file of an unknown writer, a file or upload that its attempt did not report, or a
+            reported file that is missing or has another size.
     """
-    strangers = sorted({f.writer_id for f in files} - set(writers))
+    strangers = sorted({f.writer_id for f in found.files} - set(writers))
     if strangers:
         raise ManifestError(
             f"table {table.full_name}, transaction {table.txn_id}: {listed(strangers)} wrote files but "
             "handed in no manifests: close the coordinator and call transaction.add_manifests(), or its rows "
             "would be lost"
         )
-    sizes = {f.path: f.size for f in files}
-    reported = {m.staged_path: m for m in manifests}
-    for path, manifest in reported.items():
-        if sizes.get(path) != manifest.byte_count:
-            found = f"has {sizes[path]} bytes" if path in sizes else "is missing"
-            raise ManifestError(
-                f"{_where(manifest)}: staged file {path} {found}; "
-                f"its manifest says {manifest.byte_count} bytes"
-            )
+    _check_sizes(manifests, found.files)
     attempts = {(m.writer_id, m.attempt_id) for m in manifests}
-    forgotten = sorted(
-        f.path for f in files if (f.writer_id, f.attempt_id) in attempts and f.path not in reported
-    )
+    places = {m.staged.location for m in manifests}
+    forgotten = [
+        str(f.location)
+        for f in found.files
+        if (f.writer_id, f.attempt_id) in attempts and f.location not in places and not _is_mark(f)
+    ]
+    if all((f.writer_id, f.attempt_id) in attempts for f in found.files):
+        uploads = {m.staged.upload_id for m in manifests}
+        forgotten += [str(u.location) for u in found.uploads if u.upload_id not in uploads]
     if forgotten:
         raise ManifestError(
-            f"table {table.full_name}, transaction {table.txn_id}: no manifest for {listed(forgotten)}, "
-            "though the attempt that wrote it handed in others; its rows would be lost"
+            f"table {table.full_name}, transaction {table.txn_id}: no manifest for "
+            f"{listed(sorted(forgotten))}, though the attempt that wrote it handed in others; its "
+            "rows would be lost"
         )
+
+
+def _check_sizes(manifests: Sequence[DeltaManifest], files: Sequence[StagedFile]) -> None:
+    sizes = {f.location: f.size for f in files}
+    for manifest in manifests:
+        place = manifest.staged.location
+        if not manifest.staged.upload_id and sizes.get(place) != manifest.byte_count:
+            found = f"has {sizes[place]} bytes" if place in sizes else "is missing"
+            raise ManifestError(
+                f"{_where(manifest)}: staged file {place} {found}; "
+                f"its manifest says {manifest.byte_count} bytes"
+            )
+
+
+def _is_mark(file: StagedFile) -> bool:
+    return parse_attempt_mark(file.location.name) is not None
 
 
 def _check_owner(table: AcidTable, writers: Collection[str], manifest: DeltaManifest) -> None:
@@ -136,10 +163,8 @@ def _check_place(table: AcidTable, manifest: DeltaManifest) -> None:
             f"{_where(manifest)}: a table in {table.version.value} layout has no delete deltas"
         )
     expected = relative_final_path(manifest, table.version)
-    if not manifest.final_path.endswith(f"/{expected}"):
-        raise ManifestError(
-            f"{_where(manifest)}: final path {manifest.final_path} does not end in {expected}"
-        )
+    if not manifest.target.path.endswith(f"/{expected}"):
+        raise ManifestError(f"{_where(manifest)}: target {manifest.target} does not end in {expected}")
 
 
 def _has_delete_deltas(version: AcidVersion) -> bool:

@@ -20,8 +20,10 @@ import pyarrow.orc
 from mutation_api.acid.footer import ACID_STATS, ACID_VERSION
 from mutation_api.acid.layout import ACID_VERSION_FILE, BUCKET_PREFIX, DELTA_PREFIX
 from mutation_api.errors import CorruptFileError, TableNotMutableError
-from mutation_api.orc.storage import Storage
 from mutation_api.orc.tail import read_tail
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Storage
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["refuse_old_events"]
@@ -37,37 +39,39 @@ def refuse_old_events(table: AcidTable, partition_names: Iterable[str]) -> None:
     """
     for name in partition_names:
         location = table.partition_location(name)
-        storage = Storage.for_location(location)
-        for path in _unmarked_files(storage, storage.path(location)):
-            if _holds_changes(storage, path):
+        storage = storage_at(location)
+        for file in _unmarked_files(storage, location):
+            if _holds_changes(storage, file):
                 where = f" partition {name}" if name else ""
                 raise TableNotMutableError(
-                    f"table {table.full_name}{where} cannot be changed: {path} holds updates or deletes in "
+                    f"table {table.full_name}{where} cannot be changed: {file} holds updates or deletes in "
                     "the format of Hive 2, which this server's Hive reads as inserts. Compact it with Hive 2 "
                     "(ALTER TABLE … COMPACT 'major') before the upgrade, or write its rows anew"
                 )
 
 
-def _unmarked_files(storage: Storage, path: str) -> Iterator[str]:
-    if not storage.is_directory(path):
+def _unmarked_files(storage: Storage, location: Location) -> Iterator[Location]:
+    try:
+        directories = storage.list(location)
+    except (FileNotFoundError, NotADirectoryError):
         return
-    for directory in storage.list(path):
+    for directory in directories:
         if directory.is_directory and directory.name.startswith(DELTA_PREFIX):
-            files = [f for f in storage.list(directory.path) if not f.is_directory]
+            files = [f for f in storage.list(directory.location) if not f.is_directory]
             if all(f.name != ACID_VERSION_FILE for f in files):
-                yield from (f.path for f in files if f.name.startswith(BUCKET_PREFIX) and f.size)
+                yield from (f.location for f in files if f.name.startswith(BUCKET_PREFIX) and f.size)
 
 
-def _holds_changes(storage: Storage, path: str) -> bool:
-    metadata = read_tail(storage, path).user_metadata
+def _holds_changes(storage: Storage, file: Location) -> bool:
+    metadata = read_tail(storage, file).user_metadata
     if ACID_VERSION in metadata or not _counts_changes(metadata.get(ACID_STATS, b"").decode()):
         return False
     # Hive 2.3 sometimes puts the counts of a delete delta into its delta: the events decide.
     try:
-        with storage.open_input(path) as stream:
+        with storage.open_input(file) as stream:
             operations = pa.orc.ORCFile(stream).read(columns=["operation"]).column("operation")
     except (pa.ArrowException, ValueError) as error:
-        raise CorruptFileError(f"{path} cannot be read as ORC: {error}") from error
+        raise CorruptFileError(f"{file} cannot be read as ORC: {error}") from error
     return bool(pc.any(pc.not_equal(operations, 0)).as_py())
 
 

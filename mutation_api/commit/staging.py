@@ -1,102 +1,189 @@
-"""Staging directories: what lies in them, and how they go away.
+"""What is staged: what lies in staging directories and among unfinished uploads, and how it goes away.
 
 Every file a task writes lies hidden in ``_mutation_<txn>/<writer>/<attempt>/`` under the table (or under a
-partition that lies elsewhere) until the driver publishes it. A driver that died leaves its directory
-behind; the next transaction on the table removes it, once the dead one's transaction is over.
+partition that lies elsewhere) until the driver publishes it. Where the storage cannot rename, it is an
+unfinished upload to its final place, and the attempt's directory holds only a mark (see ``attempt_mark``). A
+driver that died leaves both behind; the next transaction on the table removes them, once the dead one's
+transaction is over, or ``hive-mutate sweep`` does.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from metastore_client.model import OpenTxns, TxnState
-from mutation_api.commit.manifest import STAGING_PREFIX, staging_directory
-from mutation_api.commit.manifest_checks import StagedFile
-from mutation_api.orc.storage import FileEntry, Storage
+from mutation_api.commit.manifest import (
+    STAGING_PREFIX,
+    delta_names,
+    parse_attempt_mark,
+    staging_directory,
+)
+from mutation_api.commit.manifest_checks import StagedFile, StagedOutput
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry, Staged, Storage
+from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["list_staged_files", "remove_abandoned", "remove_staging", "staging_directories"]
+__all__ = [
+    "PROBE_PREFIX",
+    "Abandoned",
+    "find_abandoned",
+    "list_staged",
+    "remove_abandoned",
+    "remove_staging",
+    "staging_directories",
+]
+
+PROBE_PREFIX = f"{STAGING_PREFIX}probe_"
+"""An empty file of this name tries whether a table's directory can be written; it lives a moment."""
 
 _STAGING_NAME = re.compile(re.escape(STAGING_PREFIX) + r"(\d+)")
 
 _log = logging.getLogger(__name__)
 
 
-def staging_directories(table: AcidTable, txn_id: int) -> list[str]:
-    """Where ``txn_id`` may have staged files of the table: locations, which need not exist."""
-    return [staging_directory(location, txn_id) for location in _roots(table)]
+def staging_directories(table: AcidTable, txn_id: int) -> list[Location]:
+    """Where ``txn_id`` may have staged files of the table; they need not exist."""
+    return [staging_directory(root, txn_id) for root in _roots(table)]
 
 
-def list_staged_files(table: AcidTable, txn_id: int) -> list[StagedFile]:
-    """Every file staged for the table. Raises OSError."""
-    return [
-        file
-        for location in staging_directories(table, txn_id)
-        for file in _files_of(Storage.for_location(location), location)
-    ]
+def list_staged(table: AcidTable, txn_id: int) -> StagedOutput:
+    """Every file and upload staged for the table by the transaction that it is bound to. Raises OSError."""
+    files: list[StagedFile] = []
+    uploads: list[Staged] = []
+    for root in _roots(table):
+        storage = storage_at(root)
+        files += _files_of(storage, staging_directory(root, txn_id))
+        uploads += _uploads_of(storage, root, table, {table.required_write_id()})
+    return StagedOutput(tuple(files), tuple(uploads))
 
 
 def remove_staging(table: AcidTable, txn_id: int) -> None:
-    """Remove the staging directories; a failure is logged, since they are hidden and removed later."""
-    for location in staging_directories(table, txn_id):
-        _remove(location)
+    """Remove what the transaction, to which the table is bound, staged.
+
+    A failure is logged, since it is hidden and removed later.
+    """
+    for root in _roots(table):
+        _remove(root, staging_directory(root, txn_id), table, {table.required_write_id()})
 
 
-def remove_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[int]:
-    """Remove staging directories of transactions that are over.
+@dataclass(frozen=True)
+class Abandoned:
+    """What a transaction that is over left staged in a directory; ``txn_id`` None: a probe for writing."""
+
+    txn_id: int | None
+    location: Location
+
+
+def find_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
+    """What transactions that are over left staged.
 
     Args:
         table: the table whose directories are looked at.
-        open_txns: as seen now; a transaction is over if it is aborted, or known and not listed.
+        open_txns: as seen before; a transaction is over if it is aborted, or known and not listed.
 
     Returns:
-        Ids of the transactions whose directories were removed.
+        By location. A place that cannot be listed is logged.
     """
+    return [
+        each
+        for root in _roots(table)
+        for each in _staged_below(root)
+        if each.txn_id is None or _is_over(each.txn_id, open_txns)
+    ]
+
+
+def remove_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
+    """Remove what :func:`find_abandoned` finds, unfinished uploads included.
+
+    Returns:
+        What was removed. A failure is logged.
+    """
+    return [each for each in find_abandoned(table, open_txns) if _remove_one(each, table)]
+
+
+def _remove_one(each: Abandoned, table: AcidTable) -> bool:
+    write_ids = set() if each.txn_id is None else _marked_ids(each.location)
+    return _remove(each.location.parent, each.location, table, write_ids)
+
+
+def _is_over(txn_id: int, open_txns: OpenTxns) -> bool:
     alive = {t.id for t in open_txns.txns if t.state is TxnState.OPEN}
-    removed = []
-    for location in _roots(table):
-        for entry, txn_id in _staging_entries(location):
-            if txn_id <= open_txns.high_watermark and txn_id not in alive:
-                _remove(entry.path)
-                removed.append(txn_id)
-    return removed
+    return txn_id <= open_txns.high_watermark and txn_id not in alive
 
 
-def _roots(table: AcidTable) -> list[str]:
+def _roots(table: AcidTable) -> list[Location]:
     return list(dict.fromkeys([table.location, *table.partition_locations.values()]))
 
 
-def _files_of(storage: Storage, location: str) -> Iterator[StagedFile]:
-    for writer in _children(storage, storage.path(location)):
-        for attempt in _children(storage, writer.path) if writer.is_directory else [writer]:
-            for file in _children(storage, attempt.path) if attempt.is_directory else [attempt]:
-                yield StagedFile(writer.name, attempt.name, file.path, file.size)
+def _files_of(storage: Storage, directory: Location) -> list[StagedFile]:
+    def of_attempt(writer_and_attempt: tuple[FileEntry, FileEntry]) -> list[StagedFile]:
+        writer, attempt = writer_and_attempt
+        files = _children(storage, attempt.location) if attempt.is_directory else [attempt]
+        return [StagedFile(writer.name, attempt.name, file.location, file.size) for file in files]
+
+    attempts = [
+        (writer, attempt)
+        for writer in _children(storage, directory)
+        for attempt in (_children(storage, writer.location) if writer.is_directory else [writer])
+    ]
+    return [file for files in side_by_side(of_attempt, attempts, storage.threads) for file in files]
 
 
-def _staging_entries(location: str) -> Iterator[tuple[FileEntry, int]]:
+def _uploads_of(
+    storage: Storage, root: Location, table: AcidTable, write_ids: Collection[int]
+) -> Iterator[Staged]:
+    """Unfinished uploads into the directories of these ids."""
+    names = {name for write_id in write_ids for name in delta_names(write_id, table.version)}
+    if not storage.publishes_by_rename and names:
+        yield from (u for u in storage.unfinished(root) if u.location.parent.name in names)
+
+
+def _marked_ids(directory: Location) -> set[int]:
+    """The ids in the marks of a staging directory."""
     try:
-        storage = Storage.for_location(location)
-        entries = _children(storage, storage.path(location))
+        files = _files_of(storage_at(directory), directory)
     except OSError as error:
-        _log.warning("could not look for abandoned staging directories in %s: %s", location, error)
+        _log.warning("could not look into the staging directory %s: %s", directory, error)
+        return set()
+    found = (parse_attempt_mark(file.location.name) for file in files)
+    return {write_id for write_id in found if write_id is not None}
+
+
+def _staged_below(root: Location) -> Iterator[Abandoned]:
+    try:
+        entries = _children(storage_at(root), root)
+    except OSError as error:
+        _log.warning("could not look for abandoned staging directories in %s: %s", root, error)
         return
     for entry in entries:
-        if entry.is_directory and (match := _STAGING_NAME.fullmatch(entry.name)):
-            yield entry, int(match[1])
+        if entry.name.startswith(PROBE_PREFIX):
+            yield Abandoned(None, entry.location)
+        elif entry.is_directory and (match := _STAGING_NAME.fullmatch(entry.name)):
+            yield Abandoned(int(match[1]), entry.location)
 
 
-def _children(storage: Storage, path: str) -> list[FileEntry]:
+def _children(storage: Storage, directory: Location) -> list[FileEntry]:
     try:
-        return storage.list(path)
+        return storage.list(directory)
     except FileNotFoundError:
         return []
 
 
-def _remove(location: str) -> None:
+def _remove(root: Location, directory: Location, table: AcidTable, write_ids: Collection[int]) -> bool:
+    """Remove the uploads first: without their marks nobody would find them."""
     try:
-        storage = Storage.for_location(location)
-        storage.delete_directory(storage.path(location))
+        storage = storage_at(root)
+        storage.abandon(_uploads_of(storage, root, table, write_ids))
+        if directory.name.startswith(PROBE_PREFIX):
+            storage.delete_file(directory)
+        else:
+            storage.delete_directory(directory)
     except OSError as error:
-        _log.warning("could not remove the staging directory %s: %s", location, error)
+        _log.warning("could not remove what is staged in %s: %s", directory, error)
+        return False
+    return True

@@ -50,7 +50,8 @@ from mutation_api.orc.column_reader import ReadOptions, column_type, read_column
 from mutation_api.orc.key_filter import KeyFilter
 from mutation_api.orc.orc_input import OrcInput
 from mutation_api.orc.placement import Placement
-from mutation_api.orc.storage import Storage
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Storage
 from mutation_api.table.acid_table import AcidColumn
 
 __all__ = [
@@ -86,7 +87,7 @@ class EventFile:
     file says so, else None.
     """
 
-    path: str
+    location: Location
     kind: EventFileKind
     bucket_id: int
     first: int
@@ -226,7 +227,7 @@ def read_events(
         is_proleptic=version.counts_days_proleptic,
         widens_floats_by_text=version.widens_floats_by_text,
     )
-    source = OrcInput(storage, file.path, file.length, options)
+    source = OrcInput(storage, file.location, file.length, options)
     if source.stripe_count == 0:
         return
     options = dataclasses.replace(options, is_proleptic=source.is_proleptic)
@@ -285,7 +286,7 @@ def _read_plain(
 ) -> Iterator[StripeEvents]:
     if _lower(source.schema.names) == _lower(EVENT_FIELDS):
         raise DirectoryStateError(
-            f"{file.path} is an ACID file where plain rows belong; Hive would read its events as "
+            f"{file.location} is an ACID file where plain rows belong; Hive would read its events as "
             "rows: move it away"
         )
     in_file = _names_in_file(source.schema.names, wanted, version)
@@ -339,15 +340,16 @@ class _FileColumns:
         if positions is not None:
             count, taken = len(positions), pa.array(positions)
             arrays = {name: array.take(taken) for name, array in arrays.items()}
-        options, path = self.wanted.options, self.file.path
-        return {c.name: _column(arrays.get(c.name), c, count, options, path) for c in columns}
+        options, file = self.wanted.options, self.file.location
+        return {c.name: _column(arrays.get(c.name), c, count, options, file) for c in columns}
 
     def read_late(self, index: int, positions: np.ndarray) -> dict[str, pa.Array]:
         """The late columns of a stripe's rows at these positions."""
         columns = self.wanted.late_columns
         names = self._names(columns)
         if not names:
-            return {c.name: _column(None, c, len(positions), self.wanted.options, "") for c in columns}
+            options, file = self.wanted.options, self.file.location
+            return {c.name: _column(None, c, len(positions), options, file) for c in columns}
         return self.read(columns, self.source.read_stripe(index, names), positions)
 
     def stripes_without_keys(self) -> frozenset[int]:
@@ -393,7 +395,7 @@ class _Stripe:
         if wanted.only is None:
             return EventChunk(keys, early)
         if wanted.placement is not None:
-            wanted.placement.check(early, self.columns.file.path)
+            wanted.placement.check(early, str(self.columns.file.location))
         positions = wanted.only.find(list(early.values()))
         given = {c.name: early[c.name] for c in wanted.columns if c.name in early}
         late = LateColumns(self, positions)
@@ -435,7 +437,7 @@ def _event_fields(source: OrcInput, version: AcidVersion) -> dict[str, str]:
         wanted = ", ".join(f"{f.name} {f.type}" for f in expected if f.name != ROW)
         actual = ", ".join(f"{f.name} {f.type}" for f in found)[:500]
         raise CorruptFileError(
-            f"{source.path} is no ACID file: expected {wanted}, row struct; found {actual}"
+            f"{source.location} is no ACID file: expected {wanted}, row struct; found {actual}"
         )
     return dict(zip(EVENT_FIELDS, found.names, strict=True))
 
@@ -447,11 +449,11 @@ def _lower(names: Sequence[str]) -> list[str]:
 def _event_keys(batch: pa.RecordBatch, file: EventFile) -> EventKeys:
     nulls = [name for name in _KEY_FIELDS if batch.column(name).null_count]
     if nulls:
-        raise CorruptFileError(f"{file.path}: nulls in {', '.join(nulls)}; every event needs a value")
+        raise CorruptFileError(f"{file.location}: nulls in {', '.join(nulls)}; every event needs a value")
     operation = batch.column(OPERATION).to_numpy()
     if operation.min() < Operation.INSERT or operation.max() > Operation.DELETE:
         raise CorruptFileError(
-            f"{file.path}: operation codes {operation.min()} to {operation.max()}; expected 0 to 2"
+            f"{file.location}: operation codes {operation.min()} to {operation.max()}; expected 0 to 2"
         )
     return EventKeys(
         original_txn=batch.column(ORIGINAL_TRANSACTION).to_numpy(),
@@ -470,7 +472,7 @@ def _bucket_of_plain_rows(file: EventFile, version: AcidVersion) -> int:
     try:
         return bucket_property(file.bucket_id, file.statement_id or 0)
     except ValueError as error:
-        raise DirectoryStateError(f"{file.path}: Hive cannot name its rows: {error}") from error
+        raise DirectoryStateError(f"{file.location}: Hive cannot name its rows: {error}") from error
 
 
 def _plain_keys(position: int, count: int, file: EventFile, bucket: int) -> EventKeys:
@@ -489,7 +491,7 @@ def _precedence(file: EventFile, count: int) -> np.ndarray:
 
 
 def _column(
-    array: pa.Array | None, column: AcidColumn, count: int, options: ReadOptions, path: str
+    array: pa.Array | None, column: AcidColumn, count: int, options: ReadOptions, file: Location
 ) -> pa.Array:
     hive_type = parse_hive_type(column.type)
     if array is None:
@@ -497,7 +499,7 @@ def _column(
     try:
         return read_column(array, hive_type, options)
     except (CorruptFileError, RecordValueError) as error:
-        raise type(error)(f"{path}, column {column.name!r}: {error}") from error
+        raise type(error)(f"{file}, column {column.name!r}: {error}") from error
 
 
 def _check_order(keys: EventKeys, previous: EventKeys | None, file: EventFile) -> None:
@@ -516,8 +518,8 @@ def _disorder(file: EventFile, before: EventKeys, after: EventKeys) -> CorruptFi
         return f"{tuple(keys.key(0))} of transaction {int(keys.current_txn[0])}"
 
     return CorruptFileError(
-        f"{file.path} is not sorted: event {text(after)} comes after {text(before)}; Hive would show old or "
-        "deleted rows of such a file. Its writer is broken: write the transaction again"
+        f"{file.location} is not sorted: event {text(after)} comes after {text(before)}; Hive would show old "
+        "or deleted rows of such a file. Its writer is broken: write the transaction again"
     )
 
 
@@ -534,7 +536,7 @@ def _check_operations(keys: EventKeys, file: EventFile, version: AcidVersion) ->
         else "it was written for a legacy table"
     )
     raise DirectoryStateError(
-        f"{file.path} holds {' and '.join(found)} events, but in a table with transactional_properties"
+        f"{file.location} holds {' and '.join(found)} events, but in a table with transactional_properties"
         f"=default a {file.kind.value} holds {operation.name} events only: {advice}"
     )
 
@@ -549,14 +551,14 @@ def _check_buckets(keys: EventKeys, file: EventFile) -> None:
     if unreadable.any():
         at = int(unreadable.argmax())
         raise CorruptFileError(
-            f"{file.path}: event {tuple(keys.key(at))} has a bucket property that Hive never wrote"
+            f"{file.location}: event {tuple(keys.key(at))} has a bucket property that Hive never wrote"
         )
     ids = bucket_ids(keys.bucket)
     misplaced = ids != file.bucket_id
     if misplaced.any():
         at = int(misplaced.argmax())
         raise DirectoryStateError(
-            f"{file.path} holds event {tuple(keys.key(at))} of bucket {int(ids[at])}, but the file belongs "
-            f"to bucket {file.bucket_id}: Hive overlooks such deletes, and deletes of such rows, in silence. "
-            "Its writer is broken: write the transaction again"
+            f"{file.location} holds event {tuple(keys.key(at))} of bucket {int(ids[at])}, but the file "
+            f"belongs to bucket {file.bucket_id}: Hive overlooks such deletes, and deletes of such rows, in "
+            "silence. Its writer is broken: write the transaction again"
         )

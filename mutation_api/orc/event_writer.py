@@ -4,8 +4,7 @@ readers need. For insert-only tables: the rows alone, without events and metadat
 pyarrow encodes, and what is to be compressed by zlib we compress (:mod:`mutation_api.orc.file_compressor`).
 The file is completed while it is being written: from the moment the encoder is closed, everything it emits
 (the last stripe and the tail, at most a stripe) is held back, the tail is extended, and only then both are
-written. So a file is never read or written twice, and the same code serves file systems that cannot
-overwrite.
+written. So a file is never read or written twice, and the same code serves storage that cannot overwrite.
 
 Hive loses rows in silence if the key index or the statistics are wrong (measured on 2.3.10: an index 500 keys
 off lost 7,500 of 60,000 rows). Therefore both are built from the *finished* tail: the stripes' own row counts
@@ -13,7 +12,7 @@ say which row ends each stripe, and its key was noted when it was written; if a 
 noted, the file is refused.
 
 Values that pyarrow would encode wrongly (:mod:`mutation_api.orc.hive_values`) make the file change to pyorc:
-what was written so far is copied row by row into a new file, which pyorc continues.
+what was written so far is copied row by row to the beginning of the file, which pyorc continues.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ from mutation_api.orc.file_compressor import FileCompressor
 from mutation_api.orc.hive_values import holds_dates, hollow, nulled, storable, union_safe
 from mutation_api.orc.key_log import KeyLog
 from mutation_api.orc.pyorc_encoder import PyorcEncoder
-from mutation_api.orc.storage import Storage
 from mutation_api.orc.tail import (
     TAIL_CHECKSUM_BYTES,
     OrcTail,
@@ -45,6 +43,7 @@ from mutation_api.orc.tail import (
     parse_tail,
     tail_checksum,
 )
+from mutation_api.storage.protocol import OutputFile
 
 __all__ = [
     "BATCH_ROWS_DEFAULT",
@@ -88,7 +87,6 @@ _ALL_DIFFERENT = 0.98
 """Of the first texts of a file; of 10,000 that are drawn from 250,000 so many differ."""
 _FEW_ROWS = 500
 """In a first batch: that their texts differ says too little of those that follow."""
-_PYORC_SUFFIX = "_pyorc"
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,6 @@ class WriterOptions:
 class EventFileFacts:
     """What lies in a finished file. ``tail_crc32`` is :func:`mutation_api.orc.tail.tail_checksum` of it."""
 
-    path: str
     insert_count: int
     update_count: int
     delete_count: int
@@ -144,26 +141,20 @@ class EventFileFacts:
 class OrcEventWriter:
     """Writes one file of a table. Not safe from several threads; holds about one stripe in memory.
 
-    The caller is responsible for the order of the events. After an error the file is unusable:
-    :meth:`discard` it.
+    The caller is responsible for the order of the events, and closes the file after :meth:`finish`. After an
+    error it is unusable: :meth:`discard` it.
 
     Args:
-        storage: where the file lies.
-        path: the file to create; its directory must exist. The finished file's path is in the facts: it is
-            another one, beginning with this, if the encoder had to change.
+        file: created and empty.
         row_type: struct of the data columns, ``row_type`` of the table (timestamps of any one unit).
         version: of the table's files.
         own_id: value of ``currentTransaction``: the write id, in v1 the transaction's.
         options: stripe size and compression (None counts as zlib).
-
-    Raises:
-        OSError: the file cannot be created.
     """
 
     def __init__(
         self,
-        storage: Storage,
-        path: str,
+        file: OutputFile,
         row_type: pa.StructType,
         *,
         version: AcidVersion,
@@ -171,8 +162,8 @@ class OrcEventWriter:
         options: WriterOptions | None = None,
     ) -> None:
         options = options or WriterOptions()
-        self._storage = storage
-        self._path = path
+        self._file = file
+        self._place = file.staged.location
         self._version = version
         self._schema = _file_schema(row_type, version)
         self._row_type = row_type
@@ -182,18 +173,13 @@ class OrcEventWriter:
         self._compression = (options.compression or _ZLIB).lower()
         self._stripe_bytes = options.stripe_bytes
         self._counts = np.zeros(len(Operation), np.int64)
-        self._sink = _TailHoldingSink(storage.open_output(path))
+        self._sink = _TailHoldingSink(file)
         self._encoder: _PyarrowEncoder | PyorcEncoder = self._pyarrow_encoder()
 
     @property
     def row_count(self) -> int:
         """Events written so far."""
         return int(self._counts.sum())
-
-    @property
-    def path(self) -> str:
-        """The file being written."""
-        return self._path
 
     def write(
         self,
@@ -233,9 +219,9 @@ class OrcEventWriter:
                 self._encoder.write(table, row_ids)
         self._counts += np.bincount(operations, minlength=len(Operation))
 
-    def close(self) -> EventFileFacts:
-        """Complete the file: last stripe, metadata, tail. Forcing it to disk is the caller's
-        (``Storage.sync``). Without events it is a file that holds none.
+    def finish(self) -> EventFileFacts:
+        """Write the rest of the file: last stripe, metadata, tail. Closing it is the caller's. Without events
+        it is a file that holds none.
 
         Raises:
             DeltaWriteError: the finished file does not hold what was written; it must not be used.
@@ -250,7 +236,6 @@ class OrcEventWriter:
         held = append_user_metadata(held, self._metadata(tail), tail, mark_proleptic=is_marked)
         self._sink.finish(held)
         return EventFileFacts(
-            path=self._path,
             insert_count=int(self._counts[Operation.INSERT]),
             update_count=int(self._counts[Operation.UPDATE]),
             delete_count=int(self._counts[Operation.DELETE]),
@@ -260,11 +245,9 @@ class OrcEventWriter:
         )
 
     def discard(self) -> None:
-        """Close the file without completing it and delete it. Raises OSError if it cannot be deleted."""
+        """Discard the file. Raises OSError if that fails."""
         self._sink.drop()
-        for path in {self._path, self._path.removesuffix(_PYORC_SUFFIX)}:
-            if self._storage.exists(path):
-                self._storage.delete_file(path)
+        self._file.discard()
 
     def _table(self, operations: np.ndarray, row_ids: RowIdArrays, rows: pa.StructArray) -> pa.Table:
         """What the file holds: events around the rows, or the rows alone."""
@@ -295,7 +278,7 @@ class OrcEventWriter:
             # With unions no NULL rows; Hive does not look into the rows of deletes (measured on 2.3.10).
             return hollow(self._row_type, len(operations)), False
         if rows.null_count and (~deletes & rows.is_null().to_numpy(zero_copy_only=False)).any():
-            raise RecordValueError(f"{self._path}: the row of an insert or update is NULL; Hive fails on it")
+            raise RecordValueError(f"{self._place}: the row of an insert or update is NULL; Hive fails on it")
         any_deletes = bool(deletes.any())
         if not self._date_columns and not self._union_columns and not any_deletes:
             return rows, False
@@ -326,16 +309,14 @@ class OrcEventWriter:
         unions = [field.name for field in self._row_type if has_union(field.type)]
         if unions:
             raise RecordValueError(
-                f"{self._path}: in a table with union columns ({', '.join(unions)}) no timestamp before 1970 "
-                "with a fraction of a second can be written, nor timestamps of several units: use whole "
+                f"{self._place}: in a table with union columns ({', '.join(unions)}) no timestamp before "
+                "1970 with a fraction of a second can be written, nor timestamps of several units: use whole "
                 "seconds, one unit"
             )
-        written = self._path
         with self._encoding():
             self._encoder.close()
-        self._sink.finish(b"")
-        self._path = written + _PYORC_SUFFIX
-        self._sink = _TailHoldingSink(self._storage.open_output(self._path))
+        written = self._file.restart()
+        self._sink = _TailHoldingSink(self._file)
         encoder = PyorcEncoder(
             self._sink,
             self._schema,
@@ -344,9 +325,7 @@ class OrcEventWriter:
             has_keys=self._version.has_row_ids,
         )
         if self.row_count:
-            with self._storage.open_input(written) as stream:
-                encoder.copy_from(stream)
-        self._storage.delete_file(written)
+            encoder.copy_from(written)
         self._encoder = encoder
 
     @contextlib.contextmanager
@@ -356,7 +335,7 @@ class OrcEventWriter:
             yield
         except CorruptFileError as error:
             raise DeltaWriteError(
-                f"{self._path}: the encoder lays out its file in another way than this version "
+                f"{self._place}: the encoder lays out its file in another way than this version "
                 f"knows: {error}; the file must not be used. With another codec than zlib it may work: "
                 "WriterOptions(compression=...)"
             ) from error
@@ -366,12 +345,12 @@ class OrcEventWriter:
             tail = parse_tail(held)
         except CorruptFileError as error:
             raise DeltaWriteError(
-                f"{self._path}: the encoder made a file without a readable tail: {error}"
+                f"{self._place}: the encoder made a file without a readable tail: {error}"
             ) from error
         rows_in_stripes = sum(stripe.row_count for stripe in tail.stripes)
         if not tail.row_count == rows_in_stripes == self.row_count:
             raise DeltaWriteError(
-                f"{self._path}: {self.row_count} events were written, but the file says {tail.row_count} "
+                f"{self._place}: {self.row_count} events were written, but the file says {tail.row_count} "
                 f"rows and {rows_in_stripes} in its stripes; the file must not be used"
             )
         return tail
@@ -384,7 +363,7 @@ class OrcEventWriter:
             keys = self._encoder.keys.at(ends)
         except KeyError as error:
             raise DeltaWriteError(
-                f"{self._path}: a stripe ends after row {error}, whose key was not noted; "
+                f"{self._place}: a stripe ends after row {error}, whose key was not noted; "
                 "the encoder cuts stripes in another way than this version knows; the file must not be used"
             ) from error
         index = "".join(f"{key.original_txn},{key.bucket},{key.row_id};" for key in keys)
@@ -466,8 +445,8 @@ def _may_repeat(texts: pa.StringArray) -> bool:
 class _TailHoldingSink:
     """File object for an encoder: passes bytes on until :meth:`hold`, then keeps them: the tail grows."""
 
-    def __init__(self, stream: pa.NativeFile) -> None:
-        self._stream = stream
+    def __init__(self, file: OutputFile) -> None:
+        self._file = file
         self._held: list[bytes] | None = None
         self._recent = b""
         self.byte_count = 0
@@ -491,20 +470,17 @@ class _TailHoldingSink:
         return b"".join(self._held or ())
 
     def finish(self, end: bytes) -> None:
-        """Write the end of the file, in place of what was kept, and close it."""
+        """Write the end of the file, in place of what was kept."""
         self.byte_count += len(end) - sum(map(len, self._held or ()))
         self._pass_on(end)
-        self._stream.close()
 
     def checksum(self) -> int:
         """Checksum of the end of the file."""
         return tail_checksum(self._recent)
 
     def drop(self) -> None:
-        """Close the file as it is; what could not be written is lost, which is what is wanted here."""
+        """Pass nothing on any more: an encoder that is thrown away writes its tail, and dies if it cannot."""
         self._held = []
-        with contextlib.suppress(OSError):
-            self._stream.close()
 
     def tell(self) -> int:
         """Bytes written so far."""
@@ -517,6 +493,6 @@ class _TailHoldingSink:
         """Called by encoders; the file stays open for its tail."""
 
     def _pass_on(self, data: bytes) -> None:
-        self._stream.write(data)
+        self._file.write(data)
         recent = bytes(data[-TAIL_CHECKSUM_BYTES:])
         self._recent = (self._recent + recent)[-TAIL_CHECKSUM_BYTES:]

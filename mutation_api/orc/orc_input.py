@@ -23,9 +23,10 @@ from mutation_api.acid.hive_type import HiveType
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordValueError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm, replace_timestamps
 from mutation_api.orc.hive_values import holds_dates
-from mutation_api.orc.storage import Storage
 from mutation_api.orc.stripe_ranges import Range, column_id, comparable_range
 from mutation_api.orc.tail import OrcTail, parse_statistics, parse_tail
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Storage
 
 __all__ = ["OrcInput"]
 
@@ -44,12 +45,12 @@ class OrcInput:
 
     Args:
         storage: where it lies.
-        path: path in the storage.
+        location: the file.
         length: logical length in bytes of a file that is still being written; None for a complete file.
         options: the form in which :meth:`read_stripe` may give timestamps that nanoseconds cannot hold.
 
     Attributes:
-        path: as given.
+        location: as given.
         is_proleptic: dates and timestamps count days in the proleptic Gregorian calendar, not in the hybrid
             one: its footer says so, or it does not say and ``options`` do.
 
@@ -58,8 +59,10 @@ class OrcInput:
         CorruptFileError: it is no complete ORC file.
     """
 
-    def __init__(self, storage: Storage, path: str, length: int | None, options: ReadOptions) -> None:
-        self.path = path
+    def __init__(
+        self, storage: Storage, location: Location, length: int | None, options: ReadOptions
+    ) -> None:
+        self.location = location
         self._storage = storage
         self._length = length
         self._options = options
@@ -145,13 +148,13 @@ class OrcInput:
         try:
             stream = self._stream()
             if stream is None:
-                logger.warning("%s is empty: read as a file without rows, as Hive does", self.path)
+                logger.warning("%s is empty: read as a file without rows, as Hive does", self.location)
                 return None
             file = pa.orc.ORCFile(stream)
             self._input = stream
         except FileNotFoundError as error:
             raise DirectoryStateError(
-                f"{self.path} was there when the directory was listed and is gone now; a reader needs a "
+                f"{self.location} was there when the directory was listed and is gone now; a reader needs a "
                 "lock, or the cleaner removes files under it: take a new snapshot within a transaction"
             ) from error
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -173,12 +176,12 @@ class OrcInput:
 
     def _stream(self) -> Any:
         """The file's committed bytes; None if there are none."""
-        stream = self._storage.open_input(self.path)
+        stream = self._storage.open_input(self.location)
         size = int(stream.size())
         length = size if self._length is None else self._length
         if length > size:
             raise CorruptFileError(
-                f"{self.path} has {size} bytes, but its side file says that {length} are committed"
+                f"{self.location} has {size} bytes, but its side file says that {length} are committed"
             )
         if length == 0:
             stream.close()
@@ -215,7 +218,7 @@ class OrcInput:
             return pa.array([_plain(value, target) for value in values], type=target)
         except (OverflowError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise RecordValueError(
-                f"{self.path}, column {name!r}: a timestamp does not fit "
+                f"{self.location}, column {name!r}: a timestamp does not fit "
                 f"{self._options.timestamp_form.name.lower()} ({error})"
             ) from error
 
@@ -225,7 +228,7 @@ class OrcInput:
         return data_type.field(inner).type if inner else data_type
 
     def _corrupt(self, error: Exception) -> CorruptFileError:
-        return CorruptFileError(f"{self.path} is not a readable ORC file: {error}")
+        return CorruptFileError(f"{self.location} is not a readable ORC file: {error}")
 
 
 class _Prefix(io.RawIOBase):

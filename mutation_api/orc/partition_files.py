@@ -28,7 +28,9 @@ from mutation_api.acid.layout import (
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError
 from mutation_api.orc.event_reader import EventFile, EventFileKind
-from mutation_api.orc.storage import FileEntry, Storage
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry, Storage
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["BASE_MARKER", "list_partition_files"]
@@ -41,7 +43,7 @@ _FLUSH_LENGTH_BYTES = 8
 
 
 def list_partition_files(
-    table: AcidTable, location: str, valid: ValidIdList, valid_txns: ValidTxnList | None
+    table: AcidTable, location: Location, valid: ValidIdList, valid_txns: ValidTxnList | None
 ) -> list[EventFile]:
     """Files that a snapshot reads of a partition; a missing directory has none.
 
@@ -55,10 +57,9 @@ def list_partition_files(
         DirectoryStateError: the directory holds what Hive fails on, or would lose or double rows of.
         CorruptFileError: a side file is damaged.
     """
-    storage = Storage.for_location(location)
-    path = storage.path(location)
+    storage = storage_at(location)
     try:
-        entries = storage.list(path)
+        entries = storage.list(location)
     except FileNotFoundError:
         return []
     directories = [e.name for e in entries if e.is_directory]
@@ -68,17 +69,17 @@ def list_partition_files(
         {e.name: e.size for e in entries if not e.is_directory},
         valid,
         version=version,
-        location=location,
+        location=str(location),
         valid_txns=valid_txns,
-        base_formats=_base_formats(storage, path, directories, version),
+        base_formats=_base_formats(storage, location, directories, version),
     )
     if version.has_row_ids:
-        return list(_files_with_row_ids(storage, path, state, version))
-    return list(_insert_only_files(storage, path, state, version))
+        return list(_files_with_row_ids(storage, location, state, version))
+    return list(_insert_only_files(storage, location, state, version))
 
 
 def _base_formats(
-    storage: Storage, path: str, directories: Sequence[str], version: AcidVersion
+    storage: Storage, location: Location, directories: Sequence[str], version: AcidVersion
 ) -> dict[str, str]:
     """``dataFormat`` of each base that has a marker."""
     if not version.marks_bases:
@@ -88,7 +89,7 @@ def _base_formats(
         directory = None if is_hidden(name) else parse_directory_name(name, version)
         if not isinstance(directory, BaseDirectory) or directory.compaction_txn or directory.last == LONG_MIN:
             continue
-        marker = f"{path}/{name}/{BASE_MARKER}"
+        marker = location / name / BASE_MARKER
         try:
             with storage.open_input(marker) as stream:
                 formats[name] = str(json.loads(stream.read())["dataFormat"])
@@ -100,32 +101,31 @@ def _base_formats(
 
 
 def _files_with_row_ids(
-    storage: Storage, path: str, state: DirectoryState, version: AcidVersion
+    storage: Storage, location: Location, state: DirectoryState, version: AcidVersion
 ) -> Iterator[EventFile]:
     if state.base:
-        yield from _acid_files(storage, path, state.base, version)
-    names = [f"{path}/{name}" for name in state.original_files]
+        yield from _acid_files(storage, location, state.base, version)
+    files = [location / name for name in state.original_files]
     for directory in state.original_directories:
-        names += _plain_files_below(storage, f"{path}/{directory}")
+        files += _plain_files_below(storage, location / directory)
     if version.numbers_files_through:
-        names.sort()
-    for name in names:
-        yield _plain_file(name, version)
+        files.sort()
+    for file in files:
+        yield _plain_file(file, version)
     for delta in state.deltas:
-        yield from _acid_files(storage, path, delta, version)
+        yield from _acid_files(storage, location, delta, version)
 
 
 def _acid_files(
-    storage: Storage, location: str, directory: BaseDirectory | DeltaDirectory, version: AcidVersion
+    storage: Storage, location: Location, directory: BaseDirectory | DeltaDirectory, version: AcidVersion
 ) -> list[EventFile]:
-    path = f"{location}/{directory.name}"
-    entries = [e for e in _list_chosen(storage, path) if not is_hidden(e.name)]
+    entries = [e for e in _list_chosen(storage, location / directory.name) if not is_hidden(e.name)]
     if not version.splits_updates:
         # Hive's second minor compaction of one range moves its result into that of the first. In legacy
         # tables all its readers overlook that; in split tables all of them fail (measured), so it is refused.
         entries = [e for e in entries if not (e.is_directory and e.name == directory.name)]
     if version.numbers_files_through and _is_loaded(entries, directory, version):
-        return [_plain_file(e.path, version, directory) for e in entries if e.size > 0]
+        return [_plain_file(e.location, version, directory) for e in entries if e.size > 0]
     names = {e.name for e in entries}
     files = []
     for entry in entries:
@@ -137,12 +137,12 @@ def _acid_files(
     return [f for f in files if f.length != 0]
 
 
-def _list_chosen(storage: Storage, path: str) -> list[FileEntry]:
+def _list_chosen(storage: Storage, directory: Location) -> list[FileEntry]:
     try:
-        return storage.list(path)
+        return storage.list(directory)
     except FileNotFoundError as error:
         raise DirectoryStateError(
-            f"{path} was removed while its partition was being listed; a reader needs a lock: "
+            f"{directory} was removed while its partition was being listed; a reader needs a lock: "
             "take a new snapshot"
         ) from error
 
@@ -159,8 +159,9 @@ def _is_loaded(
     )
     if len(plain) < len(entries) or is_wrong_delta:
         raise DirectoryStateError(
-            f"{plain[0].path} is a plain file, as LOAD DATA leaves them in a delta of one write id or in a "
-            f"base, alone; beside it are {len(entries) - len(plain)} others: move what does not belong there"
+            f"{plain[0].location} is a plain file, as LOAD DATA leaves them in a delta of one write id or in "
+            f"a base, alone; beside it are {len(entries) - len(plain)} others: move what does not belong "
+            "there"
         )
     return True
 
@@ -175,15 +176,16 @@ def _acid_file(
     bucket_id = parse_bucket_file_name(entry.name, version)
     if bucket_id is None or entry.is_directory:
         raise DirectoryStateError(
-            f"{entry.path} is no file of the form bucket_00000; Hive overlooks it in some tables and "
+            f"{entry.location} is no file of the form bucket_00000; Hive overlooks it in some tables and "
             "fails in others: rename it so that it starts with an underscore, or remove it"
         )
-    length = _flush_length(storage, f"{entry.path}{FLUSH_LENGTH_SUFFIX}") if has_side_file else None
+    side_file = entry.location.parent / f"{entry.name}{FLUSH_LENGTH_SUFFIX}"
+    length = _flush_length(storage, side_file) if has_side_file else None
     if isinstance(directory, BaseDirectory):
-        return EventFile(entry.path, EventFileKind.BASE, bucket_id, 0, directory.last, None, length)
+        return EventFile(entry.location, EventFileKind.BASE, bucket_id, 0, directory.last, None, length)
     kind = EventFileKind.DELETE_DELTA if directory.is_delete else EventFileKind.DELTA
     first, last, statement = directory.first, directory.last, directory.statement_id
-    return EventFile(entry.path, kind, bucket_id, first, last, statement, length)
+    return EventFile(entry.location, kind, bucket_id, first, last, statement, length)
 
 
 def _check_one_file_a_bucket(files: Sequence[EventFile]) -> None:
@@ -193,75 +195,75 @@ def _check_one_file_a_bucket(files: Sequence[EventFile]) -> None:
         other = found.setdefault(file.bucket_id, file)
         if other is not file:
             raise DirectoryStateError(
-                f"{other.path} and {file.path} both belong to bucket {file.bucket_id}; Hive shows rows of "
-                "such files twice, fails on their deletes, and loses one of them when it compacts: find out "
-                "which attempt was committed, and move the other one away"
+                f"{other.location} and {file.location} both belong to bucket {file.bucket_id}; Hive shows "
+                "rows of such files twice, fails on their deletes, and loses one of them when it compacts: "
+                "find out which attempt was committed, and move the other one away"
             )
 
 
-def _flush_length(storage: Storage, path: str) -> int:
+def _flush_length(storage: Storage, side_file: Location) -> int:
     """Committed bytes of a file that is being written: the last whole number of its side file; 0 if none."""
     try:
-        with storage.open_input(path) as stream:
+        with storage.open_input(side_file) as stream:
             content: bytes = stream.read()
     except FileNotFoundError:
-        raise DirectoryStateError(f"{path}: its writer finished just now; take a new snapshot") from None
+        raise DirectoryStateError(f"{side_file}: its writer finished just now; take a new snapshot") from None
     whole = len(content) // _FLUSH_LENGTH_BYTES * _FLUSH_LENGTH_BYTES
     if whole == 0:
         return 0
     length = int.from_bytes(content[whole - _FLUSH_LENGTH_BYTES : whole], "big", signed=True)
     if length < 0:
-        raise CorruptFileError(f"{path} says that {length} bytes are committed")
+        raise CorruptFileError(f"{side_file} says that {length} bytes are committed")
     return length
 
 
 def _plain_file(
-    path: str, version: AcidVersion, directory: BaseDirectory | DeltaDirectory | None = None
+    file: Location, version: AcidVersion, directory: BaseDirectory | DeltaDirectory | None = None
 ) -> EventFile:
     """A file of rows without events; its rows were inserted by the id of its directory, 0 if it has none."""
-    bucket_id = parse_original_file_name(path.rpartition("/")[2], version).bucket_id
+    bucket_id = parse_original_file_name(file.name, version).bucket_id
     if bucket_id is None and version.encodes_buckets:
         raise DirectoryStateError(
-            f"{path} tells no bucket, so its rows have no ROW__ID that Hive could write down; its name must "
+            f"{file} tells no bucket, so its rows have no ROW__ID that Hive could write down; its name must "
             "be of the form 000000_0 or 000000_0_copy_1"
         )
     first = directory.first if isinstance(directory, DeltaDirectory) else 0
     last = directory.last if directory else 0
     statement = directory.statement_id if isinstance(directory, DeltaDirectory) else None
     shown = _UNKNOWN_BUCKET if bucket_id is None else bucket_id
-    return EventFile(path, EventFileKind.ORIGINAL, shown, first, last, statement)
+    return EventFile(file, EventFileKind.ORIGINAL, shown, first, last, statement)
 
 
-def _plain_files_below(storage: Storage, path: str) -> list[str]:
-    files: list[str] = []
-    for entry in _list_chosen(storage, path):
+def _plain_files_below(storage: Storage, directory: Location) -> list[Location]:
+    files: list[Location] = []
+    for entry in _list_chosen(storage, directory):
         if is_hidden(entry.name):
             continue
         if entry.is_directory:
-            files += _plain_files_below(storage, entry.path)
+            files += _plain_files_below(storage, entry.location)
         elif entry.size > 0:
-            files.append(entry.path)
+            files.append(entry.location)
     return files
 
 
 def _insert_only_files(
-    storage: Storage, path: str, state: DirectoryState, version: AcidVersion
+    storage: Storage, location: Location, state: DirectoryState, version: AcidVersion
 ) -> Iterator[EventFile]:
     """Files of any name in the chosen directories, those of UNION ALL in directories below them."""
     stray = [*state.original_files, *state.original_directories]
     if stray:
         raise DirectoryStateError(
-            f"{path}/{stray[0]} lies outside any base or delta directory of an insert-only table; Hive "
+            f"{location}/{stray[0]} lies outside any base or delta directory of an insert-only table; Hive "
             "overlooks it unless told otherwise (hive.mm.allow.originals): load it, or move it away"
         )
     deletes = [d.name for d in state.deltas if d.is_delete]
     if deletes:
         raise DirectoryStateError(
-            f"{path}/{deletes[0]}: an insert-only table has no deletes; is the table property "
+            f"{location}/{deletes[0]}: an insert-only table has no deletes; is the table property "
             "transactional_properties right?"
         )
     chosen: list[BaseDirectory | DeltaDirectory] = [state.base] if state.base else []
     chosen += state.deltas
     for directory in chosen:
-        for file in _plain_files_below(storage, f"{path}/{directory.name}"):
+        for file in _plain_files_below(storage, location / directory.name):
             yield _plain_file(file, version, directory)

@@ -21,8 +21,9 @@ import dataclasses
 import functools
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +52,9 @@ from mutation_api.orc.event_reader import (
 from mutation_api.orc.key_filter import KeyFilter
 from mutation_api.orc.partition_files import list_partition_files
 from mutation_api.orc.placement import Placement
-from mutation_api.orc.storage import Storage
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Storage
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = [
@@ -82,7 +85,7 @@ class SnapshotSplit:
     """
 
     partition_name: str
-    location: str
+    location: Location
     bucket_id: int
     files: tuple[EventFile, ...]
 
@@ -97,9 +100,12 @@ class SnapshotSplit:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        value = dataclasses.asdict(self)
-        for each in value["files"]:
-            each["kind"] = each["kind"].value
+        value = {
+            "partition_name": self.partition_name,
+            "location": str(self.location),
+            "bucket_id": self.bucket_id,
+            "files": [_file_to_json(file, self.location) for file in self.files],
+        }
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -107,16 +113,38 @@ class SnapshotSplit:
         """Inverse of :meth:`to_json`. Raises DirectoryStateError, naming the text."""
         try:
             value = json.loads(text)
-            files = [EventFile(**{**f, "kind": EventFileKind(f["kind"])}) for f in value.pop("files")]
-            return cls(**value, files=tuple(files))
-        except (ValueError, TypeError, KeyError) as error:
+            location = Location.parse(value.pop("location"))
+            files = tuple(_file_from_json(each, location) for each in value.pop("files"))
+            return cls(**value, location=location, files=files)
+        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
             raise DirectoryStateError(f"not a snapshot split: {text[:200]!r} ({error})") from error
+
+
+def _file_to_json(file: EventFile, root: Location) -> dict[str, object]:
+    """Named within its partition: many files of a long location would be a long text."""
+    name = file.location.relative_to(root)
+    ids = [file.first, file.last, file.statement_id]
+    return {
+        "name": name,
+        "kind": file.kind.value,
+        "bucket_id": file.bucket_id,
+        "ids": ids,
+        "length": file.length,
+    }
+
+
+def _file_from_json(value: Mapping[str, Any], root: Location) -> EventFile:
+    first, last, statement_id = value["ids"]
+    kind = EventFileKind(value["kind"])
+    return EventFile(
+        root / value["name"], kind, value["bucket_id"], first, last, statement_id, value["length"]
+    )
 
 
 def plan_splits(
     table: AcidTable,
     partition_name: str,
-    location: str,
+    location: Location,
     valid: ValidIdList,
     valid_txns: ValidTxnList | None = None,
 ) -> list[SnapshotSplit]:
@@ -264,7 +292,7 @@ def _check_keys(table: AcidTable, only: KeyFilter, options: ReadOptions) -> None
 
 
 def _rows(table: AcidTable, split: SnapshotSplit, valid: ValidIdList, wanted: Wanted) -> Iterator[EventChunk]:
-    storage = Storage.for_location(split.location)
+    storage = storage_at(split.location)
     version = table.version
     if not version.has_row_ids:
         for file in split.files:
@@ -315,24 +343,23 @@ def _read_in_turn(
             yield stripe if file is files[-1] else dataclasses.replace(stripe, is_last=False)
 
 
-def _check_bucket(table: AcidTable, location: str, bucket_id: int, files: Sequence[EventFile]) -> None:
+def _check_bucket(table: AcidTable, location: Location, bucket_id: int, files: Sequence[EventFile]) -> None:
     originals = [f for f in files if f.kind is EventFileKind.ORIGINAL]
     has_base = bool(originals) or any(f.kind is EventFileKind.BASE for f in files)
     events = [f for f in files if f.kind in (EventFileKind.DELTA, EventFileKind.DELETE_DELTA)]
     if events and bucket_id >= table.num_buckets and not has_base and not table.version.splits_updates:
         raise DirectoryStateError(
-            f"table {table.full_name}: {events[0].path} belongs to bucket {bucket_id}, but the table has "
+            f"table {table.full_name}: {events[0].location} belongs to bucket {bucket_id}, but the table has "
             f"{table.num_buckets} buckets, so Hive 2.3 never reads it; its rows would be lost in silence"
         )
     merged = [f for f in events if f.kind is EventFileKind.DELETE_DELTA or not table.version.splits_updates]
     if not merged or table.version.numbers_files_through:
         return
-    root = Storage.for_location(location).path(location)
-    misplaced = [f for f in originals if f.path.rpartition("/")[0] != root]
+    misplaced = [f for f in originals if f.location.parent != location]
     if misplaced or len(originals) > 1:
         raise DirectoryStateError(
-            f"table {table.full_name}: {(misplaced or originals[1:])[0].path} is one of {len(originals)} "
-            f"original file(s) of bucket {bucket_id}, and {merged[0].path} has events for that bucket; "
+            f"table {table.full_name}: {(misplaced or originals[1:])[0].location} is one of {len(originals)} "
+            f"original file(s) of bucket {bucket_id}, and {merged[0].location} has events for that bucket; "
             "Hive 2.3 doubles or loses rows of several such files or of files in subdirectories: "
             "let Hive compact the table before it is changed"
         )
@@ -382,8 +409,8 @@ class _Source:
                 self.chunks.append(stripe.chunk)
             if stripe.first <= before:
                 raise DirectoryStateError(
-                    f"{self.file.path} holds a row with ROW__ID {tuple(stripe.first)}, but its directory is "
-                    f"for rows inserted by transactions {self.file.first} to {self.file.last}"
+                    f"{self.file.location} holds a row with ROW__ID {tuple(stripe.first)}, but its "
+                    f"directory is for rows inserted by transactions {self.file.first} to {self.file.last}"
                 )
             if stripe.is_last:
                 self.known_through = _HIGHEST
@@ -462,9 +489,10 @@ def _check_deletes(pieces: list[_Piece], valid: ValidIdList, version: AcidVersio
         at = find_early_delete(keys, valid, (file.statement_id or 0) if is_single else None)
         if at is not None:
             raise DirectoryStateError(
-                f"{file.path} deletes row {tuple(keys.key(at))} under write id {int(keys.current_txn[at])}, "
-                "which does not come after the one that inserted it; one of Hive's readers shows the row and "
-                "the other does not: let Hive compact the table (major), and look which of the two it kept"
+                f"{file.location} deletes row {tuple(keys.key(at))} under write id "
+                f"{int(keys.current_txn[at])}, which does not come after the one that inserted it; "
+                "one of Hive's readers shows the row and the other does not: let Hive compact the table "
+                "(major), and look which of the two it kept"
             )
 
 

@@ -29,7 +29,8 @@ from mutation_api.orc.protobuf import (
     varint_at,
     with_numbers,
 )
-from mutation_api.orc.storage import Storage
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Storage
 
 __all__ = [
     "FOOTER_STRIPE",
@@ -133,20 +134,20 @@ class _Postscript:
     length: int
 
 
-def read_tail(storage: Storage, path: str) -> OrcTail:
-    """Facts of the ORC file at a path.
+def read_tail(storage: Storage, file: Location) -> OrcTail:
+    """Facts of an ORC file.
 
     Reads the last 16 KiB, and once more if the footer is longer. Raises CorruptFileError for what is no ORC
     file or is cut off, OSError if it cannot be read.
     """
-    with storage.open_input(path) as stream:
+    with storage.open_input(file) as stream:
         size = stream.size()
         end = _read_end(stream, size, _FIRST_READ_BYTES)
         try:
             needed = _tail_length(end)
             return parse_tail(end if needed <= len(end) else _read_end(stream, size, needed))
         except CorruptFileError as error:
-            raise CorruptFileError(f"{path} ({size} bytes) is not a complete ORC file: {error}") from error
+            raise CorruptFileError(f"{file} ({size} bytes) is not a complete ORC file: {error}") from error
 
 
 def parse_tail(end: bytes) -> OrcTail:

@@ -30,6 +30,8 @@ from mutation_api.spark.address import (
     numbers_of_partitions,
 )
 from mutation_api.spark.change_splitter import batches_in
+from mutation_api.storage.connect import configure
+from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.serializer import AcidTableSerializer
 from mutation_api.worker.batch_sorter import BatchSorter, KeyParts
 from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
@@ -44,18 +46,20 @@ logger = logging.getLogger(__name__)
 class ChangeWriter:
     """Sorts addressed changes, feeds them to a coordinator, and yields the manifests as JSON.
 
-    Travels to the workers, hence the table in its text form.
+    Travels to the workers, hence the table in its text form, and with the driver's settings of storage.
     """
 
     table_text: str
     writer_id: str
     options: WriterOptions
+    storage: HadoopSettings
 
     def __call__(self, pieces: Iterable[bytes]) -> Iterator[str]:
         """Write all changes of one task: one line for each file.
 
         The last thing that may fail happens before the first yield.
         """
+        configure(self.storage)
         table = AcidTableSerializer.decode(self.table_text)
         coordinator = MutatorCoordinator(
             table, writer_id=self.writer_id, attempt_id=_attempt_id(), options=self.options

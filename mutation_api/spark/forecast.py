@@ -28,6 +28,7 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.spark.address import ADDRESS_COLUMNS, BUCKET, OPERATION, PARTITION
 from mutation_api.spark.change_writer import write_batch
 from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT, plan_changes
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.serializer import AcidTableSerializer
 from mutation_api.worker.coordinator import MutatorCoordinator
@@ -218,7 +219,7 @@ def _on_trial(table: AcidTable) -> AcidTable:
 def _written_bytes(table: AcidTable, batch: pa.RecordBatch) -> int:
     """Bytes of the files that the writer makes of a planned batch."""
     with tempfile.TemporaryDirectory(prefix="hive-mutation-forecast-") as directory:
-        place = dataclasses.replace(table, location=directory)
+        place = dataclasses.replace(table, location=Location.parse(directory))
         with MutatorCoordinator(place) as coordinator:
             write_batch(coordinator, batch)
             return sum(manifest.byte_count for manifest in coordinator.close())

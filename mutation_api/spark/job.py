@@ -21,9 +21,8 @@ from pyspark.sql import DataFrame
 
 from metastore_client.model import PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
-from mutation_api.commit.manifest import DeltaManifest, staging_directory
+from mutation_api.commit.manifest import DeltaManifest, delta_names, staging_directory
 from mutation_api.errors import MutationError, RowIdNotFoundError, TransactionStateError, listed
-from mutation_api.orc.storage import Storage
 from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.change_writer import ChangeWriter
 from mutation_api.spark.errors import translated_worker_errors
@@ -32,6 +31,9 @@ from mutation_api.spark.read import snapshot
 from mutation_api.spark.summary import ApplySummary
 from mutation_api.spark.verify import touched_partitions
 from mutation_api.spark.verify import verify_row_ids as verify_changed_row_ids
+from mutation_api.storage.connect import settings, storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Storage
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.serializer import AcidTableSerializer
 from mutation_api.worker.coordinator import WriterOptions
@@ -148,7 +150,8 @@ def apply_changes(
             operation_column=operation_column,
         )
         writer_id = uuid.uuid4().hex
-        writer = ChangeWriter(AcidTableSerializer.encode(table), writer_id, options or WriterOptions())
+        text = AcidTableSerializer.encode(table)
+        writer = ChangeWriter(text, writer_id, options or WriterOptions(), settings())
         started = time.monotonic()
         try:
             with _cancelled_when_lost(transaction, changes.sparkSession.sparkContext, writer_id):
@@ -160,7 +163,7 @@ def apply_changes(
             _check_partitions_exist(transaction, table, manifests)
             transaction.add_manifests(table.full_name, writer_id, manifests)
         except BaseException:
-            _remove_writer_directories(table, writer_id)
+            _remove_writer(table, writer_id)
             raise
     return ApplySummary.from_manifests(
         table.full_name,
@@ -277,27 +280,36 @@ def _check_known_partitions(transaction: OpenTransaction, table: AcidTable, name
         )
 
 
-def _writer_directories(table: AcidTable, writer_id: str) -> Iterator[tuple[Storage, str]]:
+def _writer_directories(table: AcidTable, writer_id: str) -> Iterator[tuple[Storage, Location]]:
     """The writer's directory in the table and in each partition that lies elsewhere."""
-    for location in (table.location, *table.partition_locations.values()):
-        storage = Storage.for_location(location)
-        staging = storage.path(staging_directory(location, table.required_txn_id()))
-        yield storage, f"{staging}/{writer_id}"
+    for root in dict.fromkeys((table.location, *table.partition_locations.values())):
+        yield storage_at(root), staging_directory(root, table.required_txn_id()) / writer_id
 
 
 def _remove_losing_attempts(table: AcidTable, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+    """Remove their files. Uploads tell no attempt: theirs go with the commit, and their marks, too."""
     winners = {m.attempt_id for m in manifests}
     for storage, directory in _writer_directories(table, writer_id):
-        with contextlib.suppress(FileNotFoundError):
-            for entry in storage.list(directory):
-                if entry.name not in winners:
-                    logger.info("removing what a lost task attempt left: %s", entry.path)
-                    storage.delete_directory(entry.path)
+        if storage.publishes_by_rename:
+            with contextlib.suppress(FileNotFoundError):
+                for entry in storage.list(directory):
+                    if entry.name not in winners:
+                        logger.info("removing what a lost task attempt left: %s", entry.location)
+                        storage.delete_directory(entry.location)
 
 
-def _remove_writer_directories(table: AcidTable, writer_id: str) -> None:
+def _remove_writer(table: AcidTable, writer_id: str) -> None:
+    """Remove all that the writer wrote.
+
+    Where files are uploads, also what other writers uploaded for the table: their manifests, if there are
+    any, will be refused.
+    """
+    names = delta_names(table.required_write_id(), table.version)
     for storage, directory in _writer_directories(table, writer_id):
         try:
+            if not storage.publishes_by_rename:
+                uploads = storage.unfinished(directory.parent.parent)
+                storage.abandon(each for each in uploads if each.location.parent.name in names)
             storage.delete_directory(directory)
         except OSError:
             logger.exception("removing %s failed; it is hidden, and the abort tries again", directory)

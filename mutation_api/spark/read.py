@@ -19,10 +19,12 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RecordLayoutError, listed
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.snapshot_reader import SnapshotSplit, plan_splits
-from mutation_api.orc.storage import side_by_side
 from mutation_api.spark.bucket_search import search_buckets
 from mutation_api.spark.key_groups import group_keys
 from mutation_api.spark.split_reader import SplitReader, read_splits
+from mutation_api.storage.connect import settings, storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = [
@@ -148,7 +150,10 @@ def snapshot(
     if groups is not None:
         splits = [split for split in splits if groups.has_split(split)]
     reader = SplitReader(
-        valid_ids, wanted, ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows)
+        valid_ids,
+        wanted,
+        ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
+        settings(),
     )
     return read_splits(spark, table, splits, reader, groups)
 
@@ -189,7 +194,8 @@ def snapshot_by_bucket(
     splits = _plan(table, _locations(table, transaction, partitions), valid_ids, transaction.valid_txn_list)
     placed = [split for split in splits if split.is_of_bucket(table.num_buckets)]
     others = [split for split in splits if not split.is_of_bucket(table.num_buckets)]
-    reader = SplitReader(valid_ids, _select(table, columns), ReadOptions(TimestampForm.MICROSECONDS))
+    options = ReadOptions(TimestampForm.MICROSECONDS)
+    reader = SplitReader(valid_ids, _select(table, columns), options, settings())
     found = search_buckets(table, placed, reader, keys, null_safe=null_safe_keys)
     return found.unionAll(read_splits(keys.sparkSession, table, others, reader)) if others else found
 
@@ -218,13 +224,13 @@ def _select(table: AcidTable, columns: Sequence[str] | None) -> tuple[AcidColumn
 
 def _locations(
     table: AcidTable, source: SnapshotSource, partitions: Sequence[str] | None
-) -> Mapping[str, str]:
+) -> Mapping[str, Location]:
     """Locations by partition name."""
     if not table.partition_keys:
         if partitions is not None:
             raise RecordLayoutError(f"table {table.full_name} is not partitioned; leave partitions out")
         return {"": table.location}
-    known = {p.name: p.location for p in source.partitions(table.full_name)}
+    known = {p.name: table.partition_location(p.name) for p in source.partitions(table.full_name)}
     if partitions is None:
         return known
     unknown = sorted(set(partitions) - set(known))
@@ -237,10 +243,11 @@ def _locations(
 
 
 def _plan(
-    table: AcidTable, locations: Mapping[str, str], valid: ValidIdList, valid_txns: ValidTxnList
+    table: AcidTable, locations: Mapping[str, Location], valid: ValidIdList, valid_txns: ValidTxnList
 ) -> list[SnapshotSplit]:
     planned = side_by_side(
         lambda partition: plan_splits(table, partition[0], partition[1], valid, valid_txns),
         locations.items(),
+        storage_at(table.location).threads,
     )
     return [split for splits in planned for split in splits]

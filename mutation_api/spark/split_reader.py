@@ -14,6 +14,8 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.orc.column_reader import ReadOptions
 from mutation_api.orc.snapshot_reader import SnapshotSplit, read_split
 from mutation_api.spark.key_groups import KeyGroups, partition_scalars
+from mutation_api.storage.connect import configure
+from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.hive_types import parse_hive_type, spark_type
 from mutation_api.table.serializer import AcidTableSerializer
@@ -67,16 +69,18 @@ class _NumberedSplits:
 
 @dataclass(frozen=True)
 class SplitReader:
-    """Reads splits in a worker."""
+    """Reads splits in a worker, which uses the driver's settings of storage."""
 
     valid_ids: ValidIdList
     columns: tuple[AcidColumn, ...]
     options: ReadOptions
+    storage: HadoopSettings
 
     def __call__(
         self, table: AcidTable, split: SnapshotSplit, groups: KeyGroups | None, *, checks_placement: bool
     ) -> Iterator[pa.RecordBatch]:
         """Batches in the form of :func:`mutation_api.spark.read.snapshot`."""
+        configure(self.storage)
         data = [c.name for c in self.columns if c.name not in table.partition_key_names]
         has_row_ids = table.version.has_row_ids
         # Rows without ROW__ID are counted by a column, if none is asked for.

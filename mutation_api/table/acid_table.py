@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import TransactionStateError
+from mutation_api.storage.location import Location
 
 __all__ = ["AcidColumn", "AcidTable", "TableRole"]
 
@@ -45,7 +46,7 @@ class AcidTable:
 
     database: str
     name: str
-    location: str
+    location: Location
     columns: tuple[AcidColumn, ...]
     partition_keys: tuple[AcidColumn, ...]
     num_buckets: int
@@ -58,7 +59,7 @@ class AcidTable:
     write_id: int | None = None
     compression: str = "zlib"
     partition_spellings: Mapping[str, str] = field(default_factory=dict)
-    partition_locations: Mapping[str, str] = field(default_factory=dict)
+    partition_locations: Mapping[str, Location] = field(default_factory=dict)
     time_zone: str | None = None
 
     @property
@@ -119,11 +120,11 @@ class AcidTable:
             )
         return self.write_id
 
-    def partition_location(self, partition_name: str) -> str:
+    def partition_location(self, partition_name: str) -> Location:
         """Where the partition with this (escaped) name lies, or would be created.
 
         '' names the whole of an unpartitioned table.
         """
         if not partition_name:
             return self.location
-        return self.partition_locations.get(partition_name, f"{self.location.rstrip('/')}/{partition_name}")
+        return self.partition_locations.get(partition_name) or self.location / partition_name

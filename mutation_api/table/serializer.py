@@ -9,7 +9,6 @@ cannot be read.
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
 import json
 import re
@@ -17,6 +16,7 @@ import zlib
 
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable, TableRole
 
 __all__ = ["AcidTableSerializer"]
@@ -37,7 +37,8 @@ class AcidTableSerializer:
         fields["columns"] = [[column.name, column.type] for column in table.columns]
         fields["partition_keys"] = [[key.name, key.type] for key in table.partition_keys]
         fields["partition_spellings"] = dict(table.partition_spellings)
-        fields["partition_locations"] = dict(table.partition_locations)
+        fields["location"] = str(table.location)
+        fields["partition_locations"] = {n: str(place) for n, place in table.partition_locations.items()}
         fields["version"] = table.version.value
         fields["role"] = table.role.value
         text = json.dumps(fields, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
@@ -58,11 +59,14 @@ class AcidTableSerializer:
             fields["columns"] = tuple(AcidColumn(*column) for column in fields["columns"])
             fields["partition_keys"] = tuple(AcidColumn(*key) for key in fields["partition_keys"])
             fields["bucket_columns"] = tuple(fields["bucket_columns"])
+            fields["location"] = Location.parse(fields["location"])
+            places = fields["partition_locations"].items()
+            fields["partition_locations"] = {name: Location.parse(text) for name, text in places}
             fields["version"] = AcidVersion(fields["version"])
             fields["role"] = TableRole(fields["role"])
             _check_names(fields)
             return AcidTable(**fields)
-        except (ValueError, TypeError, KeyError, zlib.error, binascii.Error) as error:
+        except (LookupError, ValueError, TypeError, AttributeError, OSError, zlib.error) as error:
             raise ConfigurationError(f"damaged table text {_shown(text)}: {error}") from error
 
 

@@ -29,22 +29,25 @@ from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.commit.manifest import STATEMENT_ID, DeltaManifest, FileKind, relative_path
 from mutation_api.errors import DeltaWriteError, RecordValueError
 from mutation_api.orc.event_writer import EventFileFacts, OrcEventWriter, WriterOptions
-from mutation_api.orc.storage import Storage
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import OutputFile
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import parse_partition_name
 
-__all__ = ["Mutator", "MutatorGroup"]
+__all__ = ["FinishedFile", "Mutator", "MutatorGroup"]
 
 
 @dataclass(frozen=True)
 class MutatorGroup:
-    """One group and where its files go. ``staged_prefix`` is the staged path up to the file's kind."""
+    """One group and where its files go. ``hidden_prefix`` begins their names in ``directory``."""
 
     table: AcidTable
     partition_name: str
     bucket_id: int
-    partition_location: str
-    staged_prefix: str
+    partition_location: Location
+    directory: Location
+    hidden_prefix: str
     writer_id: str
     attempt_id: str
 
@@ -53,14 +56,14 @@ class MutatorGroup:
         partition = f", partition {self.partition_name!r}" if self.table.partition_keys else ""
         return f"table {self.table.full_name}{partition}, bucket {self.bucket_id}"
 
-    def staged_path(self, kind: FileKind) -> str:
-        """Where the file is written."""
-        return f"{self.staged_prefix}_{kind.value}_{bucket_file_name(self.bucket_id)}"
+    def hidden(self, kind: FileKind) -> Location:
+        """Where the file is written, if it can be renamed."""
+        return self.directory / f"{self.hidden_prefix}_{kind.value}_{bucket_file_name(self.bucket_id)}"
 
-    def final_path(self, kind: FileKind) -> str:
-        """Where the committer moves it."""
+    def target(self, kind: FileKind) -> Location:
+        """Where the committer makes it appear."""
         path = relative_path(kind, self.table.required_write_id(), self.bucket_id, self.table.version)
-        return f"{self.partition_location.rstrip('/')}/{path}"
+        return self.partition_location / path
 
 
 class Mutator:
@@ -104,12 +107,12 @@ class Mutator:
         else:
             self._write_legacy(operations, row_ids, rows)
 
-    def close(self) -> tuple[DeltaManifest, ...]:
-        """Complete the files. Raises DeltaWriteError."""
-        return tuple(staged.close() for staged in self._files.values())
+    def finish(self) -> tuple[FinishedFile, ...]:
+        """Write the rest of the files, which are then to be closed. Raises DeltaWriteError."""
+        return tuple(staged.finish() for staged in self._files.values())
 
     def discard(self) -> None:
-        """Close and delete what was written. Raises OSError if a file cannot be deleted."""
+        """Delete what was written. Raises OSError if a file cannot be deleted."""
         for staged in self._files.values():
             staged.discard()
 
@@ -171,21 +174,18 @@ class _StagedFile:
     ) -> None:
         self._group = group
         self._kind = kind
-        self._location = group.staged_path(kind)
         self._meant = np.zeros(len(Operation), np.int64)
         try:
-            storage = Storage.for_location(self._location)
-            self._path = storage.path(self._location)
-            self._writer = OrcEventWriter(
-                storage,
-                self._path,
-                row_type,
-                version=group.table.version,
-                own_id=group.table.required_write_id(),
-                options=options,
-            )
+            self._file = storage_at(group.directory).stage(group.hidden(kind), group.target(kind))
         except OSError as error:
-            raise self._failed("created", error) from error
+            raise _failed(group, group.hidden(kind), "created", error) from error
+        self._writer = OrcEventWriter(
+            self._file,
+            row_type,
+            version=group.table.version,
+            own_id=group.table.required_write_id(),
+            options=options,
+        )
 
     def write(
         self,
@@ -199,24 +199,43 @@ class _StagedFile:
         except RecordValueError as error:
             raise RecordValueError(f"{self._group}: {error}") from error
         except (OSError, pa.ArrowException) as error:
-            raise self._failed("written", error) from error
+            raise _failed(self._group, self._file.staged.location, "written", error) from error
         self._meant += np.bincount(meant, minlength=len(Operation))
 
-    def close(self) -> DeltaManifest:
+    def finish(self) -> FinishedFile:
         try:
-            facts = self._writer.close()
+            facts = self._writer.finish()
         except (OSError, pa.ArrowException) as error:
-            raise self._failed("completed", error) from error
-        return self._manifest(facts)
+            raise _failed(self._group, self._file.staged.location, "completed", error) from error
+        return FinishedFile(self._group, self._kind, self._file, facts, self._meant)
 
     def discard(self) -> None:
         self._writer.discard()
 
-    def _failed(self, step: str, error: Exception) -> DeltaWriteError:
-        return DeltaWriteError(f"{self._group}: file {self._location} could not be {step}: {error}")
 
-    def _manifest(self, facts: EventFileFacts) -> DeltaManifest:
-        group = self._group
+@dataclass(frozen=True)
+class FinishedFile:
+    """A file of which everything is written and which is still to be closed.
+
+    ``meant`` counts what the user meant, by operation.
+    """
+
+    group: MutatorGroup
+    kind: FileKind
+    file: OutputFile
+    facts: EventFileFacts
+    meant: np.ndarray
+
+    def close(self) -> None:
+        """Close it, which may take long. Raises DeltaWriteError."""
+        try:
+            self.file.close()
+        except OSError as error:
+            raise _failed(self.group, self.file.staged.location, "completed", error) from error
+
+    def manifest(self) -> DeltaManifest:
+        """What the committer is told of it; only once it is closed."""
+        group, facts = self.group, self.facts
         return DeltaManifest(
             database=group.table.database,
             table=group.table.name,
@@ -225,16 +244,20 @@ class _StagedFile:
             partition_name=group.partition_name,
             partition_values=parse_partition_name(group.partition_name),
             bucket_id=group.bucket_id,
-            kind=self._kind,
+            kind=self.kind,
             writer_id=group.writer_id,
             attempt_id=group.attempt_id,
-            staged_path=self._location + facts.path.removeprefix(self._path),
-            final_path=group.final_path(self._kind),
-            insert_count=int(self._meant[Operation.INSERT]),
-            update_count=int(self._meant[Operation.UPDATE]),
-            delete_count=int(self._meant[Operation.DELETE]),
+            staged=self.file.staged,
+            target=group.target(self.kind),
+            insert_count=int(self.meant[Operation.INSERT]),
+            update_count=int(self.meant[Operation.UPDATE]),
+            delete_count=int(self.meant[Operation.DELETE]),
             row_count=facts.row_count,
             byte_count=facts.byte_count,
             stripe_count=facts.stripe_count,
             tail_crc32=facts.tail_crc32,
         )
+
+
+def _failed(group: MutatorGroup, place: Location, step: str, error: Exception) -> DeltaWriteError:
+    return DeltaWriteError(f"{group}: file {place} could not be {step}: {error}")

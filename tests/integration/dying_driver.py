@@ -20,10 +20,10 @@ from typing import Any
 from metastore_client.thrift_client import connect
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction import Transaction
-from mutation_api.orc.storage import Storage
+from mutation_api.storage.local import LocalStorage
 from mutation_api.worker.coordinator import MutatorCoordinator
 
-STORAGE_STEPS = ("create_directory", "rename", "sync", "delete_directory")
+STORAGE_STEPS = ("create_directory", "create", "stage", "publish", "sync_directory", "delete_directory")
 
 
 class Steps:
@@ -65,7 +65,7 @@ class SteppedMetastore:
 def drive(uri: str, full_name: str, last_step: int) -> None:
     steps = Steps(last_step)
     for name in STORAGE_STEPS:
-        setattr(Storage, name, steps.wrap(name, getattr(Storage, name)))
+        setattr(LocalStorage, name, steps.wrap(name, getattr(LocalStorage, name)))
     metastore: Any = SteppedMetastore(connect(uri), steps)
     database, table = full_name.split(".")
     client = (

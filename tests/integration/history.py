@@ -19,7 +19,8 @@ from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction import Transaction
 from mutation_api.orc.snapshot_reader import plan_splits, read_split
-from mutation_api.orc.storage import Storage
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.worker.coordinator import MutatorCoordinator
 
@@ -188,10 +189,9 @@ class History:
                     write_id=table.write_id,
                 )
             for manifest in manifests:
-                storage = Storage.for_location(manifest.final_path)
-                final = storage.path(manifest.final_path)
-                storage.create_directory(final.rsplit("/", 1)[0])
-                storage.rename(storage.path(manifest.staged_path), final)
+                storage = storage_at(manifest.target)
+                storage.create_directory(manifest.target.parent)
+                storage.publish(manifest.staged, manifest.target)
             self.metastore.abort_txn(table.required_txn_id())
             transaction.abort()
 
@@ -289,7 +289,7 @@ class History:
         # Two compactions of one directory before its first cleaning make Hive's cleaner fail.
         self.hive.cleaner()
         for name, location in self.locations():
-            if not self.is_worth_compacting(location.removeprefix("file:"), kind):
+            if not self.is_worth_compacting(location.path, kind):
                 continue
             if self.metastore.compact(self.database, self.table, name or None, kind):
                 while any(c.state == "initiated" and c.table == self.table for c in self.hive.worker()):
@@ -336,13 +336,13 @@ class History:
         builder.lock_failure_listener(_Listener())
         return builder.build()
 
-    def locations(self) -> Iterator[tuple[str, str]]:
+    def locations(self) -> Iterator[tuple[str, Location]]:
         if not self.is_partitioned:
-            yield "", self.metastore.get_table(self.database, self.table).location
+            yield "", Location.parse(self.metastore.get_table(self.database, self.table).location)
             return
         names = self.metastore.get_partition_names(self.database, self.table)
         for partition in self.metastore.get_partitions_by_names(self.database, self.table, names):
-            yield partition.name, partition.location
+            yield partition.name, Location.parse(partition.location)
 
     def our_rows(self, valid: ValidIdList | None = None) -> list[Found]:
         with self.client() as client:

@@ -20,8 +20,8 @@ from mutation_api.inputs import Following, ingest
 from mutation_api.inputs.ingest_report import IngestReport
 from mutation_api.inputs.mysql import MySqlAddress, MySqlSource
 from mutation_api.inputs.mysql_server import MySqlServer
-from mutation_api.orc.storage import Storage
 from mutation_api.spark.session import local_session
+from mutation_api.storage.local import LocalStorage
 from tests.integration.dying_driver import STORAGE_STEPS, SteppedMetastore, Steps
 from tests.integration.mysql_workload import TABLES
 
@@ -59,7 +59,7 @@ def main(uri: str, user: str, port: str, database: str, hive_database: str, last
     with local_session(user, master="local[1]", settings=SETTINGS) as spark:
         steps = IngestSteps(int(last_step))
         for name in STORAGE_STEPS:
-            setattr(Storage, name, steps.wrap(name, getattr(Storage, name)))
+            setattr(LocalStorage, name, steps.wrap(name, getattr(LocalStorage, name)))
         for name in ("position", "tables", "check_settings"):
             setattr(MySqlServer, name, steps.wrap(name, getattr(MySqlServer, name)))
         with source_of(int(port), database) as source:

@@ -178,9 +178,11 @@ class Table:
         found = []
         with client.open_snapshot(self.full_name) as snapshot:
             table, valid = snapshot.table(self.full_name), snapshot.valid_ids(self.full_name)
-            places = [(p.name, p.location) for p in snapshot.partitions(self.full_name)]
-            for name, location in places if self.partition else [("", table.location)]:
-                for split in plan_splits(table, name, location, valid, snapshot.valid_txn_list):
+            names = [p.name for p in snapshot.partitions(self.full_name)] if self.partition else [""]
+            for name in names:
+                for split in plan_splits(
+                    table, name, table.partition_location(name), valid, snapshot.valid_txn_list
+                ):
                     for batch in read_split(table, split, valid):
                         for row in batch.to_pylist():
                             row_id = tuple(row.pop("ROW__ID").values())
@@ -207,15 +209,14 @@ class Table:
     def _compactable(self) -> list[str]:
         judge: Any = self.place.judge  # 2.3 is told of transactions alone
         with self.client() as client, client.open_snapshot(self.full_name) as snapshot:
-            places = [(p.name, p.location) for p in snapshot.partitions(self.full_name)]
-            if not self.partition:
-                places = [("", snapshot.table(self.full_name).location)]
+            names = [p.name for p in snapshot.partitions(self.full_name)] if self.partition else [""]
+            table = snapshot.table(self.full_name)
             ids: Any = snapshot.valid_ids(self.full_name)
             valid = [ids.to_text()]
             if self.place.has_write_ids:
                 valid.append(snapshot.valid_txn_list.to_text())
-            states = [judge.acid_state(where.removeprefix("file:"), *valid) for _, where in places]
-        return [name for (name, _), state in zip(places, states, strict=True) if state.deltas]
+            states = [judge.acid_state(table.partition_location(name).path, *valid) for name in names]
+        return [name for name, state in zip(names, states, strict=True) if state.deltas]
 
     def step(self, what: str, rng: random.Random, shape: Shape) -> None:
         """One of :func:`~tests.integration.merge_cases.random_steps`."""

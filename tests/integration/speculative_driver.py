@@ -67,7 +67,7 @@ def main(master: str, uri: str, table: str, marker: str) -> int:
 
     def watched_removal(acid_table: AcidTable, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         staged = staging_directory(acid_table.location, acid_table.required_txn_id())
-        root = Path(staged.removeprefix("file:")) / writer_id
+        root = Path(staged.path) / writer_id
         found["attempts"] = sorted(path.name for path in root.iterdir() if path.is_dir())
         found["winners"] = sorted({m.attempt_id for m in manifests})
         original_removal(acid_table, writer_id, manifests)

@@ -682,7 +682,7 @@ def _our_values(table: LiveTable) -> list[tuple[Any, ...]]:
 
 def _read(snapshot: Any, table: LiveTable) -> Iterator[tuple[Any, ...]]:
     descriptor, valid = snapshot.table(table.full_name), snapshot.valid_txn_list
-    places = [(p.name, p.location) for p in snapshot.partitions(table.full_name)]
+    places = [(p.name, descriptor.partition_location(p.name)) for p in snapshot.partitions(table.full_name)]
     for name, location in places if descriptor.partition_keys else [("", descriptor.location)]:
         for split in plan_splits(descriptor, name, location, valid):
             for batch in read_split(descriptor, split, valid, row_ids=False):

@@ -68,7 +68,7 @@ class Bench:
 
     def hidden(self) -> list[Path]:
         """Everything staged below the table."""
-        root = Path(self.client.tables[0].location.removeprefix("file:"))
+        root = Path(self.client.tables[0].location.path)
         return list(root.glob("_mutation_*"))
 
 
@@ -182,7 +182,7 @@ def refused(
     with bench.client.new_transaction() as transaction:
         with pytest.raises(error, match=message):
             apply_changes(transaction, bench.table, changes, **options)
-        root = Path(transaction.table(bench.table).location.removeprefix("file:"))
+        root = Path(transaction.table(bench.table).location.path)
         assert not [p for p in root.rglob("*") if p.is_file() and "_mutation_" in str(p)]
         apply_changes(transaction, bench.table, bench.changes(("insert", None, 77, "after", "x")))
     assert bench.rows() == sorted([*before, (77, "after", "x")], key=repr)

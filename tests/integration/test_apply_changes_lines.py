@@ -134,7 +134,7 @@ class Lines:
 
     def staged(self) -> list[Path]:
         """Files hidden below the tables."""
-        locations = [Path(table.location.removeprefix("file:")) for table in self.client.tables]
+        locations = [Path(table.location.path) for table in self.client.tables]
         hidden = (path for location in locations for path in location.rglob("_mutation_*/**/*"))
         return [path for path in hidden if path.is_file()]
 

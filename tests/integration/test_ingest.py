@@ -20,7 +20,7 @@ from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.create_table import create_acid_table
 from mutation_api.errors import LockNotAcquiredError
 from mutation_api.inputs import Batch, Following, IngestReport, ingest
-from mutation_api.orc.storage import Storage
+from mutation_api.storage.local import LocalStorage
 from tests.change_source import Entry, ListSource, entries, position
 from tests.fix_clock import wait_until
 from tests.fix_judge import LINES
@@ -30,7 +30,7 @@ from tests.integration.live_table import LiveTable
 pytestmark = pytest.mark.slow
 
 USER = "mortal"
-STORAGE_STEPS = ("create_directory", "rename", "sync", "delete_directory")
+STORAGE_STEPS = ("create_directory", "create", "stage", "publish", "sync_directory", "delete_directory")
 END = "end"
 DEADLY = ("rename", "commit_txn", END)
 """Steps before which the short test lets the driver die, each at its last call."""
@@ -148,7 +148,7 @@ class Shop:
         mortal = Mortal(self.metastore, last)
         with monkeypatch.context() as patched:
             for name in STORAGE_STEPS:
-                patched.setattr(Storage, name, mortal.wrap(name, getattr(Storage, name)))
+                patched.setattr(LocalStorage, name, mortal.wrap(name, getattr(LocalStorage, name)))
             with pytest.raises(Died) as caught:
                 self.ingest(mortal)
                 mortal.take(END)
@@ -160,7 +160,7 @@ class Shop:
         mortal = Mortal(self.metastore)
         with monkeypatch.context() as patched:
             for name in STORAGE_STEPS:
-                patched.setattr(Storage, name, mortal.wrap(name, getattr(Storage, name)))
+                patched.setattr(LocalStorage, name, mortal.wrap(name, getattr(LocalStorage, name)))
             self.ingest(mortal)
         return [*mortal.steps, END]
 

@@ -28,7 +28,7 @@ from mutation_api.errors import (
     DeltaWriteError,
     LockLostError,
 )
-from mutation_api.orc.storage import Storage
+from mutation_api.storage.local import LocalStorage
 from tests.fix_clock import FakeClock, wait_until
 from tests.fix_metastore import MetastoreProxy
 from tests.integration.conftest import MakeTable
@@ -343,15 +343,16 @@ def test_the_staging_directory_cannot_be_made(filled_table: LiveTable) -> None:
 
 
 def no_space(original: Callable[..., Any], text: str, good_calls: int) -> Callable[..., Any]:
-    """A method of Storage that fails for paths with ``text`` after some calls for them."""
+    """A method of a storage that fails for places with ``text`` after some calls for them."""
     calls: list[str] = []
 
-    def method(storage: Storage, path: str, *more: str) -> Any:
-        if text in (more[-1] if more else path):
-            calls.append(path)
+    def method(storage: LocalStorage, *arguments: Any) -> Any:
+        place = str(arguments[-1])
+        if text in place:
+            calls.append(place)
             if len(calls) > good_calls:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        return original(storage, path, *more)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), place)
+        return original(storage, *arguments)
 
     return method
 
@@ -361,9 +362,9 @@ def no_space(original: Callable[..., Any], text: str, good_calls: int) -> Callab
     ("step", "text"),
     [
         ("create_directory", "delta_"),
-        ("open_output", "_orc_acid_version"),
-        ("rename", "bucket_"),
-        ("sync", "delta_"),
+        ("create", "_orc_acid_version"),
+        ("publish", "bucket_"),
+        ("sync_directory", "delta_"),
     ],
 )
 def test_the_disk_is_full_while_files_are_published(
@@ -376,18 +377,19 @@ def test_the_disk_is_full_while_files_are_published(
         transaction = client.new_transaction()
         transaction.begin()
         write(transaction, table.full_name, CHANGES)
-        good_calls = 0 if step == "open_output" else 1  # only the new partition lacks the version file
+        good_calls = 0 if step == "create" else 1  # only the new partition lacks the version file
         with monkeypatch.context() as patch:
-            patch.setattr(Storage, step, no_space(getattr(Storage, step), text, good_calls))
+            patch.setattr(LocalStorage, step, no_space(getattr(LocalStorage, step), text, good_calls))
             if cleaning_fails:
-                patch.setattr(Storage, "delete_directory", no_space(Storage.delete_directory, "", 0))
+                fails = no_space(LocalStorage.delete_directory, "", 0)
+                patch.setattr(LocalStorage, "delete_directory", fails)
             with pytest.raises(DeltaWriteError, match=f"{table.full_name}.*No space left"):
                 transaction.commit()
         assert is_aborted(table, transaction.id)
         assert cleaning_fails or table.files() == before
     assert table.values() == BEFORE
     if cleaning_fails:  # the next transaction on the table removes what was staged
-        assert bool(table.staged()) is (step != "sync")
+        assert bool(table.staged()) is (step != "sync_directory")
         with table.transaction():
             assert table.staged() == set()
     check_works_again(table)

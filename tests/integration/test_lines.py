@@ -148,7 +148,7 @@ class Table:
         found = []
         with self.client() as client, client.open_snapshot(self.name) as snapshot:
             table, valid = snapshot.table(self.name), snapshot.valid_ids(self.name)
-            places = [(p.name, p.location) for p in snapshot.partitions(self.name)]
+            places = [(p.name, table.partition_location(p.name)) for p in snapshot.partitions(self.name)]
             for name, location in places if self.is_partitioned else [("", table.location)]:
                 valid_txns = ValidTxnList.from_open_txns(metastore.get_open_txns(), None)
                 for split in plan_splits(table, name, location, valid, valid_txns):

@@ -90,7 +90,7 @@ def test_no_condition_skips_a_row(hive, hive_database, properties):
             manifests = coordinator.close()
         assert manifests[0].stripe_count >= 3
         transaction.add_manifests(name, coordinator.writer_id, manifests)
-        location = transaction.table(name).location.removeprefix("file:")
+        location = transaction.table(name).location.path
     wrong = {}
     for condition, expected in CONDITIONS.items():
         for pushed in ("true", "false"):

@@ -95,7 +95,7 @@ class HistoryOfHive2(History):
         found: list[Found] = []
         for name, location in self.locations():
             for line in self.hive.read(
-                location.removeprefix("file:"),
+                location.path,
                 "id:bigint,msg:string,v:double",
                 self.valid().to_text(),
                 transactional_properties=self.shape.properties,

@@ -17,6 +17,7 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.snapshot_reader import plan_splits, read_split
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.json_row import json_values
@@ -62,7 +63,7 @@ def our_rows(directory: Path, columns: list[tuple[str, str]]) -> list[tuple[Any,
     table = AcidTable(
         database="d",
         name="t",
-        location=str(directory),
+        location=Location.given(directory),
         columns=tuple(AcidColumn(*c) for c in columns),
         partition_keys=(),
         num_buckets=1,

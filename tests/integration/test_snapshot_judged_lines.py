@@ -60,7 +60,7 @@ class SqlTable:
         theirs = [
             self.as_shown(row) for row in self.judge.table_rows(self.name, row_ids=ours[0][1] is not None)
         ]
-        assert sorted(ours, key=repr) == sorted(theirs, key=repr), sorted(f.path for f in files)
+        assert sorted(ours, key=repr) == sorted(theirs, key=repr), sorted(f.location for f in files)
         assert len(ours) == count, ours
         return files
 
@@ -71,10 +71,11 @@ class SqlTable:
             snapshot = client.open_snapshot(self.name)
             table, valid = snapshot.table(self.name), snapshot.valid_ids(self.name)
             self.types = [parse_hive_type(c.type) for c in table.columns]
-            partitions = {p.name: p.location for p in snapshot.partitions(self.name)} or {"": table.location}
+            partitions = [p.name for p in snapshot.partitions(self.name)] or [""]
             has_ids = table.version.has_row_ids
-            for name, location in partitions.items():
-                for split in plan_splits(table, name, location, valid, snapshot.valid_txn_list):
+            for name in partitions:
+                place = table.partition_location(name)
+                for split in plan_splits(table, name, place, valid, snapshot.valid_txn_list):
                     files += split.files
                     options = ReadOptions(TimestampForm.MICROSECONDS)
                     check_keyed_rows(table, split, valid, options)
@@ -101,7 +102,7 @@ def database(hive_line: Hive31 | Hive41) -> Iterator[str]:
 
 def directories(files: list[EventFile]) -> set[str]:
     """Directories of the files, without the numbers."""
-    return {Path(f.path).parent.name.partition("_0")[0].partition("_1")[0] for f in files}
+    return {f.location.parent.name.partition("_0")[0].partition("_1")[0] for f in files}
 
 
 @LINES
@@ -180,7 +181,7 @@ def test_plain_files(hive_line: Hive31 | Hive41, database: str, tmp_path: Path) 
     original.sql("ALTER TABLE $T SET TBLPROPERTIES ('transactional'='true', 'EXTERNAL'='FALSE')")
     original.sql("DELETE FROM $T WHERE id IN (1, 8)")
     original.sql("UPDATE $T SET msg = 'U' WHERE id IN (2, 5)")
-    assert len([f for f in original.check(6) if f.path.endswith("_copy_1")]) > 0
+    assert len([f for f in original.check(6) if f.location.name.endswith("_copy_1")]) > 0
     original.compact("major")
     original.check(6)
 
@@ -274,7 +275,7 @@ def test_query_based_compaction(
         table.sql("UPDATE $T SET msg = 'U' WHERE id = 2")
         table.sql("DELETE FROM $T WHERE id = 3")
         table.compact("minor")
-        assert all("_v0" in f.path for f in table.check(2))
+        assert all("_v0" in f.location.path for f in table.check(2))
         table.sql("INSERT INTO $T VALUES (4,'d')")
         table.compact("major")
         assert directories(table.check(3)) == {"base"}

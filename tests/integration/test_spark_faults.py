@@ -26,6 +26,7 @@ from mutation_api.errors import LockLostError, TransactionAbortedError, WorkerEr
 from mutation_api.spark import job
 from mutation_api.spark.change_writer import ChangeWriter
 from mutation_api.spark.job import apply_changes
+from mutation_api.storage.location import Location
 from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
 from tests.fix_clock import FakeClock, wait_until
 from tests.integration.spark_cluster import spark_cluster
@@ -110,8 +111,8 @@ def inserts(spark: SparkSession):
     )
 
 
-def below(location: str) -> list[Path]:
-    return sorted(p for p in Path(location.removeprefix("file:")).rglob("*") if p.is_file())
+def below(location: Location) -> list[Path]:
+    return sorted(p for p in Path(location.path).rglob("*") if p.is_file())
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -209,7 +210,7 @@ def test_a_loser_that_writes_after_the_job_does_not_disturb_the_commit(
         )
         late.insert(["d0"], {"id": 0, "msg": "loser"})
         (manifest,) = late.close()
-        complete = Path(manifest.staged_path.removeprefix("file:"))
+        complete = Path(manifest.staged.location.path)
         torn = complete.parent.parent / "torn" / complete.name
         torn.parent.mkdir()
         torn.write_bytes(complete.read_bytes()[: manifest.byte_count // 2])
@@ -242,7 +243,7 @@ def test_a_speculative_twin_wins_alone(
     assert len(losers) == 1, found
     tasks = [name.split("-")[0] for name in found["attempts"]]
     assert tasks.count(losers.pop().split("-")[0]) == 2
-    location = live_metastore.get_table(*table.split(".")).location
+    location = Location.parse(live_metastore.get_table(*table.split(".")).location)
     assert not [p for p in below(location) if "_mutation_" in str(p)]
     assert hive.sql(f"SELECT count(*), count(DISTINCT id), sum(id) FROM {table}") == [
         [ROWS, ROWS, ROWS * (ROWS - 1) // 2]

@@ -353,7 +353,7 @@ def test_m20_affected_partitions_can_be_created_by_the_client(make_table: MakeTa
         coordinator.insert(["a:b", 7], {"id": 1, "msg": "new"})
         (manifest,) = coordinator.close()
         assert manifest.partition_name == "ds=a%3Ab/hr=7"
-        assert f"/{manifest.partition_name}/delta_" in manifest.final_path
+        assert f"/{manifest.partition_name}/delta_" in str(manifest.target)
         table.metastore.add_partitions(table.info.database, table.info.name, [manifest.partition_values])
         transaction.add_manifests(table.full_name, "w", [manifest])
     assert table.values() == [("ds=a%3Ab/hr=7", 1, "new")]
@@ -371,7 +371,9 @@ def test_m21_source_is_read_within_the_transaction(filled: FilledTable, make_tab
             found = {
                 (partition.name, *row["ROW__ID"].values()): (row["id"], row["msg"])
                 for partition in transaction.partitions(filled.full_name)
-                for split in plan_splits(table, partition.name, partition.location, valid)
+                for split in plan_splits(
+                    table, partition.name, table.partition_location(partition.name), valid
+                )
                 for batch in read_split(table, split, valid)
                 for row in batch.to_pylist()
             }
@@ -437,7 +439,7 @@ def test_m25_user_needs_a_writable_location(make_table: MakeTable) -> None:
     shutil.rmtree(table.directory)
     table.directory.write_bytes(b"not a directory")
     try:
-        with pytest.raises(TableNotMutableError, match="is not writable"):
+        with pytest.raises(TableNotMutableError, match=r"cannot be (reached|written)"):
             table.client().connect()
     finally:
         os.unlink(table.directory)

@@ -250,7 +250,7 @@ def test_files_survive_a_race_for_their_partitions(hive: Hive23, hive_database: 
         builder = _builder(hive, full_name, create_partitions=True)
         with builder.build() as client, client.new_transaction() as transaction:
             table = transaction.table(full_name)
-        root = Path(table.location.removeprefix("file:"))
+        root = Path(table.location.path)
 
         def work(number: int, table: AcidTable = table, root: Path = root) -> None:
             with connect(hive.uri) as metastore:

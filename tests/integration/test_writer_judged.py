@@ -29,9 +29,9 @@ def row_ids(txns, numbers) -> RowIdArrays:
 def publish(manifests) -> None:
     """What the committer does with files, without its transaction."""
     for manifest in manifests:
-        target = Path(manifest.final_path.removeprefix("file:"))
+        target = Path(manifest.target.path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        Path(manifest.staged_path.removeprefix("file:")).rename(target)
+        Path(manifest.staged.location.path).rename(target)
 
 
 def commit(table, change, **options) -> None:
@@ -50,7 +50,7 @@ def schema(table):
 
 def read(hive, table, last_txn=99, **settings):
     return hive.read(
-        str(table.location).removeprefix("file:"),
+        table.location.path,
         schema(table),
         f"{last_txn}:9223372036854775807:",
         transactional_properties=PROPERTIES[table.version],

@@ -27,8 +27,9 @@ from mutation_api.acid.hive_type import parse_hive_type
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.descriptors import describe
-from mutation_api.orc.storage import Storage
 from mutation_api.orc.tail import read_tail
+from mutation_api.storage.local import LocalStorage
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.json_column import column_from_json
 from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
@@ -93,9 +94,9 @@ class JudgedTable:
 
         def publish(manifests: Any) -> None:
             for manifest in manifests:
-                target = Path(manifest.final_path.removeprefix("file:"))
+                target = Path(manifest.target.path)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                Path(manifest.staged_path.removeprefix("file:")).rename(target)
+                Path(manifest.staged.location.path).rename(target)
 
         return bound, publish
 
@@ -120,7 +121,7 @@ class JudgedTable:
 
     def files(self, pattern: str = "*delta_*/*") -> list[Path]:
         """Paths of the table's files."""
-        return sorted(Path(self.plain.location.removeprefix("file:")).rglob(pattern))
+        return sorted(Path(self.plain.location.path).rglob(pattern))
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +206,7 @@ def test_every_type_codec_and_encoder(make):
             lambda target, parts=parts: [target.insert([], r) for p in parts for r in p], compression=codec
         )
     marks = {
-        read_tail(Storage.for_location(str(path)), str(path)).is_proleptic
+        read_tail(LocalStorage(), Location.given(path)).is_proleptic
         for path in table.files("delta_*/bucket_*")
     }
     assert marks == {table.version.is_hive_4 or None}, "only Hive 4 wants the mark"
@@ -281,7 +282,7 @@ def test_many_stripes(make):
 
     table.commit(first, stripe_bytes=1000)
     table.commit(second, stripe_bytes=1000)
-    stripes = [len(read_tail(Storage.for_location(str(p)), str(p)).stripes) for p in table.files()]
+    stripes = [len(read_tail(LocalStorage(), Location.given(p)).stripes) for p in table.files()]
     assert sum(each > 2 for each in stripes) >= 4, stripes  # both insert deltas of both transactions
     kept: list[tuple[int, str]] = []
     for bucket in (0, 1):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mutation_api.acid.hive_type import HiveType
 from mutation_api.acid.version import AcidVersion
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable, TableRole
 
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
@@ -88,6 +89,12 @@ def texts(longest: int = 40) -> st.SearchStrategy[str]:
     return st.tuples(body, st.integers(0, 3)).map(lambda pair: (pair[0] + " " * pair[1])[:longest])
 
 
+def locations(name: st.SearchStrategy[str]) -> st.SearchStrategy[Location]:
+    """Places in several file systems, with whatever may stand in their paths."""
+    scheme = st.sampled_from(["/", "file:/", "hdfs://nn:9000/", "hdfs:/", "s3a://bucket/", "gs://b/"])
+    return st.builds(lambda start, path: Location.parse(start + path.strip("/")), scheme, name)
+
+
 @st.composite
 def acid_tables(draw: st.DrawFn) -> AcidTable:
     """Descriptors with whatever may stand in their fields."""
@@ -96,7 +103,7 @@ def acid_tables(draw: st.DrawFn) -> AcidTable:
     return AcidTable(
         database=draw(name),
         name=draw(name),
-        location=draw(name),
+        location=draw(locations(name)),
         columns=draw(columns),
         partition_keys=draw(columns),
         num_buckets=draw(st.integers(1, 4096)),
@@ -108,6 +115,6 @@ def acid_tables(draw: st.DrawFn) -> AcidTable:
         txn_id=draw(st.none() | st.integers(1, 2**62)),
         compression=draw(st.sampled_from(["zlib", "none"])),
         partition_spellings=draw(st.dictionaries(name, name, max_size=3)),
-        partition_locations=draw(st.dictionaries(name, name, max_size=3)),
+        partition_locations=draw(st.dictionaries(name, locations(name), max_size=3)),
         time_zone=draw(st.none() | st.just("UTC")),
     )

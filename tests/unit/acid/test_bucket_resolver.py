@@ -15,6 +15,7 @@ from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.hive_type import parse_hive_type
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError, TableNotMutableError
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 
@@ -23,7 +24,7 @@ def table(*bucket_columns: str, **changes: object) -> AcidTable:
     plain = AcidTable(
         database="db",
         name="t",
-        location="/warehouse/t",
+        location=Location.parse("/warehouse/t"),
         columns=tuple(AcidColumn(*column.split()) for column in columns),
         partition_keys=(),
         num_buckets=32,

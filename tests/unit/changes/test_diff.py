@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mutation_api.acid.version import AcidVersion
 from mutation_api.changes.diff import diff
 from mutation_api.errors import ConfigurationError, DuplicateKeyError, RecordLayoutError, RecordValueError
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 pytestmark = pytest.mark.slow
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.slow
 TABLE = AcidTable(
     database="default",
     name="t",
-    location="file:/warehouse/t",
+    location=Location.parse("/warehouse/t"),
     columns=(
         AcidColumn("id", "int"),
         AcidColumn("sub", "string"),

@@ -11,6 +11,7 @@ from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.changes.expressions import Equality, ExpressionAnalyser
 from mutation_api.changes.prune import partitions_where
 from mutation_api.errors import RecordLayoutError
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 pytestmark = pytest.mark.slow
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.slow
 TABLE = AcidTable(
     database="d",
     name="t",
-    location="file:/t",
+    location=Location.parse("/t"),
     columns=(AcidColumn("id", "bigint"),),
     partition_keys=(AcidColumn("name", "string"), AcidColumn("hr", "int")),
     num_buckets=1,

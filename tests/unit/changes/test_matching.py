@@ -17,6 +17,7 @@ from mutation_api.changes.clauses import Match
 from mutation_api.changes.expressions import Equality
 from mutation_api.changes.matching import ScatteredKeys, SourceKeys, match_rows, source_keys
 from mutation_api.changes.sides import Sides
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 pytestmark = pytest.mark.slow
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.slow
 TABLE = AcidTable(
     database="d",
     name="t",
-    location="/t",
+    location=Location.parse("/t"),
     columns=(AcidColumn("id", "int"), AcidColumn("s", "struct<a:int>")),
     partition_keys=(AcidColumn("p", "string"),),
     num_buckets=-1,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
@@ -12,9 +14,9 @@ from mutation_api.errors import ConfigurationError, ConnectionFailedError
 from tests.client_support import table_info
 
 
-def test_each_table_has_its_layout_or_its_reason() -> None:
+def test_each_table_has_its_layout_or_its_reason(tmp_path: Path) -> None:
     """Tables come sorted; what cannot be mutated says why, also if the server does not describe it."""
-    metastore = InMemoryMetastore()
+    metastore = InMemoryMetastore(warehouse=tmp_path)
     metastore.create_table(table_info("split", parameters={"transactional": "true"}))
     metastore.create_table(table_info("plain", parameters={}))
     metastore.create_table(table_info("broken"))
@@ -25,6 +27,26 @@ def test_each_table_has_its_layout_or_its_reason() -> None:
     assert plain.reason is not None
     assert "must be transactional" in plain.reason
     assert split == TableReport("default.split", AcidVersion.V1_LEGACY, None)
+
+
+def test_a_table_whose_place_cannot_be_used_says_so(tmp_path: Path) -> None:
+    """Also if the storage lacks its package, or is one that nobody knows; nothing is left of the trying."""
+    metastore = InMemoryMetastore(warehouse=tmp_path)
+    parameters = {"transactional": "true"}
+    for name, location in {
+        "gone": f"file:{tmp_path}/gone",
+        "there": f"file:{tmp_path}/there",
+        "unknown": "ftp://host/t",
+        "relative": "warehouse/t",
+    }.items():
+        metastore.create_table(table_info(name, parameters=parameters, location=location))
+    (tmp_path / "gone").rmdir()
+    gone, relative, there, unknown = examine(metastore, "default").tables
+    assert there == TableReport("default.there", AcidVersion.V1_LEGACY, None)
+    assert [*(tmp_path / "there").iterdir()] == []
+    assert "cannot be reached: [Errno 2]" in str(gone.reason)
+    assert "no storage is known for this scheme" in str(unknown.reason)
+    assert "a location is scheme:/path" in str(relative.reason)
 
 
 def test_the_server_is_described_and_nothing_is_changed() -> None:

@@ -105,7 +105,8 @@ def test_the_hash_follows_the_property_where_the_server_knows_it(
     text: str | None, expected: tuple[int | None, ...]
 ) -> None:
     """Hive 2 hashes the old way whatever the property says; a number of the future is refused elsewhere."""
-    info = table_info(parameters=ACID if text is None else {**ACID, "bucketing_version": text})
+    parameters = ACID if text is None else {**ACID, "bucketing_version": text}
+    info = table_info(parameters=parameters, location="file:/w/t")
     for capabilities, number in zip(LINES.values(), expected, strict=True):
         if number is None:
             with pytest.raises(TableNotMutableError, match="bucketing_version='3'"):

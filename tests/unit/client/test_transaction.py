@@ -36,7 +36,8 @@ from mutation_api.errors import (
     TransactionStateError,
     WriteConflictError,
 )
-from tests.client_support import ATTEMPT, WRITER, builder, files_below, local, stage, table_info
+from mutation_api.storage.location import Location
+from tests.client_support import ATTEMPT, WRITER, builder, files_below, stage, table_info
 from tests.fix_clock import FakeClock, wait_until
 
 T = "default.t"
@@ -119,7 +120,7 @@ def test_commit_publishes_all_tables_at_once(
         f"t/{PARTITION}/delta_0000001_0000001_0000/bucket_00000",
         f"t/{PARTITION}/delta_0000001_0000001_0000/bucket_00001",
     ]
-    assert not Path(local(staging_directory(f"{tmp_path}/t", 1))).exists()
+    assert not Path(staging_directory(Location.given(tmp_path / "t"), 1).path).exists()
     uses_write_ids = metastore.capabilities().has_write_ids
     place = tmp_path / "t" / PARTITION / ("delta_0000001_0000001_0000" if uses_write_ids else ".")
     assert (place / "_orc_acid_version").read_bytes() == (b"2" if uses_write_ids else b"\0\0\0\0")
@@ -423,7 +424,7 @@ def test_places_apart_from_the_table_are_cleaned_when_they_are_known(
     monkeypatch.setattr(metastore, "get_partitions_by_names", lambda *_: [moved])
     dead = client.new_transaction()
     dead.begin()
-    stage(dataclasses.replace(dead.table(T), location=str(place)), PARTITION)
+    stage(dataclasses.replace(dead.table(T), location=Location.given(place)), PARTITION)
     metastore.abort_txn(dead.id)
     assert list(place.iterdir())
     with client.new_transaction() as transaction:
@@ -542,7 +543,7 @@ def test_what_a_dead_driver_staged_is_removed(
     """Only directories of transactions that are over; those of open ones and of unknown ids stay."""
     dead, alive = metastore.open_txn("u", "h", ""), metastore.open_txn("u", "h", "")
     metastore.abort_txn(dead)
-    places = {i: Path(staging_directory(f"{tmp_path}/t", i)) for i in (dead, alive, 999)}
+    places = {i: Path(staging_directory(Location.given(tmp_path / "t"), i).path) for i in (dead, alive, 999)}
     for place in places.values():
         (place / "w" / "0").mkdir(parents=True)
         (place / "w" / "0" / "file").write_bytes(b"x")

@@ -13,7 +13,8 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.client.descriptors import describe
 from mutation_api.commit import base_files
 from mutation_api.commit.base_files import complete_base
-from mutation_api.orc.storage import Storage
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Storage
 from mutation_api.table.acid_table import AcidTable, TableRole
 from tests.acid_files import inserts, write_events, write_orc
 from tests.client_support import table_info
@@ -47,7 +48,7 @@ def test_the_newest_base_gets_what_it_lacks(tmp_path: Path, table: AcidTable) ->
     plain_rows(place / "000000_0")
     write_events(place / "delta_0000006_0000006_0000" / "bucket_00001", inserts(6, 1, 0, [(1, "x")]))
     before = contents(place)
-    complete_base(table, str(place))
+    complete_base(table, Location.given(place))
     assert contents(place) == before | {f"{BASE}/bucket_00000": 0, f"{BASE}/bucket_00003": 0}
 
 
@@ -59,7 +60,7 @@ def test_original_files_of_length_0_are_replaced_with_their_checksums(
         plain_rows(place / name)
     (place / "000001_0").touch()
     (place / ".000001_0.crc").write_bytes(b"crc")
-    complete_base(table, str(place))
+    complete_base(table, Location.given(place))
     assert contents(place) == {"000000_0": 1, "000001_0": 0, "000002_0": 0, "000003_0": 1}
 
 
@@ -74,7 +75,7 @@ def test_where_less_than_two_base_files_have_content_nothing_is_made(
         for name in ("bucket_00000", "000001_0"):
             (place / folder / name).touch()
     before = {str(p) for p in tmp_path.rglob("*")}
-    complete_base(table, str(place))
+    complete_base(table, Location.given(place))
     assert {str(p) for p in tmp_path.rglob("*")} == before
 
 
@@ -86,10 +87,10 @@ def test_who_comes_second_leaves_the_first_ones_file(
         plain_rows(place / name)
     created = base_files._create_empty
 
-    def after_another(storage: Storage, path: str, name: str, version: AcidVersion, table: AcidTable) -> None:
-        plain_rows(Path(path) / name)
-        created(storage, path, name, version, table)
+    def after_another(storage: Storage, target: Location, version: AcidVersion, table: AcidTable) -> None:
+        plain_rows(Path(target.path))
+        created(storage, target, version, table)
 
     monkeypatch.setattr(base_files, "_create_empty", after_another)
-    complete_base(table, str(place))
+    complete_base(table, Location.given(place))
     assert contents(place) == {f"00000{n}_0": 1 for n in range(4)}

@@ -15,7 +15,7 @@ from mutation_api.client.descriptors import describe, with_partition_locations
 from mutation_api.client.partition_creator import PartitionCreator
 from mutation_api.commit.committer import Committer, TableOutput
 from mutation_api.commit.manifest import DeltaManifest, FileKind
-from mutation_api.commit.staging import list_staged_files
+from mutation_api.commit.staging import list_staged
 from mutation_api.errors import (
     DeltaWriteError,
     LockLostError,
@@ -23,8 +23,10 @@ from mutation_api.errors import (
     PartitionCreationError,
     RowIdNotFoundError,
 )
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Staged
 from mutation_api.table.acid_table import AcidTable, TableRole
-from tests.client_support import WRITER, files_below, local, stage, table_info
+from tests.client_support import WRITER, files_below, stage, table_info
 
 PARTITION = "ds=a/hr=1"
 DELTA = "delta_0000001_0000001_0000/bucket_00000"
@@ -74,7 +76,10 @@ REFUSED: dict[str, tuple[Change, str]] = {
         lambda m: dataclasses.replace(m, partition_name="", partition_values=("a", "1")),
         "partition name does not fit",
     ),
-    "another final path": (lambda m: dataclasses.replace(m, final_path="/elsewhere"), "does not end in"),
+    "another final path": (
+        lambda m: dataclasses.replace(m, target=Location.parse("/elsewhere")),
+        "does not end in",
+    ),
     "counts that do not add up": (lambda m: dataclasses.replace(m, row_count=7), "7 rows"),
     "a negative count": (lambda m: dataclasses.replace(m, insert_count=2, delete_count=-1), "-1 deletes"),
     "a delete delta in a legacy table": (
@@ -82,7 +87,10 @@ REFUSED: dict[str, tuple[Change, str]] = {
         "has no delete deltas",
     ),
     "a size that differs": (lambda m: dataclasses.replace(m, byte_count=1), "its manifest says 1 bytes"),
-    "a file that is not there": (lambda m: dataclasses.replace(m, staged_path="/gone"), "is missing"),
+    "a file that is not there": (
+        lambda m: dataclasses.replace(m, staged=Staged(Location.parse("/gone"))),
+        "is missing",
+    ),
 }
 
 
@@ -199,10 +207,10 @@ def test_staging_of_partitions_elsewhere_is_looked_at(metastore: InMemoryMetasto
         _table(metastore),
         [PartitionInfo("default", "t", ("a", "1"), PARTITION, f"file://{elsewhere}")],
     )
-    assert table.partition_locations == {PARTITION: f"file://{elsewhere}"}
-    beside = dataclasses.replace(table, location=str(elsewhere))
+    assert table.partition_locations == {PARTITION: Location.given(elsewhere)}
+    beside = dataclasses.replace(table, location=Location.given(elsewhere))
     stage(beside, PARTITION)
-    assert [f.writer_id for f in list_staged_files(table, 1)] == [WRITER]
+    assert [f.writer_id for f in list_staged(table, 1).files] == [WRITER]
 
 
 def test_a_partition_at_its_default_place_is_no_exception(metastore: InMemoryMetastore) -> None:
@@ -210,7 +218,7 @@ def test_a_partition_at_its_default_place_is_no_exception(metastore: InMemoryMet
     table = _table(metastore)
     for prefix in ("file:", "file://", ""):
         info = PartitionInfo(
-            "default", "t", ("a", "1"), PARTITION, f"{prefix}{local(table.location)}/{PARTITION}"
+            "default", "t", ("a", "1"), PARTITION, f"{prefix}{table.location.path}/{PARTITION}"
         )
         assert with_partition_locations(table, [info]).partition_locations == {}
 

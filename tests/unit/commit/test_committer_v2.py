@@ -19,9 +19,10 @@ from mutation_api.commit.committer import Committer, TableOutput
 from mutation_api.commit.manifest import DeltaManifest, FileKind
 from mutation_api.errors import CorruptFileError, TableNotMutableError
 from mutation_api.orc.tail import append_user_metadata
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, TableRole
 from tests.acid_files import inserts, write_events
-from tests.client_support import WRITER, files_below, local, stage, table_info
+from tests.client_support import WRITER, files_below, stage, table_info
 
 PARTITION = "ds=a/hr=1"
 DML_EVENTS = {"hive.metastore.dml.events": "TRUE"}
@@ -134,7 +135,7 @@ def test_the_server_is_told_every_file_if_it_wants_to_know(tmp_path: Path) -> No
         WriteNotification(5, 1, "default", "t", ("new", "2"), ((f"{new}/{delta}/bucket_00000", delta),)),
     ]
     for notification in metastore.write_notifications:
-        assert all(Path(local(path)).is_file() for path, _ in notification.files)
+        assert all(Path(Location.parse(path).path).is_file() for path, _ in notification.files)
 
 
 def test_a_table_without_partitions_is_told_as_a_whole(tmp_path: Path) -> None:

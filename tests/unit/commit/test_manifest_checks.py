@@ -11,11 +11,14 @@ from mutation_api.client.descriptors import describe
 from mutation_api.commit.manifest import DeltaManifest, FileKind
 from mutation_api.commit.manifest_checks import (
     StagedFile,
+    StagedOutput,
     check_manifests,
-    check_staged_files,
+    check_staged,
     relative_final_path,
 )
 from mutation_api.errors import MAX_NAMES_IN_MESSAGE, ManifestError
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Staged
 from mutation_api.table.acid_table import AcidTable, TableRole
 from tests.client_support import table_info
 
@@ -34,11 +37,25 @@ def manifest(version: AcidVersion = AcidVersion.V1_LEGACY, **changes: object) ->
         "database": "default", "table": "t", "txn_id": 7, "write_id": 7,
         "partition_name": "ds=a/hr=1",
         "partition_values": ("a", "1"), "bucket_id": 1, "kind": FileKind.DELTA, "writer_id": "w",
-        "attempt_id": "0", "staged_path": "/s", "final_path": "", "insert_count": 2, "update_count": 0,
+        "attempt_id": "0", "staged": Staged(Location.parse("/s")),
+        "target": Location.parse("/"), "insert_count": 2, "update_count": 0,
         "delete_count": 0, "row_count": 2, "byte_count": 10, "stripe_count": 1, "tail_crc32": 0,
     }  # fmt: skip
     made = DeltaManifest(**(fields | changes))  # type: ignore[arg-type]
-    return dataclasses.replace(made, final_path=f"/w/t/ds=a/hr=1/{relative_final_path(made, version)}")
+    return dataclasses.replace(
+        made, target=Location.parse("/w/t/ds=a/hr=1") / relative_final_path(made, version)
+    )
+
+
+def output(*files: tuple[str, str, str, int], uploads: tuple[Staged, ...] = ()) -> StagedOutput:
+    """Files as (writer, attempt, path, size)."""
+    return StagedOutput(tuple(StagedFile(w, a, Location.parse(p), n) for w, a, p, n in files), uploads)
+
+
+def upload(number: int) -> Staged:
+    return Staged(
+        Location.parse(f"s3a://b/t/delta_0000007_0000007_0000/bucket_{number:05d}"), f"id{number}", ("e",)
+    )
 
 
 def delete_half(version: AcidVersion = AcidVersion.V1_SPLIT, **changes: object) -> DeltaManifest:
@@ -150,13 +167,40 @@ def test_the_message_says_where() -> None:
 
 def test_a_losing_attempt_may_leave_files() -> None:
     """Files of a known writer whose attempt has no manifest are no rows."""
-    files = [StagedFile("w", "0", "/s", 10), StagedFile("w", "1", "/loser", 99)]
-    check_staged_files(table_of(), {"w"}, [manifest()], files)
+    check_staged(table_of(), {"w"}, [manifest()], output(("w", "0", "/s", 10), ("w", "1", "/loser", 99)))
 
 
 def test_strangers_are_named_up_to_a_bound() -> None:
     """A long list is cut, and the message says so."""
     count = MAX_NAMES_IN_MESSAGE + 3
-    files = [StagedFile(f"stranger{n:02}", "0", f"/{n}", 1) for n in range(count)]
+    found = output(*[(f"stranger{n:02}", "0", f"/{n}", 1) for n in range(count)])
     with pytest.raises(ManifestError, match="stranger09 and 3 more wrote files but handed in no manifests"):
-        check_staged_files(table_of(), {"w"}, [], files)
+        check_staged(table_of(), {"w"}, [], found)
+
+
+MARK = ("w", "0", "/t/_mutation_7/w/0/uploads_7", 0)
+
+
+def test_uploads_that_were_reported_pass() -> None:
+    """The mark is no file of rows. An upload that is not listed is no reason: not every store lists them."""
+    reported = manifest(staged=upload(1))
+    check_staged(table_of(), {"w"}, [reported], output(MARK, uploads=(upload(1),)))
+    check_staged(table_of(), {"w"}, [reported], output(MARK))
+
+
+def test_an_upload_without_a_manifest_is_refused() -> None:
+    """Its rows would be lost, unless it is of an attempt that lost."""
+    with pytest.raises(ManifestError, match=r"no manifest for s3a://b/t/.*/bucket_00002"):
+        check_staged(
+            table_of(), {"w"}, [manifest(staged=upload(1))], output(MARK, uploads=(upload(1), upload(2)))
+        )
+    loser = ("w", "1", "/t/_mutation_7/w/1/uploads_7", 0)
+    both = output(MARK, loser, uploads=(upload(1), upload(2)))
+    check_staged(table_of(), {"w"}, [manifest(staged=upload(1))], both)
+
+
+def test_a_writer_that_uploaded_and_handed_nothing_in_is_refused() -> None:
+    """Its mark tells that there is one."""
+    stranger = ("stranger", "0", "/t/_mutation_7/stranger/0/uploads_7", 0)
+    with pytest.raises(ManifestError, match="stranger wrote files but handed in no manifests"):
+        check_staged(table_of(), {"w"}, [manifest(staged=upload(1))], output(MARK, stranger))

@@ -9,13 +9,15 @@ import pytest
 from metastore_client.model import OpenTxns, TxnInfo, TxnState
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.descriptors import describe
-from mutation_api.commit.manifest_checks import StagedFile
+from mutation_api.commit.manifest_checks import StagedFile, StagedOutput
 from mutation_api.commit.staging import (
-    list_staged_files,
+    Abandoned,
+    list_staged,
     remove_abandoned,
     remove_staging,
     staging_directories,
 )
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, TableRole
 from tests.client_support import table_info
 
@@ -31,13 +33,14 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def table(root: Path) -> AcidTable:
     info = table_info(location=f"file:{root}")
-    return describe(info, AcidVersion.V1_LEGACY, TableRole.SINK, create_partitions=False, time_zone=None)
+    table = describe(info, AcidVersion.V1_LEGACY, TableRole.SINK, create_partitions=False, time_zone=None)
+    return table.bind(7)
 
 
-def put(path: Path, content: bytes = b"x") -> str:
+def put(path: Path, content: bytes = b"x") -> Location:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
-    return str(path)
+    return Location.given(path)
 
 
 def txns(high_watermark: int, **states: TxnState) -> OpenTxns:
@@ -51,19 +54,19 @@ def test_every_file_is_found_wherever_it_lies(table: AcidTable, root: Path) -> N
     high = put(root / "_mutation_7/w/stray")
     higher = put(root / "_mutation_7/stranger")
     put(root / "_mutation_8/w/0/0_delta_bucket_00000")
-    assert sorted(list_staged_files(table, 7), key=lambda f: f.path) == sorted(
+    assert sorted(list_staged(table, 7).files, key=lambda f: f.location) == sorted(
         [
             StagedFile("w", "0", good, 5),
             StagedFile("w", "stray", high, 1),
             StagedFile("stranger", "stranger", higher, 1),
         ],
-        key=lambda f: f.path,
+        key=lambda f: f.location,
     )
 
 
 def test_nothing_staged_is_no_error(table: AcidTable) -> None:
     """A transaction that wrote nothing has no directory."""
-    assert list_staged_files(table, 7) == []
+    assert list_staged(table, 7) == StagedOutput(())
     remove_staging(table, 7)
 
 
@@ -73,7 +76,7 @@ def test_only_the_transactions_own_staging_goes(table: AcidTable, root: Path) ->
         put(root / f"_mutation_{txn_id}/w/0/f")
     remove_staging(table, 7)
     assert [p.name for p in root.iterdir()] == ["_mutation_70"]
-    assert staging_directories(table, 7) == [f"file:{root}/_mutation_7"]
+    assert staging_directories(table, 7) == [Location.given(root / "_mutation_7")]
 
 
 def test_what_the_dead_left_goes_and_the_living_keep_theirs(table: AcidTable, root: Path) -> None:
@@ -83,7 +86,13 @@ def test_what_the_dead_left_goes_and_the_living_keep_theirs(table: AcidTable, ro
     put(root / "delta_0000001_0000001_0000/bucket_00000")
     put(root / "_mutation_4")
     listing = txns(5, t1=TxnState.ABORTED, t2=TxnState.OPEN)
-    assert sorted(remove_abandoned(table, listing)) == [1, 3]
+    put(root / "_mutation_probe_12ab")
+    removed = [
+        Abandoned(1, Location.given(root / "_mutation_1")),
+        Abandoned(3, Location.given(root / "_mutation_3")),
+        Abandoned(None, Location.given(root / "_mutation_probe_12ab")),
+    ]
+    assert remove_abandoned(table, listing) == removed
     assert sorted(p.name for p in root.iterdir()) == [
         "_mutation_1b", "_mutation_2", "_mutation_4", "_mutation_9", "_mutation_x",
         "delta_0000001_0000001_0000",

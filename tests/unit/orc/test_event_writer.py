@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
 import errno
@@ -19,24 +20,38 @@ from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion, FileCalendar
 from mutation_api.errors import ConfigurationError, DeltaWriteError, RecordValueError
-from mutation_api.orc.event_writer import OrcEventWriter, WriterOptions
-from mutation_api.orc.storage import Storage
+from mutation_api.orc.event_writer import EventFileFacts, OrcEventWriter, WriterOptions
 from mutation_api.orc.tail import parse_tail, tail_checksum
+from mutation_api.storage.local import LocalStorage
+from mutation_api.storage.location import Location
 
 ROW = pa.struct([("id", pa.int64()), ("msg", pa.string())])
 EARLY = datetime.datetime(1960, 1, 1, 0, 0, 0, 250_000)
 
 
-def writer(directory, row_type=ROW, *, version=AcidVersion.V1_LEGACY, **options) -> OrcEventWriter:
-    storage = Storage.for_location(str(directory))
-    return OrcEventWriter(
-        storage,
-        f"{directory}/file",
-        row_type,
-        version=version,
-        own_id=9,
-        options=WriterOptions(**options),
-    )
+class FileWriter(OrcEventWriter):
+    """A writer of a local file, which it closes."""
+
+    def __init__(self, path, row_type, **settings) -> None:
+        self.path = path
+        self.file = LocalStorage().create(Location.given(path))
+        super().__init__(self.file, row_type, own_id=9, **settings)
+
+    def close(self) -> Written:
+        facts = self.finish()
+        self.file.close()
+        return Written(path=str(self.path), **dataclasses.asdict(facts))
+
+
+@dataclasses.dataclass(frozen=True)
+class Written(EventFileFacts):
+    """What lies in the file of this path."""
+
+    path: str = dataclasses.field(kw_only=True)
+
+
+def writer(directory, row_type=ROW, *, version=AcidVersion.V1_LEGACY, **options) -> FileWriter:
+    return FileWriter(f"{directory}/file", row_type, version=version, options=WriterOptions(**options))
 
 
 def keys(txns, numbers, bucket=3) -> RowIdArrays:
@@ -162,9 +177,9 @@ def test_all_types_survive_the_change_of_encoder(tmp_path):
             insert(target, batch)
         target.close()
     one = orc.ORCFile(plain / "file").read()
-    other = orc.ORCFile(changed / "file_pyorc").read()
+    other = orc.ORCFile(changed / "file").read()
     assert other.slice(0, 3).to_pylist() == one.to_pylist()
-    assert orc.ORCFile(changed / "file_pyorc").schema == orc.ORCFile(plain / "file").schema
+    assert orc.ORCFile(changed / "file").schema == orc.ORCFile(plain / "file").schema
 
 
 @pytest.mark.parametrize(
@@ -204,7 +219,7 @@ def test_values_under_a_delete_or_a_null_are_not_judged(tmp_path):
     target.write(np.array([2, 0], np.int8), keys([1, 9], [0, 0]), rows)
     facts = target.close()
     assert orc.ORCFile(facts.path).read(columns=["row"])["row"].to_pylist()[0] is None
-    assert facts.path.endswith("/file"), "a deleted row's value must not switch the encoder"
+    assert os.listdir(tmp_path) == ["file"], "a deleted row's value must not switch the encoder"
 
 
 def test_a_null_row_is_for_deletes_only(tmp_path):
@@ -343,9 +358,8 @@ def test_a_row_count_that_disagrees_is_refused(tmp_path, monkeypatch):
 
 def test_a_full_disk_is_an_oserror_and_leaves_nothing():
     """What was written so far is removed; the error names the cause."""
-    storage = Storage.for_location("/dev/shm")
     directory = f"/dev/shm/event_writer_{os.getpid()}"
-    storage.create_directory(directory)
+    os.mkdir(directory)
     try:
         target = writer(directory)
         insert(target, rows_of(10))
@@ -354,13 +368,13 @@ def test_a_full_disk_is_an_oserror_and_leaves_nothing():
             def write(self, data):
                 raise OSError(errno.ENOSPC, "No space left on device")
 
-        target._sink._stream = Full()
+        target._sink._file = Full()
         with pytest.raises(OSError, match="No space left"):
             target.close()
         target.discard()
         assert os.listdir(directory) == []
     finally:
-        storage.delete_directory(directory)
+        os.rmdir(directory)
 
 
 def test_footer_is_what_hive_writes(tmp_path):

@@ -18,6 +18,7 @@ from mutation_api.orc.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.key_filter import KeyFilter
 from mutation_api.orc.orc_input import OrcInput
 from mutation_api.orc.snapshot_reader import plan_splits, read_split
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.acid_files import Event, write_events, write_orc
 from tests.keyed_rows import plain
@@ -35,7 +36,7 @@ def table_at(path: Path, version: AcidVersion, columns: dict[str, str] | None = 
     return AcidTable(
         database="d",
         name="t",
-        location=str(path),
+        location=Location.given(path),
         columns=tuple(AcidColumn(*c) for c in (columns or COLUMNS).items()),
         partition_keys=(),
         num_buckets=1,
@@ -137,7 +138,7 @@ def stripes_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, tuple[
     read_stripe = OrcInput.read_stripe
 
     def counted(self: OrcInput, index: int, columns: Any) -> pa.RecordBatch:
-        found.append((self.path.split("/")[-2], index, tuple(columns)))
+        found.append((self.location.parent.name, index, tuple(columns)))
         return read_stripe(self, index, columns)
 
     monkeypatch.setattr(OrcInput, "read_stripe", counted)

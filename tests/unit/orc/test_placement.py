@@ -12,12 +12,13 @@ from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 from mutation_api.orc.placement import Placement, tells_bucket
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 TABLE = AcidTable(
     database="d",
     name="t",
-    location="/t",
+    location=Location.parse("/t"),
     columns=(AcidColumn("id", "bigint"), AcidColumn("s", "string"), AcidColumn("x", "double")),
     partition_keys=(),
     num_buckets=4,

@@ -16,6 +16,7 @@ from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordLay
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.snapshot_reader import SnapshotSplit, plan_splits, read_split, snapshot_schema
 from mutation_api.orc.tail import _with_footer_length, parse_tail
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.acid_files import inserts, write_events, write_orc
 
@@ -30,7 +31,7 @@ def table_at(
     return AcidTable(
         database="d",
         name="t",
-        location=str(path),
+        location=Location.given(path),
         columns=tuple(AcidColumn(*c.split(" ", 1)) for c in columns.split(",")),
         partition_keys=(),
         num_buckets=buckets,
@@ -76,18 +77,18 @@ def test_split_rows_are_inserts_minus_deletes(tmp_path: Path) -> None:
 def test_a_split_delete_only_bucket_has_no_split(tmp_path: Path) -> None:
     """There is nothing to read in it."""
     write_events(tmp_path / "delete_delta_0000002_0000002/bucket_00000", [(DELETE, 1, 0, 1, 2, None)])
-    assert plan_splits(table_at(tmp_path, SPLIT), "", str(tmp_path), ALL) == []
+    assert plan_splits(table_at(tmp_path, SPLIT), "", Location.given(tmp_path), ALL) == []
 
 
 def test_a_missing_directory_has_no_rows(tmp_path: Path) -> None:
     """A partition may be registered before anything is written to it."""
-    assert plan_splits(table_at(tmp_path), "", str(tmp_path / "no"), ALL) == []
+    assert plan_splits(table_at(tmp_path), "", Location.given(tmp_path / "no"), ALL) == []
 
 
 def test_a_split_survives_its_text_form(tmp_path: Path) -> None:
     """It travels to workers as a line of JSON."""
     write_events(tmp_path / "delta_0000001_0000001_0003/bucket_00000", inserts(1, 0, 0, [(1, "a")]))
-    (split,) = plan_splits(table_at(tmp_path), "ds=é%3A", str(tmp_path), ALL)
+    (split,) = plan_splits(table_at(tmp_path), "ds=é%3A", Location.given(tmp_path), ALL)
     assert SnapshotSplit.from_json(split.to_json()) == split
     assert "\n" not in split.to_json()
     with pytest.raises(DirectoryStateError, match="not a snapshot split"):
@@ -114,7 +115,7 @@ def test_nameless_columns_go_by_position(tmp_path: Path) -> None:
     )
     table = table_at(tmp_path, columns="id bigint,msg string,extra int")
     assert read(table) == [((1, 0, 0), 7, "a", None)]
-    (split,) = plan_splits(table, "", str(tmp_path), ALL)
+    (split,) = plan_splits(table, "", Location.given(tmp_path), ALL)
     (batch,) = read_split(table, split, ALL, ["MSG"], row_ids=False)
     assert batch.to_pydict() == {"msg": ["a"]}
 
@@ -123,7 +124,7 @@ def test_columns_and_row_ids_can_be_left_out(tmp_path: Path) -> None:
     """Only what is asked for is read; nothing at all is refused, and so is an unknown column."""
     write_events(tmp_path / "delta_0000001_0000001/bucket_00000", inserts(1, 0, 0, [(1, "a")]))
     table = table_at(tmp_path)
-    (split,) = plan_splits(table, "", str(tmp_path), ALL)
+    (split,) = plan_splits(table, "", Location.given(tmp_path), ALL)
     (batch,) = read_split(table, split, ALL, [])
     assert batch.schema == snapshot_schema(LEGACY, [])
     for wrong in (["nope"], ["id", "ID"]):
@@ -139,7 +140,7 @@ def test_batches_are_bounded(tmp_path: Path) -> None:
         tmp_path / "delta_0000001_0000001/bucket_00000", inserts(1, 0, 0, [(n, "x") for n in range(25)])
     )
     table = table_at(tmp_path)
-    (split,) = plan_splits(table, "", str(tmp_path), ALL)
+    (split,) = plan_splits(table, "", Location.given(tmp_path), ALL)
     batches = list(read_split(table, split, ALL, options=ReadOptions(batch_rows=10)))
     assert [b.num_rows for b in batches] == [10, 10, 5]
     assert [n for b in batches for n in b.column("id").to_pylist()] == list(range(25))
@@ -267,7 +268,7 @@ def test_a_file_that_goes_away_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "delta_0000001_0000001/bucket_00000"
     write_events(path, inserts(1, 0, 0, [(1, "a")]))
     table = table_at(tmp_path)
-    (split,) = plan_splits(table, "", str(tmp_path), ALL)
+    (split,) = plan_splits(table, "", Location.given(tmp_path), ALL)
     path.unlink()
     with pytest.raises(DirectoryStateError, match="needs a lock"):
         next(read_split(table, split, ALL))

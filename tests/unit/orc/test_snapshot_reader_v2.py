@@ -14,6 +14,7 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordLayoutError
 from mutation_api.orc.partition_files import BASE_MARKER
 from mutation_api.orc.snapshot_reader import plan_splits, read_split, row_id_type, snapshot_schema
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.acid_files import ROW_TYPE, Event, inserts, write_events, write_orc
 
@@ -35,7 +36,7 @@ def table_at(
     return AcidTable(
         database="d",
         name="t",
-        location=str(path),
+        location=Location.given(path),
         columns=tuple(AcidColumn(*c.split(" ", 1)) for c in columns.split(",")),
         partition_keys=(),
         num_buckets=2 if bucket_columns else -1,
@@ -280,7 +281,7 @@ def test_insert_only_tables_are_read_by_directory(tmp_path: Path, version: AcidV
     assert [row[0] for row in read(table, ValidWriteIdList(3, (2,)))] == [1, 3]
     plain(tmp_path / "base_0000002" / "000000_0", 7)
     assert [row[0] for row in read(table)] == [3, 7]
-    split = plan_splits(table, "", str(tmp_path), ALL, ALL_TXNS)[0]
+    split = plan_splits(table, "", Location.given(tmp_path), ALL, ALL_TXNS)[0]
     with pytest.raises(RecordLayoutError, match="is insert-only: its rows have no ROW__ID"):
         next(read_split(table, split, ALL))
 

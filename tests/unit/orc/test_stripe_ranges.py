@@ -18,8 +18,9 @@ from mutation_api.errors import CorruptFileError
 from mutation_api.orc.column_reader import ReadOptions
 from mutation_api.orc.event_writer import OrcEventWriter, WriterOptions
 from mutation_api.orc.orc_input import OrcInput
-from mutation_api.orc.storage import Storage
 from mutation_api.orc.stripe_ranges import column_id, comparable_range
+from mutation_api.storage.local import LocalStorage
+from mutation_api.storage.location import Location
 from mutation_api.table.hive_types import parse_hive_type
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "acid"
@@ -47,7 +48,7 @@ ROW = pa.struct(
 
 def check_ranges(path: Path) -> int:
     """Compare the ranges of all columns of a file with its values. Returns how many ranges there were."""
-    source = OrcInput(Storage.for_location(str(path)), str(path), None, ReadOptions())
+    source = OrcInput(LocalStorage(), Location.given(path), None, ReadOptions())
     types = {name: hive for name, kind in columns_of(source.schema) if (hive := hive_type_of(kind))}
     checked = 0
     for index, ranges in enumerate(source.stripe_ranges({n: parse_hive_type(t) for n, t in types.items()})):
@@ -108,9 +109,9 @@ def test_files_of_ours(tmp_path: Path, needs_pyorc: bool) -> None:
         pa.array([early if needs_pyorc else datetime.datetime(2020, 1, 1)] * count, pa.timestamp("us")),
     ]
     rows = pa.StructArray.from_arrays(columns, fields=list(ROW))
+    file = LocalStorage().create(Location.given(tmp_path / "bucket_00000"))
     writer = OrcEventWriter(
-        Storage.for_location(str(tmp_path)),
-        f"{tmp_path}/bucket_00000",
+        file,
         ROW,
         version=AcidVersion.V2_HIVE4,
         own_id=1,
@@ -120,10 +121,11 @@ def test_files_of_ours(tmp_path: Path, needs_pyorc: bool) -> None:
         ids = np.arange(start, start + 5_000)
         keys = RowIdArrays(np.ones(5_000, np.int64), np.full(5_000, 536870912, np.int32), ids)
         writer.write(np.zeros(5_000, np.int8), keys, rows.slice(start, 5_000))
-    facts = writer.close()
+    facts = writer.finish()
+    file.close()
     assert facts.stripe_count > 2
     # Six columns of the row, five of the event.
-    assert check_ranges(Path(facts.path)) == 11 * facts.stripe_count
+    assert check_ranges(tmp_path / "bucket_00000") == 11 * facts.stripe_count
 
 
 def test_columns_are_numbered_as_the_tree_is_walked() -> None:

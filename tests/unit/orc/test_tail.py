@@ -10,7 +10,6 @@ import pyorc
 import pytest
 
 from mutation_api.errors import CorruptFileError
-from mutation_api.orc.storage import Storage
 from mutation_api.orc.tail import (
     TAIL_CHECKSUM_BYTES,
     Compression,
@@ -19,6 +18,8 @@ from mutation_api.orc.tail import (
     read_tail,
     tail_checksum,
 )
+from mutation_api.storage.local import LocalStorage
+from mutation_api.storage.location import Location
 
 CODECS = ["uncompressed", "zlib", "snappy", "lz4", "zstd"]
 KINDS = {"uncompressed": "NONE", "zlib": "ZLIB", "snappy": "SNAPPY", "lz4": "LZ4", "zstd": "ZSTD"}
@@ -115,7 +116,7 @@ def test_read_tail_of_a_stored_file(tmp_path, stripe_bytes):
     """A footer longer than the first read is fetched whole."""
     data = orc_file("uncompressed", rows=150_000, stripe_bytes=stripe_bytes, batch_rows=100)
     (tmp_path / "f").write_bytes(data)
-    tail = read_tail(Storage.for_location(str(tmp_path)), f"{tmp_path}/f")
+    tail = read_tail(LocalStorage(), Location.given(tmp_path / "f"))
     assert tail == parse_tail(data)
     assert (tail.footer_length > 16 * 1024) == (stripe_bytes == 200)
 
@@ -137,7 +138,7 @@ def test_a_damaged_file_is_refused_by_name(tmp_path, damage):
     """A truncated or foreign file never yields facts; the message names the path."""
     (tmp_path / "f").write_bytes(damage(orc_file("zlib")))
     with pytest.raises(CorruptFileError, match=f"{tmp_path}/f"):
-        read_tail(Storage.for_location(str(tmp_path)), f"{tmp_path}/f")
+        read_tail(LocalStorage(), Location.given(tmp_path / "f"))
 
 
 def test_lzo_is_refused_by_name():

@@ -14,13 +14,15 @@ from mutation_api.spark.address import ADDRESS_COLUMNS, ChangeAddresser, ChangeF
 from mutation_api.spark.change_splitter import ChangeSplitter, batches_in
 from mutation_api.spark.change_writer import ChangeWriter
 from mutation_api.spark.classify import ChangeClassifier
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.worker.coordinator import WriterOptions
 
 TABLE = AcidTable(
     database="default",
     name="t",
-    location="file:/warehouse/t",
+    location=Location.parse("/warehouse/t"),
     columns=(AcidColumn("id", "bigint"), AcidColumn("odd. `name", "string")),
     partition_keys=(AcidColumn("ds", "string"), AcidColumn("hr", "int")),
     num_buckets=4,
@@ -117,7 +119,7 @@ def test_pieces_of_other_partitions_are_sorted_together(sort_memory_bytes: int) 
         for batch in batches
         for piece in ChangeSplitter(ADDRESSER, 1, 10**9)(iter([batch]))
     ]
-    writer = ChangeWriter("", "w", WriterOptions(sort_memory_bytes=sort_memory_bytes))
+    writer = ChangeWriter("", "w", WriterOptions(sort_memory_bytes=sort_memory_bytes), HadoopSettings())
     found = [row for batch in writer.in_order("default.t", pieces) for row in batch.to_pylist()]
     given = [row for batch in ADDRESSER(iter(batches)) for row in batch.to_pylist()]
     assert sorted(map(str, found)) == sorted(map(str, given))

@@ -15,6 +15,7 @@ from mutation_api.commit.manifest import DeltaManifest, FileKind
 from mutation_api.spark.address import ADDRESS_COLUMNS
 from mutation_api.spark.change_writer import WritingOrder, write_batch
 from mutation_api.spark.summary import ApplySummary
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.worker.coordinator import MutatorCoordinator
 
@@ -23,7 +24,7 @@ def table(location: Path, version: AcidVersion = AcidVersion.V1_LEGACY) -> AcidT
     return AcidTable(
         database="default",
         name="t",
-        location=str(location),
+        location=Location.given(location),
         columns=(AcidColumn("id", "bigint"), AcidColumn("msg", "string")),
         partition_keys=(AcidColumn("ds", "string"),),
         num_buckets=4,
@@ -62,7 +63,7 @@ def write(coordinator: MutatorCoordinator, sizes: list[int]) -> dict[tuple[str, 
 
 
 def _events(manifest: DeltaManifest) -> list[Any]:
-    with Path(manifest.staged_path).open("rb") as file:
+    with Path(manifest.staged.location.path).open("rb") as file:
         return list(pyorc.Reader(file))
 
 
@@ -135,4 +136,4 @@ def test_summary_counts_changes_not_events(tmp_path: Path, version: AcidVersion)
     assert (summary.insert_count, summary.update_count, summary.delete_count) == (2, changed, changed)
     assert summary.row_count == 2 + 2 * changed
     assert (summary.partitions, summary.group_count) == (("ds=a", "ds=b"), 3 if version.has_row_ids else 2)
-    assert summary.byte_count == sum(Path(m.staged_path).stat().st_size for m in manifests)
+    assert summary.byte_count == sum(Path(m.staged.location.path).stat().st_size for m in manifests)

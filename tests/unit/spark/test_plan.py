@@ -33,6 +33,7 @@ from mutation_api.spark.address import ADDRESS_COLUMNS
 from mutation_api.spark.change_writer import ChangeWriter
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.plan import ChangePlan, match_columns, plan_changes, wall_clock_type
+from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.worker.coordinator import WriterOptions
 
@@ -183,7 +184,7 @@ VALID = ValidTxnList(high_watermark=6)
 def task_contents(plan: ChangePlan, options: WriterOptions | None = None) -> list[list[tuple[object, ...]]]:
     """The addresses that each task writes, in its order."""
     options = options or WriterOptions()
-    writer = ChangeWriter("", "", options)
+    writer = ChangeWriter("", "", options, HadoopSettings())
 
     def gather(pieces: Iterable[bytes]) -> Iterator[list[tuple[object, ...]]]:
         in_order = writer.in_order("default.t", pieces)

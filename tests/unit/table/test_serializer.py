@@ -9,13 +9,15 @@ import pytest
 
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.serializer import AcidTableSerializer
 
 TABLE = AcidTable(
     database="db",
     name="tablé",
-    location="file:/warehouse/t ${x}",
+    location=Location.parse("file:/warehouse/t ${x}"),
+    partition_locations={"ds=é": Location.parse("s3a://b/x")},
     columns=(AcidColumn("id", "int"), AcidColumn("s", "struct<a:int,b:array<string>>")),
     partition_keys=(AcidColumn("ds", "string"),),
     num_buckets=8,

@@ -9,6 +9,7 @@ import pyarrow.orc as orc
 from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.manifest import DeltaManifest
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 TXN_ID = 7
@@ -21,7 +22,7 @@ def acid_table(location, version=AcidVersion.V1_LEGACY, *, columns=None, keys=()
     settings = {
         "database": "db",
         "name": "t",
-        "location": f"file:{location}",
+        "location": Location.given(location),
         "columns": tuple(AcidColumn(*column) for column in columns),
         "partition_keys": tuple(AcidColumn(*key) for key in keys),
         "num_buckets": 2,
@@ -42,5 +43,5 @@ def ids_of_bucket(table: AcidTable, bucket_id: int, count: int) -> list[int]:
 
 def events(manifest: DeltaManifest) -> list[tuple]:
     """(operation, original_txn, bucket, row_id, current_txn, row values) of a staged file."""
-    rows = orc.ORCFile(manifest.staged_path.removeprefix("file:")).read().to_pylist()
+    rows = orc.ORCFile(manifest.staged.location.path).read().to_pylist()
     return [(*list(row.values())[:5], row["row"] and tuple(row["row"].values())) for row in rows]

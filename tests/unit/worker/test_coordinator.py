@@ -24,6 +24,7 @@ from mutation_api.errors import (
     RecordValueError,
     TransactionStateError,
 )
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import TableRole
 from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
 from mutation_api.worker.partition_helper import CreatingPartitionHelper
@@ -69,10 +70,10 @@ def test_legacy_events(tmp_path, batch_rows):
     ]
     assert (manifest.insert_count, manifest.update_count, manifest.delete_count) == (2, 1, 1)
     assert manifest.kind is FileKind.DELTA
-    assert manifest.staged_path == f"file:{tmp_path}/_mutation_7/w/0/0_delta_bucket_00001"
-    assert manifest.final_path == f"file:{tmp_path}/delta_0000007_0000007_0000/bucket_00001"
+    assert str(manifest.staged.location) == f"file:{tmp_path}/_mutation_7/w/0/0_delta_bucket_00001"
+    assert str(manifest.target) == f"file:{tmp_path}/delta_0000007_0000007_0000/bucket_00001"
     assert (manifest.row_count, manifest.bucket_id, manifest.partition_values) == (4, 1, ())
-    assert files_below(tmp_path) == [manifest.staged_path.removeprefix("file:")]
+    assert files_below(tmp_path) == [manifest.staged.location.path]
 
 
 @pytest.mark.parametrize("batch_rows", [1, 3, 10_000])
@@ -95,7 +96,7 @@ def test_split_events(tmp_path, batch_rows):
     ]
     assert (delta.insert_count, delta.update_count, delta.delete_count) == (2, 1, 0)
     assert (deletes.insert_count, deletes.update_count, deletes.delete_count) == (0, 1, 1)
-    assert deletes.final_path == f"file:{tmp_path}/delete_delta_0000007_0000007_0000/bucket_00000"
+    assert str(deletes.target) == f"file:{tmp_path}/delete_delta_0000007_0000007_0000/bucket_00000"
 
 
 @versions
@@ -379,7 +380,7 @@ def test_partition_values_typed_or_text_name_one_partition(tmp_path, hive_type, 
         with coordinator(table, writer_id=f"w{values.index(value)}") as target:
             target.insert([value], {"id": 1, "msg": ""})
         assert target.close()[0].partition_name == name
-        assert target.close()[0].final_path.startswith(f"file:{tmp_path}/{name}/delta_")
+        assert str(target.close()[0].target).startswith(f"file:{tmp_path}/{name}/delta_")
 
 
 @pytest.mark.parametrize("value", ["x", object(), 2**70, [1]])
@@ -396,14 +397,14 @@ def test_partitions_that_lie_elsewhere(tmp_path):
         tmp_path / "t",
         keys=(("ds", "int"),),
         partition_spellings={"ds=1": "ds=01"},
-        partition_locations={"ds=01": elsewhere},
+        partition_locations={"ds=01": Location.parse(elsewhere)},
     )
     with coordinator(table) as target:
         target.insert([1], {"id": 1, "msg": ""})
     (manifest,) = target.close()
     assert (manifest.partition_name, manifest.partition_values) == ("ds=01", ("01",))
-    assert manifest.final_path.startswith(f"{elsewhere}/delta_")
-    assert manifest.staged_path.startswith(f"{elsewhere}/_mutation_7/w/0/")
+    assert str(manifest.target).startswith(f"{elsewhere}/delta_")
+    assert str(manifest.staged.location).startswith(f"{elsewhere}/_mutation_7/w/0/")
 
 
 def test_a_partition_helper_creates_on_demand(tmp_path):
@@ -512,7 +513,7 @@ def test_two_attempts_do_not_meet(tmp_path):
         target.insert([], {"id": 1, "msg": ""})
     (kept,) = second.close()
     first.abort()
-    assert files_below(tmp_path) == [kept.staged_path.removeprefix("file:")]
+    assert files_below(tmp_path) == [kept.staged.location.path]
 
 
 def test_the_same_attempt_twice_is_refused(tmp_path):
@@ -541,9 +542,9 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, monkeypatch):
     table = acid_table(tmp_path, keys=DS)
     target = coordinator(table)
     target.insert(["a"], {"id": ids_of_bucket(table, 1, 1)[0], "msg": ""})
-    sink = target._mutator._files[FileKind.DELTA]._writer._sink
-    sink._stream.close()
-    sink._stream = pa.OSFile("/dev/full", "wb")
+    file = target._mutator._files[FileKind.DELTA]._file
+    file._stream.close()
+    file._stream = pa.OSFile("/dev/full", "wb")
     with pytest.raises(
         DeltaWriteError,
         match=r"table db\.t, partition 'ds=a', bucket 1: file .*bucket_00001 could not .*space",

@@ -58,8 +58,8 @@ def test_events_carry_the_write_id_and_copied_bucket_properties(tmp_path, versio
     assert events(manifests[FileKind.DELTA]) == [(0, 5, old, 0, 5, (two, "a")), (0, 5, old, 1, 5, (one, "u"))]
     for kind, manifest in manifests.items():
         assert (manifest.txn_id, manifest.write_id, manifest.bucket_id) == (90, 5, 1)
-        assert manifest.staged_path.startswith(f"file:{tmp_path}/_mutation_90/")
-        assert manifest.final_path == f"file:{tmp_path}/{kind.value}_0000005_0000005_0000/bucket_00001"
+        assert str(manifest.staged.location).startswith(f"file:{tmp_path}/_mutation_90/")
+        assert str(manifest.target) == f"file:{tmp_path}/{kind.value}_0000005_0000005_0000/bucket_00001"
 
 
 @versions
@@ -173,11 +173,11 @@ def test_insert_only_files_hold_rows_alone(tmp_path, version, clustered):
         target.insert([], {"id": one, "msg": "a"})
         target.write_events("", 1, np.zeros(1, np.int8), ids((0, 0, 0)), pa.array([{"id": one, "msg": None}]))
     (manifest,) = target.close()
-    file = orc.ORCFile(manifest.staged_path.removeprefix("file:"))
+    file = orc.ORCFile(manifest.staged.location.path)
     assert file.read().to_pylist() == [{"id": one, "msg": "a"}, {"id": one, "msg": None}]
     assert not file.metadata
     assert manifest.kind is FileKind.DELTA
-    assert manifest.final_path == f"file:{tmp_path}/delta_0000007_0000007_0000/000001_0"
+    assert str(manifest.target) == f"file:{tmp_path}/delta_0000007_0000007_0000/000001_0"
     assert (manifest.insert_count, manifest.row_count) == (2, 2)
 
 

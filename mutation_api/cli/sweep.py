@@ -1,0 +1,68 @@
+"""``hive-mutate sweep``: remove what transactions that are over left staged in tables.
+
+A driver that dies leaves hidden files, and on an object store unfinished uploads. Nobody reads them, but
+they take up room. The metastore says which transactions are over; what an open one has staged is never
+touched. The exit code is 1 if something could not be removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mutation_api.cli.connection import add_metastore_arguments, metastore_from
+from mutation_api.client.sweep import SweptTable, sweep
+from mutation_api.commit.staging import Abandoned
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "remove what dead transactions left staged in tables"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (__doc__ or "").partition("\n\n")[2]
+    parser.add_argument("name", metavar="DB[.TABLE]", help="a database, or one of its tables")
+    parser.add_argument("--dry-run", action="store_true", help="only tell what would be removed")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_metastore_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what was found, table by table; 0 if all of it is gone, or nothing was to be removed."""
+    database, _, name = arguments.name.partition(".")
+    count = left = 0
+    with metastore_from(arguments) as metastore:
+        for swept in sweep(metastore, database, name or None, dry_run=arguments.dry_run):
+            count += len(swept.found)
+            left += len(swept.found) - len(swept.removed)
+            for line in _lines(swept, arguments):
+                print(line, flush=True)
+    if not arguments.json:
+        print(_total(count, left, is_dry=arguments.dry_run))
+    return int(left > 0 and not arguments.dry_run)
+
+
+def _lines(swept: SweptTable, arguments: argparse.Namespace) -> list[str]:
+    if arguments.json:
+        found = [_member(each, swept) for each in swept.found]
+        return [json.dumps({"table": swept.full_name, "found": found, "reason": swept.reason})]
+    if swept.reason is not None:
+        return [f"{swept.full_name}: not looked at: {swept.reason}"]
+    return [f"{swept.full_name}: {_line(each, swept, is_dry=arguments.dry_run)}" for each in swept.found]
+
+
+def _member(each: Abandoned, swept: SweptTable) -> dict[str, object]:
+    return {"txn": each.txn_id, "location": str(each.location), "removed": each in swept.removed}
+
+
+def _line(each: Abandoned, swept: SweptTable, *, is_dry: bool) -> str:
+    done = "would remove" if is_dry else "removed" if each in swept.removed else "COULD NOT REMOVE"
+    whose = "a probe" if each.txn_id is None else f"what transaction {each.txn_id} staged"
+    return f"{done} {whose}: {each.location}"
+
+
+def _total(count: int, left: int, *, is_dry: bool) -> str:
+    if not count:
+        return "nothing is left of dead transactions"
+    return f"{count} found, " + ("nothing removed (dry run)" if is_dry else f"{count - left} removed")

@@ -1,0 +1,199 @@
+"""Local disk: files of this machine, and of what is mounted there.
+
+Why not ``pyarrow.fs.FileSystem.move``: it overwrites the target, and a file that replaces another one is a
+row lost in silence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry, Staged
+
+__all__ = ["LocalStorage"]
+
+_OUTPUT_BUFFER_BYTES = 256 * 1024
+_NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
+_SCHEME = "file"
+_FILE_MODE = 0o666
+"""Less the umask, as any program's."""
+
+
+class LocalStorage:
+    """The local disk; see :class:`~mutation_api.storage.protocol.Storage`."""
+
+    publishes_by_rename = True
+    threads = 8
+
+    def list(self, directory: Location) -> list[FileEntry]:
+        """Children of a directory, sorted by name."""
+        with os.scandir(_path(directory)) as children:
+            found = [_entry(directory / child.name, child.stat()) for child in children if _is_there(child)]
+        return sorted(found, key=lambda entry: entry.name)
+
+    def stat(self, location: Location) -> FileEntry | None:
+        """The file or directory there, or None."""
+        try:
+            return _entry(location, Path(_path(location)).stat())
+        except FileNotFoundError:
+            return None
+
+    def open_input(self, location: Location) -> pa.NativeFile:
+        """A seekable stream over the bytes of a file."""
+        path = Path(_path(location))
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(location))
+        return pa.OSFile(str(path), "rb")
+
+    def create(self, location: Location) -> _LocalOutput:
+        """Create a file, seen at once."""
+        return _LocalOutput(location)
+
+    def create_directory(self, directory: Location) -> None:
+        """Create a directory and its parents."""
+        Path(_path(directory)).mkdir(parents=True, exist_ok=True)
+
+    def stage(self, hidden: Location, target: Location) -> _LocalOutput:
+        """Create the hidden file."""
+        _path(target)
+        return _LocalOutput(hidden)
+
+    def publish(self, staged: Staged, target: Location) -> None:
+        """Rename the staged file."""
+        _rename(_path(staged.location), _path(target))
+
+    def unfinished(self, directory: Location) -> Sequence[Staged]:
+        """Nothing is uploaded to a disk."""
+        _path(directory)
+        return ()
+
+    def abandon(self, staged: Iterable[Staged]) -> None:
+        """Delete staged files."""
+        for each in staged:
+            with contextlib.suppress(FileNotFoundError):
+                self.delete_file(each.location)
+
+    def delete_file(self, location: Location) -> None:
+        """Delete a file, and the checksums that Hadoop keeps beside those of a local disk.
+
+        They would belong to the next file of that name, and Hadoop would call it corrupt.
+        """
+        file = Path(_path(location))
+        file.unlink()
+        (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+
+    def delete_directory(self, directory: Location) -> None:
+        """Delete a directory and everything in it."""
+        path = _path(directory)
+        while os.path.lexists(path):
+            with contextlib.suppress(FileNotFoundError):  # somebody else deletes there, too
+                shutil.rmtree(path)
+
+    def sync_directory(self, directory: Location) -> None:
+        """Force the names in a directory to disk. Measured on ext4: 0.6 ms."""
+        _force_to_disk(_path(directory), os.O_RDONLY | os.O_DIRECTORY)
+
+
+class _LocalOutput:
+    """A file of this disk being written; see :class:`~mutation_api.storage.protocol.OutputFile`."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._path = _path(location)
+        self._earlier: pa.NativeFile | None = None
+        self._stream = _created(self._path)
+
+    @property
+    def staged(self) -> Staged:
+        """Where it lies."""
+        return Staged(self._location)
+
+    def write(self, data: bytes | memoryview | pa.Buffer) -> int:
+        """Append bytes."""
+        return int(self._stream.write(data))
+
+    def restart(self) -> pa.NativeFile:
+        """What was written so far: its bytes outlive their name."""
+        self._stream.close()
+        self._earlier = pa.OSFile(self._path, "rb")
+        Path(self._path).unlink()
+        self._stream = _created(self._path)
+        return self._earlier
+
+    def close(self) -> None:
+        """Complete the file, and force it to disk. Measured on ext4: 0.6 ms for 20 kB."""
+        self._close_earlier()
+        if not self._stream.closed:
+            self._stream.close()
+            _force_to_disk(self._path, os.O_RDONLY)
+
+    def discard(self) -> None:
+        """Close and delete it; what could not be written is lost, which is what is wanted here."""
+        self._close_earlier()
+        with contextlib.suppress(OSError):
+            self._stream.close()
+        Path(self._path).unlink(missing_ok=True)
+
+    def _close_earlier(self) -> None:
+        if self._earlier is not None:
+            self._earlier.close()
+
+
+def _path(location: Location) -> str:
+    if location.scheme != _SCHEME:
+        raise OSError(errno.EXDEV, "the location is not on a local disk", str(location))
+    return location.path
+
+
+def _created(path: str) -> pa.NativeFile:
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE))
+    return pa.BufferedOutputStream(pa.OSFile(path, "wb"), _OUTPUT_BUFFER_BYTES)
+
+
+def _force_to_disk(path: str, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_there(child: os.DirEntry[str]) -> bool:
+    """Whether it was not removed since the directory was read."""
+    try:
+        child.stat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _entry(location: Location, status: os.stat_result) -> FileEntry:
+    is_directory = stat.S_ISDIR(status.st_mode)
+    return FileEntry(location, is_directory, 0 if is_directory else status.st_size)
+
+
+def _rename(source: str, target: str) -> None:
+    """Rename without a moment in which another process's target could be overwritten.
+
+    ``rename(2)`` replaces its target; ``link(2)`` refuses an existing one, so link plus unlink is a rename
+    that refuses. File systems without hard links (some FUSE and network mounts) get a look before the rename.
+    """
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), source, None, target) from error
+        Path(source).rename(target)
+    else:
+        Path(source).unlink()
