@@ -27,6 +27,9 @@ pytest_plugins = [
     "tests.fix_spark",
     "tests.fix_workers",
     "tests.fix_features",
+    "tests.fix_hdfs",
+    "tests.fix_s3",
+    "tests.fix_storage",
 ]
 
 ALLOWED_SKIP_REASONS = frozenset({"the superuser may write everywhere"})

@@ -12,7 +12,8 @@ import pytest
 from tests.fix_judge import FIXTURES
 from tests.run_notes import NOTES
 
-_JUDGES = (*FIXTURES.values(), "hive31_notifying", "hive41_notifying")
+_STORAGES = {"hdfs", "s3"}
+_JUDGES = (*FIXTURES.values(), "hive31_notifying", "hive41_notifying", *_STORAGES)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -34,8 +35,10 @@ def _put_into_id(item: pytest.Item) -> None:
 def _group(item: pytest.Item) -> str:
     callspec = getattr(item, "callspec", None)
     values = [] if callspec is None else callspec.params.values()
-    lines = {value for value in values if isinstance(value, str)} & FIXTURES.keys()
-    used = {FIXTURES[line] for line in lines} or {*_JUDGES} & {*getattr(item, "fixturenames", ())}
+    texts = {value for value in values if isinstance(value, str)}
+    lines = texts & FIXTURES.keys()
+    named = {FIXTURES[line] for line in lines} or texts & _STORAGES
+    used = named or {*_JUDGES} & {*getattr(item, "fixturenames", ())}
     return min(used, default=item.nodeid.partition("::")[0])
 
 

@@ -7,8 +7,9 @@ import importlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.hadoop_settings import HadoopSettings, active_spark_context
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
@@ -31,24 +32,60 @@ _KINDS: Mapping[str, _Kind] = {
 }
 
 _LOCAL = LocalStorage()
-_guard = threading.Lock()
-_configured: HadoopSettings | None = None
-_connected: dict[tuple[str, str], Storage] = {}
 
 
-def configure(given: HadoopSettings) -> None:
-    """Use these settings in this process from now on. What is open stays as it is."""
-    global _configured
-    with _guard:
-        if given != _configured:
-            _configured = given
-            _connected.clear()
+class _Connections:
+    """The settings in force in this process, and the storages that were opened with them."""
+
+    def __init__(self) -> None:
+        self.guard = threading.Lock()
+        self._given: HadoopSettings | None = None
+        self._found: HadoopSettings | None = None
+        self._context: Any = None
+        self._storages: dict[tuple[str, str], Storage] = {}
+
+    def configure(self, given: HadoopSettings | None) -> None:
+        if given != self._given:
+            self._given = given
+            self._found = None
+            self._storages.clear()
+
+    def settings(self) -> HadoopSettings:
+        if self._given is not None:
+            return self._given
+        context = active_spark_context()
+        if self._found is None or context is not self._context:
+            found = HadoopSettings.from_environment()
+            found = found if context is None else found.with_spark(context)
+            if found != self._found:
+                self._storages.clear()
+            self._found, self._context = found, context
+        return self._found
+
+    def storage(self, location: Location) -> Storage:
+        known = self.settings()
+        key = (location.scheme, location.authority)
+        if key not in self._storages:
+            self._storages[key] = _connect(location, known)
+        return self._storages[key]
+
+
+_connections = _Connections()
+
+
+def configure(given: HadoopSettings | None) -> None:
+    """Use these settings in this process from now on; None: what the environment and Spark tell."""
+    with _connections.guard:
+        _connections.configure(given)
 
 
 def settings() -> HadoopSettings:
-    """What :func:`configure` set, else what the environment tells; it travels to workers."""
-    with _guard:
-        return _settings()
+    """What :func:`configure` set, else what the environment and the Spark session of this process tell.
+
+    It travels to workers. Raises OSError (EINVAL) for a file that is no configuration.
+    """
+    with _connections.guard:
+        return _connections.settings()
 
 
 def storage_at(location: Location) -> Storage:
@@ -56,22 +93,12 @@ def storage_at(location: Location) -> Storage:
 
     Raises:
         OSError: EPROTONOSUPPORT, a scheme that this version cannot reach, or whose package is not installed;
-            others, if the settings make no sense.
+            EINVAL, settings that make no sense.
     """
     if location.scheme == "file":
         return _LOCAL
-    key = (location.scheme, location.authority)
-    with _guard:
-        if key not in _connected:
-            _connected[key] = _connect(location, _settings())
-        return _connected[key]
-
-
-def _settings() -> HadoopSettings:
-    global _configured
-    if _configured is None:
-        _configured = HadoopSettings.from_environment()
-    return _configured
+    with _connections.guard:
+        return _connections.storage(location)
 
 
 def _connect(location: Location, known: HadoopSettings) -> Storage:

@@ -1,20 +1,111 @@
-"""What Hadoop's configuration says about storage."""
+"""HadoopSettings: what Hadoop's configuration says about storage, so that nobody has to say it again.
+
+Read from ``core-site.xml``, ``hdfs-site.xml`` and (its keys of storage) ``hive-site.xml``; a running Spark
+session's ``spark.hadoop.*`` come on top.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+import os
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-__all__ = ["HadoopSettings"]
+from metastore_client.errors import InvalidConfigurationError
+from metastore_client.hive_site import read_hive_site
+
+__all__ = ["HadoopSettings", "active_spark_context"]
+
+_SPARK_PREFIX = "spark.hadoop."
+_KEYS_OF_STORAGE = ("fs.", "dfs.", "hadoop.", "ipc.")
+_TRUE = ("true", "1", "yes", "on")
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 @dataclass(frozen=True)
 class HadoopSettings:
-    """Properties by name, as ``core-site.xml`` and ``hdfs-site.xml`` have them. May hold secrets."""
+    """Properties by name. Some hold secrets, so no text of this shows a value."""
 
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def from_environment(cls) -> HadoopSettings:
-        """What the files in ``HADOOP_CONF_DIR`` say."""
-        return cls()
+        """What the files in ``HADOOP_CONF_DIR`` (else ``HADOOP_HOME/etc/hadoop``) and ``HIVE_CONF_DIR`` say.
+
+        Raises:
+            OSError: EINVAL, a file is there and is no configuration.
+        """
+        properties: dict[str, str] = {}
+        for file in _files():
+            try:
+                read = read_hive_site(file)
+            except InvalidConfigurationError as error:
+                raise OSError(errno.EINVAL, str(error), str(file)) from error
+            properties |= {name: text for name, text in read.items() if name.startswith(_KEYS_OF_STORAGE)}
+        return cls(properties)
+
+    def with_properties(self, properties: Mapping[str, str]) -> HadoopSettings:
+        """The same with these in place of, or besides, those of the same names."""
+        return HadoopSettings({**self.properties, **properties})
+
+    def with_spark(self, context: Any) -> HadoopSettings:
+        """The same with the ``spark.hadoop.*`` of a SparkContext."""
+        pairs = dict(context.getConf().getAll())
+        found = {
+            name.removeprefix(_SPARK_PREFIX): text
+            for name, text in pairs.items()
+            if name.startswith(_SPARK_PREFIX)
+        }
+        return self.with_properties(found)
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """The text of a property; the default if it is missing or empty."""
+        return self.properties.get(name, "").strip() or default
+
+    def flag(self, name: str, default: bool) -> bool:
+        """A property that is true or false."""
+        text = self.get(name)
+        return default if text is None else text.lower() in _TRUE
+
+    def number(self, name: str, default: int) -> int:
+        """A property that is a whole number, maybe of bytes with a unit: ``64M``, ``1g``.
+
+        Raises:
+            OSError: EINVAL, it is something else.
+        """
+        text = self.get(name)
+        if text is None:
+            return default
+        digits = text.rstrip("kKmMgGtTbB")
+        unit = text[len(digits) :].lower().removesuffix("b")
+        if not digits.isdecimal() or unit not in _UNITS:
+            raise OSError(
+                errno.EINVAL, f"{name} is {text!r}; expected a whole number such as 8388608 or 8M", name
+            )
+        return int(digits) * _UNITS[unit]
+
+    def __repr__(self) -> str:
+        """How many there are; no values, which may be secrets."""
+        return f"HadoopSettings({len(self.properties)} properties)"
+
+
+def active_spark_context() -> Any:
+    """The SparkContext of this process, if it has one. Does not import pyspark, which need not be there."""
+    pyspark = sys.modules.get("pyspark")
+    context_type = getattr(pyspark, "SparkContext", None)
+    return getattr(context_type, "_active_spark_context", None)
+
+
+def _files() -> Iterator[Path]:
+    """Those that are there; what a later one says wins."""
+    home = os.environ.get("HADOOP_HOME")
+    hadoop = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
+    hive = os.environ.get("HIVE_CONF_DIR")
+    places = [(hive, "hive-site.xml"), (hadoop, "core-site.xml"), (hadoop, "hdfs-site.xml")]
+    for folder, name in places:
+        file = Path(folder or "") / name
+        if folder and file.is_file():
+            yield file

@@ -109,7 +109,7 @@ def test_killed_at_every_step_between_open_and_commit(
     """
     complete = _create(hive, f"{hive_database}.complete")
     steps = _drive(hive, {complete: 0}).split()
-    assert {"lock", "add_dynamic_partitions", "rename", "commit_txn"} <= set(steps)
+    assert {"lock", "add_dynamic_partitions", "publish", "commit_txn"} <= set(steps)
     assert _rows(hive, complete) == ALL_ROWS
 
     root = hive.warehouse / f"{hive_database}.db" / "killed"

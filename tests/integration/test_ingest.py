@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 USER = "mortal"
 STORAGE_STEPS = ("create_directory", "create", "stage", "publish", "sync_directory", "delete_directory")
 END = "end"
-DEADLY = ("rename", "commit_txn", END)
+DEADLY = ("publish", "commit_txn", END)
 """Steps before which the short test lets the driver die, each at its last call."""
 
 PARTS = 6

@@ -71,7 +71,7 @@ def our_rows(directory: Path, columns: list[tuple[str, str]]) -> list[tuple[Any,
         version=V1,
     )
     rows: list[tuple[Any, ...]] = []
-    for split in plan_splits(table, "", str(directory), ALL):
+    for split in plan_splits(table, "", table.location, ALL):
         check_keyed_rows(table, split, ALL, ReadOptions(TimestampForm.MICROSECONDS))
         for batch in read_split(table, split, ALL, options=ReadOptions(TimestampForm.TEXT)):
             ids = [tuple(row_id.values()) for row_id in batch.column(0).to_pylist()]

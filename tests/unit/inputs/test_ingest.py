@@ -69,7 +69,8 @@ class Warehouse:
         with MutatorClientBuilder().metastore(self.metastore).build() as client:
             snapshot = client.open_snapshot(name)
             table, valid = snapshot.table(name), snapshot.valid_ids(name)
-            places = {p.name: p.location for p in snapshot.partitions(name)} or {"": table.location}
+            names = [p.name for p in snapshot.partitions(name)] or [""]
+            places = {each: table.partition_location(each) for each in names}
             splits = [s for p, at in places.items() for s in plan_splits(table, p, at, valid)]
             batches = [batch for split in splits for batch in read_split(table, split, valid, row_ids=False)]
         return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())

@@ -1,0 +1,148 @@
+"""A real HDFS for tests: its NameNodes and DataNodes in one JVM, which ends with this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from judges.jars import fetch_all, read_pins
+from judges.java import compiled
+from judges.judge import SPEED_OPTIONS
+from judges.process import JudgeProcess
+from metastore_client.java import ADD_OPENS, find_java, spark_jars
+
+__all__ = ["MiniHdfs"]
+
+NAME_SERVICE = "cluster"
+START_TIMEOUT_SECONDS = 120.0
+REQUEST_TIMEOUT_SECONDS = 60.0
+SOURCES = Path(__file__).parent / "minihdfs"
+
+
+class MiniHdfs:
+    """One running HDFS below a work folder; a context manager.
+
+    Its superuser is the user of this process; what needs one (modes, owners, quotas) is asked of the judge.
+    """
+
+    def __init__(
+        self,
+        work_directory: Path,
+        *,
+        data_nodes: int = 1,
+        name_nodes: int = 1,
+        configuration: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it.
+
+        Args:
+            work_directory: holds its data and its log.
+            data_nodes: how many.
+            name_nodes: 1, or 2 for a name service of which the first is active.
+            configuration: Hadoop's properties for its servers.
+
+        Raises:
+            JudgeError: Java, a jar or the compiler is missing, or it does not come up.
+        """
+        jars = [*fetch_all(read_pins(SOURCES / "jars.txt")), *sorted(spark_jars().glob("*.jar"))]
+        class_path = os.pathsep.join(map(str, (compiled([SOURCES], jars), *jars)))
+        settings = [f"{name}={value}" for name, value in (configuration or {}).items()]
+        command: list[str | Path] = [
+            find_java(),
+            *ADD_OPENS,
+            *SPEED_OPTIONS,
+            "-Xmx512m",
+            "-cp",
+            class_path,
+            "judge.MiniHdfs",
+        ]
+        arguments = [str(work_directory / "data"), str(data_nodes), str(name_nodes), *settings]
+        self._process = JudgeProcess("HDFS", [*command, *arguments], work_directory / "hdfs.log")
+        try:
+            self._addresses = self._ask("addresses", timeout_seconds=START_TIMEOUT_SECONDS)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop it."""
+        self._process.close()
+
+    @property
+    def description(self) -> str:
+        """Say which judge this is, for the summary of a test run."""
+        return f"HDFS 3.5.0 ({len(self._addresses)} NameNode(s), Maven Central)"
+
+    @property
+    def location(self) -> str:
+        """The root as a client names it: ``hdfs://127.0.0.1:PORT``, or of the name service."""
+        if len(self._addresses) > 1:
+            return f"hdfs://{NAME_SERVICE}"
+        return f"hdfs://{self._addresses['namenode0']}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Properties that a client needs."""
+        found = {"fs.defaultFS": self.location, "dfs.replication": "1"}
+        if len(self._addresses) > 1:
+            provider = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+            found |= {
+                "dfs.nameservices": NAME_SERVICE,
+                f"dfs.ha.namenodes.{NAME_SERVICE}": "nn0,nn1",
+                f"dfs.client.failover.proxy.provider.{NAME_SERVICE}": provider,
+            }
+            for number in range(2):
+                key = f"dfs.namenode.rpc-address.{NAME_SERVICE}.nn{number}"
+                found[key] = self._addresses[f"namenode{number}"]
+        return found
+
+    def restart_namenode(self) -> None:
+        """Stop the NameNode and start it on the same port."""
+        self._ask("restart_namenode")
+
+    def stop_datanode(self, index: int) -> None:
+        """Stop one for good."""
+        self._ask("stop_datanode", index=index)
+
+    def stop_namenode(self, index: int) -> None:
+        """Stop one for good."""
+        self._ask("stop_namenode", index=index)
+
+    def fail_over(self, to: int) -> None:
+        """Make the other NameNode the active one."""
+        self._ask("fail_over", to=to)
+
+    def safe_mode(self, on: bool) -> None:
+        """Refuse all changes, or take them again."""
+        self._ask("safe_mode", on=on)
+
+    def set_quota(self, path: str, *, names: int = 2**62, space_bytes: int = 2**62) -> None:
+        """Bound what may lie below a directory."""
+        self._ask("quota", path=path, names=names, bytes=space_bytes)
+
+    def make_directory(self, path: str, *, mode: str = "755", user: str | None = None) -> None:
+        """Create a directory with this mode and owner (whose group is of the same name)."""
+        self._ask("mkdir", path=path)
+        self._ask("chmod", path=path, mode=mode)
+        if user is not None:
+            self._ask("chown", path=path, user=user, group=user)
+
+    def add_acl(self, path: str, spec: str) -> None:
+        """Add entries in the form of ``hdfs dfs -setfacl``."""
+        self._ask("acl", path=path, spec=spec)
+
+    def _ask(
+        self, what: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS, **members: Any
+    ) -> dict[str, Any]:
+        return self._process.ask({"do": what, **members}, timeout_seconds=timeout_seconds)

@@ -1,0 +1,138 @@
+package judge;
+
+import com.google.gson.Gson;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.charset.StandardCharsets;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.permission.AclEntry;
+import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.hadoop.hdfs.DistributedFileSystem;
+import org.apache.hadoop.hdfs.HdfsConfiguration;
+import org.apache.hadoop.hdfs.MiniDFSCluster;
+import org.apache.hadoop.hdfs.MiniDFSNNTopology;
+
+/** A real HDFS in this JVM: MiniHdfs DIRECTORY DATANODES NAMENODES [key=value ...]; answers lines of JSON, ends with its input. */
+public final class MiniHdfs {
+  private final MiniDFSCluster cluster;
+  private final int nameNodes;
+
+  private MiniHdfs(MiniDFSCluster cluster, int nameNodes) {
+    this.cluster = cluster;
+    this.nameNodes = nameNodes;
+  }
+
+  public static void main(String[] arguments) throws Exception {
+    PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
+    System.setOut(System.err);
+    int dataNodes = Integer.parseInt(arguments[1]);
+    int nameNodes = Integer.parseInt(arguments[2]);
+    HdfsConfiguration conf = new HdfsConfiguration();
+    conf.set("dfs.datanode.hostname", "127.0.0.1");
+    for (int i = 3; i < arguments.length; i++) {
+      int equals = arguments[i].indexOf('=');
+      conf.set(arguments[i].substring(0, equals), arguments[i].substring(equals + 1));
+    }
+    MiniDFSCluster.Builder builder = new MiniDFSCluster.Builder(conf, new File(arguments[0])).numDataNodes(dataNodes);
+    if (nameNodes > 1) {
+      builder.nnTopology(MiniDFSNNTopology.simpleHATopology());
+    }
+    MiniDFSCluster cluster = builder.build();
+    if (nameNodes > 1) {
+      cluster.transitionToActive(0);
+    }
+    cluster.waitActive();
+    MiniHdfs self = new MiniHdfs(cluster, nameNodes);
+    BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    for (String line = requests.readLine(); line != null; line = requests.readLine()) {
+      answers.println(new Gson().toJson(self.answer(line)));
+    }
+    Runtime.getRuntime().halt(0);
+  }
+
+  private JsonObject answer(String line) {
+    try {
+      return act(JsonParser.parseString(line).getAsJsonObject());
+    } catch (Throwable t) {
+      StringWriter trace = new StringWriter();
+      t.printStackTrace(new PrintWriter(trace));
+      JsonObject answer = new JsonObject();
+      answer.addProperty("error", t.getClass().getName());
+      answer.addProperty("message", String.valueOf(t.getMessage()));
+      answer.addProperty("trace", trace.toString());
+      return answer;
+    }
+  }
+
+  private JsonObject act(JsonObject request) throws Exception {
+    JsonObject answer = new JsonObject();
+    switch (request.get("do").getAsString()) {
+      case "addresses":
+        for (int i = 0; i < nameNodes; i++) {
+          answer.addProperty("namenode" + i, "127.0.0.1:" + cluster.getNameNodePort(i));
+        }
+        break;
+      case "restart_namenode":
+        cluster.restartNameNode(0, true);
+        break;
+      case "stop_datanode":
+        cluster.stopDataNode(request.get("index").getAsInt());
+        break;
+      case "safe_mode":
+        files().setSafeMode(
+            request.get("on").getAsBoolean()
+                ? org.apache.hadoop.fs.SafeModeAction.ENTER : org.apache.hadoop.fs.SafeModeAction.LEAVE);
+        break;
+      case "fail_over":
+        int to = request.get("to").getAsInt();
+        cluster.transitionToStandby(1 - to);
+        cluster.transitionToActive(to);
+        break;
+      case "stop_namenode":
+        cluster.shutdownNameNode(request.get("index").getAsInt());
+        break;
+      case "quota":
+        files().setQuota(path(request), request.get("names").getAsLong(), request.get("bytes").getAsLong());
+        break;
+      case "mkdir":
+        files().mkdirs(path(request));
+        break;
+      case "chmod":
+        files().setPermission(path(request), new FsPermission(request.get("mode").getAsString()));
+        break;
+      case "chown":
+        files().setOwner(path(request), request.get("user").getAsString(), request.get("group").getAsString());
+        break;
+      case "acl":
+        files().modifyAclEntries(path(request), AclEntry.parseAclSpec(request.get("spec").getAsString(), true));
+        break;
+      default:
+        throw new IllegalArgumentException("unknown request " + request.get("do"));
+    }
+    return answer;
+  }
+
+  private DistributedFileSystem files() throws Exception {
+    if (nameNodes == 1) {
+      return cluster.getFileSystem();
+    }
+    for (int i = 0; i < nameNodes; i++) {
+      if (cluster.isNameNodeUp(i) && !cluster.getNamesystem(i).isInStandbyState()) {
+        return cluster.getFileSystem(i);
+      }
+    }
+    throw new IllegalStateException("no NameNode is active");
+  }
+
+  private static Path path(JsonObject request) {
+    return new Path(request.get("path").getAsString());
+  }
+}

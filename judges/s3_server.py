@@ -1,0 +1,102 @@
+"""An S3 server (moto) for tests, which can be slow, busy, deaf or gone; ends with this process."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import boto3
+
+from judges.process import JudgeProcess
+
+__all__ = ["S3Server"]
+
+START_TIMEOUT_SECONDS = 60.0
+KEY, SECRET = "tester", "not-so-secret"
+
+
+class S3Server:
+    """One running server; a context manager."""
+
+    def __init__(self, work_directory: Path) -> None:
+        """Start it; its log lies in ``work_directory``. Raises JudgeError if it does not come up."""
+        command = [sys.executable, str(Path(__file__).with_name("s3_program.py"))]
+        self._process = JudgeProcess("S3 server", command, work_directory / "s3.log")
+        try:
+            answer = self._process.ask({"do": "address"}, timeout_seconds=START_TIMEOUT_SECONDS)
+        except BaseException:
+            self.close()
+            raise
+        self.endpoint = str(answer["endpoint"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop it."""
+        self._process.close()
+
+    @property
+    def description(self) -> str:
+        """Say which judge this is, for the summary of a test run."""
+        return f"S3 server (moto {importlib.metadata.version('moto')})"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Hadoop's properties for it."""
+        return {
+            "fs.s3a.endpoint": self.endpoint,
+            "fs.s3a.endpoint.region": "us-east-1",
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.connection.ssl.enabled": "false",
+            "fs.s3a.access.key": KEY,
+            "fs.s3a.secret.key": SECRET,
+        }
+
+    def client(self) -> Any:
+        """A client of its own, for looks behind the library's back."""
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=KEY,
+            aws_secret_access_key=SECRET,
+            region_name="us-east-1",
+        )
+
+    def make_bucket(self, name: str) -> None:
+        """Create a bucket."""
+        self.client().create_bucket(Bucket=name)
+
+    def fail(
+        self,
+        *,
+        latency_seconds: float = 0.0,
+        busy_every: int = 0,
+        lost_answers: Mapping[str, int] | None = None,
+        gone_seconds: float = 0.0,
+    ) -> None:
+        """From now on: wait before each request, answer 503 to every n-th, carry requests of an operation out
+        and lose so many answers, be gone for a while. Without arguments: do well again.
+        """
+        request = {
+            "do": "faults",
+            "latency_seconds": latency_seconds,
+            "busy_every": busy_every,
+            "lost_answers": dict(lost_answers or {}),
+            "gone_seconds": gone_seconds,
+        }
+        self._process.ask(request, timeout_seconds=START_TIMEOUT_SECONDS)
+
+    def take_counts(self) -> dict[str, int]:
+        """Requests by operation since the last call."""
+        answer = self._process.ask({"do": "take_counts"}, timeout_seconds=START_TIMEOUT_SECONDS)
+        return dict(answer["counts"])

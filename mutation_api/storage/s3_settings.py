@@ -1,0 +1,130 @@
+"""S3Settings: what Hadoop's ``fs.s3a.*`` properties say about one bucket.
+
+What they do not say (keys, profile, region, endpoint) the AWS client finds as it always does: ``AWS_*``, the
+profiles' files, the role of the machine.
+
+Source: Hadoop's documentation of S3A, "Configuring different S3 buckets" and "Authenticating".
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+
+from mutation_api.storage.hadoop_settings import HadoopSettings
+
+__all__ = ["S3Settings"]
+
+_PREFIX = "fs.s3a."
+_PART_BYTES_DEFAULT = 16 * 2**20
+_SMALLEST_PART_BYTES = 5 * 2**20
+_CONNECTIONS_DEFAULT = 32
+_ATTEMPTS_DEFAULT = 8
+_STATIC = ("SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider")
+_ANONYMOUS = "AnonymousAWSCredentialsProvider"
+_FOUND_BY_THE_CLIENT = (
+    "EnvironmentVariableCredentialsProvider",
+    "ProfileCredentialsProvider",
+    "ProfileAWSCredentialsProvider",
+    "IAMInstanceCredentialsProvider",
+    "InstanceProfileCredentialsProvider",
+    "ContainerCredentialsProvider",
+    "WebIdentityTokenFileCredentialsProvider",
+    "WebIdentityTokenCredentialsProvider",
+    "DefaultCredentialsProvider",
+    "DefaultAWSCredentialsProviderChain",
+)
+_ENCRYPTIONS = {"SSE-S3": "AES256", "AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
+
+
+@dataclass(frozen=True)
+class S3Settings:
+    """How one bucket is reached; None leaves a choice to the AWS client. Secrets are in no text of it."""
+
+    endpoint: str | None
+    region: str | None
+    path_style: bool
+    access_key: str | None = field(repr=False)
+    secret_key: str | None = field(repr=False)
+    session_token: str | None = field(repr=False)
+    anonymous: bool
+    requester_pays: bool
+    encryption: str | None
+    kms_key: str | None
+    part_bytes: int
+    max_connections: int
+    attempts: int
+
+    @classmethod
+    def of_bucket(cls, bucket: str, settings: HadoopSettings) -> S3Settings:
+        """The settings of a bucket: ``fs.s3a.bucket.NAME.…`` wins over ``fs.s3a.…``.
+
+        Raises:
+            OSError: EINVAL, a setting makes no sense, or names what this client cannot do.
+        """
+        merged = _of_bucket(bucket, settings)
+        providers = _provider_names(merged)
+        _check_providers(bucket, providers)
+        is_static = not providers or any(name in _STATIC for name in providers)
+        encryption = merged.get("encryption.algorithm") or merged.get("server-side-encryption-algorithm")
+        if encryption is not None and encryption.upper() not in _ENCRYPTIONS:
+            raise OSError(
+                errno.EINVAL,
+                f"fs.s3a.encryption.algorithm is {encryption!r}; this client knows {', '.join(_ENCRYPTIONS)}",
+                f"s3a://{bucket}",
+            )
+        return cls(
+            endpoint=_endpoint(merged),
+            region=merged.get("endpoint.region"),
+            path_style=merged.flag("path.style.access", default=False),
+            access_key=merged.get("access.key") if is_static else None,
+            secret_key=merged.get("secret.key") if is_static else None,
+            session_token=merged.get("session.token") if is_static else None,
+            anonymous=bool(providers) and all(name == _ANONYMOUS for name in providers),
+            requester_pays=merged.flag("requester.pays.enabled", default=False),
+            encryption=None if encryption is None else _ENCRYPTIONS[encryption.upper()],
+            kms_key=merged.get("encryption.key") or merged.get("server-side-encryption.key"),
+            part_bytes=max(_SMALLEST_PART_BYTES, merged.number("multipart.size", _PART_BYTES_DEFAULT)),
+            max_connections=max(1, merged.number("connection.maximum", _CONNECTIONS_DEFAULT)),
+            attempts=max(1, merged.number("attempts.maximum", _ATTEMPTS_DEFAULT)),
+        )
+
+
+def _of_bucket(bucket: str, settings: HadoopSettings) -> HadoopSettings:
+    """Without the prefixes; empty ones are missing ones."""
+    merged: dict[str, str] = {}
+    for prefix in (_PREFIX, f"{_PREFIX}bucket.{bucket}."):
+        merged |= {
+            name.removeprefix(prefix): text
+            for name, text in settings.properties.items()
+            if name.startswith(prefix) and text.strip()
+        }
+    return HadoopSettings(merged)
+
+
+def _endpoint(merged: HadoopSettings) -> str | None:
+    text = merged.get("endpoint")
+    if text is None or text.rstrip("/").endswith("amazonaws.com"):
+        return None  # the client knows them, by region
+    if "://" in text:
+        return text
+    scheme = "https" if merged.flag("connection.ssl.enabled", default=True) else "http"
+    return f"{scheme}://{text}"
+
+
+def _provider_names(merged: HadoopSettings) -> list[str]:
+    text = merged.get("aws.credentials.provider") or ""
+    return [name.strip().rpartition(".")[2].rpartition("$")[2] for name in text.split(",") if name.strip()]
+
+
+def _check_providers(bucket: str, names: list[str]) -> None:
+    """One that we know is enough, as Hadoop tries them in turn."""
+    known = {*_STATIC, _ANONYMOUS, *_FOUND_BY_THE_CLIENT}
+    if names and not known & set(names):
+        raise OSError(
+            errno.EINVAL,
+            f"fs.s3a.aws.credentials.provider names {', '.join(names)}, which this client does not have: "
+            "give keys, or a profile or role that the AWS client finds, and name one of "
+            f"{', '.join(sorted(known))}",
+            f"s3a://{bucket}",
+        )
