@@ -1,6 +1,6 @@
 """The main job on real input: a register of the world's airports, brought from release to release.
 
-    python -m examples.demo [--hive 2.3|3.1|4.1]
+    python -m examples.demo [--hive 2.3|3.1|4.1] [--storage local|hdfs|s3]
 
 Fetches three releases of the PyPI package ``airportsdata``, starts a Hive metastore of that line, and then
 
@@ -13,6 +13,7 @@ Fetches three releases of the PyPI package ``airportsdata``, starts a Hive metas
 
 After each step real Hive of the same line reads the table with SQL, and the rows are compared with what
 should be there. Hive 3.1 and 4.1 come from Maven Central (once; 120 and 150 MB).
+``--storage`` puts the table on an HDFS, or on an S3 server, that is started for the demo.
 The exit status is 0 only if all of them are equal. Ctrl-C stops everything that was started.
 """
 
@@ -39,7 +40,9 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from examples.local import PrintLoss, create_table
+from judges.hdfs_cluster import MiniHdfs
 from judges.hive import Hive23, Hive31, Hive41, HiveJudge
+from judges.s3_server import BUCKET, S3Server
 from metastore_client.embedded import EmbeddedMetastore
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes import MergeCounts, MergeReport, merge_into
@@ -50,6 +53,8 @@ from mutation_api.spark.job import apply_changes
 from mutation_api.spark.read import snapshot
 from mutation_api.spark.session import local_session
 from mutation_api.spark.summary import ApplySummary
+from mutation_api.storage.connect import configure
+from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.acid_table import AcidTable
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
@@ -109,21 +114,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--hive", choices=START, default="2.3", help="the line of Hive to run on (default: %(default)s)"
     )
+    parser.add_argument(
+        "--storage", choices=STORAGES, default="local", help="where the table lies (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
+    if (options.hive, options.storage) == ("3.1", "s3"):
+        parser.error("Hive 3.1 is not judged on S3: take --hive 2.3 or 4.1")
     signal.signal(signal.SIGTERM, _stop)
     try:
-        return run(options.hive, options.cache)
+        return run(options.hive, options.storage, options.cache)
     except KeyboardInterrupt:
         print("\ninterrupted; everything that was started is stopped", file=sys.stderr)
         return 130
 
 
-def run(line: str, cache: Path) -> int:
+def run(line: str, storage: str, cache: Path) -> int:
     """Fetch, start, mutate, judge, report."""
     releases = {release: fetch(release, cache) for release in RELEASES}
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airports-")))
-        uri, hive = START[line](work, stack)
+        uri, hive = START[line](work, stack) if storage == "local" else elsewhere(line, storage, work, stack)
         with step("starting Spark"):
             # The rows are few; Spark would cut them into two hundred parts.
             settings = {"spark.local.dir": str(work / "spark"), "spark.sql.shuffle.partitions": "8"}
@@ -164,6 +174,46 @@ def start_4_1(work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
         hive = stack.enter_context(Hive41(work / "hive"))
         return hive.uri, hive
 
+
+def elsewhere(line: str, storage: str, work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
+    """A metastore's address, and real Hive, whose warehouse lies on HDFS or S3; all end with the stack."""
+    with step(f"starting {storage.upper()}"):
+        root, properties = STORAGES[storage](work, stack)
+    configure(HadoopSettings(properties))
+    settings = {
+        "hive.metastore.warehouse.dir": f"{root}/warehouse",
+        "hive.conf.hidden.list": "javax.jdo.option.ConnectionPassword",
+        **properties,
+    }
+    # Hive keeps its scratch files on the local disk.
+    settings.pop("fs.defaultFS", None)
+    with step(f"starting real Hive {line} (metastore and SQL)"):
+        hive = stack.enter_context(JUDGES[line](work / "hive", settings))
+        return hive.uri, hive
+
+
+def start_hdfs(work: Path, stack: contextlib.ExitStack) -> tuple[str, dict[str, str]]:
+    """The root of an HDFS, and what a client needs."""
+    cluster = stack.enter_context(MiniHdfs(work / "hdfs"))
+    cluster.make_directory("/warehouse", mode="777")
+    return cluster.location, cluster.settings
+
+
+def start_s3(work: Path, stack: contextlib.ExitStack) -> tuple[str, dict[str, str]]:
+    """A bucket of an S3 server, and what a client needs."""
+    server = stack.enter_context(S3Server(work / "s3"))
+    return f"s3a://{BUCKET}", server.settings
+
+
+def start_nothing(work: Path, stack: contextlib.ExitStack) -> tuple[str, dict[str, str]]:
+    """The local disk is there."""
+    return f"file:{work}", {}
+
+
+STORAGES = {"local": start_nothing, "hdfs": start_hdfs, "s3": start_s3}
+"""How a storage is started."""
+
+JUDGES: Mapping[str, type[HiveJudge]] = {"2.3": Hive23, "3.1": Hive31, "4.1": Hive41}
 
 START = {"2.3": start_2_3, "3.1": start_3_1, "4.1": start_4_1}
 """How a line of Hive is started."""

@@ -56,7 +56,9 @@ class Hive23(HiveJudge):
             spark_jars().glob("*.jar"), key=lambda jar: (not jar.name.startswith("hive-common-"), jar.name)
         )
         classes = compiled([SOURCES / "common", SOURCES / "hive23"], jars)
-        return ["-Xmx2g", "-cp", hive_class_path(classes), MAIN_CLASS]
+        jars = _s3a_jars("3.5") if self._reaches_s3 else []
+        class_path = os.pathsep.join((hive_class_path(classes), *map(str, jars)))
+        return ["-Xmx2g", "-cp", class_path, MAIN_CLASS]
 
     def _origin(self) -> str:
         return f"pyspark {importlib.metadata.version('pyspark')} jars"
@@ -164,6 +166,7 @@ class _WriteIdJudge(HiveJudge):
     """What 3.1 and 4.1 have in common: their own jars, write ids, and tables read through SQL."""
 
     heap: ClassVar[str]
+    hadoop: ClassVar[str]
     loader: ClassVar[tuple[str, ...]] = ()
     """Options that choose another system class loader."""
 
@@ -171,6 +174,8 @@ class _WriteIdJudge(HiveJudge):
         folder = SOURCES / f"hive{self.line.replace('.', '')}"
         jars = fetch_all(read_pins(folder / "jars.txt"))
         classes = compiled([SOURCES / "common", folder], jars)
+        if self._reaches_s3:
+            jars = [*jars, *_s3a_jars(self.hadoop)]
         class_path = os.pathsep.join(map(str, (classes, folder, *jars)))
         return [f"-Xmx{self.heap}", *self.loader, "-cp", class_path, MAIN_CLASS]
 
@@ -201,6 +206,7 @@ class Hive31(_WriteIdJudge):
 
     line = "3.1"
     heap = "2g"
+    hadoop = "3.3"
     loader = ("-Djava.system.class.loader=judge.Loader",)
 
 
@@ -209,7 +215,14 @@ class Hive41(_WriteIdJudge):
 
     line = "4.1"
     heap = "2g"
+    hadoop = "3.4"
     cleaning_seconds = 5.0
+
+
+def _s3a_jars(hadoop: str) -> list[Path]:
+    """What ``s3a://`` needs beyond a line's own jars; fetched when it is first asked for."""
+    folder = SOURCES / "s3a"
+    return fetch_all([*read_pins(folder / f"hadoop-{hadoop}.txt"), *read_pins(folder / "jars.txt")])
 
 
 def _row_type(columns: Sequence[tuple[str, str]] | str) -> str:

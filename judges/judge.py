@@ -44,7 +44,8 @@ class HiveJudge:
 
         Args:
             work_directory: holds the warehouse, the metastore's database, scratch files and the log.
-            configuration: Hive settings that replace the judge's; with ``hive.metastore.uris`` the SQL works
+            configuration: Hive and Hadoop settings that replace the judge's; with ``fs.s3a.…`` among them it
+                gets the jars for that (not 3.1); with ``hive.metastore.uris`` the SQL works
                 on that metastore instead of one of its own (the compactor cannot be used then).
 
         Raises:
@@ -52,6 +53,7 @@ class HiveJudge:
         """
         self.work_directory = work_directory.resolve()
         settings = [f"{name}={value}" for name, value in (configuration or {}).items()]
+        self._reaches_s3 = any(name.startswith("fs.s3a.") for name in configuration or {})
         options = [*ADD_OPENS, *SPEED_OPTIONS, *LOG_OPTIONS, ZONE_OPTION]
         command = [find_java(), *options, *self._program(), self.work_directory, *settings]
         self._process = JudgeProcess(f"Hive {self.line}", command, self.work_directory / "judge.log")

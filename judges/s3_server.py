@@ -13,10 +13,12 @@ import boto3
 
 from judges.process import JudgeProcess
 
-__all__ = ["S3Server"]
+__all__ = ["BUCKET", "S3Server"]
 
 START_TIMEOUT_SECONDS = 60.0
 KEY, SECRET = "tester", "not-so-secret"
+BUCKET = "tables"
+"""There from the start."""
 
 
 class S3Server:
@@ -32,6 +34,7 @@ class S3Server:
             self.close()
             raise
         self.endpoint = str(answer["endpoint"])
+        self.make_bucket(BUCKET)
 
     def __enter__(self) -> Self:
         return self

@@ -28,6 +28,7 @@ pytest_plugins = [
     "tests.fix_workers",
     "tests.fix_features",
     "tests.fix_hdfs",
+    "tests.fix_hive_elsewhere",
     "tests.fix_s3",
     "tests.fix_storage",
 ]

@@ -41,6 +41,8 @@ FEATURES = (
     "metastore behind TLS",
     "metastore behind HTTPS",
     "metastore that asks for user and password",
+    "HDFS",
+    "S3",
 )
 """The rows, in order; a mark with another name is an error."""
 

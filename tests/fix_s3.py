@@ -7,13 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from judges.s3_server import S3Server
+from judges.s3_server import BUCKET, S3Server
 from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from tests.fix_judge import note_judge
-
-BUCKET = "tables"
 
 _numbers = itertools.count(1)
 
@@ -23,7 +21,6 @@ def s3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
     """A server with one bucket; without it every test that asks fails."""
     with S3Server(tmp_path_factory.mktemp("s3")) as server:
         note_judge(request.config, server.description)
-        server.make_bucket(BUCKET)
         yield server
 
 

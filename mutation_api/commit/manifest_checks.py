@@ -108,8 +108,8 @@ def check_staged(
         if (f.writer_id, f.attempt_id) in attempts and f.location not in places and not _is_mark(f)
     ]
     if all((f.writer_id, f.attempt_id) in attempts for f in found.files):
-        uploads = {m.staged.upload_id for m in manifests}
-        forgotten += [str(u.location) for u in found.uploads if u.upload_id not in uploads]
+        # A second upload to a reported place is one whose beginning was repeated, as its answer was lost.
+        forgotten += [str(u.location) for u in found.uploads if u.location not in places]
     if forgotten:
         raise ManifestError(
             f"table {table.full_name}, transaction {table.txn_id}: no manifest for "

@@ -199,6 +199,12 @@ def test_an_upload_without_a_manifest_is_refused() -> None:
     check_staged(table_of(), {"w"}, [manifest(staged=upload(1))], both)
 
 
+def test_an_upload_that_was_begun_twice_is_one_file() -> None:
+    """Where the answer of the first request was lost, the store has an upload that nobody knows."""
+    lost = dataclasses.replace(upload(1), upload_id="unknown")
+    check_staged(table_of(), {"w"}, [manifest(staged=upload(1))], output(MARK, uploads=(lost, upload(1))))
+
+
 def test_a_writer_that_uploaded_and_handed_nothing_in_is_refused() -> None:
     """Its mark tells that there is one."""
     stranger = ("stranger", "0", "/t/_mutation_7/stranger/0/uploads_7", 0)

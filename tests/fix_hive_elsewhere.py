@@ -1,0 +1,103 @@
+"""Real Hive whose warehouse does not lie on the local disk; one JVM a line and storage for the run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from judges.hdfs_cluster import MiniHdfs
+from judges.hive import Hive23, Hive31, Hive41, HiveJudge
+from judges.s3_server import BUCKET, S3Server
+from mutation_api.storage.connect import configure
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from tests.fix_judge import new_database, note_judge
+
+KINDS: Mapping[str, type[HiveJudge]] = {"2.3": Hive23, "3.1": Hive31, "4.1": Hive41}
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def hives_on_hdfs(
+    hdfs: MiniHdfs, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, HiveJudge]]:
+    """Judges by line, filled by those who ask."""
+    started: dict[str, HiveJudge] = {}
+    yield started
+    for judge in started.values():
+        judge.close()
+
+
+@pytest.fixture
+def hive_on_hdfs(
+    hdfs: MiniHdfs,
+    hives_on_hdfs: dict[str, HiveJudge],
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[HiveJudge]:
+    """The judge of the line that an indirect parameter names, with its warehouse on HDFS.
+
+    This process finds that HDFS.
+    """
+    line = str(request.param)
+    if line not in hives_on_hdfs:
+        warehouse = f"/warehouse{line}"
+        hdfs.make_directory(warehouse, mode="777")
+        settings = {"hive.metastore.warehouse.dir": f"{hdfs.location}{warehouse}", "dfs.replication": "1"}
+        hives_on_hdfs[line] = KINDS[line](tmp_path_factory.mktemp("hive_on_hdfs"), settings)
+        note_judge(request.config, f"{hives_on_hdfs[line].description} on HDFS")
+    configure(HadoopSettings(hdfs.settings))
+    yield hives_on_hdfs[line]
+    configure(None)
+
+
+@pytest.fixture
+def database_on_hdfs(hive_on_hdfs: HiveJudge) -> Iterator[str]:
+    """A new database there; dropped with its tables after the test."""
+    with new_database(hive_on_hdfs) as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
+def hives_on_s3(s3: S3Server) -> Iterator[dict[str, HiveJudge]]:
+    """Judges by line, filled by those who ask."""
+    started: dict[str, HiveJudge] = {}
+    yield started
+    for judge in started.values():
+        judge.close()
+
+
+@pytest.fixture
+def hive_on_s3(
+    s3: S3Server,
+    hives_on_s3: dict[str, HiveJudge],
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[HiveJudge]:
+    """The judge of the line that an indirect parameter names, with its warehouse on S3.
+
+    This process finds that server, which does well again after the test.
+    """
+    line = str(request.param)
+    if line not in hives_on_s3:
+        settings = {
+            "hive.metastore.warehouse.dir": f"s3a://{BUCKET}/warehouse{line}",
+            # 4.1 would hide the keys from its own tasks
+            "hive.conf.hidden.list": "javax.jdo.option.ConnectionPassword",
+            **s3.settings,
+        }
+        hives_on_s3[line] = KINDS[line](tmp_path_factory.mktemp("hive_on_s3"), settings)
+        note_judge(request.config, f"{hives_on_s3[line].description} on S3")
+    configure(HadoopSettings(s3.settings))
+    yield hives_on_s3[line]
+    s3.fail()
+    configure(None)
+
+
+@pytest.fixture
+def database_on_s3(hive_on_s3: HiveJudge) -> Iterator[str]:
+    """A new database there; dropped with its tables after the test."""
+    with new_database(hive_on_s3) as name:
+        yield name
