@@ -39,7 +39,13 @@ class HiveJudge:
     """How long a compaction may stay ready for cleaning before the cleaner takes it."""
     """The line of Hive, as ``"2.3"``."""
 
-    def __init__(self, work_directory: Path, configuration: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        work_directory: Path,
+        configuration: Mapping[str, str] | None = None,
+        *,
+        user: str | None = None,
+    ) -> None:
         """Start the JVM.
 
         Args:
@@ -48,6 +54,8 @@ class HiveJudge:
                 gets the jars for that (not 3.1); with ``hive.metastore.uris`` the SQL works
                 on that metastore instead of one of its own (the compactor cannot be used then).
 
+            user: who Hive is to HDFS; the user of this process for None.
+
         Raises:
             JudgeError: Java, a jar or the compiler is missing, or the JVM does not come up.
         """
@@ -55,6 +63,8 @@ class HiveJudge:
         settings = [f"{name}={value}" for name, value in (configuration or {}).items()]
         self._reaches_s3 = any(name.startswith("fs.s3a.") for name in configuration or {})
         options = [*ADD_OPENS, *SPEED_OPTIONS, *LOG_OPTIONS, ZONE_OPTION]
+        if user is not None:
+            options.append(f"-DHADOOP_USER_NAME={user}")
         command = [find_java(), *options, *self._program(), self.work_directory, *settings]
         self._process = JudgeProcess(f"Hive {self.line}", command, self.work_directory / "judge.log")
         self._uri: str | None = None
