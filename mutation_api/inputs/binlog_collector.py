@@ -25,11 +25,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +48,12 @@ from mutation_api.inputs.record_files import (
 )
 from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
 from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
+from mutation_api.inputs.source_files import children, entry_at, located, opened, readable
 from mutation_api.inputs.text_values import BinaryText
+from mutation_api.storage.connect import configure, settings
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.location import Location, Place
+from mutation_api.storage.replacing import replacing
 
 __all__ = ["CollectorSource", "raw_record", "uid_of", "write_reverse", "write_upsert_and_delete"]
 
@@ -93,16 +98,19 @@ def _quoted(value: str) -> str:
     return '"' + value.replace('"', '""') + '"'
 
 
-def write_reverse(raw: Path, reverse: Path) -> None:
+def write_reverse(raw: Place, reverse: Place) -> None:
     """Write the records of a raw file in reverse order, as they are; memory holds the file.
 
     Raises:
         InputFormatError: a record is damaged.
+        OSError: a file cannot be read or written.
     """
-    reverse.write_bytes(b"".join(reversed(list(_raw_records(raw)))))
+    records = list(_raw_records(located(raw)))
+    with replacing(located(reverse)) as file:
+        file.write(b"".join(reversed(records)))
 
 
-def write_upsert_and_delete(reverse: Path, upsert: Path, delete: Path) -> None:
+def write_upsert_and_delete(reverse: Place, upsert: Place, delete: Place) -> None:
     """Write what counts of a reverse file: rows to replace or add, and rows to remove, as they are.
 
     Of each key the last operation counts, which comes first here. The collector's description has a rule for
@@ -112,14 +120,16 @@ def write_upsert_and_delete(reverse: Path, upsert: Path, delete: Path) -> None:
 
     Raises:
         InputFormatError: a record is damaged, or has another operation.
+        OSError: a file cannot be read or written.
     """
     met: set[bytes] = set()
-    with upsert.open("wb") as upserts, delete.open("wb") as deletes:
-        for number, record in enumerate(_raw_records(reverse)):
+    source = located(reverse)
+    with replacing(located(upsert)) as upserts, replacing(located(delete)) as deletes:
+        for number, record in enumerate(_raw_records(source)):
             operation, uid, _ = record.split(b",", 2)
             if operation.decode(errors="replace") not in _OPERATIONS:
                 raise InputFormatError(
-                    f"{reverse}, record {number + 1}: field operation is {operation!r}, and can be "
+                    f"{source.shown}, record {number + 1}: field operation is {operation!r}, and can be "
                     f"{', '.join(_OPERATIONS)}"
                 )
             if uid not in met:
@@ -127,13 +137,14 @@ def write_upsert_and_delete(reverse: Path, upsert: Path, delete: Path) -> None:
                 (deletes if operation == b"DELETE" else upserts).write(record)
 
 
-def _raw_records(path: Path) -> Iterator[bytes]:
+def _raw_records(location: Location) -> Iterator[bytes]:
     """Records of a file as they stand there, ends included."""
-    size = path.stat().st_size
-    file = RecordFile(str(path), 0, size, TEXT, _HEADER)
+    with opened(location) as stream:
+        size = stream.seek(0, io.SEEK_END)
+    file = RecordFile(location, 0, size, TEXT, _HEADER)
     at = 0
     try:
-        for _, content in TEXT.chunks(path, 0, size):
+        for _, content in TEXT.chunks(location, 0, size):
             for record in _records_of(content, at):
                 yield record
                 at += len(record)
@@ -163,13 +174,13 @@ class CollectorSource:
     """Raw files of one table.
 
     Args:
-        raw: a raw file, or a folder of nothing but raw files of the table (and hidden ones).
+        raw: a raw file, or a folder of nothing but raw files of the table (and hidden ones), on any storage.
         name: names the source in the watermarks, after ``collector:``.
         columns: names of the columns in the files' order; None: the target's, partition columns last.
         binary: how the files write bytes; needed by tables with binary columns.
     """
 
-    raw: Path
+    raw: Place
     name: str
     columns: Sequence[str] | None = None
     binary: BinaryText | None = None
@@ -191,22 +202,24 @@ class CollectorSource:
             InputFormatError: files whose names have the same number; a file does not end with a whole record.
             SourcePositionError: the file that was read up to the watermark is gone, or another one now.
             RecordLayoutError: the files' columns and the target's do not agree.
+            InputError: the files cannot be read.
         """
         if len(tables) != 1:
             raise ConfigurationError(
                 f"{self.source_id}: raw files are of one table, asked for are {len(tables)}"
             )
         (table,) = tables
-        reader = self._reader(table, after.get(table.name))
-        if not reader.parts:
-            return Batch((), None)
-        operations = reader.operations(spark, table)
-        return Batch((TableOperations(table, operations),), _position(reader.parts[-1]))
+        with readable(self.source_id):
+            reader = self._reader(table, after.get(table.name))
+            if not reader.parts:
+                return Batch((), None)
+            position = _position(reader.parts[-1])
+        return Batch((TableOperations(table, reader.operations(spark, table)),), position)
 
     def _reader(self, table: SourceTable, after: Position | None) -> _Reader:
         layout = _Layout.of(self, table)
-        parts = [part for part in _outstanding(_numbered(self.raw), after) if part.start < part.end]
-        return _Reader(layout, tuple(parts))
+        parts = [part for part in _outstanding(_numbered(located(self.raw)), after) if part.start < part.end]
+        return _Reader(layout, tuple(parts), settings())
 
 
 @dataclass(frozen=True)
@@ -214,7 +227,7 @@ class _Part:
     """The bytes of a file that a run reads."""
 
     number: int
-    path: str
+    location: Location
     start: int
     end: int
 
@@ -275,6 +288,7 @@ class _Reader:
 
     layout: _Layout
     parts: tuple[_Part, ...]
+    storage: HadoopSettings
 
     def operations(self, spark: SparkSession, table: SourceTable) -> DataFrame:
         """The operations of all files, a task for each: where a record begins shows from a file's start."""
@@ -282,31 +296,34 @@ class _Reader:
         return numbers.mapInArrow(self, operations_schema(table.target, POSITION_PARTS))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        configure(self.storage)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 part = self.parts[number]
-                file = RecordFile(part.path, part.start, part.end, TEXT, self.layout.field_names)
+                file = RecordFile(part.location, part.start, part.end, TEXT, self.layout.field_names)
                 for chunk in file.chunks():
                     with chunk.located():
                         operations = self.layout.operations(chunk, part.number)
                     yield operations
 
 
-def _numbered(raw: Path) -> list[_Part]:
+def _numbered(raw: Location) -> list[_Part]:
     """The files, whole, by their numbers."""
-    if not raw.exists():
-        raise ConfigurationError(f"there is no raw file {raw}")
-    paths = [raw] if raw.is_file() else [p for p in raw.iterdir() if not p.name.startswith((".", "_"))]
+    given = entry_at(raw)
+    if given is None:
+        raise ConfigurationError(f"there is no raw file {raw.shown}")
     found: dict[int, _Part] = {}
-    for path in sorted(paths):
-        digits = re.findall(r"\d+", path.name)
+    for entry in children(raw) if given.is_directory else [given]:
+        if entry.is_directory:
+            raise InputFormatError(f"{entry.location.shown}: a folder, where raw files alone must lie")
+        digits = re.findall(r"\d+", entry.name)
         number = int(digits[-1]) if digits else 0
         if number in found:
             raise InputFormatError(
-                f"{path}: its number, the last digits of its name, is {number} as that of "
-                f"{found[number].path}; nothing says which of them is the later one"
+                f"{entry.location.shown}: its number, the last digits of its name, is {number} as that of "
+                f"{found[number].location.shown}; nothing says which of them is the later one"
             )
-        found[number] = _Part(number, str(path), 0, path.stat().st_size)
+        found[number] = _Part(number, entry.location, 0, entry.size)
     return [found[number] for number in sorted(found)]
 
 
@@ -330,21 +347,22 @@ def _outstanding(files: Sequence[_Part], after: Position | None) -> list[_Part]:
 
 def _check_fingerprint(file: _Part, end: int, after: Position) -> None:
     known = json.loads(after.text)["md5"]
-    if file.end < end or _fingerprint(file.path, end) != known:
+    if file.end < end or _fingerprint(file.location, end) != known:
         raise SourcePositionError(
-            f"{file.path} is not the file that was read up to {after.text}: it is shorter, or differs before "
-            "that. Give a new collection's file a name with a greater number, or the old one its content back"
+            f"{file.location.shown} is not the file that was read up to {after.text}: it is shorter, or "
+            "differs before that. Give a new collection's file a name with a greater number, or the old one "
+            "its content back"
         )
 
 
-def _fingerprint(path: str, end: int) -> str:
+def _fingerprint(location: Location, end: int) -> str:
     """md5 of the bytes before ``end``."""
-    with Path(path).open("rb") as file:
+    with opened(location, read_bytes=FINGERPRINT_BYTES) as file:
         file.seek(max(0, end - FINGERPRINT_BYTES))
         return hashlib.md5(file.read(min(end, FINGERPRINT_BYTES)), usedforsecurity=False).hexdigest()
 
 
 def _position(last: _Part) -> Position:
-    name = Path(last.path).name
-    text = {"file": name, "number": last.number, "byte": last.end, "md5": _fingerprint(last.path, last.end)}
+    fingerprint = _fingerprint(last.location, last.end)
+    text = {"file": last.location.name, "number": last.number, "byte": last.end, "md5": fingerprint}
     return Position((last.number, last.end), json.dumps(text))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -19,6 +18,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.errors import ConfigurationError, InputFormatError
+from mutation_api.inputs.source_files import children, entry_at, is_link, located, opened
+from mutation_api.storage.connect import configure, settings
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.location import Location, Place
+from mutation_api.storage.protocol import FileEntry
 
 __all__ = ["LINES_SCHEMA", "LogFile", "line_number", "log_files", "place_of", "read_lines"]
 
@@ -34,7 +38,7 @@ LINES_SCHEMA = "file int, offset bigint, text string"
 """``file`` counts within the list of files; ``text`` is null if the line is no UTF-8."""
 
 _ARROW_SCHEMA = pa.schema([("file", pa.int32()), ("offset", pa.int64()), ("text", pa.string())])
-_RANGES_SCHEMA = "file int, path string, start bigint, stop bigint, size bigint"
+_RANGES_SCHEMA = "file int, location string, start bigint, stop bigint, size bigint"
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -42,28 +46,28 @@ _NUMBERS = re.compile(r"\d+")
 class LogFile:
     """A file of the log: ``number`` is the last number in its name, 0 if there is none."""
 
-    path: Path
+    location: Location
     number: int
     size: int
 
 
-def log_files(paths: Sequence[Path]) -> tuple[LogFile, ...]:
+def log_files(places: Sequence[Place]) -> tuple[LogFile, ...]:
     """The files, and those of the folders, with what is below them; the numbers in their names order them.
 
-    Names that begin with a dot or an underscore are none of the log's, as for Hive and Spark.
+    Names that begin with a dot or an underscore are none of the log's, as for Hive and Spark. Links to local
+    folders are not followed.
 
     Raises:
-        ConfigurationError: there is no such file or folder.
+        ConfigurationError: there is no such file or folder. OSError: one cannot be looked into.
     """
-    found: list[Path] = []
-    for path in (each.absolute() for each in paths):
-        if path.is_dir():
-            found += [file for file in path.rglob("*") if file.is_file() and not _is_hidden(file, path)]
-        elif path.is_file():
-            found.append(path)
-        else:
-            raise ConfigurationError(f"there is no file or folder {path}")
-    return tuple(LogFile(path, _number(path), path.stat().st_size) for path in sorted(set(found), key=_order))
+    found: set[FileEntry] = set()
+    for location in map(located, places):
+        entry = entry_at(location)
+        if entry is None:
+            raise ConfigurationError(f"there is no file or folder {location.shown}")
+        found |= set(_files_below(location)) if entry.is_directory else {entry}
+    ordered = sorted(found, key=lambda entry: _order(entry.location))
+    return tuple(LogFile(entry.location, _number(entry.name), entry.size) for entry in ordered)
 
 
 def read_lines(spark: SparkSession, files: Sequence[LogFile]) -> DataFrame:
@@ -73,59 +77,76 @@ def read_lines(spark: SparkSession, files: Sequence[LogFile]) -> DataFrame:
         In the job: InputFormatError (a file is gone, or shorter than it was; a line has no end).
     """
     ranges = [
-        (index, str(file.path), start, min(start + RANGE_BYTES, file.size), file.size)
+        (index, str(file.location), start, min(start + RANGE_BYTES, file.size), file.size)
         for index, file in enumerate(files)
         for start in range(0, file.size, RANGE_BYTES)
     ]
     frame = spark.createDataFrame(ranges, _RANGES_SCHEMA)
     if len(ranges) > 1:
         frame = frame.repartition(len(ranges), "file", "start")
-    return frame.mapInArrow(_lines_of_ranges, LINES_SCHEMA)
+    return frame.mapInArrow(_LineReader(settings()), LINES_SCHEMA)
 
 
-def line_number(path: Path, offset: int) -> int:
-    """Number, from 1, of the line that begins at this byte."""
+def line_number(location: Location, offset: int) -> int:
+    """Number, from 1, of the line that begins at this byte. Raises OSError."""
     count, left = 1, offset
-    with path.open("rb") as file:
+    with opened(location) as file:
         while left > 0 and (block := file.read(min(BLOCK_BYTES, left))):
             count += block.count(b"\n")
             left -= len(block)
     return count
 
 
-def place_of(path: Path, offset: int, name: str | None = None) -> str:
+def place_of(location: Location, offset: int, name: str | None = None) -> str:
     """For messages: the file, the line that begins at this byte, and a field of the message on it."""
-    return f"{path}, line {line_number(path, offset)}" + (f", field {name}" if name else "")
+    line = line_number(location, offset)
+    return f"{location.shown}, line {line}" + (f", field {name}" if name else "")
 
 
-def _is_hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+def _files_below(folder: Location) -> Iterator[FileEntry]:
+    for entry in children(folder):
+        if not entry.is_directory:
+            yield entry
+        elif not is_link(entry.location):
+            yield from _files_below(entry.location)
 
 
-def _number(path: Path) -> int:
-    numbers = _NUMBERS.findall(
-        path.name.removesuffix(path.suffix) if path.suffix[1:].isalpha() else path.name
-    )
+def _number(name: str) -> int:
+    stem, _, suffix = name.rpartition(".")
+    numbers = _NUMBERS.findall(stem if stem and suffix.isalpha() else name)
     return int(numbers[-1][-18:]) if numbers else 0
 
 
-def _order(path: Path) -> tuple[int, list[tuple[str, int]], str]:
-    parts = re.findall(r"(\D*)(\d*)", str(path))
-    return _number(path), [(text, int(number or -1)) for text, number in parts], str(path)
+def _order(location: Location) -> tuple[int, list[tuple[str, int]], str]:
+    parts = re.findall(r"(\D*)(\d*)", location.shown)
+    return _number(location.name), [(text, int(number or -1)) for text, number in parts], location.shown
 
 
-def _lines_of_ranges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for each in batch.to_pylist():
-            try:
-                with Path(each["path"]).open("rb") as file:
-                    for offset, block in _blocks(file, each["start"], each["stop"], each["size"]):
-                        yield _lines(each["file"], offset, block)
-            except (OSError, EOFError) as error:
-                raise InputFormatError(
-                    f"{each['path']} changed while it was read: {error}; files of a log are only added or "
-                    "appended to"
-                ) from error
+@dataclass(frozen=True)
+class _LineReader:
+    """The function that runs in tasks: ranges of files in, lines out."""
+
+    storage: HadoopSettings
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        configure(self.storage)
+        for batch in batches:
+            for each in batch.to_pylist():
+                yield from _lines_of_range(**each)
+
+
+def _lines_of_range(file: int, location: str, start: int, stop: int, size: int) -> Iterator[pa.RecordBatch]:
+    place = Location.parse(location)
+    try:
+        with opened(place) as stream:
+            for offset, block in _blocks(stream, start, stop, size):
+                yield _lines(file, offset, block)
+    except (FileNotFoundError, EOFError) as error:
+        raise InputFormatError(
+            f"{place.shown} changed while it was read: {error}; files of a log are only added or appended to"
+        ) from error
+    except OSError as error:
+        raise InputFormatError(f"{place.shown}: the file cannot be read: {error}") from error
 
 
 def _blocks(file: BinaryIO, start: int, stop: int, size: int) -> Iterator[tuple[int, bytes]]:

@@ -36,7 +36,6 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Protocol
 
 import pyspark.sql.functions as sf
@@ -54,8 +53,11 @@ from mutation_api.inputs.json_lines import LogFile, log_files, place_of, read_li
 from mutation_api.inputs.json_rows import KIND_LENGTH, ColumnReader, RowConverter
 from mutation_api.inputs.json_values import Reader, can_read
 from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable, TableOperations
+from mutation_api.inputs.source_files import readable
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.storage.connect import settings
+from mutation_api.storage.location import Location, Place
 from mutation_api.table.hive_types import parse_hive_type, spark_type
 
 __all__ = [
@@ -243,12 +245,12 @@ def log_events(
 class JsonLog:
     """A log of JSON messages in files: a change source.
 
-    ``paths`` are files and folders that the driver and the workers see under the same name. ``name`` tells
-    this log from others of its format in the watermarks.
+    ``paths`` are files and folders on any storage; local ones the driver and the workers see under the same
+    name. ``name`` tells this log from others of its format in the watermarks.
     """
 
     format: MessageFormat
-    paths: tuple[Path, ...]
+    paths: tuple[Place, ...]
     name: str
     options: LogOptions = field(default_factory=LogOptions)
 
@@ -270,14 +272,16 @@ class JsonLog:
             ConfigurationError: nothing says which columns are the key, or a table is there twice.
             InputFormatError: see there; or a schema change, a truncate that is not to be applied, or
                 messages without a place among others.
+            InputError: the files cannot be read.
             Others: see there.
         """
         _check_tables(tables)
-        files = log_files(self.paths)
+        with readable(self.source_id):
+            files = log_files(self.paths)
         if not any(file.size for file in files):
             return Batch((), None)
         reading = _Reading(self, files, spark, tuple(tables), after)
-        with translated_worker_errors(f"{self.source_id}: reading the log"):
+        with readable(self.source_id), translated_worker_errors(f"{self.source_id}: reading the log"):
             return reading.batch()
 
 
@@ -425,8 +429,7 @@ class _Reading:
             raise getattr(errors, wrong.error)(f"{self._where(first, wrong.field)}: {wrong.text}")
 
     def _where(self, event: Row, name: str | None = None) -> str:
-        path = self.files[event.file].path
-        return place_of(path, event.offset, name)
+        return place_of(self.files[event.file].location, event.offset, name)
 
     def _order(self, facts: Mapping[str, _Facts]) -> _Order:
         rows = sum(fact.messages for fact in facts.values())
@@ -451,14 +454,15 @@ class _Reading:
         return _Order(Positions.MESSAGE, logs[0] if logs else "")
 
     def _check_numbers(self) -> None:
-        by_number: dict[int, Path] = {}
+        by_number: dict[int, Location] = {}
         for file in self.files:
             if file.number in by_number:
                 raise InputFormatError(
-                    f"{by_number[file.number]} and {file.path} have the same number {file.number} in their "
-                    "names, so nothing tells the order of their lines; give files of a log increasing numbers"
+                    f"{by_number[file.number].shown} and {file.location.shown} have the same number "
+                    f"{file.number} in their names, so nothing tells the order of their lines; give files of "
+                    "a log increasing numbers"
                 )
-            by_number[file.number] = file.path
+            by_number[file.number] = file.location
 
     def _check_after(self, order: _Order) -> None:
         for name, position in self.after.items():
@@ -563,7 +567,7 @@ class _Reading:
             shape.problem().alias("problem"),
             shape.values().alias("values"),
         )
-        converter = shape.converter([file.path for file in self.files], self.log.format.placeholder)
+        converter = shape.converter([file.location for file in self.files], self.log.format.placeholder)
         typed = values.mapInArrow(converter, shape.ddl(values))
         return TableOperations(replace(table, key=shape.key), typed)
 
@@ -689,7 +693,7 @@ class _Shape:
         columns = [f"{quoted(name)} {spark_type(hive_type)}" for name, hive_type in self.columns]
         return ", ".join([f"{OPERATION} string", f"{POSITION} {position}", *columns])
 
-    def converter(self, paths: Sequence[Path], placeholder: str | None) -> RowConverter:
+    def converter(self, files: Sequence[Location], placeholder: str | None) -> RowConverter:
         """The function that turns texts into values, batch by batch, in the tasks."""
         columns = tuple(
             ColumnReader(
@@ -697,7 +701,7 @@ class _Shape:
             )
             for i, ((column, hive_type), name) in enumerate(zip(self.columns, self.names, strict=True))
         )
-        return RowConverter(self.table.target.full_name, tuple(paths), columns, placeholder)
+        return RowConverter(self.table.target.full_name, tuple(files), columns, placeholder, settings())
 
 
 def _messages(lines: DataFrame) -> DataFrame:

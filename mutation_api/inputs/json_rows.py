@@ -10,7 +10,6 @@ import base64
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,9 @@ from mutation_api.errors import MutationError, RecordValueError
 from mutation_api.inputs.json_lines import place_of
 from mutation_api.inputs.json_values import Reader, is_quoted, values_of_json
 from mutation_api.inputs.source import OPERATION, POSITION
+from mutation_api.storage.connect import configure
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.location import Location
 
 __all__ = ["KIND_LENGTH", "ColumnReader", "RowConverter"]
 
@@ -51,16 +53,18 @@ class ColumnReader:
 class RowConverter:
     """The function that runs in tasks: batches of texts in, batches of operations out.
 
-    Batches have ``file`` (an index of ``paths``), ``offset``, ``schema`` (an index of a column's readers),
+    Batches have ``file`` (an index of ``files``), ``offset``, ``schema`` (an index of a column's readers),
     ``is_rough`` (a number on the line may have been rounded), OPERATION, POSITION, ``problem`` (struct of
     error, field and text, or null), and ``values``: for each of ``columns`` a struct of text and kind.
-    ``table`` is the target's name; ``placeholder`` a text that stands for a value that the log does not have.
+    ``table`` is the target's name; ``placeholder`` a text that stands for a value that the log does not have;
+    ``storage`` tells how the files are reached, to count the lines before one that is wrong.
     """
 
     table: str
-    paths: tuple[Path, ...]
+    files: tuple[Location, ...]
     columns: tuple[ColumnReader, ...]
     placeholder: str | None
+    storage: HadoopSettings
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Convert.
@@ -68,6 +72,7 @@ class RowConverter:
         Raises:
             InputFormatError, RecordLayoutError, RecordValueError: names file, line and field.
         """
+        configure(self.storage)
         for batch in batches:
             rows = _Rows(batch, len(self.columns))
             self._refuse_first(rows)
@@ -96,8 +101,8 @@ class RowConverter:
             ) from None
 
     def _place(self, rows: _Rows, row: int, name: str) -> str:
-        path = self.paths[rows.batch["file"][row].as_py()]
-        return place_of(path, rows.batch["offset"][row].as_py(), name)
+        file = self.files[rows.batch["file"][row].as_py()]
+        return place_of(file, rows.batch["offset"][row].as_py(), name)
 
 
 class _Rows:

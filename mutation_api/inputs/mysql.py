@@ -12,8 +12,8 @@ one, since that is what a log has; they become Arrow batches in Parquet files, a
 from __future__ import annotations
 
 import logging
-import shutil
 import tempfile
+import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ from pymysql.converters import encoders
 from pymysql.cursors import SSCursor
 from pyspark.sql import SparkSession
 
-from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError
+from mutation_api.errors import ConfigurationError, InputError, InputFormatError, RecordLayoutError
 from mutation_api.inputs.mysql_log import BinaryLog, RowImages, Undone
 from mutation_api.inputs.mysql_server import (
     START_OVER,
@@ -46,7 +46,10 @@ from mutation_api.inputs.mysql_types import (
     family_of,
 )
 from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
+from mutation_api.inputs.source_files import located
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location, Place
 from mutation_api.table.hive_types import parse_hive_type
 
 __all__ = ["Collected", "MySqlAddress", "MySqlSource"]
@@ -57,6 +60,10 @@ SELECT_BYTES = 64 << 20
 """Rows of a SELECT that are in memory at a time: so many, or as many as have so many bytes."""
 NET_WRITE_TIMEOUT_SECONDS = 3600
 """How long the server waits for us while rows are written; its own minute is short for a busy machine."""
+
+_OWN_NAME = "hive-mutate-"
+_ONE_MACHINE = "local"
+"""Begins the names of Spark's masters whose tasks all run on this machine."""
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +88,7 @@ class MySqlSource:
         zero_dates: str = ZERO_DATES_DEFAULT,
         leave_out: Collection[str] = (),
         seen_to: Collection[str] = (),
-        spill_directory: Path | None = None,
+        spill_directory: Place | None = None,
     ) -> None:
         """Name the source; nothing is connected yet.
 
@@ -93,8 +100,8 @@ class MySqlSource:
             leave_out: columns (``table.column``) of the source that Hive shall not have; any other column
                 that Hive lacks is an error.
             seen_to: places in the log (``file:offset``) of statements that were carried out in Hive by hand.
-            spill_directory: where the files for Spark go; Spark's executors must see it. By default the
-                system's folder for temporary files, which serves Spark on one machine.
+            spill_directory: where the files for Spark go, on any storage; Spark's executors must see it. By
+                default the system's folder for temporary files, which serves Spark on one machine.
 
         Raises:
             ConfigurationError: an option makes no sense.
@@ -110,7 +117,7 @@ class MySqlSource:
         self._options = ValueOptions(time_zone, zero_dates)
         self._leave_out = frozenset(name.lower() for name in leave_out)
         self._seen_to = frozenset(seen_to)
-        self._spill_directory = spill_directory
+        self._spill_directory = None if spill_directory is None else located(spill_directory)
         self._remove_files: Callable[[], object] = _nothing
 
     @property
@@ -136,13 +143,16 @@ class MySqlSource:
         """All that was committed up to now, as :class:`~mutation_api.inputs.source.ChangeSource` says.
 
         Raises:
-            ConfigurationError: the server's log does not tell everything; the message says what to set.
+            ConfigurationError: the server's log does not tell everything, the message says what to set; or
+                Spark runs on other machines, and nobody said where rows can be kept that they see.
             ConnectionFailedError: the server does not answer, or the account may not do what is needed.
             RecordLayoutError: a table has no key, or its columns and Hive's do not agree.
             RecordValueError: a value does not fit Hive's column.
             SourcePositionError: the log no longer has what follows, or is another server's.
-            InputError: a statement changed a table without row events, or the log holds something unknown.
+            InputError: a statement changed a table without row events, or the log holds something unknown;
+                or rows cannot be kept.
         """
+        self._check_place(spark)
         found = self.collect(tables, after)
         if found.position is None:
             return Batch((), None)
@@ -173,13 +183,25 @@ class MySqlSource:
         used = tuple((plan.table, spills[name]) for name, plan in plans.items() if spills[name].row_count)
         return Collected(used, now.to_position())
 
+    def _check_place(self, spark: SparkSession) -> None:
+        master = spark.sparkContext.master or _ONE_MACHINE
+        if self._spill_directory is None and not master.startswith(_ONE_MACHINE):
+            raise ConfigurationError(
+                f"{self.source_id}: Spark runs on {master}, whose machines do not see the folder for "
+                f"temporary files of this one, {tempfile.gettempdir()}: say where rows are kept until they "
+                "are applied (--spill, spill_directory), a place that they all see, such as hdfs:///tmp"
+            )
+
     def _spills(self, plans: Mapping[str, _Plan]) -> dict[str, Spill]:
         self._remove_files()
-        if self._spill_directory is not None:
-            self._spill_directory.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="hive-mutate-", dir=self._spill_directory))
+        try:
+            folder = _own_folder(self._spill_directory)
+        except OSError as error:
+            raise InputError(
+                f"{self.source_id}: rows cannot be kept until they are applied: {error}"
+            ) from error
         # Also when nobody closes this source, as at the end of a command.
-        self._remove_files = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._remove_files = weakref.finalize(self, _remove, folder)
         return {
             name: Spill(folder / str(number), f"{self._database}.{name}", plan.columns, self._options)
             for number, (name, plan) in enumerate(plans.items())
@@ -232,6 +254,25 @@ class MySqlSource:
                     "and its engine keeps them, since it has no transactions; that is not supported. "
                     f"{START_OVER}, and use InnoDB"
                 )
+
+
+def _own_folder(directory: Location | None) -> Location:
+    """A new folder. On a local disk nobody else may look into it. Raises OSError."""
+    directory = directory or Location.given(tempfile.gettempdir())
+    local = directory.local_path
+    if local is not None:
+        Path(local).mkdir(parents=True, exist_ok=True)
+        return Location.given(tempfile.mkdtemp(prefix=_OWN_NAME, dir=local))
+    folder = directory / f"{_OWN_NAME}{uuid.uuid4().hex}"
+    storage_at(folder).create_directory(folder)
+    return folder
+
+
+def _remove(folder: Location) -> None:
+    try:
+        storage_at(folder).delete_directory(folder)
+    except OSError:
+        _log.warning("%s: rows of the source are left there and can be deleted", folder, exc_info=True)
 
 
 def _nothing() -> None:

@@ -1,4 +1,8 @@
-"""Operations on one table, written to Parquet files for Spark as they come; memory holds one batch."""
+"""Operations on one table, written to a Parquet file for Spark as they come; memory holds one batch.
+
+The driver writes it and Spark's tasks read it, both by way of our own storages: what the driver can reach,
+the tasks can.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ import bisect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +17,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.acid.hive_type import HiveType
-from mutation_api.errors import RecordValueError
+from mutation_api.errors import InputError, RecordValueError
 from mutation_api.inputs.mysql_types import SourceColumn, ValueOptions, family_of, to_column
 from mutation_api.inputs.source import OPERATION, POSITION
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.storage.connect import configure, settings, storage_at
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import OutputFile
+from mutation_api.storage.replacing import stream_into
 from mutation_api.table.hive_types import spark_type
 
 __all__ = ["Spill", "TargetColumn"]
@@ -25,6 +33,7 @@ __all__ = ["Spill", "TargetColumn"]
 ROWS_PER_BATCH = 20_000
 BYTES_PER_BATCH = 64 << 20
 """A batch is written when it has so many rows, or about so many bytes."""
+_TASKS_PER_CORE = 4
 POSITION_FIELDS = ("file", "offset", "event", "row")
 """Of a position: log file, offset at which the transaction begins, its event, and the row in that."""
 
@@ -39,21 +48,21 @@ class TargetColumn:
 
 
 class Spill:
-    """The files of one table."""
+    """The file of one table; there is none before it has rows."""
 
     def __init__(
-        self, folder: Path, table: str, columns: Sequence[TargetColumn], options: ValueOptions
+        self, folder: Location, table: str, columns: Sequence[TargetColumn], options: ValueOptions
     ) -> None:
         """Begin without files.
 
         Args:
-            folder: for the files; on a file system that Spark's executors see.
+            folder: for the file; where Spark's executors see it.
             table: the source's name for it, for messages.
             columns: in the order of the values that are added.
             options: how values are converted.
         """
         self.row_count = 0
-        self.folder = folder
+        self.location = folder / "operations.parquet"
         self._table = table
         self._columns = columns
         self._families = [family_of(column.source, table) for column in columns]
@@ -64,7 +73,9 @@ class Spill:
         self._byte_count = 0
         self._written_to = (-1, -1, -1, -1)
         self._undone: list[tuple[int, int, int, int]] = []
+        self._file: OutputFile | None = None
         self._writer: pq.ParquetWriter | None = None
+        self._batch_count = 0
 
     def add(self, operation: str, position: tuple[int, int, int, int], row: Sequence[Any]) -> None:
         """Add one operation with a row as the log has it."""
@@ -113,11 +124,14 @@ class Spill:
             self._write(["insert"] * len(rows), [(*at, 0, number) for number in numbers], arrays)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is left. Raises InputError, as all that writes."""
         self._flush()
-        if self._writer is not None:
+        if self._writer is None or self._file is None:
+            return
+        with self._names_place():
             self._writer.close()
-            self._writer = None
+            self._file.close()
+        self._writer = None
 
     def to_frame(self, spark: SparkSession) -> DataFrame:
         """All operations that were added and not undone, in the target's types; after :meth:`close`.
@@ -127,7 +141,9 @@ class Spill:
         position = ",".join(f"{name}:bigint" for name in POSITION_FIELDS)
         columns = [f"{quoted(column.name)} {spark_type(column.type)}" for column in self._columns]
         schema = f"{OPERATION} string, {POSITION} struct<{position}>, {', '.join(columns)}"
-        rows = spark.read.schema(schema).parquet(str(self.folder))
+        tasks = min(self._batch_count, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+        numbers = spark.range(0, self._batch_count, 1, tasks)
+        rows = numbers.mapInArrow(_BatchReader(self.location, settings()), schema)
         file, offset, event, _ = (quoted(POSITION, name) for name in POSITION_FIELDS)
         for *transaction, first, last in self._undone:
             condition = f"{file} = {transaction[0]} AND {offset} = {transaction[1]}"
@@ -158,12 +174,19 @@ class Spill:
         }
         position = pa.StructArray.from_arrays(places, POSITION_FIELDS)
         batch = pa.table({OPERATION: pa.array(operations, pa.string()), POSITION: position, **values})
-        if self._writer is None:
-            self.folder.mkdir(parents=True)
-            self._writer = pq.ParquetWriter(self.folder / "operations.parquet", batch.schema)
-        self._writer.write_table(batch)
+        with self._names_place():
+            if self._writer is None:
+                self._writer = self._opened(batch.schema)
+            self._writer.write_table(batch)  # one row group
+        self._batch_count += 1
         self._written_to = positions[-1]
         self.row_count += len(operations)
+
+    def _opened(self, schema: pa.Schema) -> pq.ParquetWriter:
+        storage = storage_at(self.location)
+        storage.create_directory(self.location.parent)
+        self._file = storage.create(self.location)
+        return pq.ParquetWriter(stream_into(self._file), schema)
 
     @contextmanager
     def _names_table(self) -> Iterator[None]:
@@ -171,3 +194,35 @@ class Spill:
             yield
         except RecordValueError as error:
             raise RecordValueError(f"source table {self._table}: {error}") from error
+
+    @contextmanager
+    def _names_place(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"source table {self._table}: the rows that are kept until they are applied cannot be "
+                f"written to {self.location.shown}: {error}"
+            ) from error
+
+
+@dataclass(frozen=True)
+class _BatchReader:
+    """The function that runs in tasks: batches of numbers of batches in, batches of operations out."""
+
+    location: Location
+    storage: HadoopSettings
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        configure(self.storage)
+        try:
+            with storage_at(self.location).open_input(self.location) as stream:
+                parquet = pq.ParquetFile(stream, pre_buffer=True)
+                for batch in batches:
+                    for number in batch.column(0).to_pylist():
+                        yield from parquet.read_row_group(number, use_threads=False).to_batches()
+        except OSError as error:
+            raise InputError(
+                f"{self.location.shown}: a task cannot read the rows that were kept there until they are "
+                f"applied: {error}; name a place that all of Spark's machines see"
+            ) from error

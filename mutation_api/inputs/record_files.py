@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +17,7 @@ from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
 from mutation_api.inputs.source import OPERATION, POSITION
 from mutation_api.inputs.text_values import BinaryText, check_text_type, values_of_texts
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.hive_types import parse_hive_type, spark_type
 
@@ -161,7 +161,7 @@ class RecordFile:
     listing is another run's.
     """
 
-    path: str
+    location: Location
     start: int
     end: int
     text: SeparatedText
@@ -174,7 +174,7 @@ class RecordFile:
             InputFormatError: a record is not what the format says; names file, line and field.
         """
         try:
-            for offset, content in self.text.chunks(Path(self.path), self.start, self.end):
+            for offset, content in self.text.chunks(self.location, self.start, self.end):
                 try:
                     yield Chunk(self, offset, content, self.text.columns(content, len(self.fields)))
                 except DamagedRecordError as damaged:
@@ -182,7 +182,9 @@ class RecordFile:
         except DamagedRecordError as damaged:
             raise self.damaged(damaged) from damaged
         except (OSError, EOFError) as error:
-            raise InputFormatError(f"{self.path}: the file cannot be read to its end: {error}") from error
+            raise InputFormatError(
+                f"{self.location.shown}: the file cannot be read to its end: {error}"
+            ) from error
 
     def damaged(self, error: DamagedRecordError) -> InputFormatError:
         """The error as users see it."""
@@ -192,7 +194,7 @@ class RecordFile:
     def message(self, offset: int, field: str | None, reason: str) -> str:
         """``reason`` with the place before it: file, line of the record that begins at ``offset``, field."""
         place = "the record" if field is None else field
-        return f"{self.path}, line {self._line_number(offset)}: {place} {reason}"
+        return f"{self.location.shown}, line {self._line_number(offset)}: {place} {reason}"
 
     def _named(self, number: int) -> str:
         if number < len(self.fields):
@@ -202,7 +204,7 @@ class RecordFile:
     def _line_number(self, offset: int) -> int:
         """Counted when it is asked for, which is once: an error ends the run."""
         end = self.text.record_end.encode()
-        before = self.text.chunks(Path(self.path), 0, offset)
+        before = self.text.chunks(self.location, 0, offset)
         return sum(content.count(end) for _, content in before) + 1
 
 

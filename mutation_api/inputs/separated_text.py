@@ -13,7 +13,6 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from mutation_api.errors import ConfigurationError
+from mutation_api.inputs.source_files import opened
+from mutation_api.storage.location import Location
 
 __all__ = ["DamagedRecordError", "SeparatedText"]
 
@@ -87,7 +88,7 @@ class SeparatedText:
             raise ConfigurationError(f"{self}: {wrong}")
 
     def chunks(
-        self, path: Path, start: int, end: int, *, chunk_bytes: int = CHUNK_BYTES
+        self, location: Location, start: int, end: int, *, chunk_bytes: int = CHUNK_BYTES
     ) -> Iterator[tuple[int, bytes]]:
         """Whole records of a file from byte ``start`` to ``end``, with the byte at which each chunk begins.
 
@@ -99,7 +100,7 @@ class SeparatedText:
             EOFError: the file has fewer bytes. OSError: it cannot be read.
         """
         rest, offset, at = b"", start, start
-        with path.open("rb") as file:
+        with opened(location) as file:
             file.seek(start)
             while at < end:
                 read = file.read(min(chunk_bytes, end - at))

@@ -14,7 +14,7 @@ front.
 A run lists the files once, when it begins, and reads them as long as they were then; what comes later is
 another run's. A file that does not end with a whole record is refused, and so is one of an unknown name. Left
 alone are names that begin with ``.`` or ``_``, or end with ``._COPYING_`` (Hadoop's, of files that are being
-written). Paths are those of a file system that the driver and the tasks have mounted.
+written). They lie on a disk that the driver and the tasks have mounted, on HDFS or in an object store.
 
 Every table has its own position, since the files of one batch arrive one by one. All are in the text of the
 watermark; its order is the greatest of them.
@@ -26,7 +26,6 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +36,7 @@ from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayo
 from mutation_api.inputs.record_files import FileColumns, RecordFile, operations_schema
 from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
 from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
+from mutation_api.inputs.source_files import entry_at, located, opened, readable
 from mutation_api.inputs.text_values import BinaryText
 from mutation_api.inputs.tungsten_files import (
     StagingFile,
@@ -57,6 +57,9 @@ from mutation_api.inputs.tungsten_records import (
     RecordLayout,
     staging_record,
 )
+from mutation_api.storage.connect import configure, settings
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.location import Location, Place
 
 __all__ = [
     "HEADER_DEFAULT",
@@ -79,7 +82,7 @@ class TungstenSource:
     """The staging files of one replication service.
 
     Args:
-        staging: folder that has one for each service.
+        staging: folder that has one for each service, on any storage.
         service: the replication service.
         text: how records are written.
         header: what the fields before the table's columns are, in their order.
@@ -96,12 +99,12 @@ class TungstenSource:
         ConfigurationError: the header lacks a field that is needed, or has one twice.
     """
 
-    staging: Path
+    staging: Place
     service: str
     text: SeparatedText = TEXT_DEFAULT
     header: tuple[HeaderField, ...] = HEADER_DEFAULT
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    metadata: Path | None = None
+    metadata: Place | None = None
     commit_columns: Mapping[str, str | None] = field(default_factory=dict)
     binary: BinaryText | None = None
 
@@ -123,20 +126,24 @@ class TungstenSource:
 
         Raises:
             ConfigurationError: the service has no such table, or several.
+            InputError: the folder cannot be looked into.
         """
-        service = self.staging / self.service
-        if not service.is_dir():
-            raise ConfigurationError(f"there is no folder {service}; a service's staging files lie in one")
-        known = [f"{d.name}.{t.name}" for d in folders(service) for t in folders(d)]
+        service = self._folder()
+        with readable(self.source_id):
+            if not _is_folder(service):
+                raise ConfigurationError(
+                    f"there is no folder {service.shown}; a service's staging files lie in one"
+                )
+            known = [f"{d.name}.{t.name}" for d in folders(service) for t in folders(d)]
         found = [each for each in known if name in (each, each.partition(".")[2])]
         if len(found) == 1:
             return found[0]
         if found:
-            raise ConfigurationError(f"{service}: several tables are named {name}: {', '.join(found)}")
+            raise ConfigurationError(f"{service.shown}: several tables are named {name}: {', '.join(found)}")
         if not known and name.count(".") == 1:
             return name
         shown = ", ".join(known[:_TABLES_SHOWN]) or "no tables yet; name the database, too"
-        raise ConfigurationError(f"{service} has no table {name}; it has {shown}")
+        raise ConfigurationError(f"{service.shown} has no table {name}; it has {shown}")
 
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
@@ -149,6 +156,7 @@ class TungstenSource:
         Raises:
             ConfigurationError: there is no such table, or it has no key.
             InputFormatError: a file has a wrong name or a damaged end; the metadata cannot be read.
+            InputError: the files cannot be read.
             SourcePositionError: the files end before what was applied.
             RecordLayoutError: the files' columns and the target's do not agree.
         """
@@ -156,7 +164,8 @@ class TungstenSource:
         reached = {name: position for name, position in known.items() if position is not None}
         found = []
         for table in tables:
-            new = self._reader(table, reached.get(table.name))
+            with readable(self.source_id):
+                new = self._reader(table, reached.get(table.name))
             if new is not None:
                 reached[table.name], reader = new
                 keyed = dataclasses.replace(table, key=reader.layout.key)
@@ -165,6 +174,9 @@ class TungstenSource:
             return Batch((), None)
         order = max([*(position.order for position in after.values()), *reached.values()])
         return Batch(tuple(found), Position(order, _position_text(reached)))
+
+    def _folder(self) -> Location:
+        return located(self.staging) / self.service
 
     def _reader(self, table: SourceTable, after: _Reached | None) -> tuple[_Reached, _Reader] | None:
         """What is new of a table: the position of its last record, and who reads it; None if nothing is."""
@@ -175,10 +187,11 @@ class TungstenSource:
             return None
         last, files = outstanding
         parts = [(i, *part) for i, file in enumerate(files) for part in splits(file, self.text)]
-        return last, _Reader(layout, tuple(files), self.text, after, tuple(parts))
+        return last, _Reader(layout, tuple(files), self.text, after, tuple(parts), settings())
 
     def _layout(self, table: SourceTable, name: str) -> RecordLayout:
-        described = None if self.metadata is None else _read_metadata(self.metadata).get(name.lower())
+        metadata = {} if self.metadata is None else _read_metadata(located(self.metadata))
+        described = metadata.get(name.lower())
         key = tuple(k.lower() for k in table.key) or (described.key if described else ())
         if not key:
             raise ConfigurationError(
@@ -204,16 +217,16 @@ class TungstenSource:
     ) -> tuple[_Reached, list[StagingFile]] | None:
         """What is new of a table: position of its last record, and the files; None if nothing is."""
         database, _, table = name.partition(".")
-        folder = self.staging / self.service / database / table
-        files = [f for f in staging_files(folder, table) if f.size] if folder.is_dir() else []
+        folder = self._folder() / database / table
+        files = [f for f in staging_files(folder, table) if f.size] if _is_folder(folder) else []
         if not files:
             return None
         last = max(_last_position(group[-1], self.text, layout) for group in by_folder(files))
         if after is not None and last < after:
             raise SourcePositionError(
-                f"{folder}: the last record has {_shown(last)}, but {_shown(after)} is applied already. If "
-                "the service's sequence numbers have begun anew, let it go on under another name, or remove "
-                "the table's watermark"
+                f"{folder.shown}: the last record has {_shown(last)}, but {_shown(after)} is applied "
+                "already. If the service's sequence numbers have begun anew, let it go on under another "
+                "name, or remove the table's watermark"
             )
         return None if last == after else (last, outstanding_files(files, after))
 
@@ -228,6 +241,7 @@ class _Reader:
     after: _Reached | None
     parts: tuple[tuple[int, int, int], ...]
     """number of the file, bytes from and to"""
+    storage: HadoopSettings
 
     def operations(self, spark: SparkSession, table: SourceTable) -> DataFrame:
         """The operations of all files."""
@@ -236,17 +250,23 @@ class _Reader:
         return numbers.mapInArrow(self, operations_schema(table.target, POSITION_PARTS))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        configure(self.storage)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 index, start, end = self.parts[number]
                 staged = self.files[index]
-                file = RecordFile(staged.path, start, end, self.text, self.layout.field_names)
+                file = RecordFile(staged.location, start, end, self.text, self.layout.field_names)
                 yield from self.layout.batches(file, staged.number, self.after)
+
+
+def _is_folder(location: Location) -> bool:
+    entry = entry_at(location)
+    return entry is not None and entry.is_directory
 
 
 def _last_position(file: StagingFile, text: SeparatedText, layout: RecordLayout) -> _Reached:
     """Position of the last record. Raises InputFormatError if the file does not end with a whole one."""
-    records = RecordFile(file.path, 0, file.size, text, layout.field_names)
+    records = RecordFile(file.location, 0, file.size, text, layout.field_names)
     try:
         offset, fields = last_record(file, text)
         seqno, row_id = (
@@ -273,10 +293,11 @@ class _Described:
     key: tuple[str, ...]
 
 
-def _read_metadata(path: Path) -> dict[str, _Described]:
+def _read_metadata(location: Location) -> dict[str, _Described]:
     """Tables by ``database.table`` in lower case."""
     try:
-        tables: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["tables"]
+        with opened(location) as file:
+            tables: list[dict[str, Any]] = json.loads(file.read())["tables"]
         return {
             f"{table['schema']}.{table['name']}".lower(): _Described(
                 tuple(column["name"].lower() for column in table["columns"]),
@@ -286,9 +307,9 @@ def _read_metadata(path: Path) -> dict[str, _Described]:
         }
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputFormatError(
-            f"{path}: it cannot be read as metadata of tables ({type(error).__name__}: {error}); expected is "
-            'JSON such as {"tables": [{"schema": "db", "name": "t", "keys": ["id"], "columns": [{"name": '
-            '"id"}]}]}'
+            f"{location.shown}: it cannot be read as metadata of tables ({type(error).__name__}: {error}); "
+            'expected is JSON such as {"tables": [{"schema": "db", "name": "t", "keys": ["id"], "columns": '
+            '[{"name": "id"}]}]}'
         ) from error
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from pathlib import Path
 from typing import BinaryIO
 
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
+from mutation_api.inputs.source_files import children, opened
+from mutation_api.storage.location import Location
 
 __all__ = [
     "StagingFile",
@@ -26,9 +26,6 @@ __all__ = [
 BEING_COPIED = "._COPYING_"
 """Ends the name of a file that "hadoop fs -put" is still writing."""
 
-HIDDEN = (".", "_")
-"""What names begin with that nobody's data has, as Hadoop sees it."""
-
 SPLIT_BYTES = 32 * 1024 * 1024
 """Larger files are read by several tasks."""
 
@@ -40,19 +37,22 @@ _TAIL_BYTES = 64 * 1024
 class StagingFile:
     """A file as it was when it was listed; ``number`` is its name's: the first sequence number in it."""
 
-    folder: str
+    location: Location
     number: int
-    path: str
     size: int
 
+    @property
+    def folder(self) -> Location:
+        """Where it lies."""
+        return self.location.parent
 
-def folders(parent: Path) -> list[Path]:
+
+def folders(parent: Location) -> list[Location]:
     """Folders in a folder, hidden ones left out, by name."""
-    found = [e for e in _entries(parent) if e.is_dir() and not e.name.startswith(HIDDEN)]
-    return sorted(Path(entry.path) for entry in found)
+    return [entry.location for entry in children(parent) if entry.is_directory]
 
 
-def staging_files(folder: Path, table: str) -> list[StagingFile]:
+def staging_files(folder: Location, table: str) -> list[StagingFile]:
     """Files of a table, those of one folder by their numbers.
 
     Raises:
@@ -89,10 +89,10 @@ def last_record(file: StagingFile, text: SeparatedText) -> tuple[int, list[str |
     Raises:
         DamagedRecordError: the file does not end with a record, or that is not what the format says.
     """
-    path = Path(file.path)
-    start = 0 if text.quote is not None else _start_of_last(path, file.size, text.record_end.encode())
+    end = text.record_end.encode()
+    start = 0 if text.quote is not None else _start_of_last(file, end)
     last: tuple[int, list[str | None]] | None = None
-    for offset, chunk in text.chunks(path, start, file.size):
+    for offset, chunk in text.chunks(file.location, start, file.size):
         try:
             for at, fields in text.records(chunk):
                 last = offset + at, fields
@@ -110,49 +110,44 @@ def splits(file: StagingFile, text: SeparatedText, split_bytes: int = SPLIT_BYTE
     if text.quote is not None or file.size <= split_bytes:
         return [(0, file.size)]
     starts = [0]
-    with Path(file.path).open("rb") as opened:
+    with opened(file.location, read_bytes=_TAIL_BYTES) as stream:
         for wanted in range(split_bytes, file.size, split_bytes):
-            opened.seek(wanted)
-            after = _after_end(opened, text.record_end.encode())
+            stream.seek(wanted)
+            after = _after_end(stream, text.record_end.encode())
             if starts[-1] < after < file.size:
                 starts.append(after)
     return list(pairwise([*starts, file.size]))
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        return list(entries)
-
-
-def _place(file: StagingFile) -> tuple[str, int]:
+def _place(file: StagingFile) -> tuple[Location, int]:
     return file.folder, file.number
 
 
-def _files(folder: Path, pattern: re.Pattern[str]) -> Iterator[StagingFile]:
-    for entry in _entries(folder):
-        if entry.name.startswith(HIDDEN) or entry.name.endswith(BEING_COPIED):
+def _files(folder: Location, pattern: re.Pattern[str]) -> Iterator[StagingFile]:
+    for entry in children(folder):
+        if entry.name.endswith(BEING_COPIED):
             continue
-        if entry.is_dir():
-            yield from _files(Path(entry.path), pattern)
+        if entry.is_directory:
+            yield from _files(entry.location, pattern)
             continue
         number = pattern.fullmatch(entry.name)
         if number is None:
             raise InputFormatError(
-                f"{entry.path}: the name of a staging file here is like "
+                f"{entry.location.shown}: the name of a staging file here is like "
                 f"{pattern.pattern.partition('-')[0]}-1318.csv; move the file away if it is none"
             )
-        yield StagingFile(str(folder), int(number[1]), entry.path, entry.stat().st_size)
+        yield StagingFile(entry.location, int(number[1]), entry.size)
 
 
-def _start_of_last(path: Path, size: int, end: bytes) -> int:
+def _start_of_last(file: StagingFile, end: bytes) -> int:
     """Where the last record of the file begins: after the end of the one before."""
-    with path.open("rb") as file:
-        at, tail = size, b""
+    with opened(file.location, read_bytes=_TAIL_BYTES) as stream:
+        at, tail = file.size, b""
         while at:
             length = min(_TAIL_BYTES, at)
             at -= length
-            file.seek(at)
-            tail = file.read(length) + tail
+            stream.seek(at)
+            tail = stream.read(length) + tail
             before = tail.rfind(end, 0, len(tail) - len(end))
             if before >= 0:
                 return at + before + len(end)

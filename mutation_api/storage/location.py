@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Location"]
+__all__ = ["Location", "Place"]
 
 _TEXT = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL
@@ -67,11 +67,13 @@ class Location:
         return cls(scheme, authority, _without_end(match["path"] or "/"))
 
     @classmethod
-    def given(cls, text: str | os.PathLike[str]) -> Location:
+    def given(cls, text: Place) -> Location:
         """The place that a user's text names: as :meth:`parse`, or a path relative to the working directory.
 
         Raises OSError as :meth:`parse`.
         """
+        if isinstance(text, Location):
+            return text
         text = os.fspath(text)
         return cls.parse(text if _HAS_SCHEME.match(text) else str(Path(text).absolute()))
 
@@ -87,6 +89,16 @@ class Location:
             raise ValueError(f"{names!r} names nothing below {self}")
         start = "" if self.path == "/" else self.path
         return Location(self.scheme, self.authority, _without_end(f"{start}/{names}"))
+
+    @property
+    def local_path(self) -> str | None:
+        """The path of a place on this machine's disks; None of any other."""
+        return self.path if self.scheme == _LOCAL else None
+
+    @property
+    def shown(self) -> str:
+        """For people, and as :meth:`given` takes it: the path of a local place, else its text."""
+        return self.local_path or str(self)
 
     @property
     def name(self) -> str:
@@ -113,3 +125,7 @@ class Location:
 
 def _without_end(path: str) -> str:
     return path.rstrip("/") or "/"
+
+
+Place = str | os.PathLike[str] | Location
+"""What users give for a place: a location, or a text or path that :meth:`Location.given` takes."""

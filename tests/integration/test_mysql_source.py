@@ -81,7 +81,7 @@ class Shop:
 
 def rows_of(spill: Spill) -> list[tuple[Any, ...]]:
     """The rows of the files, without Spark, which would only make them slower to get."""
-    rows = pq.read_table(spill.folder).to_pylist()
+    rows = pq.read_table(spill.location.path).to_pylist()
     rows.sort(key=lambda row: tuple(row[POSITION].values()))
     return [(row.pop(OPERATION), *list(row.values())[1:]) for row in rows]
 

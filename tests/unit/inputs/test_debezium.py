@@ -109,7 +109,7 @@ def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
     files = log_files([write_log(tmp_path, lines)])
     events = log_events(spark, files, Debezium(), Positions.AUTO)
     wanted = events.select("offset", "kind", "table", "op", "place", "problem").collect()
-    found = {line_number(files[0].path, event.offset): event for event in wanted}
+    found = {line_number(files[0].location, event.offset): event for event in wanted}
     for number, (line, expected) in enumerate(EVENTS, start=1):
         event = found[number]
         place = event.place if event.kind != "other" else None

@@ -299,7 +299,7 @@ def looked(spark: SparkSession, message_format: MessageFormat, folder: Path) -> 
     files = log_files([folder])
     events = log_events(spark, files, message_format, Positions.AUTO)
     texts = events.withColumns({"rows": sf.to_json("rows"), "key": sf.to_json("key")})
-    return {line_number(files[each.file].path, each.offset): each for each in texts.collect()}
+    return {line_number(files[each.file].location, each.offset): each for each in texts.collect()}
 
 
 @pytest.mark.parametrize(("message_format", "writer"), FORMATS)
@@ -345,7 +345,7 @@ def test_lines_are_found_whatever_the_blocks(
     files = log_files([folder])
     rows = sorted((each.file, each.offset, each.text) for each in read_lines(spark, files).collect())
     assert [text.rstrip("\n") for _, _, text in rows] == [*lines, "", "last"]
-    assert [line_number(files[file].path, offset) for file, offset, _ in rows] == [*range(1, 201), 1, 2]
+    assert [line_number(files[file].location, offset) for file, offset, _ in rows] == [*range(1, 201), 1, 2]
 
 
 @pytest.mark.parametrize(("message_format", "writer"), FORMATS[:1])

@@ -9,6 +9,7 @@ import pytest
 
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
+from mutation_api.storage.location import Location
 
 HIVE = SeparatedText("\x01")
 QUOTED = SeparatedText(",", quote='"')
@@ -106,16 +107,16 @@ def test_chunks_are_whole_records(text: SeparatedText, chunk_bytes: int, tmp_pat
     path = tmp_path / "file"
     path.write_text(record * 20 + "more")
     size = len(record.encode()) * 20
-    chunks = list(text.chunks(path, 0, size, chunk_bytes=chunk_bytes))
+    chunks = list(text.chunks(Location.given(path), 0, size, chunk_bytes=chunk_bytes))
     assert b"".join(chunk for _, chunk in chunks) == record.encode() * 20
     assert [offset for offset, _ in chunks] == [
         sum(len(c) for _, c in chunks[:i]) for i in range(len(chunks))
     ]
     assert all(len(exact(text, chunk)) == chunk.count(b"a") for _, chunk in chunks)
     with pytest.raises(DamagedRecordError, match="has no end"):
-        list(text.chunks(path, 0, size + 4))
+        list(text.chunks(Location.given(path), 0, size + 4))
     with pytest.raises(EOFError):
-        list(text.chunks(path, 0, size + 5))
+        list(text.chunks(Location.given(path), 0, size + 5))
 
 
 @pytest.mark.parametrize(

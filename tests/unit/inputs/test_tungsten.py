@@ -34,6 +34,7 @@ from mutation_api.inputs.tungsten import (
 )
 from mutation_api.inputs.tungsten_files import SPLIT_BYTES, StagingFile, splits
 from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 DOCUMENTED = (
@@ -551,7 +552,7 @@ def test_large_files_are_split_between_records(end: str, tmp_path: Path) -> None
     text = SeparatedText("\x01", record_end=end)
     path = tmp_path / "t-1.csv"
     path.write_bytes(b"".join(b"x" * n + end.encode() for n in (3, 1, 200, 0, 5)))
-    file = StagingFile(str(tmp_path), 1, str(path), path.stat().st_size)
+    file = StagingFile(Location.given(path), 1, path.stat().st_size)
     for size in (1, 4, 50, 500):
         parts = list(records_of(path, splits(file, text, size)))
         assert b"".join(parts) == path.read_bytes()

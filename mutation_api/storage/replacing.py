@@ -1,0 +1,98 @@
+"""Files for people, which replace older ones: exports, reports. What tables are made of never does.
+
+On a local disk an older file is replaced in one step. Elsewhere nothing does that: it is deleted when the new
+one is whole, right before that gets its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import OutputFile, Staged
+
+__all__ = ["hidden_beside", "move_to", "replacing", "stream_into"]
+
+_COPIED_BYTES = 4 * 1024 * 1024
+
+
+@contextlib.contextmanager
+def replacing(location: Location) -> Iterator[pa.NativeFile]:
+    """A stream into a file that is there, in place of an older one, when the block has ended well.
+
+    Otherwise nothing is left of it. Its directory must exist. Raises OSError.
+    """
+    file = storage_at(location).stage(hidden_beside(location), location)
+    try:
+        with stream_into(file) as stream:
+            yield stream
+        file.close()
+        _take_place(file.staged, location)
+    except BaseException:
+        file.discard()
+        raise
+
+
+def stream_into(file: OutputFile) -> pa.NativeFile:
+    """What is written to the stream goes to the file, which its owner closes."""
+    return pa.PythonFile(_Sink(file), mode="w")
+
+
+def move_to(part: Location, location: Location) -> None:
+    """Give a complete file another name, in place of an older one of that name. Raises OSError."""
+    storage = storage_at(location)
+    if storage.publishes_by_rename:
+        _take_place(Staged(part), location)
+        return
+    with storage.open_input(part) as source, replacing(location) as target:
+        while block := source.read(_COPIED_BYTES):
+            target.write(block)
+    storage.delete_file(part)
+
+
+def hidden_beside(location: Location) -> Location:
+    """A new hidden name in the same directory."""
+    return location.parent / f".{location.name}-{uuid.uuid4().hex}"
+
+
+def _take_place(staged: Staged, location: Location) -> None:
+    if location.local_path is not None:
+        os.replace(staged.location.path, location.path)  # noqa: PTH105 - both are texts
+        return
+    storage = storage_at(location)
+    entry = storage.stat(location)
+    if entry is not None and not entry.is_directory:
+        storage.delete_file(location)
+    storage.publish(staged, location)
+
+
+class _Sink:
+    """What pyarrow needs of a file that it writes to."""
+
+    def __init__(self, file: OutputFile) -> None:
+        self._file = file
+        self._count = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Append bytes."""
+        self._count += self._file.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self._count
+
+    def flush(self) -> None:
+        """Nothing to do: nobody reads a file that is not whole."""
+
+    def close(self) -> None:
+        """The file is closed by whoever made this."""
+        self.closed = True
