@@ -8,6 +8,8 @@ if known, ``ROW__ID.partition``.
 CSV and JSON are read with the table's types. A text that is no value of its column's type is refused, naming
 the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty one ("") the empty
 text.
+
+CHANGES lie on a local disk or where Spark reads, such as hdfs://namenode/changes.csv or s3a://bucket/changes.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,6 +26,7 @@ from mutation_api.cli.connection import (
     add_write_lock_argument,
     metastore_from,
 )
+from mutation_api.cli.place import place
 from mutation_api.cli.session import spark_session
 from mutation_api.cli.table_files import FORMATS, TableFiles, existing_file, file_format
 from mutation_api.client.builder import MutatorClientBuilder
@@ -32,6 +34,7 @@ from mutation_api.client.catalog import split_full_name
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT
 from mutation_api.spark.summary import ApplySummary
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["HELP", "add_arguments", "read_changes", "run"]
@@ -46,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (__doc__ or "").partition("\n\n")[2]
     parser.add_argument("table", metavar="DB.TABLE", help="the table to change")
-    parser.add_argument("changes", metavar="CHANGES", type=Path, help="file or folder of changes")
+    parser.add_argument("changes", metavar="CHANGES", type=place, help="file or folder of changes")
     parser.add_argument(
         "--format", choices=FORMATS, help="format of the changes (default: by the file's extension)"
     )
@@ -73,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Apply the changes and print what was done; 0 when the transaction is committed."""
-    path = existing_file(arguments.changes)
-    format_name = file_format(path, arguments.format)
+    file = existing_file(arguments.changes)
+    format_name = file_format(file, arguments.format)
     names = split_full_name(arguments.table)
     builder = MutatorClientBuilder().lock_failure_listener(ReportLoss()).write_lock(arguments.write_lock)
     builder.add_sink_table(*names, create_partitions=arguments.create_partitions)
@@ -85,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         with client.new_transaction() as transaction:
             table = transaction.table(arguments.table)
-            changes = read_changes(spark, table, path, format_name, arguments.operation_column)
+            changes = read_changes(spark, table, file, format_name, arguments.operation_column)
             summary = apply_changes(
                 transaction,
                 arguments.table,
@@ -98,14 +101,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_changes(
-    spark: SparkSession, table: AcidTable, path: Path, format_name: str, operation_column: str
+    spark: SparkSession, table: AcidTable, file: Location, format_name: str, operation_column: str
 ) -> DataFrame:
     """Read a file of changes with the table's types.
 
     Args:
         spark: the session.
         table: whose changes they are.
-        path: a file, or a folder of files of one format.
+        file: a file, or a folder of files of one format.
         format_name: one of FORMATS.
         operation_column: name of the operation's column.
 
@@ -115,7 +118,7 @@ def read_changes(
     Raises:
         RecordLayoutError, RecordValueError, ConfigurationError: see :meth:`TableFiles.read`.
     """
-    return TableFiles(spark, table, {operation_column: "string"}, has_row_ids=True).read(path, format_name)
+    return TableFiles(spark, table, {operation_column: "string"}, has_row_ids=True).read(file, format_name)
 
 
 def _print(summary: ApplySummary, *, as_json: bool) -> None:

@@ -18,17 +18,17 @@ since are gone; after a compaction it is refused.
 CSV and JSON are read with the table's types. A text that is no value of its column's type is refused, naming
 the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty one ("") the empty
 text.
+
+Files lie on a local disk or where Spark reads and writes, such as hdfs://namenode/airports.csv.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
-import shutil
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyspark.sql.functions as sf
@@ -39,17 +39,21 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.diff import diff
 from mutation_api.cli.connection import add_metastore_arguments, metastore_from
 from mutation_api.cli.merge import key_columns
+from mutation_api.cli.place import extension, place, resolved
 from mutation_api.cli.session import spark_session
 from mutation_api.cli.table_files import FORMATS, TableFiles, check_scalar, existing_file, file_format
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.catalog import split_full_name
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.past_snapshot import PastSnapshot
-from mutation_api.errors import ConfigurationError
+from mutation_api.errors import ClientError, ConfigurationError
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.read import snapshot
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.replacing import hidden_beside, move_to
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["HELP", "add_arguments", "run", "save"]
@@ -82,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     other = parser.add_mutually_exclusive_group(required=True)
     other.add_argument(
         "--against",
+        type=_file_or_table,
         metavar="FILE|DB.TABLE",
         help="a file or folder of rows, or another table of the metastore",
     )
@@ -92,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, help="format of the file compared with (default: by its extension)"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="a .csv, .json, .orc or .parquet file")
+    parser.add_argument("--output", type=place, metavar="FILE", help="a .csv, .json, .orc or .parquet file")
     parser.add_argument("--summary", action="store_true", help="only count the differences")
     parser.add_argument(
         "--operation-column",
@@ -129,23 +134,34 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def save(changes: DataFrame, path: Path, format_name: str, order: list[str]) -> None:
+def save(changes: DataFrame, file: Location, format_name: str, order: list[str]) -> None:
     """Write changes into one file, sorted; it is there when it is complete, and replaces an older one.
 
     Args:
         changes: operation, ROW__ID, columns.
-        path: of the file; its folder exists.
+        file: its folder exists, where storages have folders.
         format_name: one of FORMATS.
         order: names of the columns to sort by.
+
+    Raises:
+        ClientError: the file cannot be written.
     """
     # One task sorts and writes; the comparison before it keeps its own tasks, which coalesce would take.
     rows = changes.repartition(1).sortWithinPartitions(*[quoted(name) for name in order])
     if format_name == "csv":
         rows = _as_texts(rows)
-    with _folder_beside(path) as folder:
+    file = resolved(file)
+    folder = hidden_beside(file)
+    storage = storage_at(file)
+    try:
         rows.write.format(format_name).options(**_WRITING[format_name]).save(str(folder))
-        (part,) = folder.glob("part-*")
-        part.replace(path)
+        (part,) = (entry for entry in storage.list(folder) if entry.name.startswith("part-"))
+        move_to(part.location, file)
+    except OSError as error:
+        raise ClientError(f"{file.shown}: the file cannot be written: {error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            storage.delete_directory(folder)
 
 
 def _check_usage(arguments: argparse.Namespace) -> None:
@@ -169,37 +185,45 @@ def _states(
         then, now = snapshot(spark, past, name), snapshot(spark, opened, name)
         past.check_history(name)
         return (opened.table(name), *((now, then) if arguments.undo else (then, now)))
-    path = Path(arguments.against)
-    if not path.exists() and not _is_file_name(arguments):
+    against = Location.given(arguments.against)
+    if not _is_file_name(arguments, against):
         opened = client.open_snapshot(name, arguments.against)
         return opened.table(name), snapshot(spark, opened, name), snapshot(spark, opened, arguments.against)
     opened = client.open_snapshot(name)
     table = opened.table(name)
-    source = existing_file(path)
+    source = existing_file(against)
     files = TableFiles(spark, table, has_row_ids=True)
     new = files.read(source, file_format(source, arguments.format))
     return table, snapshot(spark, opened, name), new
 
 
-def _is_file_name(arguments: argparse.Namespace) -> bool:
-    """Whether --against means a file though there is none of that name."""
+def _file_or_table(text: str) -> str:
+    """Type of an argument that names a file or a table."""
+    place(text)
+    return text
+
+
+def _is_file_name(arguments: argparse.Namespace, against: Location) -> bool:
+    """Whether --against means a file, of which there may be none."""
     text: str = arguments.against
     return (
-        os.sep in text
+        (against.local_path is not None and Path(against.local_path).exists())
+        or os.sep in text
         or arguments.format is not None
         or text.count(".") != 1
-        or Path(text).suffix[1:] in FORMATS
+        or extension(against) in FORMATS
     )
 
 
-def _output_format(path: Path) -> str:
-    found = path.suffix.lower().removeprefix(".")
+def _output_format(file: Location) -> str:
+    found = extension(file)
     if found not in FORMATS:
         raise ConfigurationError(
-            f"--output {path}: the name must end in {', '.join(f'.{each}' for each in FORMATS)}"
+            f"--output {file.shown}: the name must end in {', '.join(f'.{each}' for each in FORMATS)}"
         )
-    if path.is_dir() or not path.resolve().parent.is_dir():
-        raise ConfigurationError(f"--output {path}: it is a folder, or its folder does not exist")
+    path = resolved(file).local_path
+    if path is not None and (Path(path).is_dir() or not Path(path).parent.is_dir()):
+        raise ConfigurationError(f"--output {file.shown}: it is a folder, or its folder does not exist")
     return found
 
 
@@ -228,15 +252,6 @@ def _as_texts(changes: DataFrame) -> DataFrame:
     ]
     others = [sf.col(quoted(n)).cast("string").alias(n) for n in changes.columns if n != ROW_ID_COLUMN]
     return changes.select(others[0], *fields, *others[1:])
-
-
-@contextmanager
-def _folder_beside(path: Path) -> Iterator[Path]:
-    folder = path.resolve().with_name(f".{path.name}-{uuid.uuid4().hex}")
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _print(table: AcidTable, counts: dict[str, int], *, as_json: bool) -> None:

@@ -5,9 +5,10 @@ columns, with texts in quotes and NULL without:
 
   hive-mutate ingest collector --raw raw/ --table sales.orders --key id
 
---raw names a file, or a folder of them. The last digits of a file's name are its number; files are applied
-in the order of their numbers, and what is new is added to the last file or comes with a greater number. A
-file that was replaced by another one of the same name is refused.
+--raw names a file, or a folder of them, on a disk that all of Spark's machines have mounted, on HDFS
+(hdfs://namenode/raw) or in an object store (s3a://bucket/raw). The last digits of a file's name are its
+number; files are applied in the order of their numbers, and what is new is added to the last file or comes
+with a greater number. A file that was replaced by another one of the same name is refused.
 
 The watermark belongs to the table that follows; give --name if several collections are applied to it.
 """
@@ -15,8 +16,8 @@ The watermark belongs to the table that follows; give --name if several collecti
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from mutation_api.cli.place import place
 from mutation_api.inputs.binlog_collector import CollectorSource
 from mutation_api.inputs.text_values import BinaryText
 
@@ -28,7 +29,7 @@ HELP = "raw files of a binlog collector"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""
     parser.add_argument(
-        "--raw", required=True, type=Path, metavar="FILE", help="raw file, or a folder of them"
+        "--raw", required=True, type=place, metavar="FILE", help="raw file, or a folder of them"
     )
     parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table that follows")
     parser.add_argument(
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def source_from(arguments: argparse.Namespace) -> CollectorSource:
     """The source."""
     return CollectorSource(
-        arguments.raw.absolute(),
+        arguments.raw,
         _name(arguments),
         None if arguments.columns is None else _names(arguments.columns),
         BinaryText(arguments.binary) if arguments.binary else None,

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from mutation_api.cli.place import place
 from mutation_api.cli.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.mysql import MySqlAddress, MySqlSource
@@ -96,10 +97,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--spill",
-        type=Path,
+        type=place,
         metavar="DIR",
-        help="where rows are kept until they are applied; all of Spark's machines must see it (default: the "
-        "folder for temporary files, right for Spark on one machine)",
+        help="where rows are kept until they are applied, such as hdfs:///tmp: all of Spark's machines must "
+        "see it (default: the folder for temporary files, for Spark on one machine)",
     )
 
 

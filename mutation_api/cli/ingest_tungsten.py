@@ -14,6 +14,9 @@ table, in that order.
 A file with an incomplete last record, or of a name that no staging file has, stops the run before
 anything is applied. Names that begin with "." or "_", or end with "._COPYING_", are left alone.
 
+STAGING lies on a disk that all of Spark's machines have mounted, on HDFS (hdfs://namenode/user/tungsten/staging)
+or in an object store (s3a://bucket/staging).
+
 To check a table against a dump of the source afterwards:
 
   hive-mutate diff --table sales.chicago --key id --against dump.csv --summary
@@ -23,8 +26,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from pathlib import Path
 
+from mutation_api.cli.place import place
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.separated_text import SeparatedText
 from mutation_api.inputs.text_values import BinaryText
@@ -39,7 +42,7 @@ HELP = "staging files of Tungsten Replicator's Hadoop applier"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""
-    parser.add_argument("--staging", required=True, type=Path, metavar="DIR", help="folder of all services")
+    parser.add_argument("--staging", required=True, type=place, metavar="DIR", help="folder of all services")
     parser.add_argument("--service", required=True, help="the replication service, a folder in it")
     parser.add_argument(
         "--table",
@@ -51,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metadata); may be repeated",
     )
     parser.add_argument(
-        "--metadata", type=Path, metavar="FILE", help="JSON of Tungsten's Hadoop tools: columns and keys"
+        "--metadata", type=place, metavar="FILE", help="JSON of Tungsten's Hadoop tools: columns and keys"
     )
     parser.add_argument(
         "--columns",
@@ -110,7 +113,7 @@ def source_from(arguments: argparse.Namespace) -> TungstenSource:
     )
     commit = [column.partition("=") for column in arguments.commit_column]
     return TungstenSource(
-        arguments.staging.absolute(),
+        arguments.staging,
         arguments.service,
         text=text,
         header=_header(arguments.header),

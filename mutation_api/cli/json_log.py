@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from mutation_api.cli.place import place
 from mutation_api.cli.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.inputs.json_log import JsonLog, LogOptions, MessageFormat, Positions
 
@@ -17,9 +17,10 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         "--files",
         required=True,
         action="append",
-        type=Path,
+        type=place,
         metavar="PATH",
-        help="file, or folder of files, with one message a line; may be repeated",
+        help="file, or folder of files, with one message a line: a path that all of Spark's machines see, or "
+        "hdfs://…, s3a://…; may be repeated",
     )
     parser.add_argument(
         "--table-map",
@@ -33,7 +34,8 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source-name",
         metavar="NAME",
-        help="name of this log in the watermarks (default: the first of --files, as an absolute path)",
+        help="name of this log in the watermarks (default: the first of --files, as an absolute path or "
+        "as its location)",
     )
     parser.add_argument(
         "--positions",
@@ -79,8 +81,8 @@ def log_from(arguments: argparse.Namespace, message_format: MessageFormat) -> Js
         arguments.accept_schema_changes,
         arguments.apply_truncates,
     )
-    paths = tuple(path.absolute() for path in arguments.files)
-    return JsonLog(message_format, paths, arguments.source_name or str(paths[0]), options)
+    places = tuple(arguments.files)
+    return JsonLog(message_format, places, arguments.source_name or places[0].shown, options)
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:

@@ -13,6 +13,8 @@ columns are read as text in CSV and JSON, and are allowed only if a condition re
 CSV and JSON are read with the table's types. A text that is no value of its column's type is refused, naming
 the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty one ("") the empty
 text.
+
+Files lie on a local disk or where Spark reads, such as hdfs://namenode/changes.csv or s3a://bucket/changes.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -36,6 +37,7 @@ from mutation_api.cli.connection import (
     add_write_lock_argument,
     metastore_from,
 )
+from mutation_api.cli.place import place
 from mutation_api.cli.session import spark_session
 from mutation_api.cli.table_files import FORMATS, TableFiles, existing_file, file_format
 from mutation_api.client.builder import MutatorClientBuilder
@@ -43,6 +45,7 @@ from mutation_api.client.catalog import split_full_name
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ConfigurationError
 from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["HELP", "add_arguments", "key_columns", "run"]
@@ -67,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--source",
         required=True,
         action="append",
-        type=Path,
+        type=place,
         metavar="FILE",
         help="file or folder of rows; may be repeated, all with the same columns",
     )
@@ -128,9 +131,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Merge and print the report; 0 when the transaction is committed, or aborted after a dry run."""
     _check_usage(arguments)
-    paths = [existing_file(path) for path in arguments.source]
-    for path in paths:
-        file_format(path, arguments.format)
+    files = [existing_file(file) for file in arguments.source]
+    for file in files:
+        file_format(file, arguments.format)
     names = split_full_name(arguments.table)
     builder = MutatorClientBuilder().lock_failure_listener(ReportLoss()).write_lock(arguments.write_lock)
     builder.add_sink_table(*names, create_partitions=arguments.create_partitions)
@@ -140,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
         spark_session(APP_NAME) as spark,
     ):
         with client.new_transaction() as transaction:
-            report = _merged(spark, transaction, paths, arguments)
+            report = _merged(spark, transaction, files, arguments)
         print(json.dumps(report.to_dict()) if arguments.json else report)
     return 0
 
@@ -166,11 +169,11 @@ def _check_usage(arguments: argparse.Namespace) -> None:
 
 
 def _merged(
-    spark: SparkSession, transaction: Transaction, paths: list[Path], arguments: argparse.Namespace
+    spark: SparkSession, transaction: Transaction, files: list[Location], arguments: argparse.Namespace
 ) -> MergeReport:
     table = transaction.table(arguments.table)
     with translated_worker_errors(f"merging into {table.full_name}"):
-        source = TableFiles(spark, table, keeps_unknown=True).read_all(paths, arguments.format)
+        source = TableFiles(spark, table, keeps_unknown=True).read_all(files, arguments.format)
         merge = _described(transaction, table, source, arguments)
         if not arguments.dry_run:
             return merge.merge()

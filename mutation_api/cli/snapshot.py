@@ -7,7 +7,8 @@ reads a directory from its files alone.
 "rowid": 1}, "row": {"id": 1, "msg": "a"}}`` (``transactionid`` in tables of Hive 2); ``partition`` for
 partitioned tables only, ``ROW__ID`` with ``--row-ids`` only. How values look is in
 :mod:`mutation_api.table.json_row`. A file written by ``--output`` has the partition columns beside the
-others, and ROW__ID as ``hive-mutate apply`` reads it.
+others, and ROW__ID as ``hive-mutate apply`` reads it. DIR and FILE lie on a local disk, or elsewhere:
+hdfs://namenode/directory, s3a://bucket/directory/file.parquet. FILE replaces an older one when it is whole.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -32,8 +32,9 @@ from mutation_api.acid.hive_type import arrow_type
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.acid.version import AcidVersion
 from mutation_api.cli.connection import add_metastore_arguments, metastore_from
+from mutation_api.cli.place import extension, place
 from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.errors import ConfigurationError, DirectoryStateError
+from mutation_api.errors import ClientError, ConfigurationError, DirectoryStateError, ReadError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.snapshot_reader import (
     plan_splits,
@@ -44,6 +45,7 @@ from mutation_api.orc.snapshot_reader import (
 )
 from mutation_api.orc.table_directory import find_partitions, is_written_by_hive_4, uses_write_ids
 from mutation_api.storage.location import Location
+from mutation_api.storage.replacing import replacing
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.json_row import json_partition, json_values
@@ -129,7 +131,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rows.add_argument("--row-ids", action="store_true", help="show ROW__ID too")
     rows.add_argument("--limit", type=int, metavar="N", help="stop after N rows")
     rows.add_argument("--json", action="store_true", help="one JSON object a line")
-    rows.add_argument("--output", metavar="FILE", help="save to a .csv, .json, .parquet or .orc file instead")
+    rows.add_argument(
+        "--output",
+        type=place,
+        metavar="FILE",
+        help="save to a .csv, .json, .parquet or .orc file instead",
+    )
     rows.add_argument(
         "--truncate-nanoseconds",
         action="store_true",
@@ -190,8 +197,11 @@ def _open_directory(arguments: argparse.Namespace) -> _Opened:
         location = Location.given(arguments.location)
     except OSError as error:
         raise ConfigurationError(f"--location: {error}") from error
-    locations = find_partitions(location)
-    version = _version(arguments, list(locations.values()))
+    try:
+        locations = find_partitions(location)
+        version = _version(arguments, list(locations.values()))
+    except OSError as error:
+        raise ReadError(f"{location}: the directory cannot be read: {error}") from error
     table = AcidTable(
         database="directory",
         name=location.name,
@@ -319,11 +329,10 @@ class _Writer:
 def _writer(arguments: argparse.Namespace) -> _Writer:
     if arguments.output is None:
         return _Writer(TimestampForm.TEXT, _print_json if arguments.json else _print_table)
-    suffix = Path(arguments.output).suffix.lower()
-    writer = _FILE_WRITERS.get(suffix)
+    writer = _FILE_WRITERS.get(f".{extension(arguments.output)}")
     if writer is None:
         raise ConfigurationError(
-            f"--output {arguments.output}: the name must end in {', '.join(_FILE_WRITERS)}"
+            f"--output {arguments.output.shown}: the name must end in {', '.join(_FILE_WRITERS)}"
         )
     return writer
 
@@ -398,12 +407,21 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+@contextlib.contextmanager
+def _saving(file: Location) -> Iterator[pa.NativeFile]:
+    try:
+        with replacing(file) as stream:
+            yield stream
+    except OSError as error:
+        raise ClientError(f"{file.shown}: the file cannot be written: {error}") from error
+
+
 def _save_json(
     table: AcidTable, columns: Sequence[AcidColumn], batches: Iterator[_Batch], arguments: argparse.Namespace
 ) -> None:
-    with Path(arguments.output).open("w", encoding="utf-8") as file:
+    with _saving(arguments.output) as file:
         for row in _flat_rows(table, columns, batches, arguments.row_ids):
-            file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+            file.write(f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n".encode())
 
 
 def _save_csv(
@@ -413,7 +431,7 @@ def _save_csv(
     names = [f"{ROW_ID_COLUMN}.{name}" for name in ids] if arguments.row_ids else []
     names += [c.name for c in (*columns, *table.partition_keys)]
     schema = pa.schema([(name, pa.string()) for name in names])
-    with pa.csv.CSVWriter(arguments.output, schema) as writer:
+    with _saving(arguments.output) as file, pa.csv.CSVWriter(file, schema) as writer:
         for batch in batches:
             rows = _flat_rows(table, columns, iter([batch]), arguments.row_ids)
             flat = [[_text(v) for v in _without_struct(row).values()] for row in rows]
@@ -431,7 +449,7 @@ def _save_parquet(
     table: AcidTable, columns: Sequence[AcidColumn], batches: Iterator[_Batch], arguments: argparse.Namespace
 ) -> None:
     schema = _file_schema(table, columns, arguments.row_ids)
-    with pa.parquet.ParquetWriter(arguments.output, schema) as writer:
+    with _saving(arguments.output) as file, pa.parquet.ParquetWriter(file, schema) as writer:
         for batch in batches:
             writer.write_batch(_typed(table, columns, batch, schema))
 
@@ -440,7 +458,7 @@ def _save_orc(
     table: AcidTable, columns: Sequence[AcidColumn], batches: Iterator[_Batch], arguments: argparse.Namespace
 ) -> None:
     schema = _file_schema(table, columns, arguments.row_ids)
-    with pa.orc.ORCWriter(arguments.output) as writer:
+    with _saving(arguments.output) as file, pa.orc.ORCWriter(file) as writer:
         writer.write(schema.empty_table())
         for batch in batches:
             writer.write(pa.Table.from_batches([_typed(table, columns, batch, schema)]))

@@ -3,6 +3,9 @@
 CSV and JSON are read with the table's types. A text that is no value of its column's type is refused, naming
 the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty one ("") the empty
 text. ORC and Parquet have types of their own, which the writer converts.
+
+Spark reads them, so what is not on a local disk is reached as Spark is configured to. It is always told the
+whole location: it would look for a plain path in ``fs.defaultFS``.
 """
 
 from __future__ import annotations
@@ -18,10 +21,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.cli.place import extension, resolved
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.split_reader import PARTITION_FIELD
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.hive_types import parse_hive_type, spark_type
 
@@ -50,24 +55,24 @@ class TableFiles:
     has_row_ids: bool = False
     keeps_unknown: bool = False
 
-    def read_all(self, paths: Sequence[Path], given_format: str | None) -> DataFrame:
+    def read_all(self, files: Sequence[Location], given_format: str | None) -> DataFrame:
         """The rows of several files; formats as of :func:`file_format`.
 
         Raises:
             RecordLayoutError: see :meth:`read`; or the files differ in columns or types.
             RecordValueError, ConfigurationError: see :meth:`read`.
         """
-        frames = [self.read(path, file_format(path, given_format)) for path in paths]
+        frames = [self.read(file, file_format(file, given_format)) for file in files]
         wanted = _layout(frames[0])
-        for path, frame in zip(paths, frames, strict=True):
+        for file, frame in zip(files, frames, strict=True):
             if _layout(frame) != wanted:
                 raise RecordLayoutError(
-                    f"{path} has the columns {_described(_layout(frame))}, {paths[0]} has "
+                    f"{file.shown} has the columns {_described(_layout(frame))}, {files[0].shown} has "
                     f"{_described(wanted)}; files of one source must have the same"
                 )
         return reduce(lambda one, other: one.unionByName(other), frames)
 
-    def read(self, path: Path, format_name: str) -> DataFrame:
+    def read(self, file: Location, format_name: str) -> DataFrame:
         """The rows of a file, or of a folder of files of one format.
 
         Raises:
@@ -76,18 +81,18 @@ class TableFiles:
             ConfigurationError, WorkerError: the file cannot be read as this format.
         """
         try:
-            with translated_worker_errors(f"{path} cannot be read as {format_name}"):
+            with translated_worker_errors(f"{file.shown} cannot be read as {format_name}"):
                 match format_name:
                     case "csv":
-                        return self._read_csv(path)
+                        return self._read_csv(file)
                     case "json":
-                        return self._read_json(path)
+                        return self._read_json(file)
                     case _:
-                        return self.spark.read.format(format_name).load(str(path))
+                        return self.spark.read.format(format_name).load(str(file))
         except AnalysisException as error:
-            raise ConfigurationError(f"{path} cannot be read as {format_name}: {error}") from error
+            raise ConfigurationError(f"{file.shown} cannot be read as {format_name}: {error}") from error
 
-    def _read_csv(self, path: Path) -> DataFrame:
+    def _read_csv(self, file: Location) -> DataFrame:
         texts = (
             self.spark.read.option("header", True)
             .option("enforceSchema", False)  # the files of a folder must have the same header
@@ -95,14 +100,14 @@ class TableFiles:
             .option("multiLine", True)
             .option("escape", '"')
             .option("mode", "FAILFAST")
-            .csv(str(path))
+            .csv(str(file))
         )
         known = self._flat_types()
-        self._check_columns(path, texts.columns, known)
+        self._check_columns(file, texts.columns, known)
         names = {name: known.get(name.lower(), "string") for name in texts.columns}
         check_scalar(self.table, texts.columns)
         texts = texts.select(*[_unquoted(name) for name in texts.columns])
-        _check_values(self.table, path, texts, names)
+        _check_values(self.table, file, texts, names)
         typed = [_field(name).cast(kind).alias(name) for name, kind in names.items() if not is_row_id(name)]
         row_id = [
             _field(name).cast(kind).alias(_part(name)) for name, kind in names.items() if is_row_id(name)
@@ -113,20 +118,20 @@ class TableFiles:
         struct = sf.when(sf.coalesce(*row_id_texts).isNotNull(), sf.struct(*row_id))
         return texts.select(struct.alias(ROW_ID_COLUMN), *typed)
 
-    def _read_json(self, path: Path) -> DataFrame:
+    def _read_json(self, file: Location) -> DataFrame:
         # An inferring pass tells the names: with a schema given, Spark drops unknown fields without a word.
-        found = self.spark.read.option("primitivesAsString", True).option("mode", "FAILFAST").json(str(path))
+        found = self.spark.read.option("primitivesAsString", True).option("mode", "FAILFAST").json(str(file))
         known = self._column_types()
         if self.has_row_ids:
             known[ROW_ID_COLUMN.lower()] = _row_id_ddl(self.table)
-        self._check_columns(path, found.columns, known)
+        self._check_columns(file, found.columns, known)
         types = {
             n.lower(): _parse_datatype_string(known[n.lower()]) for n in found.columns if n.lower() in known
         }
         schema = StructType(
             [StructField(f.name, types.get(f.name.lower(), f.dataType)) for f in found.schema.fields]
         )
-        return self.spark.read.schema(schema).option("mode", "FAILFAST").json(str(path))
+        return self.spark.read.schema(schema).option("mode", "FAILFAST").json(str(file))
 
     def _column_types(self) -> dict[str, str]:
         """Spark type of every known column by lower-case name, ROW__ID apart."""
@@ -138,28 +143,32 @@ class TableFiles:
         row_id = {f"{ROW_ID_COLUMN}.{part}".lower(): kind for part, kind in _row_id_types(self.table).items()}
         return {**self._column_types(), **(row_id if self.has_row_ids else {})}
 
-    def _check_columns(self, path: Path, found: Sequence[str], known: Mapping[str, str]) -> None:
+    def _check_columns(self, file: Location, found: Sequence[str], known: Mapping[str, str]) -> None:
         unknown = [name for name in found if name.lower() not in known]
         if unknown and not self.keeps_unknown:
             raise RecordLayoutError(
-                f"{path}: table {self.table.full_name} has no columns {', '.join(unknown)}; known are "
+                f"{file.shown}: table {self.table.full_name} has no columns {', '.join(unknown)}; known are "
                 f"{', '.join(known)}"
             )
 
 
-def file_format(path: Path, given: str | None) -> str:
+def file_format(file: Location, given: str | None) -> str:
     """The format that was given, else that of the file's extension. Raises ConfigurationError."""
-    found = given or path.suffix.lower().removeprefix(".")
+    found = given or extension(file)
     if found not in FORMATS:
-        raise ConfigurationError(f"{path}: name the format with --format, one of {', '.join(FORMATS)}")
+        raise ConfigurationError(f"{file.shown}: name the format with --format, one of {', '.join(FORMATS)}")
     return found
 
 
-def existing_file(path: Path) -> Path:
-    """The absolute path. Raises ConfigurationError if nothing is there."""
-    if not path.exists():
-        raise ConfigurationError(f"there is no file {path.resolve()}")
-    return path.resolve()
+def existing_file(file: Location) -> Location:
+    """The same without links. Raises ConfigurationError if nothing is there on a local disk.
+
+    Elsewhere Spark looks, which may be configured otherwise than we are.
+    """
+    found = resolved(file)
+    if found.local_path is not None and not Path(found.local_path).exists():
+        raise ConfigurationError(f"there is no file {found.shown}")
+    return found
 
 
 def check_scalar(table: AcidTable, found: Sequence[str]) -> None:
@@ -188,7 +197,7 @@ def _row_id_ddl(table: AcidTable) -> str:
     return f"struct<{','.join(f'{part}:{kind}' for part, kind in _row_id_types(table).items())}>"
 
 
-def _check_values(table: AcidTable, path: Path, texts: DataFrame, types: Mapping[str, str]) -> None:
+def _check_values(table: AcidTable, file: Location, texts: DataFrame, types: Mapping[str, str]) -> None:
     """Refuse texts that are no values of their column's type, before anything is written."""
     wrong = {
         name: _field(name).isNotNull() & _field(name).try_cast(kind).isNull()
@@ -200,7 +209,7 @@ def _check_values(table: AcidTable, path: Path, texts: DataFrame, types: Mapping
     columns = sf.array_compact(
         sf.array(*[sf.when(is_wrong, sf.lit(name)) for name, is_wrong in wrong.items()])
     )
-    with translated_worker_errors(f"{path}: reading the file"):
+    with translated_worker_errors(f"{file.shown}: reading the file"):
         rows = texts.withColumn("\x01wrong", columns).where(sf.size("\x01wrong") > 0).take(SAMPLE_ROWS)
     if rows:
         samples = [
@@ -209,7 +218,7 @@ def _check_values(table: AcidTable, path: Path, texts: DataFrame, types: Mapping
             for name in row["\x01wrong"]
         ]
         raise RecordValueError(
-            f"{path}, table {table.full_name}: values that do not fit: {'; '.join(samples)}"
+            f"{file.shown}, table {table.full_name}: values that do not fit: {'; '.join(samples)}"
         )
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from mutation_api.acid.version import AcidVersion
 from mutation_api.cli.apply import read_changes
 from mutation_api.errors import MutationError, RecordLayoutError, RecordValueError
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 pytestmark = pytest.mark.slow
@@ -41,7 +42,7 @@ def read(
 ) -> list[dict[str, object]]:
     """The changes of a file with this text."""
     path.write_text(text, encoding="utf-8")
-    rows = read_changes(spark, table, path, file_format, "operation").collect()
+    rows = read_changes(spark, table, Location.given(path), file_format, "operation").collect()
     return [row.asDict(recursive=True) for row in rows]
 
 

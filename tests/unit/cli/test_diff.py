@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from mutation_api.cli.apply import read_changes
 from mutation_api.cli.diff import save
 from mutation_api.cli.main import EXIT_FAILED, EXIT_USAGE, main
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn
 from tests.unit.cli.test_apply import TABLE
 
@@ -76,7 +77,11 @@ def test_changes_are_read_as_they_were_saved(spark: SparkSession, tmp_path: Path
     path = tmp_path / f"changes.{file_format}"
     path.write_text("an older file")
     changes = spark.createDataFrame(rows[::-1], schema)
-    save(changes, path, file_format, ["id", "operation"])
+    save(changes, Location.given(path), file_format, ["id", "operation"])
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
-    found = read_changes(spark, TYPED, path, file_format, "operation").select(*changes.columns).collect()
+    found = (
+        read_changes(spark, TYPED, Location.given(path), file_format, "operation")
+        .select(*changes.columns)
+        .collect()
+    )
     assert [tuple(row) for row in found] == rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -12,6 +11,7 @@ from mutation_api.cli import ingest_canal, ingest_debezium, ingest_maxwell
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.debezium import Debezium, DebeziumValues
 from mutation_api.inputs.json_log import LogOptions, Positions
+from mutation_api.storage.location import Location
 
 
 def parsed(module: ModuleType, *texts: str) -> argparse.Namespace:
@@ -25,7 +25,7 @@ def test_defaults(module: ModuleType) -> None:
     """The name of a log is where its files are; keys are those of the messages."""
     arguments = parsed(module, "--files", "/data/log", "--table-map", "shop.orders=sales.orders")
     log = module.source_from(arguments)
-    assert log.paths == (Path("/data/log"),)
+    assert log.paths == (Location.given("/data/log"),)
     assert log.source_id == f"{log.format.name}:/data/log"
     assert log.options == LogOptions()
     assert module.tables_from(arguments) == [("shop.orders", "sales.orders", ())]
@@ -38,7 +38,7 @@ def test_all_arguments_of_a_log() -> None:
     texts += " --null-if-missing s.t.new --accept-schema-changes --apply-truncates"
     arguments = parsed(ingest_maxwell, *texts.split())
     log = ingest_maxwell.source_from(arguments)
-    assert log.paths == (Path("a").absolute(), Path("b").absolute())
+    assert log.paths == (Location.given("a"), Location.given("b"))
     assert log.source_id == "maxwell:erp"
     assert log.options == LogOptions(
         Positions.LINE, frozenset({"shop.orders.note"}), frozenset({"s.t.new"}), True, True

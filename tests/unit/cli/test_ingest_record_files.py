@@ -20,6 +20,7 @@ from mutation_api.inputs.binlog_collector import CollectorSource, raw_record
 from mutation_api.inputs.separated_text import SeparatedText
 from mutation_api.inputs.text_values import BinaryText
 from mutation_api.inputs.tungsten import HEADER_WITHOUT_KEY, TungstenSource, staging_record
+from mutation_api.storage.location import Location
 
 
 def parsed(module: ModuleType, *words: str) -> argparse.Namespace:
@@ -49,7 +50,7 @@ def test_defaults_of_tungsten(staging: Path) -> None:
     """The documented format; a table's name is completed, so that its watermark has one name."""
     needed = ("--staging", str(staging), "--service", "alpha", "--table", "chicago=sales.chicago")
     arguments = parsed(ingest_tungsten, *needed)
-    assert ingest_tungsten.source_from(arguments) == TungstenSource(staging, "alpha")
+    assert ingest_tungsten.source_from(arguments) == TungstenSource(Location.given(staging), "alpha")
     assert ingest_tungsten.tables_from(arguments) == [("hadoop.chicago", "sales.chicago", ())]
 
 
@@ -62,12 +63,12 @@ def test_all_arguments_of_tungsten(staging: Path) -> None:
     words += ["--commit-column", "ds=%Y-%m-%d", "--commit-column", "at"]
     arguments = parsed(ingest_tungsten, *words)
     assert ingest_tungsten.source_from(arguments) == TungstenSource(
-        staging,
+        Location.given(staging),
         "alpha",
         text=SeparatedText("\x02", null="NULL", escape='"', quote='"'),
         header=HEADER_WITHOUT_KEY,
         columns={"chicago": ("id", "part")},
-        metadata=Path("meta.json"),
+        metadata=Location.given("meta.json"),
         commit_columns={"ds": "%Y-%m-%d", "at": None},
         binary=BinaryText.HEX,
     )
@@ -113,11 +114,13 @@ def test_arguments_of_the_collector() -> None:
     """The table names the collection, unless a name is given."""
     needed = ("--raw", "/data/raw", "--table", "sales.orders", "--key", "id,part")
     arguments = parsed(ingest_collector, *needed)
-    assert ingest_collector.source_from(arguments) == CollectorSource(Path("/data/raw"), "sales.orders")
+    assert ingest_collector.source_from(arguments) == CollectorSource(
+        Location.given("/data/raw"), "sales.orders"
+    )
     assert ingest_collector.tables_from(arguments) == [("sales.orders", "sales.orders", ("id", "part"))]
     arguments = parsed(ingest_collector, *needed, "--name", "n", "--columns", "part,id", "--binary", "base64")
     assert ingest_collector.source_from(arguments) == CollectorSource(
-        Path("/data/raw"), "n", ("part", "id"), BinaryText.BASE64
+        Location.given("/data/raw"), "n", ("part", "id"), BinaryText.BASE64
     )
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from mutation_api.cli.main import EXIT_FAILED, EXIT_USAGE, main
 from mutation_api.cli.table_files import TableFiles
 from mutation_api.errors import RecordLayoutError, RecordValueError, WorkerError
+from mutation_api.storage.location import Location
 from tests.unit.cli.test_apply import TABLE
 
 NEEDED = ("merge", "--table", "d.t", "--key", "id", "--source", "x.csv")
@@ -62,7 +63,8 @@ def test_several_files_are_one_source(spark: SparkSession, tmp_path: Path) -> No
     (tmp_path / "a.csv").write_text("op,id,price\nU,1,1.50\n,2,\n")
     (tmp_path / "b.json").write_text('{"price": 2.25, "id": 3, "op": 7}\n')
     files = TableFiles(spark, TABLE, keeps_unknown=True)
-    rows = files.read_all([tmp_path / "a.csv", tmp_path / "b.json"], None)
+    folder = Location.given(tmp_path)
+    rows = files.read_all([folder / "a.csv", folder / "b.json"], None)
     assert rows.schema.simpleString() == "struct<op:string,id:int,price:decimal(6,2)>"
     assert [(r.op, r.id, str(r.price)) for r in rows.orderBy("id").collect()] == [
         ("U", 1, "1.50"),
@@ -71,14 +73,14 @@ def test_several_files_are_one_source(spark: SparkSession, tmp_path: Path) -> No
     ]
     (tmp_path / "c.csv").write_text("op,id\nU,1\n")
     with pytest.raises(RecordLayoutError, match=r"c\.csv has the columns op string, id int, .*a\.csv has"):
-        files.read_all([tmp_path / "a.csv", tmp_path / "c.csv"], None)
+        files.read_all([folder / "a.csv", folder / "c.csv"], None)
     (tmp_path / "d.csv").write_text("op,id,price\nU,one,1\n")
     with pytest.raises(
         RecordValueError, match=r"d\.csv, .* column id \(int\) has 'one' in row \('U', 'one', '1'\)"
     ):
-        files.read_all([tmp_path / "d.csv"], None)
+        files.read_all([folder / "d.csv"], None)
     with pytest.raises(WorkerError, match=r"a\.csv cannot be read as parquet: the Spark job failed"):
-        files.read_all([tmp_path / "a.csv"], "parquet")
+        files.read_all([folder / "a.csv"], "parquet")
 
 
 @pytest.mark.slow
@@ -87,4 +89,4 @@ def test_csv_files_of_a_folder_have_one_header(spark: SparkSession, tmp_path: Pa
     (tmp_path / "a.csv").write_text("id,msg\n1,one\n")
     (tmp_path / "b.csv").write_text("msg,id\n2,3\n")
     with pytest.raises(WorkerError, match=r"Encountered error while reading file .*b\.csv"):
-        TableFiles(spark, TABLE).read(tmp_path, "csv")
+        TableFiles(spark, TABLE).read(Location.given(tmp_path), "csv")
