@@ -174,7 +174,8 @@ class CollectorSource:
     """Raw files of one table.
 
     Args:
-        raw: a raw file, or a folder of nothing but raw files of the table (and hidden ones), on any storage.
+        raw: a raw file, or a folder of nothing but raw files of the table (and hidden ones, and those that
+            Hadoop is still copying), on any storage.
         name: names the source in the watermarks, after ``collector:``.
         columns: names of the columns in the files' order; None: the target's, partition columns last.
         binary: how the files write bytes; needed by tables with binary columns.

@@ -54,8 +54,8 @@ class LogFile:
 def log_files(places: Sequence[Place]) -> tuple[LogFile, ...]:
     """The files, and those of the folders, with what is below them; the numbers in their names order them.
 
-    Names that begin with a dot or an underscore are none of the log's, as for Hive and Spark. Links to local
-    folders are not followed.
+    Names that begin with a dot or an underscore are none of the log's, as for Hive and Spark, nor are those
+    that Hadoop gives to files while it copies them. Links to local folders are not followed.
 
     Raises:
         ConfigurationError: there is no such file or folder. OSError: one cannot be looked into.

@@ -15,10 +15,13 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location, Place
 from mutation_api.storage.protocol import FileEntry
 
-__all__ = ["HIDDEN", "children", "entry_at", "is_link", "located", "opened", "readable"]
+__all__ = ["children", "entry_at", "is_link", "located", "opened", "readable"]
 
-HIDDEN = (".", "_")
+_HIDDEN = (".", "_")
 """What names begin with that nobody's data has, as Hadoop sees it."""
+
+_BEING_COPIED = "._COPYING_"
+"""Ends the name of a file that "hadoop fs -put" is still writing."""
 
 _READ_BYTES = 4 * 1024 * 1024
 """Asked of a storage at once where a file is read on and on: a request takes time, however small."""
@@ -38,8 +41,9 @@ def entry_at(location: Location) -> FileEntry | None:
 
 
 def children(folder: Location) -> list[FileEntry]:
-    """What lies in a folder, by name, hidden ones left out. Raises OSError."""
-    return [entry for entry in storage_at(folder).list(folder) if not entry.name.startswith(HIDDEN)]
+    """What lies in a folder, by name, without what is hidden or still being copied there. Raises OSError."""
+    found = storage_at(folder).list(folder)
+    return [e for e in found if not e.name.startswith(_HIDDEN) and not e.name.endswith(_BEING_COPIED)]
 
 
 def is_link(folder: Location) -> bool:

@@ -23,9 +23,6 @@ __all__ = [
     "staging_files",
 ]
 
-BEING_COPIED = "._COPYING_"
-"""Ends the name of a file that "hadoop fs -put" is still writing."""
-
 SPLIT_BYTES = 32 * 1024 * 1024
 """Larger files are read by several tasks."""
 
@@ -125,8 +122,6 @@ def _place(file: StagingFile) -> tuple[Location, int]:
 
 def _files(folder: Location, pattern: re.Pattern[str]) -> Iterator[StagingFile]:
     for entry in children(folder):
-        if entry.name.endswith(BEING_COPIED):
-            continue
         if entry.is_directory:
             yield from _files(entry.location, pattern)
             continue

@@ -91,6 +91,8 @@ ALLOWED = {
 }
 """Layer -> what it may import besides itself and OPEN_TO_ALL; of several fitting names the longest counts."""
 
+LOCAL_PATHS_IN = ("mutation_api.inputs.source_files", "mutation_api.inputs.mysql")
+
 SPARK_ONLY_IN = ("mutation_api.spark", "mutation_api.changes", "mutation_api.inputs", "mutation_api.cli")
 
 
@@ -179,6 +181,16 @@ def test_no_import_hides_in_a_function(module: str) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
     ]
     assert hidden == []
+
+
+@pytest.mark.parametrize("module", [each for each in SOURCES if _is_in(each, "mutation_api.inputs")])
+def test_inputs_open_files_by_the_storages(module: str) -> None:
+    """They know no paths of this machine, but for links and for the folder for temporary files."""
+    tree = _tree(module)
+    opened = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "open"]
+    local = _imports(tree) & {"glob", "os", "pathlib", "shutil"}
+    assert not opened
+    assert not local or module in LOCAL_PATHS_IN
 
 
 def test_no_cycles() -> None:

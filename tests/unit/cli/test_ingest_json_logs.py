@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -29,6 +30,44 @@ def test_defaults(module: ModuleType) -> None:
     assert log.source_id == f"{log.format.name}:/data/log"
     assert log.options == LogOptions()
     assert module.tables_from(arguments) == [("shop.orders", "sales.orders", ())]
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("/data//log/", "/data/log"),
+        ("/data/../log", "/data/../log"),
+        ("file:/data/log", "/data/log"),
+        ("file:///data/log/", "/data/log"),
+        ("/a b%3A", "/a b%3A"),
+        ("hdfs://Cluster/data/log/", "hdfs://cluster/data/log"),
+        ("hdfs://node:8020/log", "hdfs://node/log"),
+        ("hdfs:///log", "hdfs:///log"),
+        ("hdfs:/log", "hdfs:///log"),
+        ("s3://bucket/log", "s3a://bucket/log"),
+    ],
+)
+def test_a_log_is_named_by_its_place(given: str, name: str) -> None:
+    """In the watermarks: a local one by its plain path, as ever, others by their locations."""
+    log = ingest_maxwell.source_from(parsed(ingest_maxwell, "--files", given, "--table-map", "s.t=s.u"))
+    assert log.source_id == f"maxwell:{name}"
+    if given.startswith("/"):
+        assert name == str(Path(given).absolute())
+
+
+def test_a_log_is_named_by_its_whole_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Wherever the command was called."""
+    monkeypatch.chdir(tmp_path)
+    for given in ("log", "./log", "log/"):
+        log = ingest_maxwell.source_from(parsed(ingest_maxwell, "--files", given, "--table-map", "s.t=s.u"))
+        assert log.source_id == f"maxwell:{tmp_path}/log"
+
+
+def test_places_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """Wrong usage, with what a place looks like."""
+    with pytest.raises(SystemExit):
+        parsed(ingest_canal, "--files", "file://otherhost/x", "--table-map", "s.t=s.u")
+    assert "'file://otherhost/x': a local location names no other host" in capsys.readouterr().err
 
 
 def test_all_arguments_of_a_log() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -55,6 +57,14 @@ def test_a_source_that_names_no_database_of_a_server_is_refused(source: str, mes
     with pytest.raises(ConfigurationError, match=message) as caught:
         ingest_mysql.source_from(parsed("--source", source))
     assert "s3cret" not in str(caught.value)
+
+
+def test_on_a_cluster_somebody_must_say_where_rows_are_kept() -> None:
+    """Before the server is asked: other machines do not see this one's folder for temporary files."""
+    cluster: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn"))
+    source = ingest_mysql.source_from(parsed(*SOURCE, "--tables", "a"))
+    with pytest.raises(ConfigurationError, match=r"Spark runs on yarn, .*\(--spill, .* such as hdfs:///tmp"):
+        source.read(cluster, [], {})
 
 
 def test_no_table_is_refused() -> None:

@@ -367,3 +367,6 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         CollectorSource(raw, "people", ("id", "name")).read(nothing, [PEOPLE], {})
     with pytest.raises(ConfigurationError, match="there is no raw file"):
         CollectorSource(tmp_path / "none", "people").read(nothing, [PEOPLE], {})
+    (tmp_path / "folder" / "raw-1").mkdir(parents=True)
+    with pytest.raises(InputFormatError, match="folder/raw-1: a folder, where raw files alone must lie"):
+        CollectorSource(tmp_path / "folder", "people").read(nothing, [PEOPLE], {})
