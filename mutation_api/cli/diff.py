@@ -97,7 +97,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, help="format of the file compared with (default: by its extension)"
     )
-    parser.add_argument("--output", type=place, metavar="FILE", help="a .csv, .json, .orc or .parquet file")
+    parser.add_argument(
+        "--output",
+        type=place,
+        metavar="FILE",
+        help="a .csv, .json, .orc or .parquet file; replaces an older one",
+    )
     parser.add_argument("--summary", action="store_true", help="only count the differences")
     parser.add_argument(
         "--operation-column",

@@ -93,12 +93,13 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.refuse_usage("--follow takes seconds above 0, and does not go with --dry-run")
     module = _module(arguments.kind)
     source: ChangeSource = module.source_from(arguments)
-    tables = [Following(*each) for each in module.tables_from(arguments)]
     with ExitStack() as stack:
         if isinstance(source, AbstractContextManager):
             stack.enter_context(source)
         metastore = stack.enter_context(metastore_from(arguments))
         spark = stack.enter_context(spark_session(APP_NAME))
+        # Only now: a source may look at its files for it, and Spark's configuration tells how to reach them.
+        tables = [Following(*each) for each in module.tables_from(arguments)]
         report = _ingested(metastore, spark, source, tables, arguments)
         _print(report, arguments)
         while arguments.follow is not None:

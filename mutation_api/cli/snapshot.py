@@ -89,7 +89,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", nargs="?", metavar="DB.TABLE", help="a table of the metastore")
     add_metastore_arguments(parser)
     files = parser.add_argument_group("without a metastore")
-    files.add_argument("--location", metavar="DIR", help="the directory of a table, or a copy of it")
+    files.add_argument(
+        "--location",
+        metavar="DIR",
+        help="the directory of a table, or a copy of it: a path, hdfs://…, s3a://…",
+    )
     files.add_argument("--schema", metavar="TEXT", help="its data columns: 'id bigint, msg string'")
     files.add_argument(
         "--partition-schema",
@@ -135,7 +139,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=place,
         metavar="FILE",
-        help="save to a .csv, .json, .parquet or .orc file instead",
+        help="save to a .csv, .json, .parquet or .orc file instead, there or on a local disk",
     )
     rows.add_argument(
         "--truncate-nanoseconds",

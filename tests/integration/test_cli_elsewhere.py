@@ -24,6 +24,7 @@ from judges.jars import fetch_all, read_pins
 from judges.s3_server import S3Server
 from metastore_client.client import MetastoreClient
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
+from mutation_api.inputs.tungsten import staging_record
 from mutation_api.storage.location import Location
 from tests.elsewhere import copy_tree, get, names, put
 from tests.integration.conftest import Run
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TIMEOUT_SECONDS = 300
+LONG_TIMEOUT_SECONDS = 1800
 S3A_JARS = Path(__file__).parents[2] / "judges" / "s3a"
 
 
@@ -209,6 +211,7 @@ def test_files_of_changes_on_hdfs(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(LONG_TIMEOUT_SECONDS)
 def test_files_of_changes_on_s3(
     hive: Hive23,
     live_metastore: MetastoreClient,
@@ -248,3 +251,9 @@ def test_files_of_changes_on_s3(
     run("apply", table.full_name, s3_root / "diff.json")
     assert table.values() == [("ds=a", 100, "HUNDRED")]
     assert names(s3_root) == ["c.csv", "diff.json", "dump.csv"]
+
+    record = ["I", "7", "1", "2024-02-29 12:00:00", "100", "100", "followed", "a"]
+    put(s3_root / "staging/alpha/shop/t/t-7.csv", staging_record(record).encode())
+    where = ("--staging", s3_root / "staging", "--service", "alpha", "--table", f"t={table.full_name}:id")
+    run("ingest", "tungsten", *where)
+    assert table.values() == [("ds=a", 100, "followed")]

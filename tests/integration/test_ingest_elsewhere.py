@@ -30,7 +30,7 @@ from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
 from mutation_api.inputs.tungsten import TEXT_DEFAULT, TungstenSource, staging_record
 from mutation_api.inputs.tungsten_files import splits, staging_files
 from mutation_api.spark.errors import translated_worker_errors
-from mutation_api.storage.connect import configure
+from mutation_api.storage.connect import configure, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, Place
 from tests.elsewhere import copy_tree, names, put
@@ -178,6 +178,20 @@ def test_large_files_are_split_as_on_the_local_disk(tmp_path: Path, elsewhere: L
         found.append(splits(file, TEXT_DEFAULT, 500))
     assert found[0] == found[1]
     assert len(found[0]) > 3
+
+
+@pytest.mark.parametrize("kind", ["tungsten", "collector", "maxwell"])
+def test_a_file_that_is_still_written_is_another_runs(hdfs_root: Location, tmp_path: Path, kind: str) -> None:
+    """HDFS tells its length when it is closed, or a block of it is full."""
+    nothing: Any = None
+    path = write_log(tmp_path, kind, BEFORE, 1)
+    place = hdfs_root / str(path.relative_to(tmp_path))
+    storage = storage_at(place)
+    storage.create_directory(place.parent)
+    file = storage.create(place)
+    file.write(path.read_bytes() * (2**21 // path.stat().st_size))
+    assert source_at(kind, hdfs_root).read(nothing, [TABLE], {}) == Batch((), None)
+    file.discard()
 
 
 @pytest.mark.parametrize("kind", ["tungsten", "collector", "maxwell"])
