@@ -111,6 +111,11 @@ def source_at(kind: str, place: Place) -> ChangeSource:
     return CollectorSource(place, "c") if kind == "collector" else JsonLog(Maxwell(), (place,), "m")
 
 
+def that_settings_tell(place: Location) -> Location:
+    """The same place, of HDFS without the NameNode: who has not the driver's settings does not find it."""
+    return Location(place.scheme, "" if place.scheme == "hdfs" else place.authority, place.path)
+
+
 def operations(batch: Batch) -> list[Any]:
     """Positions and operations of one table."""
     with translated_worker_errors("reading"):
@@ -128,9 +133,9 @@ def elsewhere(request: pytest.FixtureRequest) -> Location:
 @pytest.mark.parametrize(
     ("kind", "storage"),
     [
-        ("tungsten", "hdfs"),
         ("collector", "s3"),
         ("maxwell", "s3"),
+        pytest.param("tungsten", "hdfs", marks=pytest.mark.long),
         pytest.param("tungsten", "s3", marks=pytest.mark.long),
         pytest.param("collector", "hdfs", marks=pytest.mark.long),
         pytest.param("maxwell", "hdfs", marks=pytest.mark.long),
@@ -146,9 +151,7 @@ def test_a_log_is_read_as_from_the_local_disk(
 ) -> None:
     """The same operations and positions, at first and when more has come; and damage has its place."""
     monkeypatch.setattr("mutation_api.inputs.json_lines.RANGE_BYTES", 700)
-    root: Location = request.getfixturevalue(f"{storage}_root")
-    # Without a NameNode: who has not the driver's settings does not find it.
-    log = Location(root.scheme, "" if storage == "hdfs" else root.authority, root.path) / "log one%3A"
+    log = that_settings_tell(request.getfixturevalue(f"{storage}_root")) / "log one%3A"
     after: Mapping[str, Position] = {}
     for number, history in enumerate((BEFORE, AFTER), start=1):
         write_log(tmp_path, kind, history, number)
@@ -231,7 +234,8 @@ def test_a_table_on_hdfs_follows_a_log_elsewhere(
 ) -> None:
     """Twice, then there is nothing new; Hive reads what replaying the log gives."""
     configure(HadoopSettings({**hdfs.settings, **s3.settings}))
-    name, log = f"{database_on_hdfs}.orders", (hdfs_root if storage == "hdfs" else s3_root) / "log"
+    name = f"{database_on_hdfs}.orders"
+    log = that_settings_tell(hdfs_root if storage == "hdfs" else s3_root) / "log"
     with connect(hive_on_hdfs.uri) as metastore:
         create_acid_table(metastore, name, COLUMNS, bucket_columns=["id"], num_buckets=2)
     options = {
