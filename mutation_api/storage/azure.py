@@ -200,13 +200,9 @@ class AzureStorage:
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
         """Blobs below a directory of which there are blocks and nothing else."""
-        prefix = prefix_of(self._key(directory))
-        with _os_errors(directory):
-            client = self._client.get()
-            listing = client.list_blobs(prefix, include=["uncommittedblobs"])
-            found = {each.name for each in listing if not each.size}
-            if found:
-                found -= {each.name for each in client.list_blobs(prefix)}
+        found = {each.name for each in self._below(directory, "uncommittedblobs") if not each.size}
+        if found:
+            found -= {each.name for each in self._below(directory)}
         return [Staged(self._location(name), _UPLOAD_ID) for name in sorted(found)]
 
     def abandon(self, staged: Iterable[Staged]) -> None:
@@ -220,8 +216,7 @@ class AzureStorage:
     def delete_directory(self, directory: Location) -> None:
         """Delete everything below a directory, and the directories, the innermost first."""
         key = self._key(directory)
-        with _os_errors(directory):
-            below = [*self._client.get().list_blobs(prefix_of(key), include=["metadata"])]
+        below = self._below(directory, "metadata")
         files = [each.name for each in below if not _is_folder(each)]
         folders = [each.name for each in below if _is_folder(each)]
         head = self._head(directory) if key else None
@@ -324,10 +319,19 @@ class AzureStorage:
         with contextlib.suppress(FileNotFoundError), _os_errors(location):
             self._client.get().delete_blob(key, **condition)
 
+    def _below(self, directory: Location, *include: str) -> Sequence[BlobProperties]:
+        """All blobs below a place, which need not be there."""
+        prefix = prefix_of(self._key(directory))
+        with contextlib.suppress(FileNotFoundError), _os_errors(directory):
+            return [*self._client.get().list_blobs(prefix, include=[*include])]
+        return ()
+
     def _is_anything_below(self, location: Location) -> bool:
-        with _os_errors(location):
-            listing = self._client.get().list_blobs(prefix_of(self._key(location)), results_per_page=1)
+        prefix = prefix_of(self._key(location))
+        with contextlib.suppress(FileNotFoundError), _os_errors(location):
+            listing = self._client.get().list_blobs(prefix, results_per_page=1)
             return next(iter(listing), None) is not None
+        return False
 
     def _check_directory(self, directory: Location) -> None:
         """Raise, unless it is one with nothing in it."""

@@ -6,8 +6,12 @@ import contextlib
 import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from azure.storage.blob import generate_account_sas
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from judges.emulators import AzureServer, Emulator, GcsServer
 from metastore_client.model import ColumnInfo, TableInfo
@@ -15,11 +19,18 @@ from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.sweep import sweep
+from mutation_api.spark import job
+from mutation_api.spark.job import apply_changes
+from mutation_api.spark.read import snapshot
 from mutation_api.storage.connect import configure, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile, Staged
+from mutation_api.storage.side_by_side import side_by_side
 from tests.integration.remote_table import change, hidden, insert, rows_with_ids
+from tests.integration.test_spark_faults import OPTIONS, ROWS, DiesOnce, inserts, small_batches
+
+__all__ = ["small_batches"]
 
 pytestmark = pytest.mark.slow
 
@@ -161,6 +172,23 @@ def test_a_bad_network(place: Place, metastore: InMemoryMetastore) -> None:
     assert hidden(place.root) == []
 
 
+@pytest.mark.usefixtures("small_batches")
+def test_a_spark_job_that_loses_workers(
+    place: Place, metastore: InMemoryMetastore, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each task's first attempt is killed while it writes: every row is there once, and nothing else."""
+    monkeypatch.setattr(job, "ChangeWriter", DiesOnce)
+    with client_of(metastore) as client:
+        with client.new_transaction() as transaction:
+            frame = inserts(spark).withColumn("id", sf.col("id").cast("int"))
+            apply_changes(transaction, NAME, frame, num_partitions=2, options=OPTIONS)
+        assert [row[0] for row in rows(client)] == [*range(ROWS)]
+        read = snapshot(spark, client, NAME).agg(sf.count("*"), sf.sum("id")).first()
+        assert read == (ROWS, ROWS * (ROWS - 1) // 2)
+    assert hidden(place.root) == []
+    assert storage_at(place.root).unfinished(place.root) in ((), [])
+
+
 def test_a_lost_answer_is_found_out(place: Place) -> None:
     """What was created or published is known as one's own, and nobody else's is."""
     storage, target = storage_at(place.root), place.root / "d/t"
@@ -177,6 +205,25 @@ def test_a_lost_answer_is_found_out(place: Place) -> None:
     with refused(FileExistsError, errno.EEXIST, "d/t"):
         storage.publish(second.staged, target)
     assert content(target) == b"first"
+
+
+def test_of_many_who_publish_one_wins(place: Place) -> None:
+    """All at the same time; the others are refused, and the file is one of them, whole."""
+    storage, target = storage_at(place.root), place.root / "d/t"
+    files = [staged(place.root / f"_m/{n}", target, str(n).encode() * 1000) for n in range(16)]
+
+    def publish(file: OutputFile) -> bool:
+        try:
+            storage.publish(file.staged, target)
+        except (FileExistsError, FileNotFoundError):  # Azure drops the blocks of those who lose
+            return False
+        return True
+
+    won = side_by_side(publish, files, 16)
+    assert won.count(True) == 1
+    assert content(target) == str(won.index(True)).encode() * 1000
+    storage.abandon(file.staged for file in files)
+    assert content(target) == str(won.index(True)).encode() * 1000
 
 
 def test_publishing_twice_is_fine(place: Place) -> None:
@@ -269,6 +316,25 @@ def test_an_abandoned_upload_whose_answers_are_lost_is_gone(azure: AzureServer, 
     storage.abandon([file.staged])
     assert storage.stat(target) is None
     assert storage.unfinished(azure_root) == []
+
+
+def test_a_token_is_enough(azure: AzureServer, azure_root: Location) -> None:
+    """A shared access signature for the account, no key."""
+    token = generate_account_sas(
+        azure.account,
+        azure.key,
+        resource_types="sco",
+        permission="rwdlac",
+        expiry=datetime.now(UTC) + timedelta(hours=1),
+    )
+    endpoint = azure.settings[f"fs.azure.blob.endpoint.{azure.host}"]
+    configure(
+        HadoopSettings({"fs.azure.blob.endpoint": endpoint, f"fs.azure.sas.fixed.token.{azure.host}": token})
+    )
+    target = azure_root / "d/t"
+    file = staged(azure_root / "_m/1", target, b"x")
+    storage_at(target).publish(file.staged, target)
+    assert content(target) == b"x"
 
 
 def test_a_wrong_key_is_told_without_it(azure: AzureServer, azure_root: Location) -> None:
