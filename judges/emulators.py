@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,7 +15,6 @@ from azure.storage.blob import ContainerClient
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
-from judges.azurite import VERSION
 from judges.process import JudgeProcess
 
 __all__ = ["AzureServer", "Emulator", "GcsServer"]
@@ -103,7 +103,8 @@ class AzureServer(Emulator):
     @property
     def description(self) -> str:
         """Name and version."""
-        return f"Azure (Azurite {VERSION})"
+        wanted = json.loads((_ROOT / "judges/azurite/package.json").read_text(encoding="utf-8"))
+        return f"Azure (Azurite {wanted['dependencies']['azurite']})"
 
     @property
     def host(self) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import http.client
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-__all__ = ["HOST", "Answer", "Ask", "Faults", "Request", "proxy_of"]
+__all__ = ["HOST", "Answer", "Ask", "Faults", "Request", "proxy_of", "serve", "server_at", "wait_for"]
 
 HOST = "127.0.0.1"
 _BUSY = 503
@@ -140,10 +141,10 @@ def serve(proxy: ThreadingHTTPServer, ask: Ask) -> None:
     threading.Thread(target=proxy.serve_forever, daemon=True).start()
 
 
-def wait_for(port: int, seconds: float) -> None:
-    """Until somebody listens there. Raises TimeoutError."""
+def wait_for(port: int, process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Until a process listens there. Raises TimeoutError, also if it has ended."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and process.poll() is None:
         server = http.client.HTTPConnection(HOST, port, timeout=1)
         try:
             server.connect()
@@ -153,4 +154,4 @@ def wait_for(port: int, seconds: float) -> None:
             return
         finally:
             server.close()
-    raise TimeoutError(f"nobody listens at port {port} after {seconds:.0f} s")
+    raise TimeoutError(f"nobody listens at port {port}; exit code {process.poll()}")

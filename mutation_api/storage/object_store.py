@@ -100,15 +100,19 @@ class RangeReader(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
+        """It can."""
         return True
 
     def seekable(self) -> bool:
+        """It can."""
         return True
 
     def tell(self) -> int:
+        """The position."""
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go somewhere, also past the end. Raises OSError."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         if start + offset < 0:
             raise OSError(errno.EINVAL, "a position before the beginning")
@@ -116,6 +120,7 @@ class RangeReader(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
+        """Bytes from the position on; none at the end. Raises OSError."""
         left = max(0, self._size - self._position)
         count = left if size is None or size < 0 else min(size, left)
         if not count:
@@ -126,9 +131,11 @@ class RangeReader(io.RawIOBase):
         return self._known[start - self._known_start : start - self._known_start + count]
 
     def readall(self) -> bytes:
+        """All that is left."""
         return self.read()
 
     def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as there are bytes."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)

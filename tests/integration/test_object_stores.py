@@ -172,6 +172,7 @@ def test_a_bad_network(place: Place, metastore: InMemoryMetastore) -> None:
     assert hidden(place.root) == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_batches")
 def test_a_spark_job_that_loses_workers(
     place: Place, metastore: InMemoryMetastore, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
