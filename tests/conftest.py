@@ -30,6 +30,8 @@ pytest_plugins = [
     "tests.fix_hdfs",
     "tests.fix_hive_elsewhere",
     "tests.fix_s3",
+    "tests.fix_gcs",
+    "tests.fix_azure",
     "tests.fix_storage",
 ]
 

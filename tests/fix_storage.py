@@ -14,6 +14,8 @@ from mutation_api.storage.location import Location
         "local",
         pytest.param("hdfs", marks=pytest.mark.slow),
         pytest.param("s3", marks=pytest.mark.slow),
+        pytest.param("gcs", marks=pytest.mark.slow),
+        pytest.param("azure", marks=pytest.mark.slow),
     ]
 )
 def storage_root(request: pytest.FixtureRequest, tmp_path: Path) -> Location:

@@ -88,7 +88,7 @@ def check_location(table: AcidTable) -> None:
     """
     with _cannot(table, "reached"):
         storage = storage_at(table.location)
-        if storage.stat(table.location) is None and storage.publishes_by_rename:
+        if storage.has_directories and storage.stat(table.location) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(table.location))
     with _cannot(table, "read"), contextlib.suppress(FileNotFoundError):
         storage.list(table.location)

@@ -29,6 +29,8 @@ _KINDS: Mapping[str, _Kind] = {
     "hdfs": _Kind("hdfs", "hdfs"),
     "viewfs": _Kind("hdfs", "hdfs"),
     "s3a": _Kind("s3", "s3"),
+    "gs": _Kind("gcs", "gcs"),
+    "abfss": _Kind("azure", "azure"),
 }
 
 _LOCAL = LocalStorage()

@@ -20,7 +20,7 @@ from metastore_client.hive_site import read_hive_site
 __all__ = ["HadoopSettings", "active_spark_context"]
 
 _SPARK_PREFIX = "spark.hadoop."
-_KEYS_OF_STORAGE = ("fs.", "dfs.", "hadoop.", "ipc.")
+_KEYS_OF_STORAGE = ("fs.", "dfs.", "hadoop.", "ipc.", "google.cloud.")
 _TRUE = ("true", "1", "yes", "on")
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 

@@ -99,6 +99,7 @@ class HdfsStorage:
     """One HDFS; see :class:`~mutation_api.storage.protocol.Storage`."""
 
     publishes_by_rename = True
+    has_directories = True
     threads = THREADS
 
     def __init__(self, scheme: str, authority: str, url: str, settings: HadoopSettings) -> None:

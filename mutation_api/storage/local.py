@@ -32,6 +32,7 @@ class LocalStorage:
     """The local disk; see :class:`~mutation_api.storage.protocol.Storage`."""
 
     publishes_by_rename = True
+    has_directories = True
     threads = 8
 
     def list(self, directory: Location) -> list[FileEntry]:

@@ -64,6 +64,8 @@ class Location:
             authority = ""
         if scheme == "hdfs":
             authority = authority.lower().removesuffix(_HDFS_PORT)
+        if scheme == "abfss":
+            authority = authority.lower()
         return cls(scheme, authority, _without_end(match["path"] or "/"))
 
     @classmethod

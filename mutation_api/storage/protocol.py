@@ -40,8 +40,8 @@ class Staged:
     """A file that is written and not published.
 
     ``location``: where it lies hidden; of an upload, where it will appear. ``upload_id`` and ``part_tags``
-    (of the parts in their order) name an upload to an object store, else they are empty. One that
-    :meth:`Storage.unfinished` found has no part tags.
+    (of the parts in their order) name an upload to an object store, else they are empty, but for what an
+    object store knows its own by. One that :meth:`Storage.unfinished` found has no part tags.
     """
 
     location: Location
@@ -96,6 +96,11 @@ class Storage(Protocol):
     @property
     def publishes_by_rename(self) -> bool:
         """Whether staged files lie under their hidden names; otherwise they are unfinished uploads."""
+        ...
+
+    @property
+    def has_directories(self) -> bool:
+        """Whether a directory is there without anything in it; otherwise nobody can tell."""
         ...
 
     @property

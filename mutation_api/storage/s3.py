@@ -22,7 +22,6 @@ import errno
 import functools
 import io
 import os
-import tempfile
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,6 +36,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
+from mutation_api.storage.object_store import TAIL_BYTES, ObjectOutput, RangeReader
 from mutation_api.storage.protocol import FileEntry, Staged
 from mutation_api.storage.s3_settings import S3Settings
 from mutation_api.storage.side_by_side import side_by_side
@@ -48,10 +48,6 @@ _CONNECT_SECONDS = 10
 _READ_SECONDS = 60
 _KEYS_OF_A_DELETE = 1000
 _MOST_PARTS = 10_000
-_TAIL_BYTES = 64 * 1024
-"""Read at once when a file is opened: the footer of an ORC file, mostly, and all of a small file."""
-_FEWEST_READ_BYTES = 256 * 1024
-"""Of a read further on: a request costs as much time as this many bytes."""
 _EMR_MARKER = "_$folder$"
 _OWN_NAME = "mutation-upload"
 """Metadata that tells whether an object is the one that an upload became."""
@@ -87,6 +83,7 @@ class S3Storage:
     """One bucket; see :class:`~mutation_api.storage.protocol.Storage`."""
 
     publishes_by_rename = False
+    has_directories = False
     threads = THREADS
 
     def __init__(self, scheme: str, bucket: str, settings: S3Settings) -> None:
@@ -133,7 +130,7 @@ class S3Storage:
         """A seekable stream over the bytes of a file; it goes on with the bytes that it began with."""
         key = self._key(location)
         try:
-            answer = self._ask("get_object", location, Key=key, Range=f"bytes=-{_TAIL_BYTES}")
+            answer = self._ask("get_object", location, Key=key, Range=f"bytes=-{TAIL_BYTES}")
         except FileNotFoundError:
             if self.stat(location) is not None:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(location)) from None
@@ -144,7 +141,7 @@ class S3Storage:
             tail = answer["Body"].read()
         size = int(answer["ContentRange"].rpartition("/")[2]) if "ContentRange" in answer else len(tail)
         read = functools.partial(self._read, location, answer["ETag"])
-        return pa.PythonFile(_Reader(read, size, tail), mode="r")
+        return pa.PythonFile(RangeReader(read, size, tail), mode="r")
 
     def _read(self, location: Location, tag: str, start: int, stop: int) -> bytes:
         with _os_errors(location):
@@ -156,20 +153,20 @@ class S3Storage:
 
     # ---- writing
 
-    def create(self, location: Location) -> _S3Output:
+    def create(self, location: Location) -> ObjectOutput:
         """Create a file, which appears when it is closed."""
         self._key(location)
-        return _S3Output(self, location, is_staged=False)
+        return ObjectOutput(location, self._put, lambda written: self.delete_file(written.location))
 
     def create_directory(self, directory: Location) -> None:
         """Nothing to do: there are no directories."""
         self._key(directory)
 
-    def stage(self, hidden: Location, target: Location) -> _S3Output:
+    def stage(self, hidden: Location, target: Location) -> ObjectOutput:
         """Begin an upload to the target."""
         for location in (hidden, target):
             self._key(location)
-        return _S3Output(self, target, is_staged=True)
+        return ObjectOutput(target, self.upload, lambda written: self.abandon([written]))
 
     def publish(self, staged: Staged, target: Location) -> None:
         """Complete the upload, unless there is something else at its place."""
@@ -234,6 +231,10 @@ class S3Storage:
             self._knows_conditions = False
             body.seek(0)
             self.put(location, body, size)
+
+    def _put(self, location: Location, body: IO[bytes], size: int) -> Staged:
+        self.put(location, body, size)
+        return Staged(location)
 
     def upload(self, location: Location, body: IO[bytes], size: int) -> Staged:
         """Send all parts of an upload, which is not completed."""
@@ -365,120 +366,6 @@ class S3Storage:
 
     def _location(self, key: str) -> Location:
         return Location(self._scheme, self._bucket, f"/{key}")
-
-
-class _S3Output:
-    """A file being written; see :class:`~mutation_api.storage.protocol.OutputFile`."""
-
-    def __init__(self, storage: S3Storage, location: Location, *, is_staged: bool) -> None:
-        self._storage = storage
-        self._is_staged = is_staged
-        self._written = Staged(location)
-        self._is_closed = False
-        self._earlier: IO[bytes] | None = None
-        self._spool: IO[bytes] = _local_copy()
-
-    @property
-    def staged(self) -> Staged:
-        """Where it will appear, and once it is closed the upload."""
-        return self._written
-
-    def write(self, data: bytes | memoryview | pa.Buffer) -> int:
-        """Append bytes to the local copy."""
-        return self._spool.write(data)
-
-    def restart(self) -> pa.NativeFile:
-        """What was written so far, in the local copy."""
-        self._earlier, self._spool = self._spool, _local_copy()
-        self._earlier.seek(0)
-        return pa.PythonFile(self._earlier, mode="r")
-
-    def close(self) -> None:
-        """Send it; a file that is not staged appears."""
-        if self._is_closed:
-            return
-        location = self._written.location
-        with self._spool as spool:
-            size = spool.seek(0, os.SEEK_END)
-            spool.seek(0)
-            if self._is_staged:
-                self._written = self._storage.upload(location, spool, size)
-            else:
-                self._storage.put(location, spool, size)
-        self._is_closed = True
-        self._drop_copies()
-
-    def discard(self) -> None:
-        """Abort the upload; of a file that is not staged and closed, delete it."""
-        self._drop_copies()
-        if self._is_closed and self._is_staged:
-            self._storage.abandon([self._written])
-        elif self._is_closed:
-            self._storage.delete_file(self._written.location)
-
-    def _drop_copies(self) -> None:
-        self._spool.close()
-        if self._earlier is not None:
-            self._earlier.close()
-
-
-def _local_copy() -> IO[bytes]:
-    """A file without a name on the local disk (``TMPDIR``)."""
-    return tempfile.TemporaryFile(prefix="hive-mutation-")
-
-
-class _Reader(io.RawIOBase):
-    """A file over ranged requests, its end read already."""
-
-    def __init__(self, read: Any, size: int, tail: bytes) -> None:
-        super().__init__()
-        self._read_range = read
-        self._size = size
-        self._known_start = size - len(tail)
-        self._known = tail
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        if start + offset < 0:
-            raise OSError(errno.EINVAL, "a position before the beginning")
-        self._position = start + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._size - self._position)
-        count = left if size is None or size < 0 else min(size, left)
-        if not count:
-            return b""
-        start = self._position
-        self._know(start, start + count)
-        self._position += count
-        return self._known[start - self._known_start : start - self._known_start + count]
-
-    def readall(self) -> bytes:
-        return self.read()
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _know(self, start: int, stop: int) -> None:
-        """Have these bytes; what lay there before is forgotten, but for the end of the file."""
-        if self._known_start <= start and stop <= self._known_start + len(self._known):
-            return
-        stop = min(self._size, max(stop, start + _FEWEST_READ_BYTES))
-        self._known = self._read_range(start, stop)
-        self._known_start = start
 
 
 class _RangeError(OSError):

@@ -25,6 +25,7 @@ def test_every_spelling_of_a_local_place_is_one(text: str) -> None:
         ("s3://bucket/w", "s3a://bucket/w"),
         ("s3n://bucket/w/", "s3a://bucket/w"),
         ("abfs://c@account.host/w", "abfss://c@account.host/w"),
+        ("abfss://c@Account.Host/w", "abfss://c@account.host/w"),
         ("hdfs://ns", "hdfs://ns/"),
     ],
 )

@@ -1,0 +1,167 @@
+"""AzureSettings: what Hadoop's ``fs.azure.*`` properties say about one container of Azure.
+
+What they do not say is found as Azure's clients find it: ``AZURE_*``, the identity of the workload or of the
+machine, the login of ``az``.
+
+Source: Hadoop's documentation of ABFS, "Authentication". A property of an account
+(``fs.azure.account.key.ACCOUNT.dfs.core.windows.net``, or with the account's name alone) wins over the one of
+all, and one of a container (``….CONTAINER.ACCOUNT.dfs.core.windows.net``) over both.
+``fs.azure.blob.endpoint`` is of ours: where the account's blobs are found, if not at the usual place (an
+emulator, a private endpoint).
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+from dataclasses import dataclass, field
+
+from mutation_api.storage.hadoop_settings import HadoopSettings
+
+__all__ = ["Auth", "AzureSettings"]
+
+_ATTEMPTS_DEFAULT = 8
+_BLOCK_BYTES_DEFAULT = 16 * 2**20
+_LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 16 * 2**10, 100 * 2**20
+_TYPE = "fs.azure.account.auth.type"
+_KEY = "fs.azure.account.key"
+_TOKEN = "fs.azure.sas.fixed.token"
+_PROVIDER = "fs.azure.account.oauth.provider.type"
+_OAUTH = "fs.azure.account.oauth2."
+
+
+class Auth(enum.Enum):
+    """How this client says who it is."""
+
+    DEFAULT = "found by the client"
+    KEY = "SharedKey"
+    SAS = "SAS"
+    CLIENT = "ClientCredsTokenProvider"
+    MACHINE = "MsiTokenProvider"
+    WORKLOAD = "WorkloadIdentityTokenProvider"
+
+
+_OAUTH_KINDS = {auth.value: auth for auth in (Auth.CLIENT, Auth.MACHINE, Auth.WORKLOAD)}
+
+
+@dataclass(frozen=True)
+class AzureSettings:
+    """How one container is reached. Secrets are in no text of it.
+
+    ``secret``: the account's key, a SAS token, or a client's secret, as ``auth`` says.
+    """
+
+    container: str
+    account: str
+    endpoint: str
+    auth: Auth
+    secret: str | None = field(repr=False)
+    client_id: str | None
+    tenant: str | None
+    authority: str | None
+    token_file: str | None
+    block_bytes: int
+    attempts: int
+
+    @classmethod
+    def of_authority(cls, authority: str, settings: HadoopSettings) -> AzureSettings:
+        """The settings of ``container@account.dfs.core.windows.net``.
+
+        Raises:
+            OSError: EINVAL, it names no container or account, or a setting makes no sense or names what this
+                client cannot do.
+        """
+        place = f"abfss://{authority}"
+        container, at, host = authority.partition("@")
+        account, dot, _ = host.partition(".")
+        if not (container and at and account and dot):
+            raise OSError(
+                errno.EINVAL,
+                "a location names container and account: abfss://container@account.dfs.core.windows.net/path",
+                place,
+            )
+        known = _OfAccount(settings, container, account, host, place)
+        auth = _auth(known)
+        authority_url, tenant = _login(known) if auth is Auth.CLIENT else (None, None)
+        size = settings.number("fs.azure.write.request.size", _BLOCK_BYTES_DEFAULT)
+        return cls(
+            container=container,
+            account=account,
+            endpoint=known.get("fs.azure.blob.endpoint") or f"https://{host.replace('.dfs.', '.blob.', 1)}",
+            auth=auth,
+            secret=_secret(known, auth),
+            client_id=_client_id(known, auth),
+            tenant=tenant or known.get(f"{_OAUTH}msi.tenant"),
+            authority=authority_url,
+            token_file=known.get(f"{_OAUTH}token.file"),
+            block_bytes=min(max(size, _LEAST_BLOCK_BYTES), _MOST_BLOCK_BYTES),
+            attempts=settings.number("fs.azure.io.retry.max.retries", _ATTEMPTS_DEFAULT - 1) + 1,
+        )
+
+
+@dataclass(frozen=True)
+class _OfAccount:
+    settings: HadoopSettings = field(repr=False)
+    container: str
+    account: str
+    host: str
+    place: str
+
+    def get(self, name: str) -> str | None:
+        owners = (f"{self.container}.{self.host}", self.host, self.account)
+        names = (*(f"{name}.{owner}" for owner in owners), name)
+        return next((text for each in names if (text := self.settings.get(each)) is not None), None)
+
+    def needed(self, name: str, why: str) -> str:
+        text = self.get(name)
+        if text is None:
+            raise OSError(errno.EINVAL, f"{name}.{self.host} is missing, and {why} needs it", self.place)
+        return text
+
+
+def _auth(known: _OfAccount) -> Auth:
+    kind = known.get(_TYPE)
+    if kind is None:
+        if known.get(_KEY) is not None:
+            return Auth.KEY
+        return Auth.SAS if known.get(_TOKEN) is not None else Auth.DEFAULT
+    if kind.lower() in ("sharedkey", "sas"):
+        return Auth.KEY if kind.lower() == "sharedkey" else Auth.SAS
+    if kind.lower() != "oauth":
+        raise OSError(
+            errno.EINVAL,
+            f"{_TYPE} is {kind!r}; this client knows SharedKey, SAS and OAuth",
+            known.place,
+        )
+    provider = known.needed(_PROVIDER, f"{_TYPE}=OAuth").rpartition(".")[2]
+    if provider not in _OAUTH_KINDS:
+        raise OSError(
+            errno.EINVAL,
+            f"{_PROVIDER} is {provider!r}; this client knows {', '.join(_OAUTH_KINDS)}",
+            known.place,
+        )
+    return _OAUTH_KINDS[provider]
+
+
+def _secret(known: _OfAccount, auth: Auth) -> str | None:
+    name = {Auth.KEY: _KEY, Auth.SAS: _TOKEN, Auth.CLIENT: f"{_OAUTH}client.secret"}.get(auth)
+    return None if name is None else known.needed(name, auth.value)
+
+
+def _client_id(known: _OfAccount, auth: Auth) -> str | None:
+    name = f"{_OAUTH}client.id"
+    return known.needed(name, auth.value) if auth is Auth.CLIENT else known.get(name)
+
+
+def _login(known: _OfAccount) -> tuple[str, str]:
+    """Where a client logs in, and its tenant: ``https://login.microsoftonline.com/TENANT/oauth2/token``."""
+    name = f"{_OAUTH}client.endpoint"
+    text = known.needed(name, Auth.CLIENT.value)
+    scheme, separator, rest = text.partition("://")
+    host, _, path = rest.partition("/")
+    tenant = path.partition("/")[0]
+    if not (separator and host and tenant):
+        raise OSError(
+            errno.EINVAL, f"{name} is {text!r}; expected https://HOST/TENANT/oauth2/token", known.place
+        )
+    return f"{scheme}://{host}", tenant

@@ -1,0 +1,176 @@
+"""What object stores have in common: files that are sent when they are closed, and readers over ranges.
+
+A file is written to the local disk first: memory is bounded, a request that failed is repeated from there,
+and what was written can be read again.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import IO, Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Staged
+
+__all__ = ["TAIL_BYTES", "ClientOfProcess", "ObjectOutput", "RangeReader", "prefix_of"]
+
+TAIL_BYTES = 64 * 1024
+"""Read at once when a file is opened: the footer of an ORC file, mostly, and all of a small file."""
+_FEWEST_READ_BYTES = 256 * 1024
+"""Of a read further on: a request costs as much time as this many bytes."""
+
+_Client = TypeVar("_Client")
+
+Send = Callable[[Location, IO[bytes], int], Staged]
+"""Sends a body of so many bytes to a place."""
+
+
+class ObjectOutput:
+    """A file being written; see :class:`~mutation_api.storage.protocol.OutputFile`."""
+
+    def __init__(self, location: Location, send: Send, take_back: Callable[[Staged], object]) -> None:
+        """``send`` is called once, by :meth:`close`; ``take_back``, if what was sent is not wanted."""
+        self._send = send
+        self._take_back = take_back
+        self._written = Staged(location)
+        self._is_closed = False
+        self._earlier: IO[bytes] | None = None
+        self._spool: IO[bytes] = _local_copy()
+
+    @property
+    def staged(self) -> Staged:
+        """Where it will appear, or lie; once it is closed what ``send`` told."""
+        return self._written
+
+    def write(self, data: bytes | memoryview | pa.Buffer) -> int:
+        """Append bytes to the local copy."""
+        return self._spool.write(data)
+
+    def restart(self) -> pa.NativeFile:
+        """What was written so far, in the local copy."""
+        self._earlier, self._spool = self._spool, _local_copy()
+        self._earlier.seek(0)
+        return pa.PythonFile(self._earlier, mode="r")
+
+    def close(self) -> None:
+        """Send it."""
+        if self._is_closed:
+            return
+        with self._spool as spool:
+            size = spool.seek(0, os.SEEK_END)
+            spool.seek(0)
+            self._written = self._send(self._written.location, spool, size)
+        self._is_closed = True
+        self._drop_copies()
+
+    def discard(self) -> None:
+        """Drop the local copy, and take back what was sent."""
+        self._drop_copies()
+        if self._is_closed:
+            self._take_back(self._written)
+
+    def _drop_copies(self) -> None:
+        self._spool.close()
+        if self._earlier is not None:
+            self._earlier.close()
+
+
+def _local_copy() -> IO[bytes]:
+    """A file without a name on the local disk (``TMPDIR``)."""
+    return tempfile.TemporaryFile(prefix="hive-mutation-")
+
+
+class RangeReader(io.RawIOBase):
+    """A file over ranged requests, its end read already."""
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int, tail: bytes) -> None:
+        """``read`` gives the bytes from a start to before a stop."""
+        super().__init__()
+        self._read_range = read
+        self._size = size
+        self._known_start = size - len(tail)
+        self._known = tail
+        self._position = 0
+
+    def readable(self) -> bool:
+        """It can."""
+        return True
+
+    def seekable(self) -> bool:
+        """It can."""
+        return True
+
+    def tell(self) -> int:
+        """The position."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go somewhere, also past the end. Raises OSError."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, "a position before the beginning")
+        self._position = start + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Bytes from the position on; none at the end. Raises OSError."""
+        left = max(0, self._size - self._position)
+        count = left if size is None or size < 0 else min(size, left)
+        if not count:
+            return b""
+        start = self._position
+        self._know(start, start + count)
+        self._position += count
+        return self._known[start - self._known_start : start - self._known_start + count]
+
+    def readall(self) -> bytes:
+        """All that is left."""
+        return self.read()
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as there are bytes."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _know(self, start: int, stop: int) -> None:
+        """Have these bytes; what lay there before is forgotten, but for the end of the file."""
+        if self._known_start <= start and stop <= self._known_start + len(self._known):
+            return
+        stop = min(self._size, max(stop, start + _FEWEST_READ_BYTES))
+        self._known = self._read_range(start, stop)
+        self._known_start = start
+
+
+class ClientOfProcess(Generic[_Client]):
+    """A client, made when it is first asked for; a forked process gets one of its own, since connections must
+    not be shared.
+    """
+
+    def __init__(self, make: Callable[[], _Client]) -> None:
+        self._make = make
+        self._guard = threading.Lock()
+        self._known: tuple[int, _Client] | None = None
+
+    def get(self) -> _Client:
+        """The client of this process."""
+        process_id = os.getpid()
+        known = self._known
+        if known is not None and known[0] == process_id:
+            return known[1]
+        with self._guard:
+            if self._known is None or self._known[0] != process_id:
+                self._known = (process_id, self._make())
+            return self._known[1]
+
+
+def prefix_of(key: str) -> str:
+    """What the keys below a place begin with."""
+    return f"{key}/" if key else ""
