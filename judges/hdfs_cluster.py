@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,12 +15,47 @@ from judges.judge import SPEED_OPTIONS
 from judges.process import JudgeProcess
 from metastore_client.java import ADD_OPENS, find_java, spark_jars
 
-__all__ = ["MiniHdfs"]
+__all__ = ["KerberosKeys", "MiniHdfs"]
 
 NAME_SERVICE = "cluster"
 START_TIMEOUT_SECONDS = 120.0
 REQUEST_TIMEOUT_SECONDS = 60.0
 SOURCES = Path(__file__).parent / "minihdfs"
+
+
+@dataclass(frozen=True)
+class KerberosKeys:
+    """With what a cluster that asks for Kerberos proves who it is.
+
+    ``principal`` is that of its NameNodes and DataNodes, ``keytab`` holds its keys.
+    """
+
+    principal: str
+    keytab: Path
+
+    @property
+    def server_settings(self) -> dict[str, str]:
+        """What servers need beyond the settings of their clients."""
+        return {
+            "hadoop.security.authorization": "true",
+            "hadoop.proxyuser.hive.hosts": "*",  # compacts as the owner of a directory
+            "hadoop.proxyuser.hive.groups": "*",
+            "dfs.namenode.keytab.file": str(self.keytab),
+            "dfs.datanode.keytab.file": str(self.keytab),
+            "dfs.datanode.kerberos.principal": self.principal,
+            "dfs.block.access.token.enable": "true",
+            "ignore.secure.ports.for.testing": "true",
+        }
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """What clients need: all that is sent is encrypted."""
+        return {
+            "hadoop.security.authentication": "kerberos",
+            "hadoop.rpc.protection": "privacy",
+            "dfs.data.transfer.protection": "privacy",
+            "dfs.namenode.kerberos.principal": self.principal,
+        }
 
 
 class MiniHdfs:
@@ -35,6 +71,7 @@ class MiniHdfs:
         data_nodes: int = 1,
         name_nodes: int = 1,
         configuration: Mapping[str, str] | None = None,
+        kerberos: KerberosKeys | None = None,
     ) -> None:
         """Start it.
 
@@ -43,13 +80,16 @@ class MiniHdfs:
             data_nodes: how many.
             name_nodes: 1, or 2 for a name service of which the first is active.
             configuration: Hadoop's properties for its servers.
+            kerberos: ask for Kerberos, with these keys.
 
         Raises:
             JudgeError: Java, a jar or the compiler is missing, or it does not come up.
         """
         jars = [*fetch_all(read_pins(SOURCES / "jars.txt")), *sorted(spark_jars().glob("*.jar"))]
         class_path = os.pathsep.join(map(str, (compiled([SOURCES], jars), *jars)))
-        settings = [f"{name}={value}" for name, value in (configuration or {}).items()]
+        self._kerberos = kerberos
+        asked = {} if kerberos is None else {**kerberos.server_settings, **kerberos.client_settings}
+        settings = [f"{name}={value}" for name, value in {**asked, **(configuration or {})}.items()]
         command: list[str | Path] = [
             find_java(),
             *ADD_OPENS,
@@ -82,7 +122,8 @@ class MiniHdfs:
     @property
     def description(self) -> str:
         """Say which judge this is, for the summary of a test run."""
-        return f"HDFS 3.5.0 ({len(self._addresses)} NameNode(s), Maven Central)"
+        security = "" if self._kerberos is None else ", Kerberos"
+        return f"HDFS 3.5.0 ({len(self._addresses)} NameNode(s){security}, Maven Central)"
 
     @property
     def location(self) -> str:
@@ -95,6 +136,8 @@ class MiniHdfs:
     def settings(self) -> dict[str, str]:
         """Properties that a client needs."""
         found = {"fs.defaultFS": self.location, "dfs.replication": "1"}
+        if self._kerberos is not None:
+            found |= self._kerberos.client_settings
         if len(self._addresses) > 1:
             provider = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
             found |= {
@@ -141,6 +184,29 @@ class MiniHdfs:
     def add_acl(self, path: str, spec: str) -> None:
         """Add entries in the form of ``hdfs dfs -setfacl``."""
         self._ask("acl", path=path, spec=spec)
+
+    def write_token(
+        self, file: Path, principal: str, keytab: Path, *, service: str | None = None, form: str = "PROTOBUF"
+    ) -> None:
+        """Write a new delegation token of that principal to a file.
+
+        Args:
+            file: in the format of HADOOP_TOKEN_FILE_LOCATION.
+            principal: whose it is, and who may renew it.
+            keytab: of that principal.
+            service: the NameNode that it is said to be for; as Hadoop calls it for None.
+            form: ``PROTOBUF``, or ``WRITABLE``, which Hadoop 2 writes.
+        """
+        if service is None and len(self._addresses) > 1:
+            service = f"ha-hdfs:{NAME_SERVICE}"
+        request: dict[str, Any] = {"principal": principal, "keytab": str(keytab), "file": str(file)}
+        if service is not None:
+            request["service"] = service
+        self._ask("token", format=form, renewer=principal, **request)
+
+    def cancel_tokens(self, file: Path, principal: str, keytab: Path) -> None:
+        """Make the tokens of a file worthless."""
+        self._ask("cancel_token", file=str(file), principal=principal, keytab=str(keytab))
 
     def _ask(
         self, what: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS, **members: Any

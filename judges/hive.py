@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from judges.jars import fetch_all, read_pins
 from judges.java import compiled
-from judges.judge import HiveJudge, agreed_rows
+from judges.judge import SOURCES, HiveJudge, agreed_rows
 from judges.model import Compaction, DirectoryState, HiveRow, JavaOrcFile
 from metastore_client.java import hive_class_path, spark_jars
 
@@ -42,7 +42,6 @@ NOTIFICATIONS = {
 }
 """Settings of a 3.1 or 4.1 that keeps the logs of events and, 4.1, of written files."""
 
-SOURCES = Path(__file__).parent
 MAIN_CLASS = "judge.Judge"
 
 
@@ -55,7 +54,7 @@ class Hive23(HiveJudge):
         jars = sorted(
             spark_jars().glob("*.jar"), key=lambda jar: (not jar.name.startswith("hive-common-"), jar.name)
         )
-        classes = compiled([SOURCES / "common", SOURCES / "hive23"], jars)
+        classes = compiled(self._sources("hive23"), jars)
         jars = _s3a_jars("3.5") if self._reaches_s3 else []
         class_path = os.pathsep.join((hive_class_path(classes), *map(str, jars)))
         return ["-Xmx2g", "-cp", class_path, MAIN_CLASS]
@@ -171,9 +170,10 @@ class _WriteIdJudge(HiveJudge):
     """Options that choose another system class loader."""
 
     def _program(self) -> list[str | Path]:
-        folder = SOURCES / f"hive{self.line.replace('.', '')}"
+        name = f"hive{self.line.replace('.', '')}"
+        folder = SOURCES / name
         jars = fetch_all(read_pins(folder / "jars.txt"))
-        classes = compiled([SOURCES / "common", folder], jars)
+        classes = compiled(self._sources(name), jars)
         if self._reaches_s3:
             jars = [*jars, *_s3a_jars(self.hadoop)]
         class_path = os.pathsep.join(map(str, (classes, folder, *jars)))

@@ -15,10 +15,11 @@ from judges.model import Compaction, DirectoryState, HiveRow
 from judges.process import JudgeProcess
 from metastore_client.java import ADD_OPENS, find_java
 
-__all__ = ["SPEED_OPTIONS", "HiveJudge", "agreed_rows"]
+__all__ = ["SOURCES", "SPEED_OPTIONS", "HiveJudge", "agreed_rows"]
 
 START_TIMEOUT_SECONDS = 120.0
 REQUEST_TIMEOUT_SECONDS = 180.0
+SOURCES = Path(__file__).parent
 SPEED_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """For a JVM that does small jobs: the second compiler and a parallel collector only fight for the cores."""
 
@@ -51,8 +52,9 @@ class HiveJudge:
         Args:
             work_directory: holds the warehouse, the metastore's database, scratch files and the log.
             configuration: Hive and Hadoop settings that replace the judge's; with ``fs.s3a.…`` among them it
-                gets the jars for that (not 3.1); with ``hive.metastore.uris`` the SQL works
-                on that metastore instead of one of its own (the compactor cannot be used then).
+                gets the jars for that (not 3.1); with ``hadoop.security.authentication`` it logs in to HDFS
+                by ``hive.metastore.kerberos.principal`` and ``.keytab.file``; with ``hive.metastore.uris``
+                the SQL works on that metastore instead of one of its own (the compactor cannot be used then).
 
             user: who Hive is to HDFS; the user of this process for None.
 
@@ -62,6 +64,7 @@ class HiveJudge:
         self.work_directory = work_directory.resolve()
         settings = [f"{name}={value}" for name, value in (configuration or {}).items()]
         self._reaches_s3 = any(name.startswith("fs.s3a.") for name in configuration or {})
+        self._is_secure = (configuration or {}).get("hadoop.security.authentication") == "kerberos"
         options = [*ADD_OPENS, *SPEED_OPTIONS, *LOG_OPTIONS, ZONE_OPTION]
         if user is not None:
             options.append(f"-DHADOOP_USER_NAME={user}")
@@ -77,6 +80,11 @@ class HiveJudge:
     def _program(self) -> list[str | Path]:
         """Name the JVM's further options, its class path and its main class; may fetch and compile."""
         raise NotImplementedError
+
+    def _sources(self, line: str) -> list[Path]:
+        """The folders of what is compiled for a line."""
+        folders = [SOURCES / "common", SOURCES / line]
+        return [SOURCES / "secure", *folders] if self._is_secure else folders
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,8 @@
 """Hadoop's delegation tokens: the text form that a metastore gives, and the file that Hadoop keeps them in.
 
-Source: org.apache.hadoop.security.token.Token and Credentials, WritableUtils.writeVInt; checked with a token
-    of a real server in tests/integration/test_transport_judged.py.
+Source: org.apache.hadoop.security.token.Token and Credentials, WritableUtils.writeVInt, Security.proto
+    (CredentialsProto); checked with tokens of real servers in tests/integration/test_transport_judged.py and
+    test_hdfs_kerberos.py.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from pathlib import Path
 from typing import BinaryIO
 
 from metastore_client.errors import InvalidConfigurationError
+from metastore_client.protobuf_fields import fields, read_delimited, texts
 
-__all__ = ["DelegationToken", "read_token_file"]
+__all__ = ["DelegationToken", "read_token_file", "tokens_in"]
 
 METASTORE_KIND = "HIVE_DELEGATION_TOKEN"
 
 _FILE_MAGIC = b"HDTS"
-_WRITABLE_VERSION = 0
+_WRITABLE_VERSION, _PROTOBUF_VERSION = 0, 1
+_CREDENTIALS_TOKEN, _TOKEN_WITHIN = 1, 2
+_IDENTIFIER, _PASSWORD, _KIND, _SERVICE = 1, 2, 3, 4
+"""Numbers of fields: of CredentialsProto, CredentialsKVProto, TokenProto."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,25 @@ class DelegationToken:
         except (binascii.Error, EOFError, ValueError) as error:
             raise InvalidConfigurationError(f"not a delegation token: {error or 'it ends early'}") from None
 
+    @property
+    def last_millis(self) -> int:
+        """When its longest possible life ends, in milliseconds of the epoch; not renewed, it ends earlier.
+
+        Raises:
+            InvalidConfigurationError: the identifier is not that of a delegation token.
+        """
+        file = io.BytesIO(self.identifier)
+        try:
+            _exactly(file, 1)  # the version
+            for _ in ("owner", "renewer", "real user"):
+                _exactly(file, _read_length(file))
+            _read_length(file)  # when it was issued
+            return _read_length(file)
+        except EOFError:
+            raise InvalidConfigurationError(
+                f"a token of kind {self.kind} for {self.service} is damaged"
+            ) from None
+
     def is_for_metastore(self, signature: str) -> bool:
         """Whether it is for a metastore, and for the one of this signature (``hive.metastore.token.…``)."""
         return self.kind == METASTORE_KIND and self.service == signature
@@ -54,22 +78,51 @@ def read_token_file(path: Path) -> list[DelegationToken]:
     """Read the tokens of a credentials file, as HADOOP_TOKEN_FILE_LOCATION names one.
 
     Raises:
-        InvalidConfigurationError: it cannot be read or is not in the format that every Hadoop reads.
+        InvalidConfigurationError: it cannot be read or is in no format of Hadoop's.
     """
     try:
-        with path.open("rb") as file:
-            if file.read(4) != _FILE_MAGIC:
-                raise InvalidConfigurationError(f"{path} is no file of Hadoop credentials")
-            version = _exactly(file, 1)[0]
-            if version != _WRITABLE_VERSION:
-                raise InvalidConfigurationError(
-                    f"{path} holds Hadoop credentials in format {version}; only format 0 is read"
-                )
-            return [_read_named_token(file) for _ in range(_read_length(file))]
-    except (EOFError, UnicodeDecodeError) as error:
-        raise InvalidConfigurationError(f"{path} is damaged: {error or 'it ends early'}") from None
+        data = path.read_bytes()
     except OSError as error:
         raise InvalidConfigurationError(f"the delegation tokens cannot be read: {error}") from error
+    return tokens_in(data, str(path))
+
+
+def tokens_in(data: bytes, name: str) -> list[DelegationToken]:
+    """The tokens in what a credentials file holds; ``name`` is what it is called in an error.
+
+    Raises:
+        InvalidConfigurationError: it is in no format of Hadoop's.
+    """
+    file = io.BytesIO(data)
+    try:
+        if file.read(4) != _FILE_MAGIC:
+            raise InvalidConfigurationError(f"{name} is no file of Hadoop credentials")
+        version = _exactly(file, 1)[0]
+        if version == _WRITABLE_VERSION:
+            return [_read_named_token(file) for _ in range(_read_length(file))]
+        if version == _PROTOBUF_VERSION:
+            return _tokens_of_message(read_delimited(file))
+    except (EOFError, ValueError) as error:
+        raise InvalidConfigurationError(f"{name} is damaged: {error or 'it ends early'}") from None
+    raise InvalidConfigurationError(
+        f"{name} holds Hadoop credentials in format {version}; only the formats 0 and 1 are read"
+    )
+
+
+def _tokens_of_message(message: bytes) -> list[DelegationToken]:
+    return [
+        _token_of_message(texts(io.BytesIO(entry)).get(_TOKEN_WITHIN, b""))
+        for number, entry in fields(io.BytesIO(message))
+        if number == _CREDENTIALS_TOKEN and isinstance(entry, bytes)
+    ]
+
+
+def _token_of_message(message: bytes) -> DelegationToken:
+    found = texts(io.BytesIO(message))
+    identifier, password, kind, service = (
+        found.get(number, b"") for number in (_IDENTIFIER, _PASSWORD, _KIND, _SERVICE)
+    )
+    return DelegationToken(identifier, password, kind.decode("utf-8"), service.decode("utf-8"))
 
 
 def _read_named_token(file: BinaryIO) -> DelegationToken:

@@ -29,6 +29,7 @@ pytest_plugins = [
     "tests.fix_features",
     "tests.fix_hdfs",
     "tests.fix_hive_elsewhere",
+    "tests.fix_kerberos",
     "tests.fix_s3",
     "tests.fix_gcs",
     "tests.fix_azure",

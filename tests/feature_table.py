@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["FEATURES", "LINES", "Claim", "cells", "differences", "in_readme", "replaced"]
+__all__ = ["FEATURES", "KERBEROS_FEATURES", "LINES", "Claim", "cells", "differences", "in_readme", "replaced"]
 
 LINES = ("2.3", "3.1", "4.1")
 
@@ -42,9 +42,13 @@ FEATURES = (
     "metastore behind HTTPS",
     "metastore that asks for user and password",
     "HDFS",
+    "HDFS with Kerberos",
     "S3",
 )
 """The rows, in order; a mark with another name is an error."""
+
+KERBEROS_FEATURES = ("HDFS with Kerberos",)
+"""Those that only a run with ``--kerberos`` says anything of."""
 
 BEGIN, END = "<!-- features: begin -->", "<!-- features: end -->"
 NOT_TESTED = "–"

@@ -20,6 +20,8 @@ import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hadoop.security.SecurityUtil;
+import org.apache.hadoop.security.UserGroupInformation;
 import org.apache.hadoop.util.VersionInfo;
 import org.apache.hive.common.util.HiveVersionInfo;
 
@@ -64,10 +66,21 @@ public final class Judge {
     PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
     System.setOut(System.err); // whatever Hive prints must not mix with the answers
     BlockingQueue<String> requests = readRequests();
-    Judge judge = new Judge(Settings.make(new File(arguments[0]).getCanonicalFile(), arguments));
+    HiveConf conf = Settings.make(new File(arguments[0]).getCanonicalFile(), arguments);
+    logIn(conf);
+    Judge judge = new Judge(conf);
     while (true) {
       answers.println(GSON.toJson(judge.answer(requests.take())));
       answers.flush();
+    }
+  }
+
+  /** By Kerberos, if the storage asks for it: as the metastore's own principal. */
+  private static void logIn(HiveConf conf) throws IOException {
+    if (SecurityUtil.getAuthenticationMethod(conf) == UserGroupInformation.AuthenticationMethod.KERBEROS) {
+      UserGroupInformation.setConfiguration(conf);
+      UserGroupInformation.loginUserFromKeytab(
+          conf.get("hive.metastore.kerberos.principal"), conf.get("hive.metastore.kerberos.keytab.file"));
     }
   }
 

@@ -4,6 +4,7 @@ import com.google.gson.Gson;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import java.io.BufferedReader;
+import java.io.DataOutputStream;
 import java.io.File;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
@@ -12,6 +13,9 @@ import java.io.PrintStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
+import java.security.PrivilegedExceptionAction;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.permission.AclEntry;
 import org.apache.hadoop.fs.permission.FsPermission;
@@ -19,15 +23,22 @@ import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.HdfsConfiguration;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.apache.hadoop.hdfs.MiniDFSNNTopology;
+import org.apache.hadoop.io.Text;
+import org.apache.hadoop.security.Credentials;
+import org.apache.hadoop.security.UserGroupInformation;
+import org.apache.hadoop.security.token.Token;
+import org.apache.hadoop.security.token.TokenIdentifier;
 
 /** A real HDFS in this JVM: MiniHdfs DIRECTORY DATANODES NAMENODES [key=value ...]; answers lines of JSON, ends with its input. */
 public final class MiniHdfs {
   private final MiniDFSCluster cluster;
   private final int nameNodes;
+  private final Configuration conf;
 
-  private MiniHdfs(MiniDFSCluster cluster, int nameNodes) {
+  private MiniHdfs(MiniDFSCluster cluster, int nameNodes, Configuration conf) {
     this.cluster = cluster;
     this.nameNodes = nameNodes;
+    this.conf = conf;
   }
 
   public static void main(String[] arguments) throws Exception {
@@ -41,6 +52,7 @@ public final class MiniHdfs {
       int equals = arguments[i].indexOf('=');
       conf.set(arguments[i].substring(0, equals), arguments[i].substring(equals + 1));
     }
+    UserGroupInformation.setConfiguration(conf);
     MiniDFSCluster.Builder builder = new MiniDFSCluster.Builder(conf, new File(arguments[0])).numDataNodes(dataNodes);
     if (nameNodes > 1) {
       builder.nnTopology(MiniDFSNNTopology.simpleHATopology());
@@ -50,7 +62,7 @@ public final class MiniHdfs {
       cluster.transitionToActive(0);
     }
     cluster.waitActive();
-    MiniHdfs self = new MiniHdfs(cluster, nameNodes);
+    MiniHdfs self = new MiniHdfs(cluster, nameNodes, conf);
     BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = requests.readLine(); line != null; line = requests.readLine()) {
       answers.println(new Gson().toJson(self.answer(line)));
@@ -111,6 +123,18 @@ public final class MiniHdfs {
       case "chown":
         files().setOwner(path(request), request.get("user").getAsString(), request.get("group").getAsString());
         break;
+      case "token":
+        writeToken(request);
+        break;
+      case "cancel_token":
+        Credentials held = Credentials.readTokenStorageFile(new File(request.get("file").getAsString()), conf);
+        as(request, () -> {
+          for (Token<? extends TokenIdentifier> token : held.getAllTokens()) {
+            token.cancel(conf);
+          }
+          return null;
+        });
+        break;
       case "acl":
         files().modifyAclEntries(path(request), AclEntry.parseAclSpec(request.get("spec").getAsString(), true));
         break;
@@ -118,6 +142,28 @@ public final class MiniHdfs {
         throw new IllegalArgumentException("unknown request " + request.get("do"));
     }
     return answer;
+  }
+
+  /** Have the NameNode issue a delegation token to who has a keytab, and write it as Hadoop does. */
+  private void writeToken(JsonObject request) throws Exception {
+    Credentials issued = new Credentials();
+    String renewer = request.get("renewer").getAsString();
+    as(request, () -> FileSystem.newInstance(files().getUri(), conf).addDelegationTokens(renewer, issued));
+    Credentials written = new Credentials();
+    for (Token<? extends TokenIdentifier> token : issued.getAllTokens()) {
+      if (request.has("service")) {
+        token.setService(new Text(request.get("service").getAsString()));
+      }
+      written.addToken(token.getService(), token);
+    }
+    try (DataOutputStream out = new DataOutputStream(new FileOutputStream(request.get("file").getAsString()))) {
+      written.writeTokenStorageToStream(out, Credentials.SerializedFormat.valueOf(request.get("format").getAsString()));
+    }
+  }
+
+  private static void as(JsonObject request, PrivilegedExceptionAction<Object> work) throws Exception {
+    UserGroupInformation.loginUserFromKeytabAndReturnUGI(
+        request.get("principal").getAsString(), request.get("keytab").getAsString()).doAs(work);
   }
 
   private DistributedFileSystem files() throws Exception {

@@ -25,13 +25,14 @@ from mutation_api.commit.manifest import DeltaManifest, delta_names, staging_dir
 from mutation_api.errors import MutationError, RowIdNotFoundError, TransactionStateError, listed
 from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.change_writer import ChangeWriter
+from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT, ChangePlan, plan_changes
 from mutation_api.spark.read import snapshot
 from mutation_api.spark.summary import ApplySummary
 from mutation_api.spark.verify import touched_partitions
 from mutation_api.spark.verify import verify_row_ids as verify_changed_row_ids
-from mutation_api.storage.connect import settings, storage_at
+from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 from mutation_api.table.acid_table import AcidTable, TableRole
@@ -151,7 +152,8 @@ def apply_changes(
         )
         writer_id = uuid.uuid4().hex
         text = AcidTableSerializer.encode(table)
-        writer = ChangeWriter(text, writer_id, options or WriterOptions(), settings())
+        storage = worker_settings(changes.sparkSession.sparkContext, _roots(table))
+        writer = ChangeWriter(text, writer_id, options or WriterOptions(), storage)
         started = time.monotonic()
         try:
             with _cancelled_when_lost(transaction, changes.sparkSession.sparkContext, writer_id):
@@ -280,9 +282,14 @@ def _check_known_partitions(transaction: OpenTransaction, table: AcidTable, name
         )
 
 
+def _roots(table: AcidTable) -> Sequence[Location]:
+    """Where the table lies, and each partition that lies elsewhere."""
+    return tuple(dict.fromkeys((table.location, *table.partition_locations.values())))
+
+
 def _writer_directories(table: AcidTable, writer_id: str) -> Iterator[tuple[Storage, Location]]:
     """The writer's directory in the table and in each partition that lies elsewhere."""
-    for root in dict.fromkeys((table.location, *table.partition_locations.values())):
+    for root in _roots(table):
         yield storage_at(root), staging_directory(root, table.required_txn_id()) / writer_id
 
 

@@ -20,9 +20,10 @@ from mutation_api.errors import RecordLayoutError, listed
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.snapshot_reader import SnapshotSplit, plan_splits
 from mutation_api.spark.bucket_search import search_buckets
+from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.key_groups import group_keys
 from mutation_api.spark.split_reader import SplitReader, read_splits
-from mutation_api.storage.connect import settings, storage_at
+from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidColumn, AcidTable
@@ -153,7 +154,7 @@ def snapshot(
         valid_ids,
         wanted,
         ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
-        settings(),
+        worker_settings(spark.sparkContext, (table.location, *locations.values())),
     )
     return read_splits(spark, table, splits, reader, groups)
 
@@ -191,11 +192,13 @@ def snapshot_by_bucket(
     transaction.check()
     table = transaction.table(table_name)
     valid_ids = transaction.valid_ids(table.full_name)
-    splits = _plan(table, _locations(table, transaction, partitions), valid_ids, transaction.valid_txn_list)
+    locations = _locations(table, transaction, partitions)
+    splits = _plan(table, locations, valid_ids, transaction.valid_txn_list)
     placed = [split for split in splits if split.is_of_bucket(table.num_buckets)]
     others = [split for split in splits if not split.is_of_bucket(table.num_buckets)]
     options = ReadOptions(TimestampForm.MICROSECONDS)
-    reader = SplitReader(valid_ids, _select(table, columns), options, settings())
+    storage = worker_settings(keys.sparkSession.sparkContext, (table.location, *locations.values()))
+    reader = SplitReader(valid_ids, _select(table, columns), options, storage)
     found = search_buckets(table, placed, reader, keys, null_safe=null_safe_keys)
     return found.unionAll(read_splits(keys.sparkSession, table, others, reader)) if others else found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,21 +13,25 @@ from mutation_api.storage.hadoop_settings import HadoopSettings, active_spark_co
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
+from mutation_api.storage.token_file import use_tokens
 
-__all__ = ["configure", "settings", "storage_at"]
+__all__ = ["configure", "settings", "storage_at", "token_issuers"]
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A module here with ``connect(scheme, authority, settings)``, and the extra with what it needs."""
+    """A module here with ``connect(scheme, authority, settings)``, the extra with what it needs, and whether
+    it takes Hadoop's delegation tokens.
+    """
 
     module: str
     extra: str
+    takes_tokens: bool = False
 
 
 _KINDS: Mapping[str, _Kind] = {
-    "hdfs": _Kind("hdfs", "hdfs"),
-    "viewfs": _Kind("hdfs", "hdfs"),
+    "hdfs": _Kind("hdfs", "hdfs", takes_tokens=True),
+    "viewfs": _Kind("hdfs", "hdfs", takes_tokens=True),
     "s3a": _Kind("s3", "s3"),
     "gs": _Kind("gcs", "gcs"),
     "abfss": _Kind("azure", "azure"),
@@ -50,6 +54,7 @@ class _Connections:
         if given != self._given:
             self._given = given
             self._found = None
+            use_tokens(b"" if given is None else given.tokens)
             self._storages.clear()
 
     def settings(self) -> HadoopSettings:
@@ -88,6 +93,18 @@ def settings() -> HadoopSettings:
     """
     with _connections.guard:
         return _connections.settings()
+
+
+def token_issuers(locations: Iterable[Location]) -> tuple[str, ...]:
+    """The file systems in which these lie that want delegation tokens of workers, as Hadoop names them."""
+    if not settings().is_secure:
+        return ()
+    roots = {
+        f"{each.scheme}://{each.authority}/"
+        for each in locations
+        if each.scheme in _KINDS and _KINDS[each.scheme].takes_tokens
+    }
+    return tuple(sorted(roots))
 
 
 def storage_at(location: Location) -> Storage:

@@ -10,14 +10,16 @@ import errno
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from metastore_client.errors import InvalidConfigurationError
 from metastore_client.hive_site import read_hive_site
 
-__all__ = ["HadoopSettings", "active_spark_context"]
+__all__ = ["AUTHENTICATION", "HadoopSettings", "active_spark_context"]
+
+AUTHENTICATION = "hadoop.security.authentication"
 
 _SPARK_PREFIX = "spark.hadoop."
 _KEYS_OF_STORAGE = ("fs.", "dfs.", "hadoop.", "ipc.", "google.cloud.")
@@ -27,9 +29,14 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 @dataclass(frozen=True)
 class HadoopSettings:
-    """Properties by name. Some hold secrets, so no text of this shows a value."""
+    """Properties by name. Some hold secrets, so no text of this shows a value.
+
+    ``tokens``: delegation tokens to log in with, in the form of Hadoop's file, for who has no other means;
+    they come from the driver (:mod:`mutation_api.spark.credentials`).
+    """
 
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tokens: bytes = field(default=b"", repr=False)
 
     @classmethod
     def from_environment(cls) -> HadoopSettings:
@@ -49,7 +56,11 @@ class HadoopSettings:
 
     def with_properties(self, properties: Mapping[str, str]) -> HadoopSettings:
         """The same with these in place of, or besides, those of the same names."""
-        return HadoopSettings({**self.properties, **properties})
+        return replace(self, properties={**self.properties, **properties})
+
+    def with_tokens(self, tokens: bytes) -> HadoopSettings:
+        """The same with these delegation tokens."""
+        return replace(self, tokens=tokens)
 
     def with_spark(self, context: Any) -> HadoopSettings:
         """The same with the ``spark.hadoop.*`` of a SparkContext."""
@@ -60,6 +71,11 @@ class HadoopSettings:
             if name.startswith(_SPARK_PREFIX)
         }
         return self.with_properties(found)
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether Hadoop is to ask for Kerberos, or a token."""
+        return (self.get(AUTHENTICATION) or "simple").lower() != "simple"
 
     def get(self, name: str, default: str | None = None) -> str | None:
         """The text of a property; the default if it is missing or empty."""
@@ -88,8 +104,9 @@ class HadoopSettings:
         return int(digits) * _UNITS[unit]
 
     def __repr__(self) -> str:
-        """How many there are; no values, which may be secrets."""
-        return f"HadoopSettings({len(self.properties)} properties)"
+        """How many properties there are; no values, which may be secrets."""
+        tokens = ", delegation tokens" if self.tokens else ""
+        return f"HadoopSettings({len(self.properties)} properties{tokens})"
 
 
 def active_spark_context() -> Any:

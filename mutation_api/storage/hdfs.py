@@ -25,6 +25,7 @@ import pyarrow as pa
 from hdfs_native import Client, WriteOptions
 
 from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.hdfs_login import log_in, what_to_do
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry, Staged
 
@@ -39,11 +40,13 @@ _ALL = 0o777
 _READ_WRITE = 0o666
 
 _RPC_ERROR = re.compile(r"RPCError\(\"(?P<name>[\w.$]+)\", \"(?P<text>.*)", re.DOTALL)
+_LOGIN_ERROR = re.compile(r"(GSSAPIError\(.*?, \"(?P<text>.*)\"\)|NoSASLMechanism)$", re.DOTALL)
 _END_OF_FIRST_LINE = re.compile(r"\\n|\n")
+_TOKEN_REFUSED = "InvalidToken"
 _ERRORS: dict[str, tuple[type[OSError], int]] = {
     "AccessControlException": (PermissionError, errno.EACCES),
     "AuthorizationException": (PermissionError, errno.EACCES),
-    "InvalidToken": (PermissionError, errno.EACCES),
+    _TOKEN_REFUSED: (PermissionError, errno.EACCES),
     "FileNotFoundException": (FileNotFoundError, errno.ENOENT),
     "FileAlreadyExistsException": (FileExistsError, errno.EEXIST),
     "AlreadyBeingCreatedException": (FileExistsError, errno.EEXIST),
@@ -241,9 +244,8 @@ class HdfsStorage:
         client = self._clients.get(process_id)
         if client is None:
             with self._guard:
-                client = self._clients.setdefault(
-                    process_id, Client(self._url, dict(self._settings.properties))
-                )
+                client = self._clients.get(process_id) or Client(*log_in(self._url, self._settings))
+                self._clients[process_id] = client
         return client
 
     def _path(self, location: Location) -> str:
@@ -404,13 +406,18 @@ def _plain(error: OSError, location: Location) -> OSError:
 
 
 def _of_java(text: str, location: Location) -> OSError:
+    login = _LOGIN_ERROR.search(text)
+    if login is not None:
+        reason = _first_line(login["text"] or "neither a ticket nor a token of ours is wanted")
+        return PermissionError(errno.EACCES, f"{reason}; {what_to_do()}", str(location))
     match = _RPC_ERROR.search(text)
     if match is None:
         return OSError(errno.EIO, _first_line(text), str(location))
     name = match["name"].rpartition(".")[2].rpartition("$")[2]
     kind, number = _ERRORS.get(name, (OSError, errno.EIO))
-    return kind(number, f"{name}: {_first_line(match['text'])}", str(location))
+    advice = f"; {what_to_do()}" if name == _TOKEN_REFUSED else ""
+    return kind(number, f"{name}: {_first_line(match['text'])}{advice}", str(location))
 
 
 def _first_line(text: str) -> str:
-    return _END_OF_FIRST_LINE.split(text, maxsplit=1)[0].strip().strip('"')
+    return _END_OF_FIRST_LINE.split(text, maxsplit=1)[0].strip().removesuffix('")').strip('"')

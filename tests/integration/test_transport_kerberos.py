@@ -1,17 +1,11 @@
 """Logins by Kerberos and by delegation token at a real metastore of Hive 2.3, with a key server of our own.
 
-Runs with ``--kerberos`` only: it needs MIT's key server and the package gssapi, which no package index has
-ready made. On Debian: ``apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc`` and
-``.venv/bin/python -m pip install gssapi``.
+Runs with ``--kerberos`` only: see tests/fix_kerberos.py.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
-import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -25,96 +19,43 @@ from metastore_client.hive_site import MetastoreConfig
 from metastore_client.security import Protection, TokenLogin
 from metastore_client.thrift_client import connect
 from metastore_client.transport import Connection, open_socket
+from tests.fix_kerberos import REALM, KeyServer
 from tests.integration.test_transport_judged import check_calls, client_of
 
 pytestmark = [pytest.mark.kerberos, pytest.mark.slow]
 
-REALM = "TEST"
 SERVER = f"hive/localhost@{REALM}"
 SASL = {
     "hive.metastore.sasl.enabled": "true",
     "hive.metastore.kerberos.principal": f"hive/_HOST@{REALM}",
 }
-START_TIMEOUT_SECONDS = 10.0
 CORE_SITE = """<configuration>
 <property><name>hadoop.security.authentication</name><value>kerberos</value></property>
 <property><name>hadoop.rpc.protection</name><value>authentication,integrity,privacy</value></property>
 </configuration>"""
-KRB5_CONF = """[libdefaults]
- default_realm = {realm}
- dns_lookup_kdc = false
- rdns = false
- udp_preference_limit = 1
-[realms]
- {realm} = {{
-  kdc = 127.0.0.1:{port}
- }}
-"""
-KDC_CONF = """[kdcdefaults]
- kdc_listen = 127.0.0.1:{port}
- kdc_tcp_listen = 127.0.0.1:{port}
-[realms]
- {realm} = {{
-  database_name = {folder}/principal
-  key_stash_file = {folder}/stash
-  acl_file = {folder}/acl
- }}
-"""
 
 
 @pytest.fixture(scope="module")
-def kerberos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A key server with keys for the server and for ``etl``, whose ticket lies in the folder given."""
-    folder = tmp_path_factory.mktemp("kdc")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    for name, text in (("krb5.conf", KRB5_CONF), ("kdc.conf", KDC_CONF)):
-        (folder / name).write_text(text.format(realm=REALM, port=port, folder=folder))
-    (folder / "core-site.xml").write_text(CORE_SITE)
+def kerberos(key_server: KeyServer) -> Iterator[KeyServer]:
+    """A key server with keys for the server and for ``etl``, whose ticket this process has."""
+    (key_server.folder / "core-site.xml").write_text(CORE_SITE)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin:/sbin")
-        patch.setenv("KRB5_CONFIG", str(folder / "krb5.conf"))
-        patch.setenv("KRB5_KDC_PROFILE", str(folder / "kdc.conf"))
-        patch.setenv("KRB5CCNAME", f"FILE:{folder / 'ticket'}")
-        # Hadoop takes both from the class path and the JVM alone, not from settings of the metastore.
-        patch.setenv(
-            "JDK_JAVA_OPTIONS", f"-Djava.security.krb5.conf={folder}/krb5.conf -Xbootclasspath/a:{folder}"
-        )
-        run("kdb5_util", "create", "-s", "-P", "master", "-r", REALM)
-        for principal, keytab in ((SERVER, "server.keytab"), (f"etl@{REALM}", "etl.keytab")):
-            run("kadmin.local", "-q", f"addprinc -randkey {principal}")
-            run("kadmin.local", "-q", f"ktadd -k {folder / keytab} {principal}")
-        server = subprocess.Popen(["krb5kdc", "-n"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            wait_for(port)
-            run("kinit", "-k", "-t", str(folder / "etl.keytab"), f"etl@{REALM}")
-            yield folder
-        finally:
-            server.terminate()
-            server.wait(START_TIMEOUT_SECONDS)
-
-
-def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-
-
-def wait_for(port: int) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_SECONDS
-    while True:
-        with contextlib.suppress(ConnectionRefusedError):
-            return socket.create_connection(("127.0.0.1", port), 1).close()
-        assert time.monotonic() < deadline, "the key server does not start"
+        patch.setenv("KRB5CCNAME", f"FILE:{key_server.ticket('etl')}")
+        # Hadoop takes it from the class path alone, not from settings of the metastore.
+        options = f"{os.environ['JDK_JAVA_OPTIONS']} -Xbootclasspath/a:{key_server.folder}"
+        patch.setenv("JDK_JAVA_OPTIONS", options)
+        yield key_server
 
 
 @pytest.fixture(scope="module")
-def uri(kerberos: Path) -> Iterator[str]:
+def uri(kerberos: KeyServer) -> Iterator[str]:
     """A metastore that asks for Kerberos."""
     settings = {
         "hive.metastore.sasl.enabled": "true",
         "hive.metastore.kerberos.principal": SERVER,
-        "hive.metastore.kerberos.keytab.file": str(kerberos / "server.keytab"),
+        "hive.metastore.kerberos.keytab.file": str(kerberos.keytab("hive/localhost")),
     }
-    with EmbeddedMetastore(kerberos / "metastore", configuration=settings) as metastore:
+    with EmbeddedMetastore(kerberos.folder / "metastore", configuration=settings) as metastore:
         yield metastore.uri.replace("127.0.0.1", "localhost")
 
 

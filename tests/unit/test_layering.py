@@ -17,7 +17,12 @@ ALLOWED = {
     "metastore_client": set(),
     "mutation_api.errors": set(),
     "mutation_api.acid": set(),
-    "mutation_api.storage": {"metastore_client.errors", "metastore_client.hive_site"},
+    "mutation_api.storage": {
+        "metastore_client.delegation_token",
+        "metastore_client.errors",
+        "metastore_client.hive_site",
+        "metastore_client.protobuf_fields",
+    },
     "mutation_api.table": {
         "mutation_api.acid",
         "mutation_api.storage.location",

@@ -112,6 +112,37 @@ def written_token(identifier: bytes, password: bytes, kind: bytes, service: byte
     return text(identifier) + text(password) + text(kind) + text(service)
 
 
+def test_a_file_in_the_newer_format(tmp_path: Path) -> None:
+    """Protobuf, in which fields that are not known are skipped; what is none is told."""
+
+    def field(number: int, value: bytes) -> bytes:
+        return bytes([number << 3 | 2]) + varint(len(value)) + value
+
+    def varint(number: int) -> bytes:
+        return bytes([number]) if number < 128 else bytes([number & 127 | 128, number >> 7])
+
+    unknown = b"\x38\xff\x01" + b"\x41" + b"f" * 8 + b"\x4d" + b"i" * 4
+    token = field(1, b"i" * 200) + field(2, b"pw") + field(3, b"HIVE_DELEGATION_TOKEN") + unknown
+    secret = field(2, field(1, b"alias") + field(2, b"secret"))
+    credentials = field(1, field(1, b"alias") + field(2, token + field(4, b"sig"))) + secret
+    file = tmp_path / "tokens"
+    content = b"HDTS\1" + varint(len(credentials)) + credentials
+    file.write_bytes(content)
+    assert read_token_file(file) == [DelegationToken(b"i" * 200, b"pw", service="sig")]
+    for damaged in (content[:-1], b"HDTS\1\x02\x0b\x00", b"HDTS\1" + b"\xff" * 11, b"HDTS\2"):
+        file.write_bytes(damaged)
+        with pytest.raises(InvalidConfigurationError, match="tokens"):
+            read_token_file(file)
+
+
+def test_how_long_a_token_may_live() -> None:
+    """The identifier says so; of one that is none it is told."""
+    identifier = b"\0\x03etl\x04yarn\0" + b"\x8a" + bytes(6) + b"\x8e\x03\xe8" + b"\1\1"
+    assert DelegationToken(identifier, b"").last_millis == 1000
+    with pytest.raises(InvalidConfigurationError, match="kind K for S is damaged"):
+        _ = DelegationToken(b"\0\x09etl", b"", "K", "S").last_millis
+
+
 def test_a_token_in_text_form() -> None:
     """Url-safe base64, whose padding Hadoop leaves out."""
     data = written_token(b"\xfb\xff", b"pw", b"HIVE_DELEGATION_TOKEN", b"")

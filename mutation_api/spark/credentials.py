@@ -1,0 +1,128 @@
+"""What workers log in to storage with: delegation tokens that Spark's driver gets for them.
+
+A worker on a cluster has no ticket, and the file of tokens that it was started with goes stale. So each job
+takes new ones along. Nobody renews them: they are good for a day (``dfs.namenode.delegation.token.
+renew-interval``), which is how long a job, or a DataFrame that is evaluated later, may take.
+
+The only module that calls Hadoop in the driver's JVM.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
+
+from mutation_api.errors import WorkerError
+from mutation_api.storage.connect import settings, token_issuers
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.location import Location
+from mutation_api.storage.token_file import HDFS_KIND, private_file
+
+__all__ = ["worker_settings"]
+
+logger = logging.getLogger(__name__)
+
+_KINDS = (HDFS_KIND, "kms-dt")
+"""What storage needs; other secrets of the driver stay where they are."""
+
+_PY4J_LOGGERS = ("py4j.java_gateway", "py4j.clientserver")
+
+
+def worker_settings(context: SparkContext, locations: Iterable[Location]) -> HadoopSettings:
+    """The settings of storage that travel with a job's tasks, and new tokens for where these locations lie.
+
+    Raises:
+        WorkerError: a file system gives no token.
+        OSError: see :func:`mutation_api.storage.connect.settings`.
+    """
+    issuers = token_issuers(locations)
+    if not issuers:
+        return settings()
+    try:
+        tokens = _tokens(context, issuers)
+    except Py4JError as error:
+        reason = str(getattr(error, "java_exception", None) or error).splitlines()[0]
+        raise WorkerError(
+            f"the workers cannot be given delegation tokens for {', '.join(issuers)}: {reason}; the user of "
+            "Spark's driver needs a valid ticket or keytab (see klist, spark.kerberos.keytab)"
+        ) from None
+    if tokens is None:
+        logger.warning(
+            "Spark's driver has neither a ticket nor tokens for %s (is hadoop.security.authentication in its "
+            "HADOOP_CONF_DIR or spark.hadoop.*?): its workers need tickets of their own",
+            ", ".join(issuers),
+        )
+        return settings()
+    _keep_traffic_out_of_logs()
+    return settings().with_tokens(tokens)
+
+
+def _keep_traffic_out_of_logs() -> None:
+    """At level DEBUG py4j logs all that the JVM is sent: the functions of tasks, and the tokens in them."""
+    for name in _PY4J_LOGGERS:
+        logging.getLogger(name).addFilter(_above_debug)
+
+
+def _above_debug(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG
+
+
+def _tokens(context: SparkContext, issuers: Sequence[str]) -> bytes | None:
+    """New tokens of these file systems if the JVM may ask for them, and those that it has; None if none."""
+    jvm: Any = context._jvm
+    security = jvm.org.apache.hadoop.security
+    user = security.UserGroupInformation.getCurrentUser()
+    found = security.Credentials()
+    if user.hasKerberosCredentials():
+        for issuer in issuers:
+            _add_new_token(jvm, context._jsc.hadoopConfiguration(), issuer, user, found)
+    found.mergeAll(user.getCredentials())  # keeps what is new
+    taken = security.Credentials()
+    for token in found.getAllTokens().toArray():
+        if token.getKind().toString() in _KINDS:
+            taken.addToken(token.getService(), token)
+    return _written(jvm, taken) if taken.numberOfTokens() else None
+
+
+def _add_new_token(jvm: Any, configuration: Any, issuer: str, user: Any, found: Any) -> None:
+    """Have a file system issue a token for the user.
+
+    It does so for Kerberos only, and Spark gives its own user tokens that would be used instead. So the
+    ticket is used apart from these. Who came with a keytab has the tokens that Spark renews, or none yet.
+    """
+    address = jvm.java.net.URI(issuer)
+    cache = _ticket_cache()
+    if cache.is_file() and not user.isFromKeytab():
+        apart = jvm.org.apache.hadoop.conf.Configuration(configuration)
+        apart.set("hadoop.security.kerberos.ticket.cache.path", str(cache))
+        files = jvm.org.apache.hadoop.fs.FileSystem.newInstance(address, apart, None)
+        try:
+            files.addDelegationTokens(user.getShortUserName(), found)
+        finally:
+            files.close()
+        return
+    files = jvm.org.apache.hadoop.fs.FileSystem.get(address, configuration)
+    service = files.getCanonicalServiceName()
+    if user.getCredentials().getToken(jvm.org.apache.hadoop.io.Text(service)) is None:
+        files.addDelegationTokens(user.getShortUserName(), found)
+
+
+def _ticket_cache() -> Path:
+    """The file of tickets, where Java looks for it."""
+    name = os.environ.get("KRB5CCNAME") or f"/tmp/krb5cc_{os.getuid()}"
+    return Path(name.removeprefix("FILE:"))
+
+
+def _written(jvm: Any, credentials: Any) -> bytes:
+    """In the form of Hadoop's file. By a file, since py4j logs what it is answered."""
+    with private_file() as path:
+        stream = jvm.java.io.DataOutputStream(jvm.java.io.FileOutputStream(str(path)))
+        credentials.writeTokenStorageToStream(stream)
+        stream.close()
+        return path.read_bytes()
