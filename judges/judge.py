@@ -64,7 +64,7 @@ class HiveJudge:
         self._reaches_s3 = any(name.startswith("fs.s3a.") for name in configuration or {})
         options = [*ADD_OPENS, *SPEED_OPTIONS, *LOG_OPTIONS, ZONE_OPTION]
         if user is not None:
-            options.append(f"-DHADOOP_USER_NAME={user}")
+            options += [f"-DHADOOP_USER_NAME={user}", f"-Duser.name={user}"]
         command = [find_java(), *options, *self._program(), self.work_directory, *settings]
         self._process = JudgeProcess(f"Hive {self.line}", command, self.work_directory / "judge.log")
         self._uri: str | None = None
