@@ -31,6 +31,7 @@ pytest_plugins = [
     "tests.fix_hive_elsewhere",
     "tests.fix_s3",
     "tests.fix_storage",
+    "tests.fix_hdfs_faults",
 ]
 
 ALLOWED_SKIP_REASONS = frozenset({"the superuser may write everywhere"})

@@ -42,6 +42,7 @@ FEATURES = (
     "metastore behind HTTPS",
     "metastore that asks for user and password",
     "HDFS",
+    "HDFS HA",
     "S3",
 )
 """The rows, in order; a mark with another name is an error."""
