@@ -155,16 +155,28 @@ class MiniHdfs:
         self._ask("restart_namenode")
 
     def stop_datanode(self, index: int) -> None:
-        """Stop one for good."""
+        """Stop one of those that run, counted from 0; the NameNode is not told."""
         self._ask("stop_datanode", index=index)
 
     def stop_namenode(self, index: int) -> None:
-        """Stop one for good."""
+        """Stop one: all its connections break."""
         self._ask("stop_namenode", index=index)
 
+    def start_namenode(self, index: int) -> None:
+        """Start one again on its port: in safe mode at first; of two, as a standby. Does not wait."""
+        self._ask("start_namenode", index=index)
+
     def fail_over(self, to: int) -> None:
-        """Make the other NameNode the active one."""
+        """Make the other NameNode the active one; the first may be stopped."""
         self._ask("fail_over", to=to)
+
+    def active(self) -> int:
+        """Which of two NameNodes is active; -1 if none is."""
+        return int(self._ask("active")["index"])
+
+    def heal(self) -> None:
+        """Start what was stopped, and wait until all serves and can be written."""
+        self._ask("heal")
 
     def safe_mode(self, on: bool) -> None:
         """Refuse all changes, or take them again."""
@@ -174,12 +186,14 @@ class MiniHdfs:
         """Bound what may lie below a directory."""
         self._ask("quota", path=path, names=names, bytes=space_bytes)
 
-    def make_directory(self, path: str, *, mode: str = "755", user: str | None = None) -> None:
-        """Create a directory with this mode and owner (whose group is of the same name)."""
+    def make_directory(
+        self, path: str, *, mode: str = "755", user: str | None = None, group: str | None = None
+    ) -> None:
+        """Create a directory, or change it, with this mode and owner (whose group is of the same name)."""
         self._ask("mkdir", path=path)
         self._ask("chmod", path=path, mode=mode)
         if user is not None:
-            self._ask("chown", path=path, user=user, group=user)
+            self._ask("chown", path=path, user=user, group=group or user)
 
     def add_acl(self, path: str, spec: str) -> None:
         """Add entries in the form of ``hdfs dfs -setfacl``."""

@@ -67,7 +67,7 @@ class HiveJudge:
         self._is_secure = (configuration or {}).get("hadoop.security.authentication") == "kerberos"
         options = [*ADD_OPENS, *SPEED_OPTIONS, *LOG_OPTIONS, ZONE_OPTION]
         if user is not None:
-            options.append(f"-DHADOOP_USER_NAME={user}")
+            options += [f"-DHADOOP_USER_NAME={user}", f"-Duser.name={user}"]
         command = [find_java(), *options, *self._program(), self.work_directory, *settings]
         self._process = JudgeProcess(f"Hive {self.line}", command, self.work_directory / "judge.log")
         self._uri: str | None = None

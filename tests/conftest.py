@@ -34,6 +34,7 @@ pytest_plugins = [
     "tests.fix_gcs",
     "tests.fix_azure",
     "tests.fix_storage",
+    "tests.fix_hdfs_faults",
 ]
 
 ALLOWED_SKIP_REASONS = frozenset({"the superuser may write everywhere"})

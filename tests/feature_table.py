@@ -43,6 +43,7 @@ FEATURES = (
     "metastore that asks for user and password",
     "HDFS",
     "HDFS with Kerberos",
+    "HDFS HA",
     "S3",
 )
 """The rows, in order; a mark with another name is an error."""

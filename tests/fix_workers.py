@@ -12,7 +12,7 @@ import pytest
 from tests.fix_judge import FIXTURES
 from tests.run_notes import NOTES
 
-_STORAGES = {"hdfs", "s3", "gcs", "azure"}
+_STORAGES = {"hdfs", "hdfs_ha", "s3", "gcs", "azure"}
 _JUDGES = (*FIXTURES.values(), "hive31_notifying", "hive41_notifying", *_STORAGES)
 
 

@@ -14,6 +14,8 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 import java.security.PrivilegedExceptionAction;
+import java.util.ArrayDeque;
+import java.util.Deque;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -22,9 +24,11 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.HdfsConfiguration;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
+import org.apache.hadoop.hdfs.MiniDFSCluster.DataNodeProperties;
 import org.apache.hadoop.hdfs.MiniDFSNNTopology;
 import org.apache.hadoop.io.Text;
 import org.apache.hadoop.security.Credentials;
+import org.apache.hadoop.security.Groups;
 import org.apache.hadoop.security.UserGroupInformation;
 import org.apache.hadoop.security.token.Token;
 import org.apache.hadoop.security.token.TokenIdentifier;
@@ -34,6 +38,7 @@ public final class MiniHdfs {
   private final MiniDFSCluster cluster;
   private final int nameNodes;
   private final Configuration conf;
+  private final Deque<DataNodeProperties> stopped = new ArrayDeque<>();
 
   private MiniHdfs(MiniDFSCluster cluster, int nameNodes, Configuration conf) {
     this.cluster = cluster;
@@ -53,6 +58,7 @@ public final class MiniHdfs {
       conf.set(arguments[i].substring(0, equals), arguments[i].substring(equals + 1));
     }
     UserGroupInformation.setConfiguration(conf);
+    Groups.getUserToGroupsMappingServiceWithLoadedConfiguration(conf); // else those of the operating system alone
     MiniDFSCluster.Builder builder = new MiniDFSCluster.Builder(conf, new File(arguments[0])).numDataNodes(dataNodes);
     if (nameNodes > 1) {
       builder.nnTopology(MiniDFSNNTopology.simpleHATopology());
@@ -95,8 +101,17 @@ public final class MiniHdfs {
       case "restart_namenode":
         cluster.restartNameNode(0, true);
         break;
+      case "start_namenode":
+        cluster.restartNameNode(request.get("index").getAsInt(), false);
+        break;
+      case "active":
+        answer.addProperty("index", active());
+        break;
+      case "heal":
+        heal();
+        break;
       case "stop_datanode":
-        cluster.stopDataNode(request.get("index").getAsInt());
+        stopped.push(cluster.stopDataNode(request.get("index").getAsInt()));
         break;
       case "safe_mode":
         files().setSafeMode(
@@ -105,7 +120,9 @@ public final class MiniHdfs {
         break;
       case "fail_over":
         int to = request.get("to").getAsInt();
-        cluster.transitionToStandby(1 - to);
+        if (cluster.getNameNode(1 - to) != null) {
+          cluster.transitionToStandby(1 - to);
+        }
         cluster.transitionToActive(to);
         break;
       case "stop_namenode":
@@ -166,14 +183,38 @@ public final class MiniHdfs {
         request.get("principal").getAsString(), request.get("keytab").getAsString()).doAs(work);
   }
 
+  /** All run, the first NameNode that can is active, nothing is read-only. */
+  private void heal() throws Exception {
+    for (int i = 0; i < nameNodes; i++) {
+      if (cluster.getNameNode(i) == null) {
+        cluster.restartNameNode(i, false);
+      }
+    }
+    if (nameNodes > 1 && active() < 0) {
+      cluster.transitionToActive(0);
+    }
+    while (!stopped.isEmpty()) {
+      cluster.restartDataNode(stopped.pop(), true);
+    }
+    files().setSafeMode(org.apache.hadoop.fs.SafeModeAction.LEAVE);
+    cluster.waitActive();
+  }
+
+  private int active() {
+    for (int i = 0; i < nameNodes; i++) {
+      if (cluster.getNameNode(i) != null && cluster.getNameNode(i).isActiveState()) {
+        return i;
+      }
+    }
+    return -1;
+  }
+
   private DistributedFileSystem files() throws Exception {
     if (nameNodes == 1) {
       return cluster.getFileSystem();
     }
-    for (int i = 0; i < nameNodes; i++) {
-      if (cluster.isNameNodeUp(i) && !cluster.getNamesystem(i).isInStandbyState()) {
-        return cluster.getFileSystem(i);
-      }
+    if (active() >= 0) {
+      return cluster.getFileSystem(active());
     }
     throw new IllegalStateException("no NameNode is active");
   }

@@ -53,7 +53,8 @@ def _text(report: DoctorReport, tables: tuple[TableReport, ...]) -> str:
 
 def _line(table: TableReport) -> str:
     if table.version is not None:
-        return f"{table.full_name}: can be mutated ({table.version.value})"
+        but = "" if table.reason is None else f", but {table.reason}"
+        return f"{table.full_name}: can be mutated ({table.version.value}){but}"
     return f"{table.full_name}: NO: {table.reason}"
 
 

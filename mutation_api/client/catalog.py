@@ -11,6 +11,7 @@ from metastore_client.errors import NoSuchObjectError
 from metastore_client.model import PartitionInfo, TableInfo
 from mutation_api.client.descriptors import (
     check_location,
+    check_partition_directories,
     describe,
     with_partition_locations,
     with_partition_names,
@@ -25,6 +26,7 @@ __all__ = [
     "Catalog",
     "OpenTable",
     "TableSpec",
+    "check_some_partitions",
     "merge_specs",
     "split_full_name",
 ]
@@ -33,6 +35,9 @@ MAX_LOCKED_SINK_PARTITIONS = 1000
 """Of a sink with more partitions only the table is locked: every lock costs the server some milliseconds, for
 ourselves and for whoever asks for a lock on the table meanwhile.
 """
+
+MAX_PROBED_PARTITIONS = 1000
+"""Of a sink with more partitions no directory is looked at before one is written."""
 
 _log = logging.getLogger(__name__)
 
@@ -150,6 +155,12 @@ class Catalog:
             check_location(opened.table)
         return opened
 
+    def probe_partitions(self, opened: OpenTable) -> str | None:
+        """See :func:`check_some_partitions`; a source has none to look at."""
+        if opened.spec.role is not TableRole.SINK:
+            return None
+        return check_some_partitions(self._metastore, opened.table)
+
     def read_with_partition_names(self, spec: TableSpec) -> OpenTable:
         """As :meth:`read`, with the names of all partitions.
 
@@ -168,6 +179,17 @@ class Catalog:
         spec, names = opened.spec, opened.partition_names
         infos = tuple(self._metastore.get_partitions_by_names(spec.database, spec.name, names))
         return replace(opened, table=with_partition_locations(opened.table, infos), partitions=infos)
+
+
+def check_some_partitions(metastore: MetastoreClient, table: AcidTable) -> str | None:
+    """See :func:`check_partition_directories`; of a table with very many partitions none is looked at.
+
+    Raises: as there; MetastoreError: the server could not be asked.
+    """
+    names = metastore.get_partition_names(table.database, table.name) if table.partition_keys else ()
+    if len(names) > MAX_PROBED_PARTITIONS:
+        return None
+    return check_partition_directories(table, names)
 
 
 def split_full_name(full_name: str) -> tuple[str, str]:

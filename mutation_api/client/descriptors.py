@@ -13,13 +13,20 @@ from metastore_client.model import ColumnInfo, PartitionInfo, TableInfo
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.preconditions import bucketing_version_of, compression_of
 from mutation_api.commit.staging import PROBE_PREFIX
-from mutation_api.errors import TableNotMutableError
+from mutation_api.errors import TableNotMutableError, listed
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
+from mutation_api.storage.permissions import refused
 from mutation_api.table.acid_table import AcidColumn, AcidTable, TableRole
 from mutation_api.table.partition import canonical_partition_name
 
-__all__ = ["check_location", "describe", "with_partition_locations", "with_partition_names"]
+__all__ = [
+    "check_location",
+    "check_partition_directories",
+    "describe",
+    "with_partition_locations",
+    "with_partition_names",
+]
 
 
 def describe(
@@ -97,6 +104,29 @@ def check_location(table: AcidTable) -> None:
         storage.create(probe).close()
         with contextlib.suppress(FileNotFoundError):  # somebody swept it
             storage.delete_file(probe)
+
+
+def check_partition_directories(table: AcidTable, names: Sequence[str]) -> str | None:
+    """Look whether this user may write into the directories of partitions; those elsewhere are overlooked.
+
+    Returns:
+        A warning that names some of those where the user may not.
+
+    Raises:
+        TableNotMutableError: the user may in none, and no others may be created.
+    """
+    with _cannot(table, "reached"):
+        refusals = refused(table.location / name for name in names)
+    if not refusals:
+        return None
+    told = (
+        f"table {table.full_name}: {len(refusals)} of {len(names)} partition directories cannot be written: "
+        + listed([str(error) for error in refusals])
+        + ". Let their owner, or an ACL, give you and Hive's user the right to write them"
+    )
+    if len(refusals) == len(names) and not table.create_partitions:
+        raise TableNotMutableError(told)
+    return told
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, NoSuchObjectError
 from mutation_api.acid.version import AcidVersion
-from mutation_api.client.catalog import split_full_name
+from mutation_api.client.catalog import check_some_partitions, split_full_name
 from mutation_api.client.descriptors import check_location, describe
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.preconditions import check_mutable
@@ -36,7 +36,10 @@ NOT_TOLD = "(not told)"
 
 @dataclass(frozen=True)
 class TableReport:
-    """One table: the layout in which it can be written, or the reason why it cannot."""
+    """One table: the layout in which it can be written, or the reason why it cannot.
+
+    With both, ``reason`` tells which of its partitions cannot be written.
+    """
 
     full_name: str
     version: AcidVersion | None
@@ -88,15 +91,16 @@ def _table(metastore: MetastoreClient, database: str, name: str) -> TableReport:
     try:
         info = metastore.get_table(database, name)
         version = check_mutable(info, metastore.capabilities(), TableRole.SINK)
-        sink = describe(info, version, TableRole.SINK, create_partitions=False, time_zone=None)
+        sink = describe(info, version, TableRole.SINK, create_partitions=True, time_zone=None)
         check_location(sink)
+        partitions = check_some_partitions(metastore, sink)
     except TableNotMutableError as error:
         return TableReport(full_name, None, str(error))
     except NoSuchObjectError:
         raise
     except MetastoreError as error:
         return TableReport(full_name, None, f"the metastore does not describe it: {error}")
-    return TableReport(full_name, version, None)
+    return TableReport(full_name, version, partitions)
 
 
 def _yes_or_no(value: bool) -> str:

@@ -199,7 +199,8 @@ class MutatorClient:
         with metastore_errors_as_ours("could not connect"):
             opened = [catalog.read_and_probe(spec) for spec in self._specs]
             settings = self._settings(metastore)
-            self._warnings = tuple(self._find_warnings(metastore))
+            told = [catalog.probe_partitions(each) for each in opened]
+            self._warnings = (*self._find_warnings(metastore), *filter(None, told))
         self._tables = tuple(o.table for o in opened)
         self._session = ClientSession(
             metastore, self._options.clock, settings, catalog, self._specs, self._options.listener

@@ -43,6 +43,7 @@ from mutation_api.commit.staging import list_staged, remove_staging
 from mutation_api.errors import DeltaWriteError, RowIdNotFoundError, TableNotMutableError, listed
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
+from mutation_api.storage.permissions import refused
 from mutation_api.storage.protocol import Staged, Storage
 from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidTable
@@ -201,8 +202,10 @@ class Committer:
 
         A failure is logged: the server knows the transaction as aborted, so readers overlook what stays.
         """
-        for made in self._made:
-            self._remove(made.location, made.storage.delete_directory)
+        threads = max((made.storage.threads for made in self._made), default=1)
+        side_by_side(
+            lambda made: self._remove(made.location, made.storage.delete_directory), self._made, threads
+        )
         for file in self._named.values():
             self._remove(file.target, file.storage.delete_file)
 
@@ -223,6 +226,8 @@ class Committer:
         check_staged(table, output.writers, output.manifests, staged)
         if output.manifests:
             self._check_unchanged(output.description)
+        with _file_errors(table):
+            _refuse_where_nothing_may_be_made(output)
         if table.version.encodes_buckets:
             with _file_errors(table):
                 refuse_old_events(table, sorted(_known_places(output)))
@@ -345,6 +350,12 @@ def _known_places(output: TableOutput) -> set[str]:
     """Touched partitions that were there when the transaction began; '' for an unpartitioned table."""
     touched = {m.partition_name for m in output.manifests}
     return touched & (output.partitions_at_begin | {""})
+
+
+def _refuse_where_nothing_may_be_made(output: TableOutput) -> None:
+    """Raises PermissionError."""
+    for error in refused(output.table.partition_location(name) for name in sorted(_known_places(output))):
+        raise error
 
 
 def _complete_bases(output: TableOutput) -> None:

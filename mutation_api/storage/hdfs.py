@@ -3,6 +3,12 @@
 Closing a file takes half a second, nearly all of it waiting: the NameNode says "not yet" at first, and the
 client sleeps before it asks again. So files are closed side by side, in many threads.
 
+A NameNode that is away, starts, or hands over to another is waited for, and what became of a change whose
+answer was lost is found out: a file that was renamed is known by its size and time, one that was created by
+its lease, one that was closed by its length after the lease was recovered. A DataNode that is down is still
+given out for ten minutes; the client copes with one that goes down, not with one that is down when a file
+begins, so such a file is begun anew.
+
 What is made gets the mode of the directory it is made in (files without x): a table's directory says who
 works on the table, and Hive's cleaner, which is another user, has to delete what we made. Below a default ACL
 all is asked for, and the ACL decides. The client honours neither umask nor ``dfs.replication`` nor
@@ -17,15 +23,18 @@ import io
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from hdfs_native import Client, WriteOptions
 
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.hdfs_login import log_in, what_to_do
+from mutation_api.storage.hdfs_patience import Patience
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry, Staged
 
@@ -38,6 +47,9 @@ _DEFAULT_PORT = 8020
 _KNOWN_DIRECTORIES = 4096
 _ALL = 0o777
 _READ_WRITE = 0o666
+_PIPELINES = 20
+"""How often a file is begun again whose first block could not be written."""
+_RECOVERY_POLL_SECONDS = 0.2
 
 _RPC_ERROR = re.compile(r"RPCError\(\"(?P<name>[\w.$]+)\", \"(?P<text>.*)", re.DOTALL)
 _LOGIN_ERROR = re.compile(r"(GSSAPIError\(.*?, \"(?P<text>.*)\"\)|NoSASLMechanism)$", re.DOTALL)
@@ -57,11 +69,23 @@ _ERRORS: dict[str, tuple[type[OSError], int]] = {
     "NSQuotaExceededException": (OSError, errno.EDQUOT),
     "QuotaByStorageTypeExceededException": (OSError, errno.EDQUOT),
     "SafeModeException": (OSError, errno.EROFS),
-    "StandbyException": (ConnectionError, errno.EAGAIN),
-    "RetriableException": (ConnectionError, errno.EAGAIN),
+    "StandbyException": (ConnectionRefusedError, errno.ECONNREFUSED),
+    "RetriableException": (BlockingIOError, errno.EAGAIN),
     "SnapshotException": (PermissionError, errno.EPERM),
 }
 """By the last part of the Java class's name. Safe mode: nothing can be written, reading works."""
+
+_STARTING = re.compile(r"turned off automatically|There are 0 datanode\(s\) running")
+"""The NameNode is in safe mode, or without DataNodes, because it has just started."""
+_OWN_LEASE = re.compile(r"is already the current lease holder|current leaseholder is trying to recreate")
+_OS_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
+_PASSING = (errno.EAGAIN, errno.ECONNABORTED, errno.ECONNRESET, errno.EPIPE)
+"""What waiting may help against; for who refuses connections the client has waited."""
+
+_ACROSS_MOUNTS = "Cannot rename across different name services"
+_OF_DATA_NODES = ("DataTransferError", 'OperationFailed("Failed to complete file in time')
+
+_Result = TypeVar("_Result")
 
 
 def connect(scheme: str, authority: str, settings: HadoopSettings) -> HdfsStorage:
@@ -109,7 +133,8 @@ class HdfsStorage:
         self._scheme = scheme
         self._authority = authority
         self._url = url
-        self._settings = settings
+        self._patience = Patience(settings)
+        self._settings = self._patience.settings
         self._guard = threading.Lock()
         self._clients: dict[int, Client] = {}
         self._modes: dict[str, _Modes] = {}
@@ -117,8 +142,7 @@ class HdfsStorage:
     def list(self, directory: Location) -> list[FileEntry]:
         """Children of a directory, sorted by name."""
         path = self._path(directory)
-        with _os_errors(directory):
-            found = [*self._connected().list_status(path)]
+        found = self._ask(directory, lambda client: [*client.list_status(path)])
         if [status.path for status in found] == [path] and not found[0].isdir:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
         return sorted((self._entry(status) for status in found), key=lambda entry: entry.name)
@@ -135,9 +159,8 @@ class HdfsStorage:
         path = self._path(location)
         if self._status(location).isdir:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(location))
-        with _os_errors(location):
-            reader = self._connected().read(path)
-            return pa.PythonFile(_Reader(reader, len(reader), location), mode="r")
+        reader = self._ask(location, lambda client: client.read(path))
+        return pa.PythonFile(_Reader(reader, len(reader), location), mode="r")
 
     def create(self, location: Location) -> _HdfsOutput:
         """Create a file; it is seen at once, with what was closed in it."""
@@ -163,8 +186,13 @@ class HdfsStorage:
 
     def rename(self, source: Location, target: Location) -> None:
         """One atomic step, which refuses an existing target."""
-        with _os_errors(source):
-            self._connected().rename(self._path(source), self._path(target), False)
+        paths = self._path(source), self._path(target)
+        before = self._status(source)
+        try:
+            self._ask(source, lambda client: client.rename(*paths, False))
+        except FileNotFoundError:
+            if not self._was_renamed(before, target):
+                raise
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
         """Nothing is uploaded here."""
@@ -179,15 +207,33 @@ class HdfsStorage:
 
     def delete_file(self, location: Location) -> None:
         """Delete a file; also one that a dead writer left open."""
-        with _os_errors(location):
-            is_deleted = self._connected().delete(self._path(location), False)
+        path = self._path(location)
+        is_deleted = self._ask(
+            location,
+            lambda client: client.delete(path, False),
+            again=lambda client: client.delete(path, False) or True,
+        )
         if not is_deleted:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(location))
 
     def delete_directory(self, directory: Location) -> None:
         """Delete a directory and everything in it."""
-        with _os_errors(directory), contextlib.suppress(FileNotFoundError):
-            self._connected().delete(self._path(directory), True)
+        path = self._path(directory)
+        with contextlib.suppress(FileNotFoundError):
+            self._ask(directory, lambda client: client.delete(path, True))
+
+    def refusal(self, directory: Location) -> PermissionError | None:
+        """Ask for the removal of a file that is not there: the NameNode looks at permissions first.
+
+        It knows groups, ACLs and superusers, as nobody else does, and changes nothing.
+        """
+        try:
+            self.delete_file(directory / f"_mutation_probe_{uuid.uuid4().hex}")
+        except PermissionError as error:
+            return PermissionError(error.errno, error.strerror, str(directory))
+        except FileNotFoundError:
+            return None
+        return None
 
     def sync_directory(self, directory: Location) -> None:
         """Nothing to do: the NameNode's journal is on disk before it answers."""
@@ -195,21 +241,52 @@ class HdfsStorage:
 
     def open_writer(self, location: Location) -> Any:
         """The client's own writer of a new file, which must not exist, in a directory that does."""
+        path = self._path(location)
+        mode = self._modes_in(location.parent).file
+        first, over_own = (self._write_options(mode, overwrite=overwrite) for overwrite in (False, True))
+
+        def create_again(client: Client) -> Any:
+            try:
+                return client.create(path, first)
+            except FileExistsError as error:
+                if not _OWN_LEASE.search(str(error)):
+                    raise
+                return client.create(path, over_own)
+
+        return self._ask(location, lambda client: client.create(path, first), again=create_again)
+
+    def finish_writing(self, location: Location, size: int) -> bool:
+        """Whether a file whose writer could not close it has all that was written, and is closed now."""
+        path = self._path(location)
+        deadline = time.monotonic() + self._patience.seconds
+        while not self._ask(location, lambda client: client.recover_lease(path)):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_RECOVERY_POLL_SECONDS)
+        return bool(self._status(location).length == size)
+
+    def _write_options(self, mode: int, *, overwrite: bool) -> WriteOptions:
         number = self._settings.number
-        options = WriteOptions(
+        return WriteOptions(
             block_size=number("dfs.blocksize", 0) or None,
             replication=number("dfs.replication", 0) or None,
-            permission=self._modes_in(location.parent).file,
-            overwrite=False,
+            permission=mode,
+            overwrite=overwrite,
             create_parent=False,
         )
-        with _os_errors(location):
-            return self._connected().create(self._path(location), options)
+
+    def _was_renamed(self, before: Any, target: Location) -> bool:
+        """Whether a file lies at its target though the answer told nothing of it."""
+        try:
+            after = self._status(target)
+        except FileNotFoundError:
+            return False
+        return all(getattr(before, name) == getattr(after, name) for name in _KEPT_BY_RENAME)
 
     def _create_one_directory(self, directory: Location) -> None:
         modes = self._modes_in(directory.parent)
-        with _os_errors(directory):
-            self._connected().mkdirs(self._path(directory), modes.directory, False)
+        path = self._path(directory)
+        self._ask(directory, lambda client: client.mkdirs(path, modes.directory, False))
 
     def _modes_in(self, directory: Location) -> _Modes:
         path = self._path(directory)
@@ -228,8 +305,27 @@ class HdfsStorage:
         return _Modes(mode, mode & _READ_WRITE)
 
     def _status(self, location: Location) -> Any:
-        with _os_errors(location):
-            return self._connected().get_file_info(self._path(location))
+        path = self._path(location)
+        return self._ask(location, lambda client: client.get_file_info(path))
+
+    def _ask(
+        self,
+        location: Location,
+        work: Callable[[Client], _Result],
+        *,
+        again: Callable[[Client], _Result] | None = None,
+    ) -> _Result:
+        """Ask the NameNode; if it is away for a while, later ``again``, which finds what ``work`` did."""
+
+        def translated(ask: Callable[[Client], _Result]) -> _Result:
+            with _os_errors(location):
+                return ask(self._connected())
+
+        return self._patience.repeat(
+            lambda: translated(work),
+            _is_passing,
+            None if again is None else lambda: translated(again),
+        )
 
     def _entry(self, status: Any) -> FileEntry:
         location = Location(self._scheme, self._authority, status.path)
@@ -254,16 +350,22 @@ class HdfsStorage:
         return location.path
 
 
+_KEPT_BY_RENAME = ("isdir", "length", "modification_time", "owner", "group")
+
+
 class _HdfsOutput:
     """A file being written; see :class:`~mutation_api.storage.protocol.OutputFile`.
 
-    Whoever drops the client's writer completes its file: nothing but a manifest tells that a file is whole.
+    A file may be completed by whoever recovers its lease: nothing but a manifest tells that it is whole.
     """
 
     def __init__(self, storage: HdfsStorage, location: Location) -> None:
         self._storage = storage
         self._location = location
         self._buffer = bytearray()
+        self._size = 0
+        self._whole: bytes | None = b""
+        """All that was sent, as long as that is one piece."""
         self._earlier: tuple[Location, pa.NativeFile] | None = None
         self._writer: Any = storage.open_writer(location)
 
@@ -286,6 +388,7 @@ class _HdfsOutput:
         aside = self._location.parent / f"_{self._location.name}.earlier"
         self._storage.rename(self._location, aside)
         self._earlier = (aside, self._storage.open_input(aside))
+        self._size, self._whole = 0, b""
         self._writer = self._storage.open_writer(self._location)
         return self._earlier[1]
 
@@ -296,26 +399,71 @@ class _HdfsOutput:
             self._complete()
 
     def discard(self) -> None:
-        """Delete the file before its writer is dropped, which would complete it."""
+        """Delete the file."""
+        self._drop_writer()
         self._delete_earlier()
         self._buffer.clear()
         with contextlib.suppress(FileNotFoundError):
             self._storage.delete_file(self._location)
-        self._writer = None
 
     def _flush(self) -> None:
         # As bytes: the client takes any other buffer item by item, 10 to 60 times slower.
         data = bytes(self._buffer)
         self._buffer.clear()
-        with _os_errors(self._location):
-            self._writer.write(data)
+        self._whole = data if not self._size else None
+        self._size += len(data)
+        try:
+            self._send(data)
+        except OSError as error:
+            if self._whole is None or not _may_be_data_nodes(error):
+                raise
+            self._write_anew(close=False)
 
     def _complete(self) -> None:
         if self._buffer:
             self._flush()
+        try:
+            self._close_writer()
+        except OSError as error:
+            if not _may_be_data_nodes(error):
+                raise
+            if self._whole is not None:
+                self._write_anew(close=True)
+            elif not self._storage.finish_writing(self._location, self._size):
+                raise
+        self._drop_writer()
+
+    def _write_anew(self, *, close: bool) -> None:
+        """Begin the file again with what it has: the NameNode may choose other DataNodes."""
+        assert self._whole is not None
+        for left in reversed(range(_PIPELINES)):
+            self._drop_writer()
+            with contextlib.suppress(FileNotFoundError):
+                self._storage.delete_file(self._location)
+            self._writer = self._storage.open_writer(self._location)
+            try:
+                self._send(self._whole)
+                if close:
+                    self._close_writer()
+            except OSError as error:
+                if not left or not _may_be_data_nodes(error):
+                    raise
+            else:
+                return
+
+    def _send(self, data: bytes) -> None:
+        with _os_errors(self._location):
+            self._writer.write(data)
+
+    def _close_writer(self) -> None:
         with _os_errors(self._location):
             self._writer.close()
-        self._writer = None
+
+    def _drop_writer(self) -> None:
+        """The client's wrapper would try to complete the file when it goes away."""
+        if self._writer is not None:
+            self._writer.inner = io.BytesIO()
+            self._writer = None
 
     def _delete_earlier(self) -> None:
         if self._earlier is not None:
@@ -401,8 +549,27 @@ _NUMBERS: dict[type[OSError], int] = {
 def _plain(error: OSError, location: Location) -> OSError:
     if error.errno is not None and error.filename is not None:
         return error
+    text = _first_line(str(error))
+    if type(error) is OSError and error.errno is None:
+        found = _OS_ERROR.search(text)
+        number = int(found["number"]) if found else _without_number(text)
+        return OSError(number, text, str(location))  # of the class that the number has
     number = error.errno or _NUMBERS.get(type(error), errno.EIO)
-    return type(error)(number, _first_line(str(error)), str(location))
+    return type(error)(number, text, str(location))
+
+
+def _without_number(text: str) -> int:
+    """The client raises it for its connections, and for hosts that nobody knows."""
+    return errno.EHOSTUNREACH if "lookup address" in text else errno.ECONNABORTED
+
+
+def _is_passing(error: OSError) -> bool:
+    return error.errno in _PASSING
+
+
+def _may_be_data_nodes(error: OSError) -> bool:
+    """The client waits for NameNodes that refuse connections, and tries a DataNode once."""
+    return _is_passing(error) or error.errno == errno.ECONNREFUSED
 
 
 def _of_java(text: str, location: Location) -> OSError:
@@ -412,12 +579,21 @@ def _of_java(text: str, location: Location) -> OSError:
         return PermissionError(errno.EACCES, f"{reason}; {what_to_do()}", str(location))
     match = _RPC_ERROR.search(text)
     if match is None:
-        return OSError(errno.EIO, _first_line(text), str(location))
+        return OSError(_number_by_client(text), _first_line(text), str(location))
+    if _STARTING.search(text):
+        return BlockingIOError(errno.EAGAIN, _first_line(match["text"]), str(location))
     name = match["name"].rpartition(".")[2].rpartition("$")[2]
     kind, number = _ERRORS.get(name, (OSError, errno.EIO))
     advice = f"; {what_to_do()}" if name == _TOKEN_REFUSED else ""
     return kind(number, f"{name}: {_first_line(match['text'])}{advice}", str(location))
 
 
+def _number_by_client(text: str) -> int:
+    if text.startswith(_OF_DATA_NODES):
+        return errno.ECONNABORTED
+    return errno.EXDEV if _ACROSS_MOUNTS in text else errno.EIO
+
+
 def _first_line(text: str) -> str:
-    return _END_OF_FIRST_LINE.split(text, maxsplit=1)[0].strip().removesuffix('")').strip('"')
+    line = _END_OF_FIRST_LINE.split(text, maxsplit=1)[0].strip()
+    return line.removesuffix('")').replace('\\"', '"').strip('"')

@@ -39,6 +39,7 @@ from mutation_api.errors import (
 from mutation_api.orc.event_writer import WriterOptions
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
+from mutation_api.storage.permissions import refused
 from mutation_api.storage.side_by_side import Closing, side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.hive_types import parse_hive_type
@@ -123,6 +124,7 @@ class MutatorCoordinator:
         self._names_by_texts: dict[tuple[str, ...], str] = {}
         self._names_by_values: dict[tuple[Any, ...], str] = {}
         self._attempt_directories: set[Location] = set()
+        self._permitted: set[Location] = set()
         self._is_closed = False
         self._is_aborted = False
         self._failure: BaseException | None = None
@@ -474,6 +476,7 @@ class MutatorCoordinator:
 
     def _group(self, name: str, bucket_id: int) -> MutatorGroup:
         location = self._partitions.location(name)
+        self._check_permission(location)
         directory = self._attempt_directory(location)
         prefix = str(self._group_count)
         self._group_count += 1
@@ -487,6 +490,19 @@ class MutatorCoordinator:
             writer_id=self._writer_id,
             attempt_id=self._attempt_id,
         )
+
+    def _check_permission(self, location: Location) -> None:
+        """Once for each partition, before its first file is made; the committer would be refused later."""
+        if location in self._permitted:
+            return
+        try:
+            for refusal in refused([location]):
+                raise refusal
+        except OSError as error:
+            raise DeltaWriteError(
+                f"table {self._table.full_name}: {location} cannot be written: {error}"
+            ) from error
+        self._permitted.add(location)
 
     def _attempt_directory(self, location: Location) -> Location:
         """Where files for a partition there are staged: near it, so that publishing is a rename.

@@ -1,4 +1,4 @@
-"""What is HDFS's own: users and modes, quotas, safe mode, a NameNode that restarts, a writer that is killed."""
+"""What is HDFS's own: users, modes, quotas, safe mode, a NameNode that restarts, a writer that is killed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from judges.hdfs_cluster import MiniHdfs
-from judges.hive import Hive23
 from mutation_api.storage.connect import configure, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
-from tests.integration.remote_table import change, client_of, create, hidden, insert, seen
+from mutation_api.storage.protocol import Staged
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +114,7 @@ def test_blocks_and_copies_are_as_configured(hdfs: MiniHdfs, hdfs_root: Location
     assert (status.blocksize, status.replication) == (2 * 2**20, 1)
 
 
+@pytest.mark.long
 def test_a_restarted_name_node_is_found_again(hdfs: MiniHdfs, hdfs_root: Location) -> None:
     """By a client that was there before."""
     put(hdfs_root / "before")
@@ -141,38 +141,28 @@ def test_what_a_killed_writer_left_goes_away(hdfs_root: Location) -> None:
     assert storage.list(hdfs_root) == []
 
 
-def test_an_etl_user_and_hive_clean_up_after_each_other(
-    hdfs: MiniHdfs, hdfs_root: Location, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Neither is the superuser: Hive's cleaner deletes the deltas of the ETL user after a compaction."""
-    settings = {"hive.metastore.warehouse.dir": str(hdfs_root), "dfs.replication": "1"}
-    with Hive23(tmp_path_factory.mktemp("hive_as_hive"), settings, user="hive") as hive:
-        create(hive, "default.t")
-        assert hive.uri  # serves before the fork
-
-        def write() -> None:
-            with client_of(hive, "default.t") as client:
-                with client.new_transaction() as transaction:
-                    insert(transaction, "default.t", {"a": [1, 2, 3, 4]})
-                with client.new_transaction() as transaction:
-                    change(transaction, "default.t")
-
-        hdfs.make_directory(f"{hdfs_root.path}/t", mode="777")
-        in_child("etl", write)
-        expected = [(2, "new2", "ds=a"), (4, "new4", "ds=a")]
-        assert seen(hive, "default.t") == expected
-        partition = hdfs_root / "t/ds=a"
-        storage = storage_at(partition)
-        assert storage._status(partition).owner == "etl"
-        hive.compact("default.t", "major", partition="ds='a'")
-        names = [e.name for e in storage.list(partition) if e.is_directory]
-        assert [name.partition("_")[0] for name in names] == ["base"], names
-        assert seen(hive, "default.t") == expected
-        in_child("etl", lambda: _write_more(hive))
-        assert len(seen(hive, "default.t")) == 3
-        assert hidden(hdfs_root / "t") == []
-
-
-def _write_more(hive: Hive23) -> None:
-    with client_of(hive, "default.t") as client, client.new_transaction() as transaction:
-        insert(transaction, "default.t", {"a": [7]})
+def test_a_mount_table(hdfs: MiniHdfs, hdfs_root: Location) -> None:
+    """Of ``viewfs``: it works as what is mounted, and nothing is renamed from one mount to another."""
+    for name in ("one", "two"):
+        hdfs.make_directory(f"{hdfs_root.path}/{name}", mode="777")
+    table = "fs.viewfs.mounttable.lake"
+    links = {f"{table}.link./{name}": f"{hdfs_root}/{name}" for name in ("one", "two")}
+    configure(HadoopSettings({**hdfs.settings, **links, f"{table}.linkFallback": f"{hdfs_root}"}))
+    root = Location.parse("viewfs://lake/")
+    storage, place = storage_at(root), root / "one/t/d"
+    storage.create_directory(place)
+    put(place / "a", 3_000_000)
+    assert [(e.location, e.size) for e in storage.list(place)] == [(place / "a", 3_000_000)]
+    found = storage.stat(place / "a")
+    assert found is not None
+    assert found.location == place / "a"
+    storage.publish(Staged(place / "a"), place / "b")
+    with storage.open_input(place / "b") as stream:
+        assert stream.read() == b"x" * 3_000_000
+    with pytest.raises(OSError) as caught:
+        storage.publish(Staged(place / "b"), root / "two/b")
+    assert caught.value.errno == errno.EXDEV
+    assert storage.stat(place / "b") is not None
+    storage.delete_file(place / "b")
+    storage.delete_directory(root / "one/t")
+    assert storage.list(root / "one") == []
