@@ -12,7 +12,7 @@ import pytest
 
 from judges.hive import Hive23, HiveJudge
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
-from metastore_client.model import TxnState
+from metastore_client.model import TableInfo, TxnState
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.client.builder import MutatorClientBuilder
@@ -78,13 +78,18 @@ def _create_beside_each_other(
     for name in names:
         place = root / f"table={name}"
         storage_at(place).create_directory(place)
-        info = acid_table_info(database, name, "ds")
-        if hive.line != "2.3":
-            info = dataclasses.replace(
-                info, parameters={"transactional": "true", "transactional_properties": "default"}
-            )
-        metastore.create_table(dataclasses.replace(info, num_buckets=1, location=str(place)))
+        info = _table_info(hive, f"{database}.{name}")
+        metastore.create_table(dataclasses.replace(info, location=str(place)))
     return [f"{database}.{name}" for name in names]
+
+
+def _table_info(hive: HiveJudge, full_name: str) -> TableInfo:
+    info = dataclasses.replace(acid_table_info(*full_name.split("."), "ds"), num_buckets=1)
+    if hive.line == "2.3":
+        return info
+    return dataclasses.replace(
+        info, parameters={"transactional": "true", "transactional_properties": "default"}
+    )
 
 
 def _rows_by_table(
@@ -98,9 +103,9 @@ def _rows_by_table(
             table, _, partition = row.partition.removeprefix("table=").partition("/")
             rows.setdefault(table, []).append((partition.removeprefix("ds="), *row.values))
     else:
-        selects = [f"SELECT '{t.partition('.')[2]}', ds, id, msg FROM {t}" for t in tables]
-        for table, *values in hive.sql(" UNION ALL ".join(selects)):
-            rows.setdefault(str(table), []).append(tuple(values))
+        for table in tables:
+            found = [tuple(row) for row in hive.sql(f"SELECT ds, id, msg FROM {table}")]
+            rows |= {table.partition(".")[2]: found} if found else {}
     return {table: sorted(found) for table, found in rows.items()}
 
 
@@ -121,15 +126,15 @@ def _check_killed_at_steps(
     and after the initiator has forgotten what it forgets. What is left staged goes away, by a sweep or by the
     next transaction on the tables, which works.
     """
-    place = Location.parse(hive.sql(f"DESCRIBE DATABASE {database}")[0][2])
-    (complete,) = _create_beside_each_other(hive, metastore, database, place / "whole", ["complete"])
+    complete = f"{database}.complete"
+    metastore.create_table(_table_info(hive, complete))
     _commit(metastore, [complete], [("old", 0, "old row")])
     steps = _drive(hive, {complete: 0}).split()
     assert {"lock", "add_dynamic_partitions", "publish", "commit_txn"} <= set(steps)
     assert _rows(hive, complete) == ALL_ROWS
 
     tried = list(range(1, len(steps) + 1)) if every else [_last(steps, name) for name in SOME_STEPS]
-    root = place / "killed"
+    root = Location.parse(metastore.get_table(*complete.split(".")).location).parent / "killed"
     tables = _create_beside_each_other(hive, metastore, database, root, [f"k{n}" for n in tried])
     _commit(metastore, tables, [("old", 0, "old row")])
     only_old = {f"k{n}": [("old", 0, "old row")] for n in tried}
