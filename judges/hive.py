@@ -26,6 +26,7 @@ __all__ = [
     "HiveJudge",
     "HiveRow",
     "JavaOrcFile",
+    "s3a_jars",
 ]
 
 ALL_TXNS_VALID = "9223372036854775806:9223372036854775807"
@@ -55,7 +56,7 @@ class Hive23(HiveJudge):
             spark_jars().glob("*.jar"), key=lambda jar: (not jar.name.startswith("hive-common-"), jar.name)
         )
         classes = compiled(self._sources("hive23"), jars)
-        jars = _s3a_jars("3.5") if self._reaches_s3 else []
+        jars = s3a_jars("3.5") if self._reaches_s3 else []
         class_path = os.pathsep.join((hive_class_path(classes), *map(str, jars)))
         return ["-Xmx2g", "-cp", class_path, MAIN_CLASS]
 
@@ -175,7 +176,7 @@ class _WriteIdJudge(HiveJudge):
         jars = fetch_all(read_pins(folder / "jars.txt"))
         classes = compiled(self._sources(name), jars)
         if self._reaches_s3:
-            jars = [*jars, *_s3a_jars(self.hadoop)]
+            jars = [*jars, *s3a_jars(self.hadoop)]
         class_path = os.pathsep.join(map(str, (classes, folder, *jars)))
         return [f"-Xmx{self.heap}", *self.loader, "-cp", class_path, MAIN_CLASS]
 
@@ -219,7 +220,7 @@ class Hive41(_WriteIdJudge):
     cleaning_seconds = 5.0
 
 
-def _s3a_jars(hadoop: str) -> list[Path]:
+def s3a_jars(hadoop: str) -> list[Path]:
     """What ``s3a://`` needs beyond a line's own jars; fetched when it is first asked for."""
     folder = SOURCES / "s3a"
     return fetch_all([*read_pins(folder / f"hadoop-{hadoop}.txt"), *read_pins(folder / "jars.txt")])

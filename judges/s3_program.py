@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import re
 import sys
 import threading
 import time
@@ -25,6 +26,15 @@ SLOW_DOWN = (
     b'<?xml version="1.0"?><Error><Code>SlowDown</Code>'
     b"<Message>Please reduce your request rate.</Message></Error>"
 )
+EXPIRED = (
+    b'<?xml version="1.0"?><Error><Code>ExpiredToken</Code>'
+    b"<Message>The provided token has expired.</Message></Error>"
+)
+NO_SUCH_UPLOAD = (
+    b'<?xml version="1.0"?><Error><Code>NoSuchUpload</Code>'
+    b"<Message>The specified upload does not exist.</Message></Error>"
+)
+_ACCESS_KEY = re.compile(r"Credential=([^/,]+)/")
 _HOP_BY_HOP = ("connection", "transfer-encoding", "keep-alive")
 
 
@@ -37,7 +47,18 @@ class Faults:
         self.busy_every = 0
         self.lost_answers: Counter[str] = Counter()
         self.gone_until = 0.0
+        self.requests_left: dict[str, int] = {}
         self.counts: Counter[str] = Counter()
+
+    def is_expired(self, authorization: str) -> bool:
+        """Whether the access key that signed a request was good for a number of requests, now past."""
+        signed_by = _ACCESS_KEY.search(authorization)
+        key = "" if signed_by is None else signed_by[1]
+        with self._guard:
+            if key not in self.requests_left:
+                return False
+            self.requests_left[key] -= 1
+            return self.requests_left[key] < 0
 
     def of(self, operation: str) -> tuple[float, bool, bool, bool]:
         """Seconds to wait; whether to answer 503, to lose the answer, to cut the line."""
@@ -78,16 +99,22 @@ def handler_of(faults: Faults, port: int) -> type[BaseHTTPRequestHandler]:
 
         def _pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            seconds, is_busy, is_lost, is_gone = faults.of(operation_of(self.command, self.path))
+            operation = operation_of(self.command, self.path)
+            seconds, is_busy, is_lost, is_gone = faults.of(operation)
             if is_gone:
                 self.close_connection = True
                 return
             if seconds:
                 time.sleep(seconds)
+            if faults.is_expired(self.headers.get("Authorization", "")):
+                self._answer(400, [("Content-Type", "application/xml")], EXPIRED)
+                return
             if is_busy:
                 self._answer(503, [("Content-Type", "application/xml")], SLOW_DOWN)
                 return
             status, headers, data = self._ask_server(body)
+            if status == 500 and operation == "complete_upload":  # moto fails where S3 answers
+                status, headers, data = 404, [("Content-Type", "application/xml")], NO_SUCH_UPLOAD
             if is_lost:
                 self.close_connection = True
                 return
@@ -133,6 +160,9 @@ def act(faults: Faults, address: str, request: dict[str, Any]) -> dict[str, Any]
             faults.busy_every = request["busy_every"]
             faults.lost_answers = Counter(request["lost_answers"])
             faults.gone_until = time.monotonic() + request["gone_seconds"]
+            return {}
+        case "expire":
+            faults.requests_left = dict(request["requests_left"])
             return {}
         case "take_counts":
             counts, faults.counts = dict(faults.counts), Counter()

@@ -1,4 +1,6 @@
-"""An S3 server (moto) for tests, which can be slow, busy, deaf or gone; ends with this process."""
+"""An S3 server (moto) for tests, which can be slow, busy, deaf, gone, or find keys expired; ends with this
+process.
+"""
 
 from __future__ import annotations
 
@@ -97,6 +99,13 @@ class S3Server:
             "lost_answers": dict(lost_answers or {}),
             "gone_seconds": gone_seconds,
         }
+        self._process.ask(request, timeout_seconds=START_TIMEOUT_SECONDS)
+
+    def expire(self, requests_left: Mapping[str, int] | None = None) -> None:
+        """From now on each of these access keys is good for so many requests, and expired then; any other is
+        always good.
+        """
+        request = {"do": "expire", "requests_left": dict(requests_left or {})}
         self._process.ask(request, timeout_seconds=START_TIMEOUT_SECONDS)
 
     def take_counts(self) -> dict[str, int]:

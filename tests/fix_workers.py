@@ -37,8 +37,8 @@ def _group(item: pytest.Item) -> str:
     values = [] if callspec is None else callspec.params.values()
     texts = {value for value in values if isinstance(value, str)}
     lines = texts & FIXTURES.keys()
-    elsewhere = {*getattr(item, "fixturenames", ())} & _STORAGES
-    named = elsewhere or {FIXTURES[line] for line in lines} or texts & _STORAGES
+    elsewhere = ({*getattr(item, "fixturenames", ())} | texts) & _STORAGES
+    named = elsewhere or {FIXTURES[line] for line in lines}
     used = named or {*_JUDGES} & {*getattr(item, "fixturenames", ())}
     return min(used, default=item.nodeid.partition("::")[0])
 

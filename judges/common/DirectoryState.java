@@ -16,7 +16,7 @@ final class DirectoryState {
   private DirectoryState() {}
 
   static JsonObject of(JsonObject request) throws Exception {
-    Path directory = new Path(new File(request.get("directory").getAsString()).toURI());
+    Path directory = path(request.get("directory").getAsString());
     var state = Line.acidState(directory, request.getAsJsonObject("valid")); // a class of the line's own
     List<String> deltas = new ArrayList<>();
     for (AcidUtils.ParsedDelta delta : state.getCurrentDirectories()) {
@@ -40,7 +40,12 @@ final class DirectoryState {
     return answer;
   }
 
-  private static String relative(Path directory, Path path) {
+  /** A place with its scheme, or a path of this machine. */
+  static Path path(String text) {
+    return text.matches("[a-z0-9]+:/.*") ? new Path(text) : new Path(new File(text).toURI());
+  }
+
+  static String relative(Path directory, Path path) {
     return new File(directory.toUri().getPath()).toPath().relativize(new File(path.toUri().getPath()).toPath()).toString();
   }
 }

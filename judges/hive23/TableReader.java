@@ -8,7 +8,7 @@ import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonPrimitive;
 import java.io.ByteArrayOutputStream;
-import java.io.File;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
@@ -18,6 +18,8 @@ import java.util.Base64;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.ql.exec.vector.LongColumnVector;
@@ -54,7 +56,7 @@ import org.apache.hadoop.mapred.Reporter;
 final class TableReader {
   private static final String PARTITION_DIRECTORY = "[^=._]+[^=]*=.*";
 
-  private final File root;
+  private final Path root;
   private final JsonObject request;
   private final boolean vectorised;
   private final StructTypeInfo rowType;
@@ -62,7 +64,7 @@ final class TableReader {
   private final JsonArray splits = new JsonArray();
 
   TableReader(JsonObject request) {
-    this.root = new File(request.get("directory").getAsString());
+    this.root = DirectoryState.path(request.get("directory").getAsString());
     this.request = request;
     this.vectorised = request.get("reader").getAsString().equals("vector");
     this.rowType = (StructTypeInfo) TypeInfoUtils.getTypeInfoFromTypeString(request.get("row_type").getAsString());
@@ -70,7 +72,7 @@ final class TableReader {
 
   JsonObject read() throws Exception {
     List<String> partitions = new ArrayList<>();
-    findPartitions(root, "", partitions);
+    findPartitions(root.getFileSystem(new HiveConf()), root, "", partitions);
     for (String partition : partitions) {
       readPartition(partition);
     }
@@ -80,17 +82,23 @@ final class TableReader {
     return answer;
   }
 
-  private static void findPartitions(File directory, String name, List<String> found) throws IOException {
-    File[] children = directory.listFiles();
-    if (children == null) {
-      throw new IOException("not a directory: " + directory);
+  private static void findPartitions(FileSystem files, Path directory, String name, List<String> found) throws IOException {
+    FileStatus[] children;
+    try {
+      children = files.listStatus(directory);
+    } catch (FileNotFoundException e) {
+      if (files.getScheme().equals("s3a")) {
+        return; // an empty table: there are no directories
+      }
+      throw new IOException("not a directory: " + directory, e);
     }
     Arrays.sort(children);
     boolean isLeaf = true;
-    for (File child : children) {
-      if (child.isDirectory() && child.getName().matches(PARTITION_DIRECTORY)) {
+    for (FileStatus child : children) {
+      String key = child.getPath().getName();
+      if (child.isDirectory() && key.matches(PARTITION_DIRECTORY)) {
         isLeaf = false;
-        findPartitions(child, name.isEmpty() ? child.getName() : name + "/" + child.getName(), found);
+        findPartitions(files, child.getPath(), name.isEmpty() ? key : name + "/" + key, found);
       }
     }
     if (isLeaf) {
@@ -99,7 +107,7 @@ final class TableReader {
   }
 
   private void readPartition(String partition) throws Exception {
-    JobConf conf = jobConf(new File(root, partition));
+    JobConf conf = jobConf(partition.isEmpty() ? root : new Path(root + "/" + partition));
     OrcInputFormat format = new OrcInputFormat();
     InputSplit[] unordered = format.getSplits(conf, 1);
     List<OrcSplit> ordered = new ArrayList<>();
@@ -117,7 +125,7 @@ final class TableReader {
     }
   }
 
-  private JobConf jobConf(File partition) {
+  private JobConf jobConf(Path partition) {
     boolean isSplitUpdate = request.get("transactional_properties").getAsString().equals("default");
     JobConf conf = new JobConf(new HiveConf());
     List<String> typeNames = new ArrayList<>();
@@ -132,7 +140,7 @@ final class TableReader {
     conf.set(ColumnProjectionUtils.READ_COLUMN_NAMES_CONF_STR, names);
     conf.set("bucket_count", request.get("buckets").getAsString());
     conf.set("hive.txn.valid.txns", request.get("valid_txns").getAsString());
-    conf.set("mapred.input.dir", new Path(partition.toURI()).toString());
+    conf.set("mapred.input.dir", partition.toString());
     conf.setBoolean("transactional", true);
     if (isSplitUpdate) {
       conf.set("transactional_properties", "default");
@@ -179,7 +187,7 @@ final class TableReader {
 
   private void describe(OrcSplit split) {
     JsonObject description = new JsonObject();
-    description.addProperty("path", root.toPath().relativize(new File(split.getPath().toUri().getPath()).toPath()).toString());
+    description.addProperty("path", DirectoryState.relative(root, split.getPath()));
     description.addProperty("start", split.getStart());
     description.addProperty("length", split.getLength());
     description.addProperty("has_base", split.hasBase());

@@ -175,7 +175,10 @@ def _children(storage: Storage, directory: Location) -> list[FileEntry]:
 
 
 def _remove(root: Location, directory: Location, table: AcidTable, write_ids: Collection[int]) -> bool:
-    """Remove the uploads first: without their marks nobody would find them."""
+    """Remove the uploads first: without their marks nobody would find them.
+
+    Then once more: a task that nobody waits for uploads as long as it sees its mark.
+    """
     try:
         storage = storage_at(root)
         storage.abandon(_uploads_of(storage, root, table, write_ids))
@@ -183,6 +186,7 @@ def _remove(root: Location, directory: Location, table: AcidTable, write_ids: Co
             storage.delete_file(directory)
         else:
             storage.delete_directory(directory)
+            storage.abandon(_uploads_of(storage, root, table, write_ids))
     except OSError as error:
         _log.warning("could not remove what is staged in %s: %s", directory, error)
         return False

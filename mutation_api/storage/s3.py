@@ -10,9 +10,12 @@ There are no directories. A place is one if anything lies below it; markers that
 A file is written to the local disk first and sent when it is closed, in parts: memory is bounded by a part,
 and a part whose request failed is sent again from there.
 
-Each request is repeated with back-off as often as ``fs.s3a.attempts.maximum`` says; so each may have been
-carried out though its answer was lost, and a repetition finds that out: uploads are named in the metadata of
-what they become.
+Each request is repeated with back-off as often as ``fs.s3a.attempts.maximum`` says (see ``s3_repeating``); so
+each may have been carried out though its answer was lost, and a repetition finds that out: uploads are named
+in the metadata of what they become.
+
+Keys may expire at any time. Those that the AWS client found itself are looked for anew when the store calls
+them expired, which is what a profile or an environment needs that somebody else keeps fresh.
 """
 
 from __future__ import annotations
@@ -22,10 +25,9 @@ import errno
 import functools
 import io
 import os
-import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, TypeVar
 from urllib.parse import unquote_plus
 
 import boto3
@@ -36,12 +38,21 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
-from mutation_api.storage.object_store import TAIL_BYTES, ObjectOutput, RangeReader
+from mutation_api.storage.object_store import (
+    TAIL_BYTES,
+    ClientOfProcess,
+    ObjectOutput,
+    RangeReader,
+    prefix_of,
+)
 from mutation_api.storage.protocol import FileEntry, Staged
+from mutation_api.storage.s3_repeating import Repeating
 from mutation_api.storage.s3_settings import S3Settings
 from mutation_api.storage.side_by_side import side_by_side
 
 __all__ = ["S3Storage", "connect"]
+
+_Answer = TypeVar("_Answer")
 
 THREADS = 16
 _CONNECT_SECONDS = 10
@@ -55,14 +66,10 @@ _MISSING = ("404", "NoSuchKey", "NotFound", "NoSuchBucket")
 _NO_UPLOAD = ("NoSuchUpload", "404")
 _TAKEN = ("PreconditionFailed", "412")
 _BUSY = ("SlowDown", "503", "ServiceUnavailable", "RequestLimitExceeded", "Throttling", "TooManyRequests")
-_REFUSED = (
-    "AccessDenied",
-    "403",
-    "InvalidAccessKeyId",
-    "SignatureDoesNotMatch",
-    "ExpiredToken",
-    "InvalidToken",
-)
+_REFUSED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken")
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "400")
+"""The answer to a HEAD tells its status alone; with good keys no HEAD of ours is a bad request."""
+_EXPIRED_HINT = "the credentials for the store have expired; give new ones and run the job again"
 _CONFLICT = ("ConditionalRequestConflict", "409")
 _UNKNOWN_CONDITION = ("NotImplemented", "501", "InvalidArgument")
 _CONFLICTS_BORNE = 5
@@ -90,15 +97,14 @@ class S3Storage:
         self._scheme = scheme
         self._bucket = bucket
         self._settings = settings
-        self._guard = threading.Lock()
-        self._client: tuple[int, Any] | None = None
+        self._client = ClientOfProcess(lambda: _client(settings))
         self._knows_conditions = True
 
     # ---- what is there
 
     def list(self, directory: Location) -> list[FileEntry]:
         """Children of a directory, sorted by name; markers are no children."""
-        prefix = _prefix(self._key(directory))
+        prefix = prefix_of(self._key(directory))
         found: dict[str, FileEntry] = {}
         is_there = not prefix
         for page in self._pages("list_objects_v2", directory, Prefix=prefix, Delimiter="/"):
@@ -123,7 +129,7 @@ class S3Storage:
         head = self._head(location) if key else None
         if head is not None:
             return FileEntry(location, False, int(head["ContentLength"]))
-        page = self._ask("list_objects_v2", location, Prefix=_prefix(key), MaxKeys=1)
+        page = self._ask("list_objects_v2", location, Prefix=prefix_of(key), MaxKeys=1)
         return FileEntry(location, True, 0) if page.get("KeyCount") or not key else None
 
     def open_input(self, location: Location) -> pa.NativeFile:
@@ -144,10 +150,14 @@ class S3Storage:
         return pa.PythonFile(RangeReader(read, size, tail), mode="r")
 
     def _read(self, location: Location, tag: str, start: int, stop: int) -> bytes:
+        answer = self._ask(
+            "get_object",
+            location,
+            Key=self._key(location),
+            Range=f"bytes={start}-{stop - 1}",
+            IfMatch=tag,
+        )
         with _os_errors(location):
-            answer = self._connected().get_object(
-                **self._common(), Key=self._key(location), Range=f"bytes={start}-{stop - 1}", IfMatch=tag
-            )
             data: bytes = answer["Body"].read()
         return data
 
@@ -166,7 +176,9 @@ class S3Storage:
         """Begin an upload to the target."""
         for location in (hidden, target):
             self._key(location)
-        return ObjectOutput(target, self.upload, lambda written: self.abandon([written]))
+        return ObjectOutput(
+            target, self.send_parts, lambda written: self.abandon([written]), self.begin_upload
+        )
 
     def publish(self, staged: Staged, target: Location) -> None:
         """Complete the upload, unless there is something else at its place."""
@@ -182,7 +194,7 @@ class S3Storage:
     def unfinished(self, directory: Location) -> Sequence[Staged]:
         """Uploads below a directory. Not every store lists them: MinIO answers for whole keys only."""
         found = []
-        for page in self._pages("list_multipart_uploads", directory, Prefix=_prefix(self._key(directory))):
+        for page in self._pages("list_multipart_uploads", directory, Prefix=prefix_of(self._key(directory))):
             for each in page.get("Uploads", ()):
                 found.append(Staged(self._location(_decoded(each["Key"], page)), each["UploadId"]))
         return sorted(found, key=lambda staged: (staged.location, staged.upload_id))
@@ -197,7 +209,7 @@ class S3Storage:
 
     def delete_directory(self, directory: Location) -> None:
         """Delete everything below a directory, many in one request, and its markers."""
-        prefix = _prefix(self._key(directory))
+        prefix = prefix_of(self._key(directory))
         keys = [
             _decoded(each["Key"], page)
             for page in self._pages("list_objects_v2", directory, Prefix=prefix)
@@ -212,8 +224,9 @@ class S3Storage:
 
     # ---- for files being written
 
-    def put(self, location: Location, body: IO[bytes], size: int) -> None:
+    def _put(self, written: Staged, body: IO[bytes], size: int) -> Staged:
         """Create a small file in one request. Raises FileExistsError."""
+        location = written.location
         name = uuid.uuid4().hex
         extra = {"Metadata": {_OWN_NAME: name}, **self._encryption()}
         if self._knows_conditions:
@@ -221,7 +234,7 @@ class S3Storage:
         elif self._head(location) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(location))
         try:
-            self._ask("put_object", location, Key=self._key(location), Body=body, ContentLength=size, **extra)
+            self._ask("put_object", location, Key=self._key(location), Body=body.read(size), **extra)
         except FileExistsError:
             if not self._is(location, name):
                 raise
@@ -230,37 +243,33 @@ class S3Storage:
                 raise
             self._knows_conditions = False
             body.seek(0)
-            self.put(location, body, size)
-
-    def _put(self, location: Location, body: IO[bytes], size: int) -> Staged:
-        self.put(location, body, size)
+            return self._put(written, body, size)
         return Staged(location)
 
-    def upload(self, location: Location, body: IO[bytes], size: int) -> Staged:
-        """Send all parts of an upload, which is not completed."""
+    def begin_upload(self, location: Location) -> Staged:
+        """Begin an upload; the one tag that it has is its name."""
         name = uuid.uuid4().hex
         extra = {"Metadata": {_OWN_NAME: name}, **self._encryption()}
-        key = self._key(location)
-        upload_id = self._ask("create_multipart_upload", location, Key=key, **extra)["UploadId"]
-        try:
-            step = max(self._settings.part_bytes, -(-size // _MOST_PARTS))
-            tags = [name]
-            for number, start in enumerate(range(0, max(size, 1), step), start=1):
-                body.seek(start)
-                answer = self._ask(
-                    "upload_part",
-                    location,
-                    Key=key,
-                    UploadId=upload_id,
-                    PartNumber=number,
-                    Body=body.read(step),
-                )
-                tags.append(answer["ETag"])
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._abort(Staged(location, upload_id))
-            raise
-        return Staged(location, upload_id, tuple(tags))
+        answer = self._ask("create_multipart_upload", location, Key=self._key(location), **extra)
+        return Staged(location, answer["UploadId"], (name,))
+
+    def send_parts(self, begun: Staged, body: IO[bytes], size: int) -> Staged:
+        """Send all parts of an upload, which is not completed."""
+        location = begun.location
+        step = max(self._settings.part_bytes, -(-size // _MOST_PARTS))
+        tags = []
+        for number, start in enumerate(range(0, max(size, 1), step), start=1):
+            body.seek(start)
+            answer = self._ask(
+                "upload_part",
+                location,
+                Key=self._key(location),
+                UploadId=begun.upload_id,
+                PartNumber=number,
+                Body=body.read(step),
+            )
+            tags.append(answer["ETag"])
+        return Staged(location, begun.upload_id, (*begun.part_tags, *tags))
 
     def _complete(self, staged: Staged) -> bool:
         """Whether it is complete now; False if the request must be repeated."""
@@ -323,15 +332,32 @@ class S3Storage:
         except FileNotFoundError:
             return None
 
-    def _pages(self, operation: str, location: Location, **arguments: Any) -> Iterator[dict[str, Any]]:
-        with _os_errors(location):
-            paginator = self._connected().get_paginator(operation)
-            yield from paginator.paginate(**self._common(), EncodingType="url", **arguments)
+    def _pages(self, operation: str, location: Location, **arguments: Any) -> Sequence[dict[str, Any]]:
+        def pages(client: Any) -> Sequence[dict[str, Any]]:
+            paginator = client.get_paginator(operation)
+            return tuple(paginator.paginate(**self._common(), EncodingType="url", **arguments))
+
+        return self._with_good_keys(location, pages)
 
     def _ask(self, operation: str, location: Location, **arguments: Any) -> dict[str, Any]:
-        with _os_errors(location):
-            answer: dict[str, Any] = getattr(self._connected(), operation)(**self._common(), **arguments)
+        def request(client: Any) -> dict[str, Any]:
+            answer: dict[str, Any] = getattr(client, operation)(**self._common(), **arguments)
             return answer
+
+        return self._with_good_keys(location, request)
+
+    def _with_good_keys(self, location: Location, request: Callable[[Any], _Answer]) -> _Answer:
+        """Do it; once more with a client that looks for its keys anew if they have expired."""
+        client = self._client.get()
+        try:
+            with _os_errors(location):
+                return request(client)
+        except _ExpiredError:
+            if not self._settings.finds_keys_itself:
+                raise
+        self._client.forget(client)
+        with _os_errors(location):
+            return request(self._client.get())
 
     def _common(self) -> dict[str, str]:
         payer = {"RequestPayer": "requester"} if self._settings.requester_pays else {}
@@ -348,17 +374,6 @@ class S3Storage:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
 
-    def _connected(self) -> Any:
-        """The client of this process; its connections must not be shared with a forked one."""
-        process_id = os.getpid()
-        known = self._client
-        if known is not None and known[0] == process_id:
-            return known[1]
-        with self._guard:
-            if self._client is None or self._client[0] != process_id:
-                self._client = (process_id, _client(self._settings))
-            return self._client[1]
-
     def _key(self, location: Location) -> str:
         if (location.scheme, location.authority) != (self._scheme, self._bucket):
             raise OSError(errno.EXDEV, f"the location does not lie in s3a://{self._bucket}", str(location))
@@ -370,6 +385,10 @@ class S3Storage:
 
 class _RangeError(OSError):
     """The range that was asked for lies behind the end."""
+
+
+class _ExpiredError(PermissionError):
+    """The keys were good once."""
 
 
 class _ConflictError(OSError):
@@ -392,6 +411,10 @@ def _os_errors(location: Location) -> Iterator[None]:
         raise _of_code(str(told.get("Code", "")), text, location) from None
     except BotoCoreError as error:
         raise _of_client(error, location) from None
+    except RuntimeError as error:
+        if "expired" not in str(error):  # so the client says that keys which it has just got are over
+            raise
+        raise _ExpiredError(errno.EACCES, f"{error} ({_EXPIRED_HINT})", str(location)) from None
 
 
 def _of_code(code: str, text: str, location: Location) -> OSError:
@@ -399,11 +422,14 @@ def _of_code(code: str, text: str, location: Location) -> OSError:
         (_MISSING + _NO_UPLOAD, FileNotFoundError, errno.ENOENT),
         (_TAKEN, FileExistsError, errno.EEXIST),
         (_REFUSED, PermissionError, errno.EACCES),
+        (_EXPIRED, _ExpiredError, errno.EACCES),
         (_BUSY, BlockingIOError, errno.EAGAIN),
         (("InvalidRange", "416"), _RangeError, errno.EINVAL),
         (_CONFLICT, _ConflictError, errno.EBUSY),
         (_UNKNOWN_CONDITION, _ConditionError, errno.ENOTSUP),
     ]
+    if code in _EXPIRED:
+        text = f"{text}: {_EXPIRED_HINT}"
     for codes, kind, number in kinds:
         if code in codes:
             return kind(number, " ".join(text.split()), str(location))
@@ -427,7 +453,7 @@ def _client(settings: S3Settings) -> Any:
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
         max_pool_connections=max(THREADS, settings.max_connections),
-        retries={"mode": "standard", "total_max_attempts": settings.attempts},
+        retries={"mode": "standard", "total_max_attempts": 1},  # see s3_repeating
         s3={"addressing_style": "path" if settings.path_style else "auto"},
         signature_version=botocore.UNSIGNED if settings.anonymous else None,
         request_checksum_calculation="when_required",
@@ -439,11 +465,9 @@ def _client(settings: S3Settings) -> Any:
         aws_session_token=settings.session_token,
         region_name=settings.region,
     )
-    return session.client("s3", endpoint_url=settings.endpoint, config=config)
-
-
-def _prefix(key: str) -> str:
-    return f"{key}/" if key else ""
+    client = session.client("s3", endpoint_url=settings.endpoint, config=config)
+    client.meta.events.register("needs-retry.s3", Repeating(settings.attempts))
+    return client
 
 
 def _decoded(text: str, page: Mapping[str, Any]) -> str:

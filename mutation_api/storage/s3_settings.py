@@ -19,7 +19,7 @@ _PREFIX = "fs.s3a."
 _PART_BYTES_DEFAULT = 16 * 2**20
 _SMALLEST_PART_BYTES = 5 * 2**20
 _CONNECTIONS_DEFAULT = 32
-_ATTEMPTS_DEFAULT = 8
+_ATTEMPTS_DEFAULT = 10
 _STATIC = ("SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider")
 _ANONYMOUS = "AnonymousAWSCredentialsProvider"
 _FOUND_BY_THE_CLIENT = (
@@ -54,6 +54,11 @@ class S3Settings:
     part_bytes: int
     max_connections: int
     attempts: int
+
+    @property
+    def finds_keys_itself(self) -> bool:
+        """Whether the AWS client finds the keys, and may find new ones later."""
+        return self.access_key is None and not self.anonymous
 
     @classmethod
     def of_bucket(cls, bucket: str, settings: HadoopSettings) -> S3Settings:

@@ -259,6 +259,7 @@ class MutatorCoordinator:
                 self._flush()
                 self._close_group()
                 self._closing.finish()
+                self._check_marks()
             except BaseException as error:
                 self._failure = error
                 raise
@@ -278,17 +279,19 @@ class MutatorCoordinator:
         finished, self._finished = self._finished, []
         self._manifests = ()
         self._closing.stop()
+        is_discarded = False
         try:
             if mutator is not None:
                 mutator.discard()
             threads = storage_at(self._table.location).threads
             side_by_side(lambda each: each.file.discard(), finished, threads)
+            is_discarded = True
         except OSError as error:
             raise DeltaWriteError(
                 f"table {self._table.full_name}: what this attempt wrote could not be deleted: {error}"
             ) from error
         finally:
-            self._delete_attempt()
+            self._delete_attempt(keeps_marks=not is_discarded)
 
     def _abort_after_error(self) -> None:
         try:
@@ -525,10 +528,28 @@ class MutatorCoordinator:
                 ) from error
         return directory
 
-    def _delete_attempt(self) -> None:
+    def _check_marks(self) -> None:
+        """Whoever ends the transaction removes the marks, and the uploads that are there by then.
+
+        This attempt may be a loser that nobody waits for: what it uploads later it has to remove itself.
+        """
         for directory in self._attempt_directories:
+            storage = storage_at(directory)
+            mark = directory / attempt_mark(self._table.required_write_id())
+            if not storage.publishes_by_rename and storage.stat(mark) is None:
+                raise DeltaWriteError(
+                    f"table {self._table.full_name}, transaction {self._txn_id}: {directory} is gone, so the "
+                    "transaction is over, and what this attempt wrote is part of nothing"
+                )
+
+    def _delete_attempt(self, *, keeps_marks: bool) -> None:
+        """Without its mark a sweep would not find what was uploaded and is there still."""
+        for directory in self._attempt_directories:
+            storage = storage_at(directory)
+            if keeps_marks and not storage.publishes_by_rename:
+                continue
             try:
-                storage_at(directory).delete_directory(directory)
+                storage.delete_directory(directory)
             except OSError as error:
                 raise DeltaWriteError(
                     f"table {self._table.full_name}: {directory} could not be deleted: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import itertools
 import subprocess
@@ -12,14 +13,26 @@ from typing import Any, Protocol
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive import Hive23
+from judges.hive import Hive23, HiveJudge
 from metastore_client.model import TxnState
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.cli import apply, diff, merge
 from mutation_api.cli.main import main
+from tests.fix_hive_elsewhere import judge_elsewhere
+from tests.fix_judge import new_database
 from tests.integration.live_table import LAYOUTS, FilledTable, LiveTable
+from tests.integration.remote_table import check_nothing_is_left
 
 _numbers = itertools.count(1)
+
+_JUDGE_OF_DATABASE = {
+    "database_elsewhere": "hive_elsewhere",
+    "database_on_s3": "hive_on_s3",
+    "database_on_hdfs": "hive_on_hdfs",
+    "hive_database": "hive",
+    "line_database": "hive_line",
+}
+"""Fixtures that give a database of a test's own, and those that give its judge."""
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -59,14 +72,48 @@ def own_transactions(live_metastore: ThriftMetastoreClient) -> Iterator[None]:
 
 @pytest.fixture
 def make_table(
-    hive: Hive23, live_metastore: ThriftMetastoreClient, live_database: str, own_transactions: None
-) -> MakeTable:
-    """Make tables for one test."""
+    hive: Hive23,
+    live_metastore: ThriftMetastoreClient,
+    live_database: str,
+    own_transactions: None,
+    request: pytest.FixtureRequest,
+) -> Iterator[MakeTable]:
+    """Make tables for one test; an indirect parameter ``hdfs`` or ``s3`` says that they lie there."""
+    storage = getattr(request, "param", "local")
+    if storage == "local":
+        yield functools.partial(LiveTable.create, hive, live_metastore, live_database)
+        return
+    with judge_elsewhere(storage, "2.3", request) as judge, new_database(judge) as database:
+        yield from _tables_elsewhere(judge, database)
 
-    def make(**how: Any) -> LiveTable:
-        return LiveTable.create(hive, live_metastore, live_database, **how)
 
-    return make
+@pytest.fixture
+def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After the test, when its transactions are over and were swept, nothing of ours lies hidden in the
+    tables of its database, on whatever storage.
+    """
+    name = next(each for each in _JUDGE_OF_DATABASE if each in request.fixturenames)
+    database: str = request.getfixturevalue(name)
+    judge: HiveJudge = request.getfixturevalue(_JUDGE_OF_DATABASE[name])
+    yield
+    judge.time_out_transactions(0)
+    with connect(judge.uri) as metastore:
+        check_nothing_is_left(metastore, database)
+
+
+@pytest.fixture
+def make_table_elsewhere(hive_elsewhere: HiveJudge, database_elsewhere: str) -> Iterator[MakeTable]:
+    """Make tables for one test on a ``storage`` and for a ``line``, 2.3, that are its parameters."""
+    yield from _tables_elsewhere(hive_elsewhere, database_elsewhere)
+
+
+def _tables_elsewhere(judge: HiveJudge, database: str) -> Iterator[MakeTable]:
+    """Afterwards nothing of ours is left in any of them."""
+    assert isinstance(judge, Hive23)
+    with connect(judge.uri) as metastore:
+        yield functools.partial(LiveTable.create, judge, metastore, database)
+        judge.time_out_transactions(0)
+        check_nothing_is_left(metastore, database)
 
 
 @pytest.fixture(params=LAYOUTS)

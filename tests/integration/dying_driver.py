@@ -3,27 +3,40 @@
     python -m tests.integration.dying_driver URI TABLE=STEP…
 
 Each driver is a process of its own and commits one transaction into its TABLE (partitioned by ds): one row
-into ds='old', one into the new ds='new'. Every call to the metastore and every change of a directory is a
-step; before step number STEP the driver kills itself. With STEP 0 it runs to the end and prints the steps,
-one a line. The exit status is 0 if every driver ended as it should.
+into ds='old', one into the new ds='new'. Every call to the metastore, everything that changes the storage in
+which the table lies, and every request to an object store is a step; before step number STEP the driver kills
+itself. With STEP 0 it runs to the end and prints the steps, one a line. The exit status is 0 if every driver
+ended as it should.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from metastore_client.thrift_client import connect
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction import Transaction
-from mutation_api.storage.local import LocalStorage
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
 from mutation_api.worker.coordinator import MutatorCoordinator
 
-STORAGE_STEPS = ("create_directory", "create", "stage", "publish", "sync_directory", "delete_directory")
+STORAGE_STEPS = (
+    "create_directory",
+    "publish",
+    "abandon",
+    "sync_directory",
+    "delete_file",
+    "delete_directory",
+)
+OUTPUT_STEPS = ("create", "stage")
+"""Methods of a storage that give a file to write; closing it is another step."""
 
 
 class Steps:
@@ -33,14 +46,16 @@ class Steps:
         self.names: list[str] = []
         self.is_counting = False
         self._last = last
+        self._guard = threading.Lock()
 
     def take(self, name: str) -> None:
-        self.is_counting = self.is_counting or name == "lock"
-        if not self.is_counting or name == "heartbeat_txn_range":
-            return
-        self.names.append(name)
-        if len(self.names) == self._last:
-            os.kill(os.getpid(), signal.SIGKILL)
+        with self._guard:
+            self.is_counting = self.is_counting or name == "lock"
+            if not self.is_counting or name == "heartbeat_txn_range":
+                return
+            self.names.append(name)
+            if len(self.names) == self._last:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -49,6 +64,33 @@ class Steps:
             return function(*arguments, **options)
 
         return stepped
+
+    def wrap_storage(self, kind: type) -> None:
+        """Make steps of what changes a kind of storage, of the files it writes, and of requests."""
+        for name in STORAGE_STEPS:
+            setattr(kind, name, self.wrap(name, getattr(kind, name)))
+        for name in OUTPUT_STEPS:
+            setattr(kind, name, self.wrap(name, self._with_steps(getattr(kind, name))))
+        if "S3" in kind.__name__:
+            session = importlib.import_module("botocore.httpsession").URLLib3Session
+            session.send = self.wrap("request", session.send)
+
+    def _with_steps(self, opening: Callable[..., Any]) -> Callable[..., Any]:
+        def opened(*arguments: Any) -> Any:
+            return SteppedOutput(opening(*arguments), self)
+
+        return functools.wraps(opening)(opened)
+
+
+class SteppedOutput:
+    """A file being written, whose end is a step."""
+
+    def __init__(self, file: Any, steps: Steps) -> None:
+        self._file = file
+        self.close = steps.wrap("close", file.close)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 class SteppedMetastore:
@@ -64,10 +106,9 @@ class SteppedMetastore:
 
 def drive(uri: str, full_name: str, last_step: int) -> None:
     steps = Steps(last_step)
-    for name in STORAGE_STEPS:
-        setattr(LocalStorage, name, steps.wrap(name, getattr(LocalStorage, name)))
     metastore: Any = SteppedMetastore(connect(uri), steps)
     database, table = full_name.split(".")
+    steps.wrap_storage(type(storage_at(Location.parse(metastore.get_table(database, table).location))))
     client = (
         MutatorClientBuilder()
         .metastore(metastore)

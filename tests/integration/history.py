@@ -118,7 +118,7 @@ class History:
         """All rows by Hive's reader ``row`` or ``vector``; the latter may hide ids."""
         raise NotImplementedError
 
-    def is_worth_compacting(self, location: str, kind: CompactionType) -> bool:
+    def is_worth_compacting(self, location: Location, kind: CompactionType) -> bool:
         """Whether Hive can do it there, and has something to do."""
         raise NotImplementedError
 
@@ -289,7 +289,9 @@ class History:
         # Two compactions of one directory before its first cleaning make Hive's cleaner fail.
         self.hive.cleaner()
         for name, location in self.locations():
-            if not self.is_worth_compacting(location.path, kind):
+            if storage_at(location).stat(location) is None:
+                continue  # a partition without files, in an object store
+            if not self.is_worth_compacting(location, kind):
                 continue
             if self.metastore.compact(self.database, self.table, name or None, kind):
                 while any(c.state == "initiated" and c.table == self.table for c in self.hive.worker()):

@@ -25,7 +25,10 @@ from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import MutationError
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
 from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from tests.integration.remote_table import files_in, text_for_judge
 
 LAYOUTS = ("legacy", "default")
 """Values of ``transactional_properties``: combined deltas, split update."""
@@ -150,9 +153,15 @@ class LiveTable:
         return self.info.full_name
 
     @property
+    def location(self) -> Location:
+        """The table's place."""
+        return Location.parse(self.info.location)
+
+    @property
     def directory(self) -> Path:
-        """The table's folder."""
-        return Path(self.info.location.removeprefix("file:"))
+        """The table's folder, if it lies on the local disk."""
+        assert self.location.scheme == "file"
+        return Path(self.location.path)
 
     @property
     def layout(self) -> str:
@@ -207,7 +216,7 @@ class LiveTable:
         """
         columns = [(c.name, c.type) for c in self.info.columns]
         found = self.hive.read(
-            self.directory,
+            text_for_judge(self.location),
             columns,
             (valid or self.valid()).to_text(),
             transactional_properties=self.layout,
@@ -232,14 +241,16 @@ class LiveTable:
 
     def files(self, *, hidden: bool = False) -> set[str]:
         """Paths of the files below the table, relative; those under hidden names only if asked for."""
-        found = (p.relative_to(self.directory) for p in self.directory.rglob("*") if p.is_file())
-        return {str(p) for p in found if hidden or not any(part[0] in "_." for part in p.parts)}
+        found = [place.relative_to(self.location) for place in _files_below(self.location)]
+        return {path for path in found if hidden or not any(part[0] in "_." for part in path.split("/"))}
 
     def staged(self) -> set[str]:
-        """The files that wait in staging directories."""
-        return {
+        """The files that wait in staging directories, and the uploads that wait."""
+        files = {
             name for name in self.files(hidden=True) if "_mutation_" in name and not name.endswith(".crc")
         }
+        uploads = storage_at(self.location).unfinished(self.location)
+        return files | {each.location.relative_to(self.location) for each in uploads}
 
     def state(self) -> TableState:
         """Everything that a refusal may not change."""
@@ -289,6 +300,14 @@ class FilledTable(LiveTable):
         left = {n: msg for n, msg in in_a.items() if n not in set(gone)}
         rows = [("ds=a", n, msg) for n, msg in left.items()] + [("ds=b", n, "old") for n in self.ROWS]
         return sorted(rows, key=repr)
+
+
+def _files_below(place: Location) -> Iterator[Location]:
+    for entry in files_in(place):
+        if entry.is_directory:
+            yield from _files_below(entry.location)
+        else:
+            yield entry.location
 
 
 def find_txn(listing: OpenTxns, txn_id: int) -> TxnInfo | None:

@@ -8,14 +8,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from judges.hive import HiveJudge
+from metastore_client.client import MetastoreClient
 from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.sweep import sweep
 from mutation_api.client.transaction import Transaction
 from mutation_api.commit.manifest import STAGING_PREFIX
 from mutation_api.orc.snapshot_reader import plan_splits, read_split
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry
 from mutation_api.worker.coordinator import MutatorCoordinator
 
 
@@ -27,9 +30,13 @@ def create(hive: HiveJudge, name: str) -> None:
 
 
 def client_of(hive: HiveJudge, name: str) -> MutatorClient:
+    return builder_of(hive.uri, name).build()
+
+
+def builder_of(metastore: Any, name: str) -> MutatorClientBuilder:
+    """A builder with the table as a sink."""
     database, table = name.split(".")
-    builder = MutatorClientBuilder().metastore(hive.uri)
-    return builder.add_sink_table(database, table, create_partitions=True).build()
+    return MutatorClientBuilder().metastore(metastore).add_sink_table(database, table, create_partitions=True)
 
 
 def insert(transaction: Transaction, name: str, rows: dict[str, list[int]]) -> None:
@@ -75,16 +82,43 @@ def seen(hive: HiveJudge, name: str) -> list[tuple[str, ...]]:
     return sorted((row.values[0], row.values[1], row.partition) for row in rows)  # type: ignore[misc]
 
 
+def text_for_judge(place: Location) -> str:
+    """A place as the judge takes it, with its scheme only if it lies elsewhere."""
+    return place.path if place.scheme == "file" else str(place)
+
+
+def check_nothing_is_left(metastore: MetastoreClient, database: str) -> None:
+    """Nothing of ours lies hidden in any table once what the dead left was swept."""
+    for table in sweep(metastore, database):
+        assert table.removed == table.found, table
+        if table.reason is None:
+            info = metastore.get_table(*table.full_name.split("."))
+            assert hidden(Location.parse(info.location)) == []
+
+
 def hidden(location: Location) -> list[str]:
-    """What of ours lies hidden below a place."""
-    storage = storage_at(location)
+    """What of ours lies hidden below a place, unfinished uploads included."""
+    return _hidden_files(location) + [
+        str(each.location) for each in storage_at(location).unfinished(location)
+    ]
+
+
+def _hidden_files(location: Location) -> list[str]:
     found = []
-    for entry in storage.list(location):
+    for entry in files_in(location):
         if entry.name.startswith(STAGING_PREFIX):
             found.append(str(entry.location))
         elif entry.is_directory:
-            found += hidden(entry.location)
+            found += _hidden_files(entry.location)
     return found
+
+
+def files_in(directory: Location) -> list[FileEntry]:
+    """What a directory holds; nothing if it is not there, as an empty one of an object store."""
+    try:
+        return storage_at(directory).list(directory)
+    except FileNotFoundError:
+        return []
 
 
 def check_turns(hive: HiveJudge, name: str) -> Location:

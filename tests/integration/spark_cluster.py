@@ -1,6 +1,8 @@
 """A standalone Spark cluster on this machine: a master and two workers under two names of the same host.
 
-Spark runs the twin of a slow task on another host only, and tells hosts apart by their names.
+Spark runs the twin of a slow task on another host only, and tells hosts apart by their names. Each worker has
+folders of its own for everything: where it runs, its executors' files, temporary files, shuffles. None of
+them is told where storage lies: that is the driver's to say.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from tests.fix_clock import wait_until
 
 HOSTS = ("127.0.0.1", "localhost")
 START_TIMEOUT_SECONDS = 120.0
+NOT_INHERITED = ("HADOOP_CONF_DIR", "HIVE_CONF_DIR", "PYTHONPATH", "SPARK_CONF_DIR")
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 
 
@@ -30,7 +33,8 @@ def spark_cluster(folder: Path) -> Iterator[str]:
         patched.setenv("SPARK_HOME", str(spark_jars().parent))
         patched.setenv("SPARK_DAEMON_MEMORY", "256m")
         patched.setenv("SPARK_DAEMON_JAVA_OPTS", " ".join(SPEED_OPTIONS))
-        patched.setenv("SPARK_LOCAL_DIRS", str(folder / "local"))
+        for name in NOT_INHERITED:
+            patched.delenv(name, raising=False)
         master = _start(
             stack, folder, "master.Master", "--host", HOSTS[0], "--port", "0", "--webui-port", "0"
         )
@@ -39,8 +43,12 @@ def spark_cluster(folder: Path) -> Iterator[str]:
         assert address is not None
         for host in HOSTS:
             limits = ("--cores", "1", "--memory", "600m", "--webui-port", "0")
-            work = ("--work-dir", str(folder / f"work-{host}"))
-            worker = _start(stack, folder, "worker.Worker", "--host", host, *limits, *work, address)
+            own = folder / host
+            for name, place in (("SPARK_LOCAL_DIRS", "local"), ("TMPDIR", "tmp")):
+                (own / place).mkdir(parents=True)
+                patched.setenv(name, str(own / place))
+            work = ("--work-dir", str(own / "work"))
+            worker = _start(stack, own, "worker.Worker", "--host", host, *limits, *work, address)
             wait_until(lambda w=worker: _is_registered(w), f"the worker {host}", START_TIMEOUT_SECONDS)
         yield address
 

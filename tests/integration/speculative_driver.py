@@ -24,6 +24,7 @@ from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.commit.manifest import DeltaManifest, staging_directory
 from mutation_api.spark import job, local_session
 from mutation_api.spark.change_writer import ChangeWriter
+from mutation_api.storage.connect import storage_at
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.worker.coordinator import WriterOptions
 
@@ -67,8 +68,8 @@ def main(master: str, uri: str, table: str, marker: str) -> int:
 
     def watched_removal(acid_table: AcidTable, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         staged = staging_directory(acid_table.location, acid_table.required_txn_id())
-        root = Path(staged.path) / writer_id
-        found["attempts"] = sorted(path.name for path in root.iterdir() if path.is_dir())
+        entries = storage_at(staged).list(staged / writer_id)
+        found["attempts"] = sorted(entry.name for entry in entries if entry.is_directory)
         found["winners"] = sorted({m.attempt_id for m in manifests})
         original_removal(acid_table, writer_id, manifests)
 

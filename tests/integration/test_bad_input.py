@@ -32,9 +32,12 @@ from mutation_api.errors import (
 from mutation_api.orc.snapshot_reader import plan_splits, read_split
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.read import snapshot
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
 from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.integration.conftest import MakeTable
 from tests.integration.live_table import LiveTable, RowId, insert
+from tests.integration.remote_table import hidden
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +98,7 @@ def refused(table: LiveTable, error: type[MutationError], *words: str) -> Iterat
     assert len(message) < LONGEST_MESSAGE, message
     assert not [stack for stack in STACKS if stack in message], message
     assert table.state() == before
-    assert not list(table.directory.rglob("_mutation_*")), "staging is left"
+    assert hidden(table.location) == [], "staging is left"
     assert_works(table, before.rows)
 
 
@@ -119,12 +122,23 @@ def refused_apply(
         apply_changes(transaction, table.full_name, changes, **options)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """In the long run, everything here also on HDFS and on S3."""
+    if "make_table" in metafunc.fixturenames:
+        elsewhere = [pytest.param(storage, marks=pytest.mark.long) for storage in ("hdfs", "s3")]
+        metafunc.parametrize("make_table", ["local", *elsewhere], indirect=True)
+
+
 # ---- values and types
 
 
 @pytest.fixture
 def wide(make_table: MakeTable) -> LiveTable:
     """A table of many types with one row."""
+    return make_wide(make_table)
+
+
+def make_wide(make_table: MakeTable) -> LiveTable:
     table = make_table(columns=", ".join(f"{name} {type_}" for name, type_ in WIDE.items()), layout="default")
     table.commit(insert("a", 1, **{name: None for name in WIDE if name not in ("id", "msg")}))
     return table
@@ -640,7 +654,7 @@ def test_a_table_dropped_before_the_changes_come(make_table: MakeTable, spark: S
         changes = changes_of(spark, ("insert", None, 1, "m", None)).drop("ds")
         apply_changes(transaction, table.full_name, changes)
     assert len(str(caught.value)) < LONGEST_MESSAGE
-    assert not [path for path in table.directory.rglob("*") if path.is_file()]
+    assert table.files(hidden=True) == set()
 
 
 @pytest.mark.parametrize(
@@ -694,12 +708,23 @@ def messages(make_table: MakeTable) -> tuple[LiveTable, str]:
     return table, name
 
 
+def change_file(file: Location, change: Callable[[bytes], bytes]) -> bytes:
+    """Put something else in its place; gives what was there."""
+    storage = storage_at(file)
+    with storage.open_input(file) as stream:
+        content: bytes = stream.read()
+    storage.delete_file(file)
+    output = storage.create(file)
+    output.write(change(content))
+    output.close()
+    return content
+
+
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__)
 def test_a_damaged_file(make_table: MakeTable, damage: Callable[[bytes], bytes]) -> None:
     """The error names the file; no row is made up."""
     table, name = messages(make_table)
-    file = table.directory / name
-    file.write_bytes(damage(file.read_bytes()))
+    change_file(table.location / name, damage)
     with table.client() as client:
         acid_table, valid = client.tables[0], table.valid()
         (split,) = plan_splits(acid_table, "", acid_table.location, valid)
@@ -713,9 +738,8 @@ def test_a_damaged_file_in_the_snapshot(make_table: MakeTable, spark: SparkSessi
     written.
     """
     table, name = messages(make_table)
-    file, row_id = table.directory / name, table.row_ids()[0]
-    sound = file.read_bytes()
-    file.write_bytes(truncate(sound))
+    file, row_id = table.location / name, table.row_ids()[0]
+    sound = change_file(file, truncate)
     with pytest.raises(CorruptFileError, match=name) as caught, table.transaction() as transaction:
         old = snapshot(spark, transaction, table.full_name)
         apply_changes(transaction, table.full_name, old.withColumn("operation", sf.lit("update")))
@@ -725,7 +749,7 @@ def test_a_damaged_file_in_the_snapshot(make_table: MakeTable, spark: SparkSessi
         apply_changes(transaction, table.full_name, changes, verify_row_ids=True)
     assert_short(caught.value)
     assert table.files() | table.staged() == {name}
-    file.write_bytes(sound)
+    change_file(file, lambda _: sound)
     assert len(table.rows()) == 500
     assert_works(table, table.rows())
 
@@ -754,3 +778,30 @@ def test_long_values_make_no_long_message(make_table: MakeTable, spark: SparkSes
         MutatorCoordinator(transaction.table(table.full_name)) as target,
     ):
         target.insert([megabyte], {"id": 1, "msg": "m"})
+
+
+# ---- elsewhere
+
+
+@pytest.mark.parametrize(("storage", "line"), [("hdfs", "2.3"), ("s3", "2.3")])
+def test_some_of_it_elsewhere(make_table_elsewhere: MakeTable, spark: SparkSession) -> None:
+    """On HDFS and on S3: refused by the coordinator, in a task, at the commit and while files are read; of
+    none of it files or uploads are left.
+    """
+    wide = make_wide(make_table_elsewhere)
+    with (
+        refused(wide, RecordValueError, "tinyint", "300"),
+        wide.transaction() as transaction,
+        MutatorCoordinator(transaction.table(wide.full_name)) as target,
+    ):
+        good = {**dict.fromkeys(WIDE), "id": 2, "i": 3}
+        target.insert(["a"], good)
+        target.insert(["a"], {**good, "i": 300})
+    column, sql, value = BAD_VALUES[0]
+    refused_apply(wide, inserts(spark, **{column: sql}), RecordValueError, column, value)
+    table = make_table_elsewhere()
+    row_id = (table.commit(insert("a", FIRST)), 0, 0)
+    twice = changes_of(spark, *(("delete", row_id, None, None, "a") for _ in range(2)), partitions=2)
+    refused_apply(table, twice, RecordSequenceError, "ds=a", "bucket 0", str(row_id[0]))
+    test_a_damaged_file_in_the_snapshot(make_table_elsewhere, spark)
+    test_a_table_dropped_before_the_changes_come(make_table_elsewhere, spark)

@@ -5,30 +5,35 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from judges.hive import Hive23
+from judges.hive import Hive23, HiveJudge
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
-from metastore_client.model import TxnState
+from metastore_client.model import TableInfo, TxnState
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.client.sweep import sweep
 from mutation_api.client.transaction_state import TransactionState
 from mutation_api.errors import CommitOutcomeUnknownError, DeltaWriteError
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
 from mutation_api.worker.coordinator import MutatorCoordinator
-from tests.client_support import files_below
 from tests.fix_clock import FakeClock
+from tests.fix_hive_elsewhere import ELSEWHERE
 from tests.fix_metastore import acid_table_info
 from tests.integration.dying_driver import insert
+from tests.integration.remote_table import hidden, text_for_judge
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leaves_nothing")]
 
 ROOT = Path(__file__).parents[2]
 DRIVER_TIMEOUT_SECONDS = 120
 OLD_ROWS = [[0, "old row", "old"]]
+SOME_STEPS = ("close", "publish", "commit_txn")
 ALL_ROWS = [[0, "old row", "old"], [1, "new row", "old"], [2, "new row", "new"]]
 
 
@@ -38,7 +43,7 @@ def metastore(hive: Hive23) -> Iterator[ThriftMetastoreClient]:
         yield client
 
 
-def _create(hive: Hive23, full_name: str) -> str:
+def _create(hive: HiveJudge, full_name: str) -> str:
     hive.sql(
         f"CREATE TABLE {full_name} (id bigint, msg string) PARTITIONED BY (ds string) CLUSTERED BY (id) "
         "INTO 1 BUCKETS STORED AS ORC TBLPROPERTIES ('transactional'='true')"
@@ -47,11 +52,11 @@ def _create(hive: Hive23, full_name: str) -> str:
     return full_name
 
 
-def _rows(hive: Hive23, full_name: str) -> list[list[object]]:
+def _rows(hive: HiveJudge, full_name: str) -> list[list[object]]:
     return sorted(hive.sql(f"SELECT id, msg, ds FROM {full_name}"))
 
 
-def _drive(hive: Hive23, drivers: dict[str, int]) -> str:
+def _drive(hive: HiveJudge, drivers: dict[str, int]) -> str:
     """Run a driver for each table up to its step; what they print."""
     words = [f"{table}={step}" for table, step in drivers.items()]
     ended = subprocess.run(
@@ -67,26 +72,40 @@ def _drive(hive: Hive23, drivers: dict[str, int]) -> str:
 
 
 def _create_beside_each_other(
-    metastore: ThriftMetastoreClient, database: str, root: Path, count: int
+    hive: HiveJudge, metastore: ThriftMetastoreClient, database: str, root: Location, names: Sequence[str]
 ) -> list[str]:
-    """Tables k1, k2 … in folders ``table=k1`` …, so that Hive's readers read all of them in one call."""
-    names = [f"k{n}" for n in range(1, count + 1)]
+    """Tables in folders ``table=k1`` …, so that Hive 2.3's readers read all of them in one call."""
     for name in names:
-        (root / f"table={name}").mkdir(parents=True)
-        info = acid_table_info(database, name, "ds")
-        metastore.create_table(dataclasses.replace(info, num_buckets=1, location=f"file:{root}/table={name}"))
+        place = root / f"table={name}"
+        storage_at(place).create_directory(place)
+        info = _table_info(hive, f"{database}.{name}")
+        metastore.create_table(dataclasses.replace(info, location=str(place)))
     return [f"{database}.{name}" for name in names]
 
 
+def _table_info(hive: HiveJudge, full_name: str) -> TableInfo:
+    info = dataclasses.replace(acid_table_info(*full_name.split("."), "ds"), num_buckets=1)
+    if hive.line == "2.3":
+        return info
+    return dataclasses.replace(
+        info, parameters={"transactional": "true", "transactional_properties": "default"}
+    )
+
+
 def _rows_by_table(
-    hive: Hive23, metastore: ThriftMetastoreClient, root: Path
+    hive: HiveJudge, metastore: ThriftMetastoreClient, root: Location, tables: Sequence[str]
 ) -> dict[str, list[tuple[object, ...]]]:
     """What a reader who comes now sees in each of the tables beside each other: (partition, id, msg)."""
-    valid = ValidTxnList.from_open_txns(metastore.get_open_txns(), None)
     rows: dict[str, list[tuple[object, ...]]] = {}
-    for row in hive.read(root, "id:bigint,msg:string", valid.to_text()):
-        table, _, partition = row.partition.removeprefix("table=").partition("/")
-        rows.setdefault(table, []).append((partition.removeprefix("ds="), *row.values))
+    if isinstance(hive, Hive23):
+        valid = ValidTxnList.from_open_txns(metastore.get_open_txns(), None)
+        for row in hive.read(text_for_judge(root), "id:bigint,msg:string", valid.to_text()):
+            table, _, partition = row.partition.removeprefix("table=").partition("/")
+            rows.setdefault(table, []).append((partition.removeprefix("ds="), *row.values))
+    else:
+        for table in tables:
+            found = [tuple(row) for row in hive.sql(f"SELECT ds, id, msg FROM {table}")]
+            rows |= {table.partition(".")[2]: found} if found else {}
     return {table: sorted(found) for table, found in rows.items()}
 
 
@@ -98,34 +117,81 @@ def _client(metastore: ThriftMetastoreClient, full_name: str, clock: FakeClock |
     return builder.add_sink_table(database, table, create_partitions=True).build()
 
 
-def test_killed_at_every_step_between_open_and_commit(
-    hive: Hive23, hive_database: str, metastore: ThriftMetastoreClient
-) -> None:
-    """Kill -9 of the driver before each of its steps.
+def _check_killed_at_steps(
+    hive: HiveJudge, database: str, metastore: ThriftMetastoreClient, *, every: bool, sweeps: bool
+) -> list[str]:
+    """Kill a driver for each step, or for the last one of some names; gives all steps.
 
     Readers see none of its rows, or all if the commit was done: at once, after the server has timed it out,
-    and after the initiator has forgotten what it forgets. The next transaction on the tables works and finds
-    no leftovers.
+    and after the initiator has forgotten what it forgets. What is left staged goes away, by a sweep or by the
+    next transaction on the tables, which works.
     """
-    complete = _create(hive, f"{hive_database}.complete")
+    complete = f"{database}.complete"
+    metastore.create_table(_table_info(hive, complete))
+    _commit(metastore, [complete], [("old", 0, "old row")])
     steps = _drive(hive, {complete: 0}).split()
     assert {"lock", "add_dynamic_partitions", "publish", "commit_txn"} <= set(steps)
     assert _rows(hive, complete) == ALL_ROWS
 
-    root = hive.warehouse / f"{hive_database}.db" / "killed"
-    tables = _create_beside_each_other(metastore, hive_database, root, len(steps))
+    tried = list(range(1, len(steps) + 1)) if every else [_last(steps, name) for name in SOME_STEPS]
+    root = Location.parse(metastore.get_table(*complete.split(".")).location).parent / "killed"
+    tables = _create_beside_each_other(hive, metastore, database, root, [f"k{n}" for n in tried])
     _commit(metastore, tables, [("old", 0, "old row")])
-    only_old = {f"k{n}": [("old", 0, "old row")] for n in range(1, len(steps) + 1)}
+    only_old = {f"k{n}": [("old", 0, "old row")] for n in tried}
 
-    _drive(hive, {table: n for n, table in enumerate(tables, 1)})
-    assert _rows_by_table(hive, metastore, root) == only_old, steps
+    _drive(hive, dict(zip(tables, tried, strict=True)))
+    assert _rows_by_table(hive, metastore, root, tables) == only_old, steps
     hive.time_out_transactions(0)
     hive.initiator()
-    assert _rows_by_table(hive, metastore, root) == only_old, steps
+    assert _rows_by_table(hive, metastore, root, tables) == only_old, steps
+    if sweeps:
+        assert any(hidden(root / f"table=k{n}") for n in tried)
+        swept = {each.full_name: each for each in sweep(metastore, database)}
+        assert all(swept[table].removed == swept[table].found for table in tables)
+        assert hidden(root) == []
+        assert _rows_by_table(hive, metastore, root, tables) == only_old, steps
     _commit(metastore, tables, [("old", 1, "new row"), ("new", 2, "new row")])
     all_rows = [("new", 2, "new row"), ("old", 0, "old row"), ("old", 1, "new row")]
-    assert _rows_by_table(hive, metastore, root) == dict.fromkeys(only_old, all_rows), steps
-    assert [f for f in files_below(root, hidden=True) if "_mutation_" in f] == []
+    assert _rows_by_table(hive, metastore, root, tables) == dict.fromkeys(only_old, all_rows), steps
+    assert hidden(root) == []
+    return steps
+
+
+def _last(steps: Sequence[str], name: str) -> int:
+    return len(steps) - steps[::-1].index(name)
+
+
+def test_killed_at_every_step_between_open_and_commit(
+    hive: Hive23, hive_database: str, metastore: ThriftMetastoreClient
+) -> None:
+    """Kill -9 of the driver before each of its steps: all or nothing, and no leftovers."""
+    _check_killed_at_steps(hive, hive_database, metastore, every=True, sweeps=False)
+
+
+@pytest.mark.parametrize(
+    ("storage", "line", "every"),
+    [
+        ("hdfs", "2.3", False),
+        ("s3", "2.3", False),
+        *(pytest.param(*case, True, marks=pytest.mark.long) for case in ELSEWHERE),
+    ],
+)
+def test_killed_at_steps_elsewhere(
+    hive_elsewhere: HiveJudge,
+    database_elsewhere: str,
+    storage: str,
+    every: bool,
+    conf_elsewhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same where files do not lie on the local disk; of unfinished uploads, too, a sweep leaves none."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(conf_elsewhere))
+    with connect(hive_elsewhere.uri) as metastore:
+        steps = _check_killed_at_steps(
+            hive_elsewhere, database_elsewhere, metastore, every=every, sweeps=True
+        )
+    assert {"create", "stage", "close"} <= set(steps)
+    assert (storage == "s3") == ("request" in steps)
 
 
 def _commit(

@@ -1,4 +1,4 @@
-"""Faults while a job writes and commits: the metastore dies, beats are lost, the disk is full.
+"""Faults while a job writes and commits: the metastore dies, beats are lost, the storage is full or gone.
 
 After each: all or nothing as Hive reads it, nothing left in staging, and a following transaction works.
 """
@@ -10,13 +10,16 @@ import errno
 import os
 import resource
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from judges.hive import Hive23
+from judges.hive import Hive23, HiveJudge, s3a_jars
+from metastore_client import embedded_server
 from metastore_client.embedded_server import EmbeddedMetastore
 from metastore_client.errors import MetastoreUnavailableError
+from metastore_client.java import hive_class_path
 from metastore_client.model import TxnState
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.client.mutator_client import MutatorClient
@@ -28,11 +31,13 @@ from mutation_api.errors import (
     DeltaWriteError,
     LockLostError,
 )
-from mutation_api.storage.local import LocalStorage
+from mutation_api.storage.connect import settings, storage_at
+from mutation_api.storage.protocol import OutputFile, Storage
 from tests.fix_clock import FakeClock, wait_until
 from tests.fix_metastore import MetastoreProxy
 from tests.integration.conftest import MakeTable
 from tests.integration.live_table import LiveTable, insert, is_aborted, write
+from tests.integration.remote_table import check_nothing_is_left, hidden
 
 pytestmark = pytest.mark.slow
 
@@ -130,7 +135,10 @@ def line(server: EmbeddedMetastore) -> Iterator[ThriftMetastoreClient]:
 @pytest.fixture
 def table(hive: Hive23, line: ThriftMetastoreClient) -> LiveTable:
     """A table in that metastore with one row; Hive reads its directory."""
-    table = LiveTable.create(hive, line, "default")
+    return with_a_row(LiveTable.create(hive, line, "default"))
+
+
+def with_a_row(table: LiveTable) -> LiveTable:
     table.commit(insert("old", 0, "old"))
     return table
 
@@ -176,6 +184,10 @@ def test_the_metastore_is_killed_and_started_again_during_the_commit(
     server: EmbeddedMetastore, table: LiveTable, after: bool
 ) -> None:
     """The commit is asked for again, within its bound, and its outcome found out: the rows are there once."""
+    _check_killed_during_the_commit(server, table, after=after)
+
+
+def _check_killed_during_the_commit(server: EmbeddedMetastore, table: LiveTable, *, after: bool) -> None:
     clock = RescuingClock(server.start)
     killing = KillingMetastore(table.metastore, server, "commit_txn", after=after)
     with (
@@ -247,9 +259,7 @@ def proxy(hive: Hive23, metastore_proxy: Callable[[str], MetastoreProxy]) -> Met
 @pytest.fixture
 def filled_table(make_table: MakeTable) -> LiveTable:
     """A table in the judge's metastore with one row."""
-    table = make_table()
-    table.commit(insert("old", 0, "old"))
-    return table
+    return with_a_row(make_table())
 
 
 def test_beats_that_are_lost_for_a_while_do_no_harm(
@@ -346,12 +356,11 @@ def no_space(original: Callable[..., Any], text: str, good_calls: int) -> Callab
     """A method of a storage that fails for places with ``text`` after some calls for them."""
     calls: list[str] = []
 
-    def method(storage: LocalStorage, *arguments: Any) -> Any:
-        place = str(arguments[-1])
-        if text in place:
-            calls.append(place)
+    def method(storage: Storage, *arguments: Any) -> Any:
+        if text in str(arguments):
+            calls.append(text)
             if len(calls) > good_calls:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), place)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(arguments[0]))
         return original(storage, *arguments)
 
     return method
@@ -371,7 +380,16 @@ def test_the_disk_is_full_while_files_are_published(
     filled_table: LiveTable, monkeypatch: pytest.MonkeyPatch, step: str, text: str, cleaning_fails: bool
 ) -> None:
     """It fails in one of two partitions: the other one's files go away again, or are never seen."""
-    table = filled_table
+    _check_full_at_commit(filled_table, monkeypatch, step, text, cleaning_fails=cleaning_fails)
+
+
+CLEANING = ("abandon", "delete_file", "delete_directory")
+
+
+def _check_full_at_commit(
+    table: LiveTable, monkeypatch: pytest.MonkeyPatch, step: str, text: str, *, cleaning_fails: bool
+) -> None:
+    kind = type(storage_at(table.location))
     before = table.files()
     with table.client() as client:
         transaction = client.new_transaction()
@@ -379,10 +397,9 @@ def test_the_disk_is_full_while_files_are_published(
         write(transaction, table.full_name, CHANGES)
         good_calls = 0 if step == "create" else 1  # only the new partition lacks the version file
         with monkeypatch.context() as patch:
-            patch.setattr(LocalStorage, step, no_space(getattr(LocalStorage, step), text, good_calls))
-            if cleaning_fails:
-                fails = no_space(LocalStorage.delete_directory, "", 0)
-                patch.setattr(LocalStorage, "delete_directory", fails)
+            patch.setattr(kind, step, no_space(getattr(kind, step), text, good_calls))
+            for each in CLEANING if cleaning_fails else ():
+                patch.setattr(kind, each, no_space(getattr(kind, each), "", 0))
             with pytest.raises(DeltaWriteError, match=f"{table.full_name}.*No space left"):
                 transaction.commit()
         assert is_aborted(table, transaction.id)
@@ -393,3 +410,105 @@ def test_the_disk_is_full_while_files_are_published(
         with table.transaction():
             assert table.staged() == set()
     check_works_again(table)
+
+
+# -- tables that lie elsewhere -----------------------------------------------------------------------------
+on_hdfs_and_s3 = pytest.mark.parametrize(("storage", "line"), [("hdfs", "2.3"), ("s3", "2.3")])
+
+
+class FullOutput:
+    """A file whose end does not fit any more."""
+
+    def __init__(self, file: OutputFile) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def close(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._file.staged.location))
+
+
+STEPS_OF_A_TASK = {
+    "hdfs": [("create_directory", "_mutation_", 0), ("stage", "bucket_", 0), ("stage", "bucket_", 1)],
+    "s3": [("create", "_mutation_", 0), ("begin_upload", "bucket_", 1), ("send_parts", "bucket_", 1)],
+}
+"""Method, a part of its arguments' text, and how many calls with that go well."""
+
+
+@on_hdfs_and_s3
+def test_the_storage_is_full_while_a_task_writes(
+    make_table_elsewhere: MakeTable, storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error travels on, at whichever step; nothing is left, neither before nor after the abort."""
+    table = with_a_row(make_table_elsewhere())
+    kind = type(storage_at(table.location))
+    stage = kind.stage
+    failing = [(name, no_space(getattr(kind, name), *how)) for name, *how in STEPS_OF_A_TASK[storage]]
+    for name, method in [*failing, ("stage", lambda *places: FullOutput(stage(*places)))]:
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(DeltaWriteError, match=f"{table.full_name}.*No space left"),
+            table.transaction() as transaction,
+        ):
+            patch.setattr(kind, name, method)
+            write(transaction, table.full_name, CHANGES)
+        assert transaction.state is TransactionState.ABORTED
+        assert hidden(table.location) == []
+    check_works_again(table)
+
+
+STEPS_OF_A_COMMIT = [
+    ("hdfs", "create_directory", "delta_", True),
+    ("hdfs", "create", "_orc_acid_version", False),
+    ("hdfs", "publish", "bucket_", False),
+    ("s3", "create", "_orc_acid_version", False),
+    ("s3", "publish", "bucket_", True),
+]
+
+
+@pytest.mark.parametrize("line", ["2.3"])
+@pytest.mark.parametrize(
+    ("storage", "step", "text", "cleaning_fails"),
+    [
+        ("hdfs", "publish", "bucket_", True),
+        ("s3", "publish", "bucket_", False),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in STEPS_OF_A_COMMIT),
+    ],
+)
+def test_the_storage_is_full_while_files_are_published(
+    make_table_elsewhere: MakeTable,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    text: str,
+    cleaning_fails: bool,
+) -> None:
+    """As on a disk; unfinished uploads go away, too."""
+    table = with_a_row(make_table_elsewhere())
+    _check_full_at_commit(table, monkeypatch, step, text, cleaning_fails=cleaning_fails)
+
+
+@pytest.fixture
+def server_elsewhere(
+    hive_elsewhere: HiveJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[EmbeddedMetastore]:
+    """A metastore that may be killed, and reaches the storage."""
+    path = os.pathsep.join([hive_class_path(), *map(str, s3a_jars("3.5"))])
+    monkeypatch.setattr(embedded_server, "hive_class_path", lambda: path)
+    with EmbeddedMetastore(tmp_path / "server", configuration=settings().properties) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("storage", "line"), [("s3", "2.3"), pytest.param("hdfs", "2.3", marks=pytest.mark.long)]
+)
+def test_the_metastore_is_killed_during_the_commit_elsewhere(
+    hive_elsewhere: HiveJudge, database_elsewhere: str, server_elsewhere: EmbeddedMetastore
+) -> None:
+    """After it was done, which is the worse: the rows are there once."""
+    assert isinstance(hive_elsewhere, Hive23)
+    place = hive_elsewhere.sql(f"DESCRIBE DATABASE {database_elsewhere}")[0][2]
+    with connect(_impatient(server_elsewhere.uri)) as line:
+        made = LiveTable.create(hive_elsewhere, line, "default", location=f"{place}/killed")
+        _check_killed_during_the_commit(server_elsewhere, with_a_row(made), after=True)
+        check_nothing_is_left(line, "default")

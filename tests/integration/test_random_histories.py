@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from judges.hive import Hive23
+from judges.hive import Hive23, HiveJudge
 from metastore_client import connect
 from metastore_client.model import CompactionType
 from metastore_client.valid_ids import ValidTxnList
@@ -23,8 +23,10 @@ from mutation_api.acid.layout import (
     parse_directory_name,
 )
 from mutation_api.acid.version import AcidVersion
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from tests.integration.history import Found, History, Row, RowId, Step, in_order
+from tests.integration.remote_table import check_nothing_is_left, text_for_judge
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +97,7 @@ class HistoryOfHive2(History):
         found: list[Found] = []
         for name, location in self.locations():
             for line in self.hive.read(
-                location.path,
+                text_for_judge(location),
                 "id:bigint,msg:string,v:double",
                 self.valid().to_text(),
                 transactional_properties=self.shape.properties,
@@ -105,9 +107,9 @@ class HistoryOfHive2(History):
                 found.append((name, line.row_id or (0, 0, 0), line.values))
         return in_order(found)
 
-    def is_worth_compacting(self, location: str, kind: CompactionType) -> bool:
+    def is_worth_compacting(self, location: Location, kind: CompactionType) -> bool:
         # Hive's compactor fails where it has nothing to compact.
-        deltas = self.hive.acid_state(location, self.valid().to_text()).deltas
+        deltas = self.hive.acid_state(text_for_judge(location), self.valid().to_text()).deltas
         return bool(deltas) and not (kind is CompactionType.MINOR and self.is_compacted(deltas))
 
     def is_compacted(self, deltas: Sequence[str]) -> bool:
@@ -128,14 +130,15 @@ class HistoryOfHive2(History):
         )
 
 
-def _run(hive: Hive23, database: str, seed: int) -> None:
+def _run(hive: HiveJudge, database: str, seed: int, steps: int = STEPS_PER_HISTORY) -> None:
     with connect(hive.uri) as metastore:
         history = HistoryOfHive2(hive, database, seed, metastore)
         history.create()
         history.check()
-        for _ in range(STEPS_PER_HISTORY):
+        for _ in range(steps):
             history.step()
             history.check()
+        check_nothing_is_left(metastore, database)
 
 
 @pytest.mark.feature(
@@ -159,3 +162,19 @@ def test_random_histories_agree(hive: Hive23, hive_database: str, seed: int) -> 
 def test_random_histories_agree_in_the_long_run(hive: Hive23, hive_database: str, seed: int) -> None:
     """The same over many more histories."""
     _run(hive, hive_database, seed)
+
+
+@pytest.mark.parametrize(
+    ("storage", "line", "seed"),
+    [
+        ("hdfs", "2.3", 401),
+        ("s3", "2.3", 431),
+        *(pytest.param("hdfs", "2.3", seed, marks=pytest.mark.long) for seed in range(402, 431)),
+        *(pytest.param("s3", "2.3", seed, marks=pytest.mark.long) for seed in range(432, 461)),
+    ],
+)
+def test_random_histories_agree_elsewhere(
+    hive_elsewhere: HiveJudge, database_elsewhere: str, seed: int
+) -> None:
+    """The same with the warehouse on HDFS and on S3."""
+    _run(hive_elsewhere, database_elsewhere, seed)

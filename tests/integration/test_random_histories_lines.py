@@ -15,22 +15,27 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from judges.hive import Hive31, Hive41
+from judges.hive import Hive31, Hive41, HiveJudge
 from metastore_client import connect
 from metastore_client.model import ColumnInfo, CompactionType
 from metastore_client.valid_ids import ValidWriteIdList
 from mutation_api.acid.bucket_codec import bucket_ids, bucket_property
 from mutation_api.client.create_table import create_acid_table
 from mutation_api.client.transaction import Transaction
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.integration.history import Found, History, Model, Row, RowId, Step, in_order
+from tests.integration.remote_table import check_nothing_is_left, text_for_judge
 
 pytestmark = pytest.mark.slow
 
 DEFAULT_SEEDS = {"3.1": range(3101, 3105), "4.1": range(4101, 4105)}
+SEEDS_ELSEWHERE = {("hdfs", "3.1"): 3401, ("hdfs", "4.1"): 4401, ("s3", "4.1"): 4431}
 LONG_SEEDS = {"3.1": range(3200, 3300), "4.1": range(4200, 4300)}
 STEPS_PER_HISTORY = 8
+STEPS_ALWAYS = 4
+"""Of those histories elsewhere that run always; a step there takes seconds."""
 LARGEST_ID = 2000
 """Ids of rows stay far below it; Hive is asked for the hashes of all of them at once."""
 
@@ -220,9 +225,9 @@ class HistoryWithWriteIds(History):
         rows = self.hive.table_rows(self.full_name, reader=mode)
         return in_order((row.partition, row.row_id, row.values) for row in rows)
 
-    def is_worth_compacting(self, location: str, kind: CompactionType) -> bool:
+    def is_worth_compacting(self, location: Location, kind: CompactionType) -> bool:
         valid_txns = self.valid_txns().to_text()
-        deltas = self.hive.acid_state(location, self.valid().to_text(), valid_txns).deltas
+        deltas = self.hive.acid_state(text_for_judge(location), self.valid().to_text(), valid_txns).deltas
         if kind is CompactionType.MINOR and self.breaks_by_minor_compaction():
             return not any(name.startswith("delete_") for name in deltas)
         return bool(deltas)
@@ -241,14 +246,15 @@ def _relation(rows: list[tuple[int, str, float]]) -> str:
     return f"(select stack({len(rows)}, {values}) as (id, msg, v)) s"
 
 
-def _run(hive: Hive31 | Hive41, database: str, seed: int) -> None:
+def _run(hive: HiveJudge, database: str, seed: int, steps: int = STEPS_PER_HISTORY) -> None:
     with connect(hive.uri) as metastore:
         history = HistoryWithWriteIds(hive, database, seed, metastore)
         history.create()
         history.check()
-        for number in range(1, STEPS_PER_HISTORY + 1):
+        for number in range(1, steps + 1):
             history.step()
             history.check(vectors=number % 2 == 0)
+        check_nothing_is_left(metastore, database)
 
 
 def _cases(seeds: dict[str, range]) -> list[tuple[str, int]]:
@@ -278,3 +284,19 @@ def test_random_histories_agree_in_the_long_run(
 ) -> None:
     """The same over many more histories."""
     _run(hive_line, line_database, seed)
+
+
+def _cases_elsewhere() -> Iterator[object]:
+    """A short one of each storage and line always, thirty in the long run."""
+    for (storage, line), first in SEEDS_ELSEWHERE.items():
+        yield storage, line, first, STEPS_ALWAYS
+        for seed in range(first + 1, first + 31):
+            yield pytest.param(storage, line, seed, STEPS_PER_HISTORY, marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize(("storage", "line", "seed", "steps"), [*_cases_elsewhere()])
+def test_random_histories_agree_elsewhere(
+    hive_elsewhere: HiveJudge, database_elsewhere: str, seed: int, steps: int
+) -> None:
+    """The same with the warehouse on HDFS and on S3."""
+    _run(hive_elsewhere, database_elsewhere, seed, steps)
