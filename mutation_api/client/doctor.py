@@ -16,7 +16,8 @@ from mutation_api.client.descriptors import check_location, describe
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.preconditions import check_mutable
 from mutation_api.errors import TableNotMutableError
-from mutation_api.table.acid_table import TableRole
+from mutation_api.storage.side_by_side import side_by_side
+from mutation_api.table.acid_table import AcidTable, TableRole
 
 __all__ = ["DoctorReport", "TableReport", "examine"]
 
@@ -32,6 +33,8 @@ SETTINGS = (
 """What the server is asked for: how it locks, when it gives a client up, who compacts, who is told."""
 
 NOT_TOLD = "(not told)"
+THREADS = 16
+"""Which try tables' directories: each waits for the storage."""
 
 
 @dataclass(frozen=True)
@@ -75,28 +78,39 @@ def _server(metastore: MetastoreClient) -> Iterator[tuple[str, str]]:
         yield name, metastore.get_config_value(name, NOT_TOLD).strip() or NOT_TOLD
 
 
-def _tables(metastore: MetastoreClient, database: str) -> Iterator[TableReport]:
+def _tables(metastore: MetastoreClient, database: str) -> list[TableReport]:
+    described = []
     for name in metastore.get_all_tables(database):
         try:
-            yield _table(metastore, database, name)
+            described.append(_described(metastore, database, name))
         except NoSuchObjectError:
             continue  # dropped since it was listed
+    return side_by_side(_looked_at, described, THREADS)
 
 
-def _table(metastore: MetastoreClient, database: str, name: str) -> TableReport:
+def _described(metastore: MetastoreClient, database: str, name: str) -> AcidTable | TableReport:
+    """A table that can be mutated as far as the metastore tells, or the report of one that cannot."""
     full_name = f"{database}.{name}"
     try:
         info = metastore.get_table(database, name)
         version = check_mutable(info, metastore.capabilities(), TableRole.SINK)
-        sink = describe(info, version, TableRole.SINK, create_partitions=False, time_zone=None)
-        check_location(sink)
+        return describe(info, version, TableRole.SINK, create_partitions=False, time_zone=None)
     except TableNotMutableError as error:
         return TableReport(full_name, None, str(error))
     except NoSuchObjectError:
         raise
     except MetastoreError as error:
         return TableReport(full_name, None, f"the metastore does not describe it: {error}")
-    return TableReport(full_name, version, None)
+
+
+def _looked_at(table: AcidTable | TableReport) -> TableReport:
+    if isinstance(table, TableReport):
+        return table
+    try:
+        check_location(table)
+    except TableNotMutableError as error:
+        return TableReport(table.full_name, None, str(error))
+    return TableReport(table.full_name, table.version, None)
 
 
 def _yes_or_no(value: bool) -> str:
