@@ -20,7 +20,7 @@ __all__ = ["read_in_turn"]
 
 SMALL_BYTES = 1024 * 1024
 """Of the files of a split that is read as a whole."""
-AHEAD_BYTES = 16 * 1024 * 1024
+AHEAD_BYTES = 8 * 1024 * 1024
 """Of the files of all splits that are read before their turn."""
 AHEAD_SPLITS = 64
 
