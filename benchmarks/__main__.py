@@ -32,6 +32,8 @@ BENCHMARKS = {
     "many_partitions": "benchmarks.many_partitions",
     "merge": "benchmarks.merge",
     "ingest": "benchmarks.ingest",
+    "storage": "benchmarks.storage",
+    "publish": "benchmarks.publish",
     "large_change_set": "benchmarks.large_change_set",
 }
 """Modules with ``HELP``, ``add_arguments(parser)`` and ``run(arguments) -> int``, in the order of a full run.
@@ -45,7 +47,7 @@ TOGETHER = ("write", "insert_only", "skew")
 
 JOINT = "+"
 
-LONG = ("flights", "merge", "ingest", "large_change_set")
+LONG = ("flights", "merge", "ingest", "storage", "large_change_set")
 """They take minutes with few rows, too; a quick run of all leaves them out."""
 
 

@@ -16,7 +16,7 @@ from benchmarks.writers import SparkWriter, TableWriter
 from judges.hive import HiveJudge
 from mutation_api.orc.event_writer import WriterOptions
 
-__all__ = ["RESULTS", "Writer", "agreed", "run_case", "save"]
+__all__ = ["JUDGED", "RESULTS", "Writer", "agreed", "hive_content", "run_case", "save"]
 
 RESULTS = Path(__file__).parent / "results"
 JUDGED = Shape(20_000, 4)
@@ -115,7 +115,7 @@ def agreed(
         ]
         with stage.servers[line].judge() as judge:
             stage.versions.add(judge.description)
-            contents = [_hive_content(judge, table, source.checksums) for table in tables]
+            contents = [hive_content(judge, table, source.checksums) for table in tables]
             verdicts.append(all(each == expected for each in contents))
         tell(f"Hive {line} {'agrees' if verdicts[-1] else 'DISAGREES'} on {', '.join(tables)}")
     return all(verdicts)
@@ -132,7 +132,8 @@ def layouts_of(text: str) -> tuple[Layout, ...]:
     return tuple(LAYOUTS[name.strip()] for name in text.split(","))
 
 
-def _hive_content(judge: HiveJudge, table: str, checksums: str) -> Content:
+def hive_content(judge: HiveJudge, table: str, checksums: str) -> Content:
+    """What Hive's SQL finds in a table, by partition."""
     settings = {"hive.vectorized.execution.enabled": "false"}
     return as_content(judge.sql(checksums_query(f"default.{table}", checksums), settings=settings))
 

@@ -82,7 +82,7 @@ def _counts(spark: SparkSession, changes: Path) -> dict[str, int]:
     return {row[0]: row[1] for row in found}
 
 
-def new_table(server: Server, table: str, columns: str, layout: Layout) -> None:
+def new_table(server: Server, table: str, columns: str, layout: Layout, location: str = "") -> None:
     """Create an empty table.
 
     Args:
@@ -90,6 +90,7 @@ def new_table(server: Server, table: str, columns: str, layout: Layout) -> None:
         table: its name.
         columns: as Hive declares them.
         layout: its format.
+        location: where it shall lie; '' for the server's own place.
     """
     create_table(
         server.uri,
@@ -99,6 +100,7 @@ def new_table(server: Server, table: str, columns: str, layout: Layout) -> None:
         KEY,
         BUCKETS,
         layout=layout.transactional_properties,
+        location=location,
     )
 
 

@@ -105,6 +105,8 @@ class Stage:
     versions: set[str] = field(default_factory=set)
     is_warm: bool = False
     """Whether a case was measured here."""
+    kinds: dict[int, str] = field(default_factory=dict)
+    """Other processes that work here, by id, and what they are called."""
 
     _shared: ClassVar[Stage | None] = None
 
@@ -153,9 +155,9 @@ class Stage:
                 cls._shared = None
 
     def watch(self) -> Watch:
-        """Counters that know the metastores, and what Spark shuffles."""
+        """Counters that know the metastores and other servers, and what Spark shuffles."""
         kinds = dict.fromkeys((server.pid for server in self.servers.values()), METASTORE)
-        return Watch(kinds, lambda: shuffled_bytes(self.spark))
+        return Watch(kinds | self.kinds, lambda: shuffled_bytes(self.spark))
 
 
 def _start_2_3(folder: Path, stack: contextlib.ExitStack) -> Server:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pyspark.sql.functions as sf
 from pyarrow import orc
@@ -27,7 +28,7 @@ from mutation_api.orc.event_writer import WriterOptions
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.summary import ApplySummary
 
-__all__ = ["SparkWriter", "TableWriter", "plain_files", "sorted_events"]
+__all__ = ["OURS_KINDS", "SparkWriter", "TableWriter", "plain_files", "sorted_events"]
 
 OURS_KINDS = ("driver", "java", "python", METASTORE)
 SPARK_KINDS = ("driver", "java")
@@ -46,6 +47,8 @@ class TableWriter:
         options: of the files; None for the defaults.
     """
 
+    kinds: ClassVar[tuple[str, ...]] = OURS_KINDS
+
     def __init__(
         self,
         stage: Stage,
@@ -61,8 +64,7 @@ class TableWriter:
         self._client: MutatorClient | None = None
         self._summary: ApplySummary | None = None
         self.table = ""
-        warehouse = prepared.server.warehouse
-        self.contestant = Contestant(name, self._write, OURS_KINDS, warehouse, self._prepare)
+        self.contestant = Contestant(name, self._write, self.kinds, self._folder(), self._prepare)
 
     def is_complete(self) -> bool:
         """Whether the last round wrote all changes."""
@@ -81,16 +83,28 @@ class TableWriter:
         self._drop()
         server = self._prepared.server
         self.table = f"{self._prepared.name}_{self.contestant.name}_{number}"
-        new_table(server, self.table, self._prepared.columns, self._layout)
+        new_table(server, self.table, self._prepared.columns, self._layout, self._location())
         self._client = client_of(server, self.table)
         self._client.connect()
         if self._prepared.base is not None:
-            linked_copy(self._prepared.base, server.warehouse / self.table)
+            self._bring(self._prepared.base)
             with connect(server.uri) as metastore:
                 days = [(day,) for day in self._prepared.partitions]
                 metastore.add_partitions(DATABASE, self.table, days)
             with self._client.new_transaction():
                 """Takes the write id that the base's files are named by."""
+
+    def _folder(self) -> Path:
+        """Where its files lie on this machine."""
+        return self._prepared.server.warehouse
+
+    def _location(self) -> str:
+        """Where the new table shall lie; '' for the metastore's own place."""
+        return ""
+
+    def _bring(self, base: Path) -> None:
+        """Put the table's first rows into its place."""
+        linked_copy(base, self._prepared.server.warehouse / self.table)
 
     def _write(self, number: int) -> None:
         assert self._client is not None

@@ -43,6 +43,7 @@ def create_table(
     num_buckets: int,
     *,
     layout: str = "legacy",
+    location: str = "",
 ) -> None:
     """Create a transactional table as ``CREATE TABLE … CLUSTERED BY … STORED AS ORC`` would.
 
@@ -56,6 +57,7 @@ def create_table(
         bucket_column: the CLUSTERED BY column.
         num_buckets: how many.
         layout: ``legacy``, or ``default`` for split update.
+        location: of its directory, on Hive 2; '' for the server's choice.
     """
     data, keys = _columns(columns), _columns(partition_keys)
     with connect(uri) as metastore:
@@ -73,6 +75,7 @@ def create_table(
                 partition_keys=keys,
                 num_buckets=num_buckets,
                 bucket_columns=(bucket_column,),
+                location=location,
                 parameters={"transactional": "true", "transactional_properties": layout},
             )
         )

@@ -126,6 +126,11 @@ class MiniHdfs:
         return f"HDFS 3.5.0 ({len(self._addresses)} NameNode(s){security}, Maven Central)"
 
     @property
+    def pid(self) -> int:
+        """Process id of its JVM."""
+        return self._process.pid
+
+    @property
     def location(self) -> str:
         """The root as a client names it: ``hdfs://127.0.0.1:PORT``, or of the name service."""
         if len(self._addresses) > 1:

@@ -56,6 +56,11 @@ class S3Server:
         return f"S3 server (moto {importlib.metadata.version('moto')})"
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
     def settings(self) -> dict[str, str]:
         """Hadoop's properties for it."""
         return {

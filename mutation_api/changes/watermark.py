@@ -25,6 +25,7 @@ from mutation_api.client.create_table import create_acid_table
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.errors import ConfigurationError, SourcePositionError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read_ahead import read_in_turn
 from mutation_api.orc.snapshot_reader import plan_splits, read_split
 from mutation_api.spark.job import OpenTransaction
 from mutation_api.table.acid_table import AcidTable
@@ -212,9 +213,9 @@ def _check_columns(table: AcidTable) -> None:
 def _records(view: View, table: AcidTable) -> Iterable[dict[str, Any]]:
     valid = view.valid_ids(table.full_name)
     options = ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds=True)
-    for split in plan_splits(table, "", table.location, valid, view.valid_txn_list):
-        for batch in read_split(table, split, valid, options=options):
-            yield from batch.to_pylist()
+    splits = plan_splits(table, "", table.location, valid, view.valid_txn_list)
+    for _, batch in read_in_turn(splits, lambda split: read_split(table, split, valid, options=options)):
+        yield from batch.to_pylist()
 
 
 def _parsed(table: AcidTable, record: Mapping[str, Any]) -> Watermark:

@@ -36,8 +36,10 @@ from mutation_api.cli.place import extension, place
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.errors import ClientError, ConfigurationError, DirectoryStateError, ReadError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.partition_plan import plan_partitions
+from mutation_api.orc.read_ahead import read_in_turn
 from mutation_api.orc.snapshot_reader import (
-    plan_splits,
+    SnapshotSplit,
     read_split,
     row_id_type,
     select_columns,
@@ -284,12 +286,20 @@ def _selected(table: AcidTable, arguments: argparse.Namespace) -> tuple[AcidColu
 def _read(opened: _Opened, arguments: argparse.Namespace, form: TimestampForm) -> Iterator[_Batch]:
     options = ReadOptions(form, truncate_nanoseconds=arguments.truncate_nanoseconds)
     names = [c.name for c in _selected(opened.table, arguments)]
-    for partition, location in sorted(opened.locations.items()):
-        if not _matches(opened.table, partition, arguments.where_partition):
-            continue
-        for split in plan_splits(opened.table, partition, location, opened.valid, opened.valid_txns):
-            for rows in read_split(opened.table, split, opened.valid, names, arguments.row_ids, options):
-                yield _Batch(partition, rows)
+    table, valid = opened.table, opened.valid
+    wanted = {
+        name: location
+        for name, location in sorted(opened.locations.items())
+        if _matches(table, name, arguments.where_partition)
+    }
+    is_whole = len(wanted) == len(opened.locations)
+    splits = plan_partitions(table, wanted, valid, opened.valid_txns, is_whole_table=is_whole)
+
+    def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
+        return read_split(table, split, valid, names, arguments.row_ids, options)
+
+    for split, rows in read_in_turn(splits, read):
+        yield _Batch(split.partition_name, rows)
 
 
 def _matches(table: AcidTable, partition_name: str, conditions: Sequence[str]) -> bool:

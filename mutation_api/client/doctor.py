@@ -5,18 +5,19 @@ Changes nothing but that it creates a hidden empty file in each table's director
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, NoSuchObjectError
 from mutation_api.acid.version import AcidVersion
-from mutation_api.client.catalog import check_some_partitions, split_full_name
-from mutation_api.client.descriptors import check_location, describe
+from mutation_api.client.catalog import probed_partitions, split_full_name
+from mutation_api.client.descriptors import check_location, check_partition_directories, describe
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.preconditions import check_mutable
 from mutation_api.errors import TableNotMutableError
-from mutation_api.table.acid_table import TableRole
+from mutation_api.storage.side_by_side import side_by_side
+from mutation_api.table.acid_table import AcidTable, TableRole
 
 __all__ = ["DoctorReport", "TableReport", "examine"]
 
@@ -32,6 +33,8 @@ SETTINGS = (
 """What the server is asked for: how it locks, when it gives a client up, who compacts, who is told."""
 
 NOT_TOLD = "(not told)"
+THREADS = 16
+"""Which try tables' directories: each waits for the storage."""
 
 
 @dataclass(frozen=True)
@@ -78,29 +81,49 @@ def _server(metastore: MetastoreClient) -> Iterator[tuple[str, str]]:
         yield name, metastore.get_config_value(name, NOT_TOLD).strip() or NOT_TOLD
 
 
-def _tables(metastore: MetastoreClient, database: str) -> Iterator[TableReport]:
+def _tables(metastore: MetastoreClient, database: str) -> list[TableReport]:
+    described = []
     for name in metastore.get_all_tables(database):
         try:
-            yield _table(metastore, database, name)
+            described.append(_described(metastore, database, name))
         except NoSuchObjectError:
             continue  # dropped since it was listed
+    return side_by_side(_looked_at, described, THREADS)
 
 
-def _table(metastore: MetastoreClient, database: str, name: str) -> TableReport:
+@dataclass(frozen=True)
+class _Candidate:
+    """A table that can be mutated as far as the metastore tells, and the partitions to look at."""
+
+    table: AcidTable
+    partitions: Sequence[str]
+
+
+def _described(metastore: MetastoreClient, database: str, name: str) -> _Candidate | TableReport:
     full_name = f"{database}.{name}"
     try:
         info = metastore.get_table(database, name)
         version = check_mutable(info, metastore.capabilities(), TableRole.SINK)
-        sink = describe(info, version, TableRole.SINK, create_partitions=True, time_zone=None)
-        check_location(sink)
-        partitions = check_some_partitions(metastore, sink)
+        table = describe(info, version, TableRole.SINK, create_partitions=True, time_zone=None)
+        return _Candidate(table, probed_partitions(metastore, table))
     except TableNotMutableError as error:
         return TableReport(full_name, None, str(error))
     except NoSuchObjectError:
         raise
     except MetastoreError as error:
         return TableReport(full_name, None, f"the metastore does not describe it: {error}")
-    return TableReport(full_name, version, partitions)
+
+
+def _looked_at(found: _Candidate | TableReport) -> TableReport:
+    if isinstance(found, TableReport):
+        return found
+    table = found.table
+    try:
+        check_location(table)
+        refused = check_partition_directories(table, found.partitions)
+    except TableNotMutableError as error:
+        return TableReport(table.full_name, None, str(error))
+    return TableReport(table.full_name, table.version, refused)
 
 
 def _yes_or_no(value: bool) -> str:

@@ -15,6 +15,7 @@ from mutation_api.client.snapshot import Snapshot
 from mutation_api.errors import ConfigurationError, DirectoryStateError
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
+from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["PastSnapshot"]
@@ -72,8 +73,12 @@ class PastSnapshot:
         """
         table = self.table(full_name)
         names = [p.name for p in self.partitions(full_name)] if table.partition_keys else [""]
-        for name in names:
-            spanning = self._spanning(table, table.partition_location(name))
+        found = side_by_side(
+            lambda name: self._spanning(table, table.partition_location(name)),
+            names,
+            storage_at(table.location).threads,
+        )
+        for name, spanning in zip(names, found, strict=True):
             if spanning:
                 where = f" partition {name}" if name else ""
                 raise DirectoryStateError(

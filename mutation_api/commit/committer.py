@@ -271,7 +271,10 @@ class Committer:
             directories = _final_directories(output, partitions)
             threads = max((d.storage.threads for d in directories), default=1)
             side_by_side(self._make, directories, threads)
-            side_by_side(self._name, [file for d in directories for file in d.files], threads)
+            # The marks first: each is a file that has to be closed, which on some storages is a long wait.
+            steps = [functools.partial(self._mark_version, *mark) for mark in _version_marks(directories)]
+            steps += [functools.partial(self._name, file) for d in directories for file in d.files]
+            side_by_side(lambda step: step(), steps, threads)
             # Files were forced to disk when they were closed; their names are safe from a power cut only now.
             side_by_side(lambda d: d.storage.sync_directory(d.location), directories, threads)
 
@@ -283,8 +286,6 @@ class Committer:
                 raise FileExistsError(errno.EEXIST, "it is there already", str(directory.location))
             self._made.append(directory)
         storage.create_directory(directory.location)
-        if directory.version.has_row_ids:
-            self._mark_version(directory)
 
     def _name(self, file: _File) -> None:
         """Noted before it is done: what becomes of a request whose answer is lost, nobody knows."""
@@ -296,18 +297,16 @@ class Committer:
             self._named.pop(file.target, None)
             raise
 
-    def _mark_version(self, directory: _Directory) -> None:
-        is_of_directory = directory.version.uses_write_ids
-        place = directory.location if is_of_directory else directory.location.parent
-        mark = place / ACID_VERSION_FILE
+    def _mark_version(self, storage: Storage, mark: Location, version: AcidVersion) -> None:
+        is_of_directory = version.uses_write_ids
         try:
-            file = directory.storage.create(mark)
+            file = storage.create(mark)
             file.write(V2_MARK if is_of_directory else V1_MARK)
             file.close()
         except FileExistsError:
             return
-        if is_of_directory and not directory.storage.publishes_by_rename:
-            self._named[mark] = _File(directory.storage, file.staged, mark)
+        if is_of_directory and not storage.publishes_by_rename:
+            self._named[mark] = _File(storage, file.staged, mark)
 
     def _clear_statistics(self, output: TableOutput) -> None:
         table = output.table
@@ -402,6 +401,17 @@ def _final_directories(output: TableOutput, partitions: Mapping[str, PartitionIn
         directory = directories.setdefault(target.parent, _Directory(storage, target.parent, version, []))
         directory.files.append(_File(storage, manifest.staged, target))
     return list(directories.values())
+
+
+def _version_marks(directories: Sequence[_Directory]) -> list[tuple[Storage, Location, AcidVersion]]:
+    """Where marks of the format belong: in v2 into each directory, in v1 beside those of a partition."""
+    marks = {}
+    for directory in directories:
+        version = directory.version
+        if version.has_row_ids:
+            place = directory.location if version.uses_write_ids else directory.location.parent
+            marks[place / ACID_VERSION_FILE] = (directory.storage, version)
+    return [(storage, mark, version) for mark, (storage, version) in marks.items()]
 
 
 @contextmanager

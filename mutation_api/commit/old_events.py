@@ -11,6 +11,7 @@ Source: Hive's upgrade notes for ACID tables; observed on 3.1.3 (both versions o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -24,6 +25,8 @@ from mutation_api.orc.tail import read_tail
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
+from mutation_api.storage.side_by_side import side_by_side
+from mutation_api.storage.tree import Directories, directories_below
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["refuse_old_events"]
@@ -37,20 +40,25 @@ def refuse_old_events(table: AcidTable, partition_names: Iterable[str]) -> None:
         CorruptFileError: a file is no ORC file.
         OSError: the directory could not be read.
     """
-    for name in partition_names:
-        location = table.partition_location(name)
-        storage = storage_at(location)
-        for file in _unmarked_files(storage, location):
-            if _holds_changes(storage, file):
-                where = f" partition {name}" if name else ""
-                raise TableNotMutableError(
-                    f"table {table.full_name}{where} cannot be changed: {file} holds updates or deletes in "
-                    "the format of Hive 2, which this server's Hive reads as inserts. Compact it with Hive 2 "
-                    "(ALTER TABLE … COMPACT 'major') before the upgrade, or write its rows anew"
-                )
+    names = list(partition_names)
+    directories = directories_below(table.partition_location(name) for name in names)
+    threads = storage_at(table.location).threads
+    side_by_side(functools.partial(_refuse, table, directories), names, threads)
 
 
-def _unmarked_files(storage: Storage, location: Location) -> Iterator[Location]:
+def _refuse(table: AcidTable, directories: Directories, name: str) -> None:
+    location = table.partition_location(name)
+    for file in _unmarked_files(directories, location):
+        if _holds_changes(storage_at(location), file):
+            where = f" partition {name}" if name else ""
+            raise TableNotMutableError(
+                f"table {table.full_name}{where} cannot be changed: {file} holds updates or deletes in "
+                "the format of Hive 2, which this server's Hive reads as inserts. Compact it with Hive 2 "
+                "(ALTER TABLE … COMPACT 'major') before the upgrade, or write its rows anew"
+            )
+
+
+def _unmarked_files(storage: Directories, location: Location) -> Iterator[Location]:
     try:
         directories = storage.list(location)
     except (FileNotFoundError, NotADirectoryError):

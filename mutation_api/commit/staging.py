@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from metastore_client.model import OpenTxns, TxnState
 from mutation_api.commit.manifest import (
@@ -43,6 +44,8 @@ PROBE_PREFIX = f"{STAGING_PREFIX}probe_"
 
 _STAGING_NAME = re.compile(re.escape(STAGING_PREFIX) + r"(\d+)")
 
+_Found = TypeVar("_Found")
+
 _log = logging.getLogger(__name__)
 
 
@@ -53,13 +56,19 @@ def staging_directories(table: AcidTable, txn_id: int) -> list[Location]:
 
 def list_staged(table: AcidTable, txn_id: int) -> StagedOutput:
     """Every file and upload staged for the table by the transaction that it is bound to. Raises OSError."""
-    files: list[StagedFile] = []
-    uploads: list[Staged] = []
-    for root in _roots(table):
+
+    def below(root: Location) -> StagedOutput:
         storage = storage_at(root)
-        files += _files_of(storage, staging_directory(root, txn_id))
-        uploads += _uploads_of(storage, root, table, {table.required_write_id()})
-    return StagedOutput(tuple(files), tuple(uploads))
+        files = _files_of(storage, staging_directory(root, txn_id))
+        return StagedOutput(
+            tuple(files), tuple(_uploads_of(storage, root, table, {table.required_write_id()}))
+        )
+
+    found = _in_each_root(below, table)
+    return StagedOutput(
+        tuple(file for each in found for file in each.files),
+        tuple(upload for each in found for upload in each.uploads),
+    )
 
 
 def remove_staging(table: AcidTable, txn_id: int) -> None:
@@ -67,8 +76,8 @@ def remove_staging(table: AcidTable, txn_id: int) -> None:
 
     A failure is logged, since it is hidden and removed later.
     """
-    for root in _roots(table):
-        _remove(root, staging_directory(root, txn_id), table, {table.required_write_id()})
+    ids = {table.required_write_id()}
+    _in_each_root(lambda root: _remove(root, staging_directory(root, txn_id), table, ids), table)
 
 
 @dataclass(frozen=True)
@@ -91,8 +100,8 @@ def find_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
     """
     return [
         each
-        for root in _roots(table)
-        for each in _staged_below(root)
+        for found in _in_each_root(_staged_below, table)
+        for each in found
         if each.txn_id is None or _is_over(each.txn_id, open_txns)
     ]
 
@@ -118,6 +127,11 @@ def _is_over(txn_id: int, open_txns: OpenTxns) -> bool:
 
 def _roots(table: AcidTable) -> list[Location]:
     return list(dict.fromkeys([table.location, *table.partition_locations.values()]))
+
+
+def _in_each_root(look: Callable[[Location], _Found], table: AcidTable) -> list[_Found]:
+    """What is found in the table's directory and in those of partitions that lie elsewhere."""
+    return side_by_side(look, _roots(table), storage_at(table.location).threads)
 
 
 def _files_of(storage: Storage, directory: Location) -> list[StagedFile]:
@@ -154,17 +168,19 @@ def _marked_ids(directory: Location) -> set[int]:
     return {write_id for write_id in found if write_id is not None}
 
 
-def _staged_below(root: Location) -> Iterator[Abandoned]:
+def _staged_below(root: Location) -> list[Abandoned]:
     try:
         entries = _children(storage_at(root), root)
     except OSError as error:
         _log.warning("could not look for abandoned staging directories in %s: %s", root, error)
-        return
+        return []
+    found = []
     for entry in entries:
         if entry.name.startswith(PROBE_PREFIX):
-            yield Abandoned(None, entry.location)
+            found.append(Abandoned(None, entry.location))
         elif entry.is_directory and (match := _STAGING_NAME.fullmatch(entry.name)):
-            yield Abandoned(int(match[1]), entry.location)
+            found.append(Abandoned(int(match[1]), entry.location))
+    return found
 
 
 def _children(storage: Storage, directory: Location) -> list[FileEntry]:

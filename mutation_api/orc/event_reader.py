@@ -84,7 +84,7 @@ class EventFile:
 
     ``bucket_id`` is -1 for an original file whose name has none. ``first``..``last`` are the ids of its
     directory (0, 0 outside of one; 0, N for a base). ``length`` is the committed length in bytes if a side
-    file says so, else None.
+    file says so, else None. ``byte_count`` is its size as it was listed.
     """
 
     location: Location
@@ -94,6 +94,7 @@ class EventFile:
     last: int
     statement_id: int | None = None
     length: int | None = None
+    byte_count: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)

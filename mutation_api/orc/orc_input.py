@@ -6,9 +6,9 @@ and "no end"), so columns with such values are read once more by pyorc, value by
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
-import io
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,8 +23,15 @@ from mutation_api.acid.hive_type import HiveType
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordValueError
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm, replace_timestamps
 from mutation_api.orc.hive_values import holds_dates
-from mutation_api.orc.stripe_ranges import Range, column_id, comparable_range
-from mutation_api.orc.tail import OrcTail, parse_statistics, parse_tail
+from mutation_api.orc.ranged_input import RangedInput
+from mutation_api.orc.stripe_ranges import Range, column_id, column_ids, comparable_range
+from mutation_api.orc.tail import (
+    OrcTail,
+    parse_statistics,
+    parse_streams,
+    parse_tail,
+    tail_length,
+)
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 
@@ -35,6 +42,8 @@ logger = logging.getLogger(__name__)
 _OUT_OF_RANGE = "out of range for nanosecond"
 _NANOS_PER_SECOND = 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
+_WHOLE_STRIPE_BYTES = 1024 * 1024
+"""A stripe of so many bytes is fetched as a whole: one request, instead of two or three."""
 
 
 class OrcInput:
@@ -69,6 +78,7 @@ class OrcInput:
         self._needs_pyorc = False
         self.is_proleptic = options.is_proleptic
         self._input: Any = None
+        self._ranged: RangedInput | None = None
         self._file = self._open()
         if any(holds_dates(data_type) for data_type in self.schema.types):
             marked = self._tail.is_proleptic
@@ -94,6 +104,8 @@ class OrcInput:
         Returns:
             The stripe's rows; timestamps in nanoseconds or, where those cannot hold them, in the wanted form.
         """
+        if self._ranged is not None:
+            self._fetch(self._ranged, index, columns)
         if self._needs_pyorc:
             return self._read_with_pyorc(index, columns)
         try:
@@ -144,6 +156,25 @@ class OrcInput:
                 ranges[name] = known
         return ranges
 
+    def _fetch(self, ranged: RangedInput, index: int, columns: Sequence[str]) -> None:
+        """Have what the columns of a stripe consist of in memory."""
+        try:
+            stripe = self._tail.stripes[index]
+            if stripe.end - stripe.offset <= _WHOLE_STRIPE_BYTES:
+                ranged.fetch([(stripe.offset, stripe.end)])
+                return
+            footer_start = stripe.end - stripe.footer_length
+            ranged.fetch([(footer_start, stripe.end)])
+            ranged.seek(footer_start)
+            streams = parse_streams(ranged.read(stripe.footer_length), self._tail, stripe)
+        except CorruptFileError:
+            return  # whoever decodes it will say so
+        except OSError as error:
+            raise self._corrupt(error) from error
+        wanted = frozenset[int]().union(*(column_ids(self.schema, name) for name in columns))
+        ranges = [(start, stop) for column, start, stop in streams if column in wanted]
+        ranged.fetch([*ranges, (footer_start, stripe.end)])
+
     def _open(self) -> Any:
         try:
             stream = self._stream()
@@ -186,7 +217,12 @@ class OrcInput:
         if length == 0:
             stream.close()
             return None
-        return stream if length == size else pa.PythonFile(_Prefix(stream, length), mode="r")
+        if length == size and isinstance(stream, pa.OSFile):
+            return stream
+        self._ranged = RangedInput(stream, length)
+        with contextlib.suppress(CorruptFileError):  # whoever decodes it will say so
+            self._ranged.keep_end(tail_length(self._ranged.keep_end(0)))
+        return pa.PythonFile(self._ranged, mode="r")
 
     def _read_with_pyorc(self, index: int, columns: Sequence[str]) -> pa.RecordBatch:
         names = [n for n in columns if _contains_timestamp(self._type_of(n))]
@@ -199,8 +235,9 @@ class OrcInput:
         return _combine(parts, read)
 
     def _pyorc_stripe(self, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
+        source: Any = self._ranged or self._stream()
         reader = pyorc.Reader(
-            self._stream(),
+            source,
             column_names=names,
             struct_repr=pyorc.StructRepr.DICT,
             converters=_converters(self._options, self.is_proleptic),
@@ -229,39 +266,6 @@ class OrcInput:
 
     def _corrupt(self, error: Exception) -> CorruptFileError:
         return CorruptFileError(f"{self.location} is not a readable ORC file: {error}")
-
-
-class _Prefix(io.RawIOBase):
-    """The first bytes of a stream, as a file of its own."""
-
-    def __init__(self, stream: pa.NativeFile, length: int) -> None:
-        super().__init__()
-        self._inner = stream
-        self._end = length
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return int(self._inner.tell())
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self._end}[whence]
-        return int(self._inner.seek(start + offset))
-
-    def size(self) -> int:
-        return self._end
-
-    def read(self, size: int = -1) -> bytes:
-        left = max(0, self._end - self.tell())
-        return bytes(self._inner.read(left if size < 0 else min(size, left)))
-
-    def close(self) -> None:
-        self._inner.close()
-        super().close()
 
 
 def _contains_timestamp(data_type: pa.DataType) -> bool:

@@ -28,9 +28,9 @@ from mutation_api.acid.layout import (
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError
 from mutation_api.orc.event_reader import EventFile, EventFileKind
-from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.storage.protocol import FileEntry, Storage
+from mutation_api.storage.protocol import FileEntry
+from mutation_api.storage.tree import Directories
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["BASE_MARKER", "list_partition_files"]
@@ -43,11 +43,16 @@ _FLUSH_LENGTH_BYTES = 8
 
 
 def list_partition_files(
-    table: AcidTable, location: Location, valid: ValidIdList, valid_txns: ValidTxnList | None
+    storage: Directories,
+    table: AcidTable,
+    location: Location,
+    valid: ValidIdList,
+    valid_txns: ValidTxnList | None,
 ) -> list[EventFile]:
     """Files that a snapshot reads of a partition; a missing directory has none.
 
     Args:
+        storage: where it lies.
         table: its version decides.
         location: the partition's location.
         valid: the ids the snapshot sees.
@@ -57,7 +62,6 @@ def list_partition_files(
         DirectoryStateError: the directory holds what Hive fails on, or would lose or double rows of.
         CorruptFileError: a side file is damaged.
     """
-    storage = storage_at(location)
     try:
         entries = storage.list(location)
     except FileNotFoundError:
@@ -74,12 +78,12 @@ def list_partition_files(
         base_formats=_base_formats(storage, location, directories, version),
     )
     if version.has_row_ids:
-        return list(_files_with_row_ids(storage, location, state, version))
+        return list(_files_with_row_ids(storage, location, entries, state, version))
     return list(_insert_only_files(storage, location, state, version))
 
 
 def _base_formats(
-    storage: Storage, location: Location, directories: Sequence[str], version: AcidVersion
+    storage: Directories, location: Location, directories: Sequence[str], version: AcidVersion
 ) -> dict[str, str]:
     """``dataFormat`` of each base that has a marker."""
     if not version.marks_bases:
@@ -101,15 +105,19 @@ def _base_formats(
 
 
 def _files_with_row_ids(
-    storage: Storage, location: Location, state: DirectoryState, version: AcidVersion
+    storage: Directories,
+    location: Location,
+    entries: Sequence[FileEntry],
+    state: DirectoryState,
+    version: AcidVersion,
 ) -> Iterator[EventFile]:
     if state.base:
         yield from _acid_files(storage, location, state.base, version)
-    files = [location / name for name in state.original_files]
+    files = [entry for entry in entries if entry.name in state.original_files]
     for directory in state.original_directories:
         files += _plain_files_below(storage, location / directory)
     if version.numbers_files_through:
-        files.sort()
+        files.sort(key=lambda entry: entry.location)
     for file in files:
         yield _plain_file(file, version)
     for delta in state.deltas:
@@ -117,7 +125,7 @@ def _files_with_row_ids(
 
 
 def _acid_files(
-    storage: Storage, location: Location, directory: BaseDirectory | DeltaDirectory, version: AcidVersion
+    storage: Directories, location: Location, directory: BaseDirectory | DeltaDirectory, version: AcidVersion
 ) -> list[EventFile]:
     entries = [e for e in _list_chosen(storage, location / directory.name) if not is_hidden(e.name)]
     if not version.splits_updates:
@@ -125,7 +133,7 @@ def _acid_files(
         # tables all its readers overlook that; in split tables all of them fail (measured), so it is refused.
         entries = [e for e in entries if not (e.is_directory and e.name == directory.name)]
     if version.numbers_files_through and _is_loaded(entries, directory, version):
-        return [_plain_file(e.location, version, directory) for e in entries if e.size > 0]
+        return [_plain_file(e, version, directory) for e in entries if e.size > 0]
     names = {e.name for e in entries}
     files = []
     for entry in entries:
@@ -137,7 +145,7 @@ def _acid_files(
     return [f for f in files if f.length != 0]
 
 
-def _list_chosen(storage: Storage, directory: Location) -> list[FileEntry]:
+def _list_chosen(storage: Directories, directory: Location) -> list[FileEntry]:
     try:
         return storage.list(directory)
     except FileNotFoundError as error:
@@ -167,7 +175,7 @@ def _is_loaded(
 
 
 def _acid_file(
-    storage: Storage,
+    storage: Directories,
     entry: FileEntry,
     directory: BaseDirectory | DeltaDirectory,
     has_side_file: bool,
@@ -182,10 +190,12 @@ def _acid_file(
     side_file = entry.location.parent / f"{entry.name}{FLUSH_LENGTH_SUFFIX}"
     length = _flush_length(storage, side_file) if has_side_file else None
     if isinstance(directory, BaseDirectory):
-        return EventFile(entry.location, EventFileKind.BASE, bucket_id, 0, directory.last, None, length)
+        return EventFile(
+            entry.location, EventFileKind.BASE, bucket_id, 0, directory.last, None, length, entry.size
+        )
     kind = EventFileKind.DELETE_DELTA if directory.is_delete else EventFileKind.DELTA
     first, last, statement = directory.first, directory.last, directory.statement_id
-    return EventFile(entry.location, kind, bucket_id, first, last, statement, length)
+    return EventFile(entry.location, kind, bucket_id, first, last, statement, length, entry.size)
 
 
 def _check_one_file_a_bucket(files: Sequence[EventFile]) -> None:
@@ -201,7 +211,7 @@ def _check_one_file_a_bucket(files: Sequence[EventFile]) -> None:
             )
 
 
-def _flush_length(storage: Storage, side_file: Location) -> int:
+def _flush_length(storage: Directories, side_file: Location) -> int:
     """Committed bytes of a file that is being written: the last whole number of its side file; 0 if none."""
     try:
         with storage.open_input(side_file) as stream:
@@ -218,9 +228,10 @@ def _flush_length(storage: Storage, side_file: Location) -> int:
 
 
 def _plain_file(
-    file: Location, version: AcidVersion, directory: BaseDirectory | DeltaDirectory | None = None
+    entry: FileEntry, version: AcidVersion, directory: BaseDirectory | DeltaDirectory | None = None
 ) -> EventFile:
     """A file of rows without events; its rows were inserted by the id of its directory, 0 if it has none."""
+    file = entry.location
     bucket_id = parse_original_file_name(file.name, version).bucket_id
     if bucket_id is None and version.encodes_buckets:
         raise DirectoryStateError(
@@ -231,23 +242,23 @@ def _plain_file(
     last = directory.last if directory else 0
     statement = directory.statement_id if isinstance(directory, DeltaDirectory) else None
     shown = _UNKNOWN_BUCKET if bucket_id is None else bucket_id
-    return EventFile(file, EventFileKind.ORIGINAL, shown, first, last, statement)
+    return EventFile(file, EventFileKind.ORIGINAL, shown, first, last, statement, None, entry.size)
 
 
-def _plain_files_below(storage: Storage, directory: Location) -> list[Location]:
-    files: list[Location] = []
+def _plain_files_below(storage: Directories, directory: Location) -> list[FileEntry]:
+    files: list[FileEntry] = []
     for entry in _list_chosen(storage, directory):
         if is_hidden(entry.name):
             continue
         if entry.is_directory:
             files += _plain_files_below(storage, entry.location)
         elif entry.size > 0:
-            files.append(entry.location)
+            files.append(entry)
     return files
 
 
 def _insert_only_files(
-    storage: Storage, location: Location, state: DirectoryState, version: AcidVersion
+    storage: Directories, location: Location, state: DirectoryState, version: AcidVersion
 ) -> Iterator[EventFile]:
     """Files of any name in the chosen directories, those of UNION ALL in directories below them."""
     stray = [*state.original_files, *state.original_directories]

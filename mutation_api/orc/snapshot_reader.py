@@ -52,9 +52,11 @@ from mutation_api.orc.event_reader import (
 from mutation_api.orc.key_filter import KeyFilter
 from mutation_api.orc.partition_files import list_partition_files
 from mutation_api.orc.placement import Placement
-from mutation_api.storage.connect import storage_at
+from mutation_api.storage.connect import reading_threads, storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
+from mutation_api.storage.side_by_side import side_by_side
+from mutation_api.storage.tree import Directories
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = [
@@ -88,6 +90,11 @@ class SnapshotSplit:
     location: Location
     bucket_id: int
     files: tuple[EventFile, ...]
+
+    @property
+    def byte_count(self) -> int:
+        """Of its files."""
+        return sum(file.byte_count for file in self.files)
 
     def is_of_bucket(self, num_buckets: int) -> bool:
         """Whether the split should hold rows of one of the table's buckets, and no others.
@@ -130,6 +137,7 @@ def _file_to_json(file: EventFile, root: Location) -> dict[str, object]:
         "bucket_id": file.bucket_id,
         "ids": ids,
         "length": file.length,
+        "bytes": file.byte_count,
     }
 
 
@@ -137,7 +145,14 @@ def _file_from_json(value: Mapping[str, Any], root: Location) -> EventFile:
     first, last, statement_id = value["ids"]
     kind = EventFileKind(value["kind"])
     return EventFile(
-        root / value["name"], kind, value["bucket_id"], first, last, statement_id, value["length"]
+        root / value["name"],
+        kind,
+        value["bucket_id"],
+        first,
+        last,
+        statement_id,
+        value["length"],
+        value["bytes"],
     )
 
 
@@ -147,6 +162,7 @@ def plan_splits(
     location: Location,
     valid: ValidIdList,
     valid_txns: ValidTxnList | None = None,
+    directories: Directories | None = None,
 ) -> list[SnapshotSplit]:
     """What a snapshot reads of one partition: one split per bucket that has anything, by bucket id.
 
@@ -158,11 +174,13 @@ def plan_splits(
         location: the partition's location; a missing directory is a partition without rows.
         valid: the ids the snapshot sees: the table's write ids, in v1 transactions.
         valid_txns: the transactions it sees; needed with Hive 4, whose compactions name theirs.
+        directories: what lists them; None for the storage itself.
 
     Raises:
         DirectoryStateError: the directory holds what Hive fails on, or would lose or double rows of.
     """
-    files = list_partition_files(table, location, valid, valid_txns)
+    directories = directories or storage_at(location)
+    files = list_partition_files(directories, table, location, valid, valid_txns)
     if not table.version.has_row_ids:
         return [SnapshotSplit(partition_name, location, f.bucket_id, (f,)) for f in files]
     buckets: dict[int, list[EventFile]] = defaultdict(list)
@@ -305,7 +323,7 @@ def _rows(table: AcidTable, split: SnapshotSplit, valid: ValidIdList, wanted: Wa
         _Source(files, _read_in_turn(storage, files, wanted, version, any_bucket), version)
         for files in _sequences(split.files, version)
     ]
-    for pieces in _rounds(sources):
+    for pieces in _rounds(sources, reading_threads(storage)):
         yield from _merge(pieces, valid, version)
 
 
@@ -438,7 +456,16 @@ class _Piece:
         return self.file.kind is EventFileKind.DELETE_DELTA
 
 
-def _rounds(sources: Sequence[_Source]) -> Iterator[list[_Piece]]:
+def _load(sources: Sequence[_Source], threads: int) -> None:
+    """Have sources read on, each a stripe or more."""
+    if threads == 1 or len(sources) == 1:
+        for source in sources:
+            source.load()
+    else:
+        side_by_side(_Source.load, sources, threads)
+
+
+def _rounds(sources: Sequence[_Source], threads: int) -> Iterator[list[_Piece]]:
     """Slices of all sources; each round holds every event of the rows it mentions, and rounds ascend."""
     remaining = list(sources)
     while remaining:
@@ -448,9 +475,7 @@ def _rounds(sources: Sequence[_Source]) -> Iterator[list[_Piece]]:
             yield pieces
         if limit == _HIGHEST:
             return
-        for source in remaining:
-            if source.known_through == limit:
-                source.load()
+        _load([source for source in remaining if source.known_through == limit], threads)
         remaining = [s for s in remaining if s.chunks or s.known_through != _HIGHEST]
 
 

@@ -21,7 +21,7 @@ from mutation_api.acid.hive_type import INTEGER_KINDS, HiveType
 from mutation_api.errors import CorruptFileError
 from mutation_api.orc.protobuf import as_bytes, as_number, fields_of, signed
 
-__all__ = ["column_id", "comparable_range"]
+__all__ = ["column_id", "column_ids", "comparable_range"]
 
 Range = tuple[Any, Any]
 """Smallest and largest value, as :meth:`mutation_api.orc.key_filter.KeyFilter.meets` takes them."""
@@ -44,6 +44,15 @@ def column_id(schema: pa.Schema, name: str) -> int:
     if not inner:
         return 1 + number
     return 2 + number + _child(list(data_type), inner)[0]
+
+
+def column_ids(schema: pa.Schema, name: str) -> frozenset[int]:
+    """Numbers of a column of a file, of all that is nested in it, and of what it is nested in, as above."""
+    outer, _, inner = name.partition(".")
+    data_type = schema.field(outer).type
+    first = column_id(schema, name)
+    count = _column_count(data_type.field(inner).type if inner else data_type)
+    return frozenset({0, column_id(schema, outer), *range(first, first + count)})
 
 
 def comparable_range(statistics: bytes, file_type: pa.DataType, hive_type: HiveType) -> Range | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 
@@ -12,8 +13,13 @@ from mutation_api.orc.tail import OrcTail, read_tail
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry, Storage
+from mutation_api.storage.side_by_side import side_by_side
+from mutation_api.storage.tree import Directories, directories_below
 
 __all__ = ["find_partitions", "is_written_by_hive_4", "uses_write_ids"]
+
+AT_A_TIME = 100
+"""Partitions that are looked into; the first one mostly tells."""
 
 _ACID_DIRECTORY = re.compile(r"(base|delta|delete_delta)_.*")
 _NAMED_BY_HIVE_4 = re.compile(r"(base|delta|delete_delta)_.*_v[0-9]+|bucket_[0-9]+_[0-9]+")
@@ -30,7 +36,7 @@ def find_partitions(location: Location) -> dict[str, Location]:
         DirectoryStateError: no such directory, or partitions of different keys, or data beside partitions.
     """
     try:
-        found = dict(_partitions(storage_at(location), location, ""))
+        found = dict(_partitions(location))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DirectoryStateError(f"{location}: no such directory") from error
     keys = {tuple(part.partition("=")[0] for part in name.split("/")) for name in found}
@@ -60,14 +66,22 @@ def is_written_by_hive_4(locations: Iterable[Location]) -> bool:
 
 def _acid_directories(locations: Iterable[Location]) -> Iterator[tuple[list[str], OrcTail | None]]:
     """Of each base and delta: the names of and in it, and the tail of one of its files, if any."""
-    for location in locations:
-        storage = storage_at(location)
-        for directory in storage.list(location):
-            if directory.is_directory and _ACID_DIRECTORY.fullmatch(directory.name):
-                entries = storage.list(directory.location)
-                files = [e for e in entries if e.size and _DATA_FILE.fullmatch(e.name)]
-                tail = _tail(storage, files[0].location) if files else None
-                yield [directory.name, *(e.name for e in entries)], tail
+    rest = iter(locations)
+    while some := list(itertools.islice(rest, AT_A_TIME)):
+        for found in side_by_side(_acid_directories_in, some, storage_at(some[0]).threads):
+            yield from found
+
+
+def _acid_directories_in(location: Location) -> list[tuple[list[str], OrcTail | None]]:
+    storage = storage_at(location)
+    found: list[tuple[list[str], OrcTail | None]] = []
+    for directory in storage.list(location):
+        if directory.is_directory and _ACID_DIRECTORY.fullmatch(directory.name):
+            entries = storage.list(directory.location)
+            files = [e for e in entries if e.size and _DATA_FILE.fullmatch(e.name)]
+            tail = _tail(storage, files[0].location) if files else None
+            found.append(([directory.name, *(e.name for e in entries)], tail))
+    return found
 
 
 def _tail(storage: Storage, file: Location) -> OrcTail | None:
@@ -77,17 +91,25 @@ def _tail(storage: Storage, file: Location) -> OrcTail | None:
         return None  # whoever reads the file will say so
 
 
-def _partitions(storage: Storage, location: Location, name: str) -> Iterator[tuple[str, Location]]:
-    entries = [e for e in storage.list(location) if not is_hidden(e.name)]
+def _partitions(location: Location) -> Iterator[tuple[str, Location]]:
+    directories = directories_below([location])
+    level = [("", location)]
+    while level:
+        below = side_by_side(
+            lambda place: _partitions_in(directories, *place), level, storage_at(location).threads
+        )
+        yield from (place for place, found in zip(level, below, strict=True) if not found)
+        level = [place for found in below for place in found]
+
+
+def _partitions_in(directories: Directories, name: str, location: Location) -> list[tuple[str, Location]]:
+    """Partitions in a directory, which is one itself or the table's."""
+    entries = [e for e in directories.list(location) if not is_hidden(e.name)]
     below = [e for e in entries if _is_partition(e)]
-    if not below:
-        yield name, location
-        return
-    if len(below) < len(entries):
+    if below and len(below) < len(entries):
         other = next(e for e in entries if e not in below)
         raise DirectoryStateError(f"{location} holds partitions ({below[0].name}) and data ({other.name})")
-    for entry in below:
-        yield from _partitions(storage, entry.location, f"{name}/{entry.name}" if name else entry.name)
+    return [(f"{name}/{e.name}" if name else e.name, e.location) for e in below]
 
 
 def _is_partition(entry: FileEntry) -> bool:

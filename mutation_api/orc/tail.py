@@ -13,6 +13,7 @@ Source: orc_proto.proto and the ORC v1 specification (file tail, compression chu
 from __future__ import annotations
 
 import enum
+import itertools
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -46,9 +47,11 @@ __all__ = [
     "append_user_metadata",
     "chunk_header",
     "parse_statistics",
+    "parse_streams",
     "parse_tail",
     "read_tail",
     "tail_checksum",
+    "tail_length",
 ]
 
 TAIL_CHECKSUM_BYTES = 4096
@@ -80,6 +83,9 @@ _METADATA_NAME = 1
 _METADATA_VALUE = 2
 _STATISTICS_STRIPE = 1
 _STATISTICS_COLUMN = 1
+_STRIPE_STREAM = 1
+_STREAM_COLUMN = 2
+_STREAM_LENGTH = 3
 
 
 class Compression(enum.IntEnum):
@@ -102,6 +108,11 @@ class StripeInfo:
     data_length: int
     footer_length: int
     row_count: int
+
+    @property
+    def end(self) -> int:
+        """Where it ends; its own footer lies there last."""
+        return self.offset + self.index_length + self.data_length + self.footer_length
 
 
 @dataclass(frozen=True)
@@ -144,7 +155,7 @@ def read_tail(storage: Storage, file: Location) -> OrcTail:
         size = stream.size()
         end = _read_end(stream, size, _FIRST_READ_BYTES)
         try:
-            needed = _tail_length(end)
+            needed = tail_length(end)
             return parse_tail(end if needed <= len(end) else _read_end(stream, size, needed))
         except CorruptFileError as error:
             raise CorruptFileError(f"{file} ({size} bytes) is not a complete ORC file: {error}") from error
@@ -165,6 +176,18 @@ def parse_tail(end: bytes) -> OrcTail:
         return _parse_footer(footer, postscript)
     except _DAMAGE as error:
         raise CorruptFileError(f"not an ORC tail: {error}") from error
+
+
+def tail_length(end: bytes) -> int:
+    """Bytes of footer, postscript and the length of the latter, by the last bytes of a file.
+
+    Raises CorruptFileError: they are no end of an ORC file.
+    """
+    try:
+        postscript = _parse_postscript(end)
+    except _DAMAGE as error:
+        raise CorruptFileError(f"not an ORC tail: {error}") from error
+    return postscript.footer_length + postscript.length + 1
 
 
 def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) -> list[dict[int, bytes]]:
@@ -188,6 +211,31 @@ def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) ->
         return [dict(_statistics_of(stripe, columns)) for stripe in stripes]
     except _DAMAGE as error:
         raise CorruptFileError(f"no statistics of ORC stripes: {error}") from error
+
+
+def parse_streams(section: bytes, tail: OrcTail, stripe: StripeInfo) -> list[tuple[int, int, int]]:
+    """Streams of data of a stripe, in their order: the column's number in the tree of types, start, stop.
+
+    Args:
+        section: the ``footer_length`` bytes at the end of the stripe.
+        tail: of the same file.
+        stripe: which one.
+
+    Raises:
+        CorruptFileError: the bytes are no footer of a stripe.
+    """
+    try:
+        plain = _plain(section, tail.compression, tail.block_bytes)
+        found = [as_bytes(value) for field, value in fields_of(plain) if field == _STRIPE_STREAM]
+        streams = [dict(fields_of(stream)) for stream in found]
+        lengths = [as_number(stream.get(_STREAM_LENGTH, 0)) for stream in streams]
+        columns = [as_number(stream.get(_STREAM_COLUMN, 0)) for stream in streams]
+    except _DAMAGE as error:
+        raise CorruptFileError(f"no footer of an ORC stripe: {error}") from error
+    stops = [stripe.offset + stop for stop in itertools.accumulate(lengths)]
+    starts = [stop - length for stop, length in zip(stops, lengths, strict=True)]
+    data_start = stripe.offset + stripe.index_length
+    return [each for each in zip(columns, starts, stops, strict=True) if each[1] >= data_start]
 
 
 def _statistics_of(stripe: bytes, columns: Collection[int]) -> Iterator[tuple[int, bytes]]:
@@ -255,15 +303,6 @@ def tail_checksum(end: bytes) -> int:
         end: the end of the file, at least so many bytes or the whole file.
     """
     return zlib.crc32(end[-TAIL_CHECKSUM_BYTES:])
-
-
-def _tail_length(end: bytes) -> int:
-    """Bytes of footer, postscript and the length of the latter."""
-    try:
-        postscript = _parse_postscript(end)
-    except _DAMAGE as error:
-        raise CorruptFileError(f"not an ORC tail: {error}") from error
-    return postscript.footer_length + postscript.length + 1
 
 
 def _read_end(stream: pa.NativeFile, size: int, count: int) -> bytes:

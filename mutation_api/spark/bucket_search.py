@@ -97,9 +97,8 @@ class _BucketSearch:
             here = [SnapshotSplit.from_json(text) for text in self.splits.get(bucket_id, ())]
             names = list(dict.fromkeys(split.partition_name for split in here))
             groups = group_keys(table, keys, names, null_safe=self.null_safe, prunes_buckets=False)
-            for split in here:
-                if groups.has_partition(split.partition_name):
-                    yield from self.reader(table, split, groups, checks_placement=True)
+            wanted = [split for split in here if groups.has_partition(split.partition_name)]
+            yield from self.reader.in_turn(table, wanted, groups, checks_placement=lambda _: True)
 
 
 def key_passes(

@@ -18,14 +18,12 @@ from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RecordLayoutError, listed
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.snapshot_reader import SnapshotSplit, plan_splits
+from mutation_api.orc.partition_plan import plan_partitions
 from mutation_api.spark.bucket_search import search_buckets
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.key_groups import group_keys
 from mutation_api.spark.split_reader import SplitReader, read_splits
-from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = [
@@ -134,7 +132,7 @@ def snapshot(
     table = source.table(table_name)
     wanted = _select(table, columns)
     valid_ids = source.valid_ids(table.full_name)
-    locations = _locations(table, source, partitions)
+    locations = known = _locations(table, source, partitions)
     groups = None
     if keys is not None:
         names = list(locations)
@@ -147,7 +145,13 @@ def snapshot(
             prunes_buckets=prune_buckets,
         )
         locations = {name: place for name, place in locations.items() if groups.has_partition(name)}
-    splits = _plan(table, locations, valid_ids, source.valid_txn_list)
+    splits = plan_partitions(
+        table,
+        locations,
+        valid_ids,
+        source.valid_txn_list,
+        is_whole_table=partitions is None and 2 * len(locations) >= len(known),
+    )
     if groups is not None:
         splits = [split for split in splits if groups.has_split(split)]
     reader = SplitReader(
@@ -193,7 +197,9 @@ def snapshot_by_bucket(
     table = transaction.table(table_name)
     valid_ids = transaction.valid_ids(table.full_name)
     locations = _locations(table, transaction, partitions)
-    splits = _plan(table, locations, valid_ids, transaction.valid_txn_list)
+    splits = plan_partitions(
+        table, locations, valid_ids, transaction.valid_txn_list, is_whole_table=partitions is None
+    )
     placed = [split for split in splits if split.is_of_bucket(table.num_buckets)]
     others = [split for split in splits if not split.is_of_bucket(table.num_buckets)]
     options = ReadOptions(TimestampForm.MICROSECONDS)
@@ -243,14 +249,3 @@ def _locations(
             f"{len(known)}, such as {', '.join(sorted(known)[:3]) or 'none'}"
         )
     return {name: known[name] for name in dict.fromkeys(partitions)}
-
-
-def _plan(
-    table: AcidTable, locations: Mapping[str, Location], valid: ValidIdList, valid_txns: ValidTxnList
-) -> list[SnapshotSplit]:
-    planned = side_by_side(
-        lambda partition: plan_splits(table, partition[0], partition[1], valid, valid_txns),
-        locations.items(),
-        storage_at(table.location).threads,
-    )
-    return [split for splits in planned for split in splits]

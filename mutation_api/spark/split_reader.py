@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.orc.column_reader import ReadOptions
+from mutation_api.orc.read_ahead import read_in_turn
 from mutation_api.orc.snapshot_reader import SnapshotSplit, read_split
 from mutation_api.spark.key_groups import KeyGroups, partition_scalars
 from mutation_api.storage.connect import configure
@@ -60,11 +62,14 @@ class _NumberedSplits:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = AcidTableSerializer.decode(self.table_text)
         groups = None if self.keys is None else self.keys.value
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                split = SnapshotSplit.from_json(self.splits[number])
-                is_checked = groups is not None and groups.checks_placement(split)
-                yield from self.reader(table, split, groups, checks_placement=is_checked)
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        splits = (SnapshotSplit.from_json(self.splits[number]) for number in numbers)
+        is_checked = functools.partial(_is_checked, groups)
+        yield from self.reader.in_turn(table, splits, groups, checks_placement=is_checked)
+
+
+def _is_checked(groups: KeyGroups | None, split: SnapshotSplit) -> bool:
+    return groups is not None and groups.checks_placement(split)
 
 
 @dataclass(frozen=True)
@@ -76,11 +81,25 @@ class SplitReader:
     options: ReadOptions
     storage: HadoopSettings
 
-    def __call__(
+    def in_turn(
+        self,
+        table: AcidTable,
+        splits: Iterable[SnapshotSplit],
+        groups: KeyGroups | None,
+        *,
+        checks_placement: Callable[[SnapshotSplit], bool],
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches of splits, in their order, in the form of :func:`mutation_api.spark.read.snapshot`."""
+        configure(self.storage)
+
+        def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
+            return self._read(table, split, groups, checks_placement=checks_placement(split))
+
+        yield from (batch for _, batch in read_in_turn(splits, read))
+
+    def _read(
         self, table: AcidTable, split: SnapshotSplit, groups: KeyGroups | None, *, checks_placement: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Batches in the form of :func:`mutation_api.spark.read.snapshot`."""
-        configure(self.storage)
         data = [c.name for c in self.columns if c.name not in table.partition_key_names]
         has_row_ids = table.version.has_row_ids
         # Rows without ROW__ID are counted by a column, if none is asked for.

@@ -15,7 +15,7 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 from mutation_api.storage.token_file import use_tokens
 
-__all__ = ["configure", "settings", "storage_at", "token_issuers"]
+__all__ = ["configure", "reading_threads", "settings", "storage_at", "token_issuers"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ _KINDS: Mapping[str, _Kind] = {
 }
 
 _LOCAL = LocalStorage()
+_READING_THREADS = 16
+"""What is read has to be decoded, too: more of them wait for the processor instead of the storage."""
 
 
 class _Connections:
@@ -118,6 +120,11 @@ def storage_at(location: Location) -> Storage:
         return _LOCAL
     with _connections.guard:
         return _connections.storage(location)
+
+
+def reading_threads(storage: Storage) -> int:
+    """How many files to read side by side: of a local disk one, where reading is work and hardly waiting."""
+    return 1 if storage is _LOCAL else min(storage.threads, _READING_THREADS)
 
 
 def _connect(location: Location, known: HadoopSettings) -> Storage:

@@ -40,8 +40,8 @@ from mutation_api.storage.protocol import FileEntry, Staged
 
 __all__ = ["HdfsStorage", "connect"]
 
-THREADS = 64
-"""Each waits for half a second to close a file."""
+THREADS = 128
+"""Each waits for half a second to close a file, and a task may write one every four milliseconds."""
 _OUTPUT_BUFFER_BYTES = 1024 * 1024
 _DEFAULT_PORT = 8020
 _KNOWN_DIRECTORIES = 4096

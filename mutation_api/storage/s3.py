@@ -123,6 +123,15 @@ class S3Storage:
             self._raise_not_listed(directory)
         return sorted(found.values(), key=lambda entry: entry.name)
 
+    def list_below(self, directory: Location) -> Iterator[FileEntry]:
+        """Files below a directory, at any depth, and markers as the directories that they stand for."""
+        for page in self._pages("list_objects_v2", directory, Prefix=_prefix(self._key(directory))):
+            for each in page.get("Contents", ()):
+                key = _decoded(each["Key"], page)
+                is_marker = key.endswith(("/", _EMR_MARKER))
+                place = self._location(key.removesuffix(_EMR_MARKER).rstrip("/"))
+                yield FileEntry(place, is_marker, 0 if is_marker else int(each["Size"]))
+
     def stat(self, location: Location) -> FileEntry | None:
         """The file or directory there, or None."""
         key = self._key(location)

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-__all__ = ["Closing", "side_by_side"]
+__all__ = ["CLOSING_BYTES", "Closing", "side_by_side"]
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-_WAITING_FOR_EACH_THREAD = 2
+CLOSING_BYTES = 64 * 1024 * 1024
+"""Of files that are written and not yet closed. Their buffers are in memory, of large ones only a part."""
+LARGEST_SHARE_BYTES = CLOSING_BYTES // 4
+"""A larger file counts as this many: no storage holds more of one in memory."""
 
 
 def side_by_side(work: Callable[[_Item], _Result], items: Iterable[_Item], threads: int) -> list[_Result]:
@@ -28,27 +31,29 @@ def side_by_side(work: Callable[[_Item], _Result], items: Iterable[_Item], threa
 class Closing:
     """Closes files in the background, so that whoever writes need not wait for each.
 
-    Bounded: where more than a few wait for each thread, the next one has to wait, too. Starts no thread
-    before it gets its first file.
+    Bounded: whoever would exceed the number of threads, or CLOSING_BYTES of files that are not closed, has to
+    wait. Starts no thread before it gets its first file.
     """
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
-        self._room = threading.Semaphore()
+        self._room = threading.Condition()
+        self._file_count = 0
+        self._byte_count = 0
         self._futures: list[Future[None]] = []
 
-    def submit(self, close: Callable[[], None], threads: int) -> None:
-        """Have ``close`` called; the first call decides how many threads there are.
+    def submit(self, close: Callable[[], None], byte_count: int, threads: int) -> None:
+        """Have a file of so many bytes closed; the first call decides how many threads there are.
 
         Raises what an earlier one raised.
         """
         self._raise_first()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(threads)
-            self._room = threading.Semaphore(threads * _WAITING_FOR_EACH_THREAD)
-        self._room.acquire()
+        byte_count = min(byte_count, LARGEST_SHARE_BYTES)
+        self._enter(byte_count, threads)
         future = self._pool.submit(close)
-        future.add_done_callback(lambda _: self._room.release())
+        future.add_done_callback(lambda _: self._leave(byte_count))
         self._futures.append(future)
 
     def finish(self) -> None:
@@ -60,13 +65,27 @@ class Closing:
             self.stop()
 
     def stop(self) -> None:
-        """Start nothing more and wait for what runs."""
+        """Wait for what runs; what it raises is not told."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown()
+
+    def _enter(self, byte_count: int, threads: int) -> None:
+        with self._room:
+            self._room.wait_for(
+                lambda: self._file_count < threads and self._byte_count + byte_count <= CLOSING_BYTES
+            )
+            self._file_count += 1
+            self._byte_count += byte_count
+
+    def _leave(self, byte_count: int) -> None:
+        with self._room:
+            self._file_count -= 1
+            self._byte_count -= byte_count
+            self._room.notify()
 
     def _raise_first(self) -> None:
         for future in self._futures:
-            if future.done() and not future.cancelled() and (error := future.exception()) is not None:
+            if future.done() and (error := future.exception()) is not None:
                 raise error
         self._futures = [future for future in self._futures if not future.done()]

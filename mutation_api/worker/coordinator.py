@@ -470,7 +470,8 @@ class MutatorCoordinator:
         self._mutator = None
         self._finished.extend(finished)
         for each in finished:
-            self._closing.submit(each.close, storage_at(each.group.directory).threads)
+            threads = storage_at(each.group.directory).threads
+            self._closing.submit(each.close, each.facts.byte_count, threads)
         self._bytes_till_giving_back -= sum(each.facts.byte_count for each in finished)
         if self._bytes_till_giving_back <= 0:
             # An encoder fills the buffers that it allocates in part only. Those of the next lie elsewhere.

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from mutation_api.storage.side_by_side import Closing, side_by_side
+from mutation_api.storage.side_by_side import CLOSING_BYTES, Closing, side_by_side
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -43,26 +43,30 @@ def test_closing_waits_for_all() -> None:
     closed: list[int] = []
     closing = Closing()
     for number in range(20):
-        closing.submit(lambda n=number: closed.append(n), 4)
+        closing.submit(lambda n=number: closed.append(n), 0, 4)
     closing.finish()
     assert sorted(closed) == [*range(20)]
 
 
-def test_more_than_a_few_have_to_wait() -> None:
-    """What waits to be closed holds memory."""
+@pytest.mark.parametrize(
+    ("byte_count", "threads", "room"),
+    [(0, 3, 3), (CLOSING_BYTES // 5, 8, 5), (10 * CLOSING_BYTES, 8, 4), (CLOSING_BYTES // 4, 2, 2)],
+)
+def test_more_than_a_few_have_to_wait(byte_count: int, threads: int, room: int) -> None:
+    """What is not closed holds memory, of large files a part."""
     go_on = threading.Event()
     closing, submitted = Closing(), []
 
     def submit_all() -> None:
         for number in range(10):
-            closing.submit(lambda: go_on.wait(10), 1)
+            closing.submit(lambda: go_on.wait(10), byte_count, threads)
             submitted.append(number)
 
     writer = threading.Thread(target=submit_all)
     writer.start()
     writer.join(0.3)
     assert writer.is_alive()
-    assert len(submitted) == 2
+    assert len(submitted) == room
     go_on.set()
     writer.join(10)
     closing.finish()
@@ -76,17 +80,16 @@ def test_a_failed_close_stops_the_writer() -> None:
         raise OSError("no space")
 
     closing = Closing()
-    closing.submit(fail, 1)
+    closing.submit(fail, 0, 1)
     with pytest.raises(OSError, match="no space"):
         closing.finish()
 
 
-def test_stop_drops_what_has_not_begun() -> None:
-    """An abort does not wait for closes that nobody needs; stopping twice is fine."""
+def test_stop_waits_for_what_runs() -> None:
+    """An abort deletes the files then; stopping twice is fine."""
     go_on, closed = threading.Event(), []
     closing = Closing()
-    closing.submit(lambda: go_on.wait(10) and closed.append(1), 1)
-    closing.submit(lambda: closed.append(2), 1)
+    closing.submit(lambda: go_on.wait(10) and closed.append(1), 0, 2)
     threading.Timer(0.2, go_on.set).start()
     closing.stop()
     closing.stop()

@@ -1,0 +1,129 @@
+"""What lies below a directory, listed with as few requests as a storage needs for that.
+
+An object store has no directories: one request tells a thousand of all the files below a place, where a
+request for each directory tells a few. So a partition takes one, and a table a thousandth of its files.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry, Storage
+from mutation_api.storage.side_by_side import side_by_side
+
+__all__ = ["Directories", "FlatStorage", "ListedTree", "directories_below"]
+
+
+class Directories(Protocol):
+    """What lists directories and opens files: a storage, or what is known of one."""
+
+    def list(self, directory: Location) -> list[FileEntry]:
+        """See :meth:`Storage.list`."""
+        ...
+
+    def open_input(self, location: Location) -> pa.NativeFile:
+        """See :meth:`Storage.open_input`."""
+        ...
+
+
+@runtime_checkable
+class FlatStorage(Protocol):
+    """A storage that lists all files below a place as cheaply as those in it."""
+
+    def list_below(self, directory: Location) -> Iterable[FileEntry]:
+        """Files below a directory, in any order, and what marks directories, as such. Raises OSError."""
+        ...
+
+
+class ListedTree:
+    """All that lay below some places when they were listed.
+
+    Args:
+        storage: which opens files, and lists other places.
+        roots: the places.
+        entries: files and directories below them; the directories between need not be among them.
+    """
+
+    def __init__(self, storage: Storage, roots: Iterable[Location], entries: Iterable[FileEntry]) -> None:
+        self._storage = storage
+        self._roots = frozenset(roots)
+        self._children: dict[Location, dict[str, FileEntry]] = {}
+        for entry in entries:
+            self._add(entry)
+
+    def list(self, directory: Location) -> list[FileEntry]:
+        """Children of a directory, sorted by name."""
+        if not self._covers(directory):
+            return self._storage.list(directory)
+        found = self._children.get(directory)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
+        return [found[name] for name in sorted(found)]
+
+    def open_input(self, location: Location) -> pa.NativeFile:
+        """Open a file."""
+        return self._storage.open_input(location)
+
+    def _add(self, entry: FileEntry) -> None:
+        """And the directories in which it lies, up to the root."""
+        if entry.is_directory:
+            self._children.setdefault(entry.location, {})
+        while entry.location not in self._roots:
+            parent = entry.location.parent
+            known = self._children.setdefault(parent, {}).setdefault(entry.name, entry)
+            if known is not entry or parent == entry.location:
+                return
+            entry = FileEntry(parent, True, 0)
+
+    def _covers(self, directory: Location) -> bool:
+        while directory not in self._roots:
+            if directory.path == "/":
+                return False
+            directory = directory.parent
+        return True
+
+
+def directories_below(roots: Iterable[Location]) -> Directories:
+    """What lists the directories below some places, in any storages.
+
+    All of it is listed now, where that takes less than listing each directory when it is asked for; a place
+    that is not there is none. Raises OSError.
+    """
+    by_storage: dict[tuple[str, str], list[Location]] = {}
+    for root in dict.fromkeys(roots):
+        by_storage.setdefault(_storage_of(root), []).append(root)
+    return _ByStorage({key: _below(places) for key, places in by_storage.items()})
+
+
+def _below(roots: Sequence[Location]) -> Directories:
+    storage = storage_at(roots[0])
+    if not isinstance(storage, FlatStorage):
+        return storage
+    found = side_by_side(lambda place: list(storage.list_below(place)), roots, storage.threads)
+    return ListedTree(storage, roots, itertools.chain.from_iterable(found))
+
+
+@dataclass(frozen=True)
+class _ByStorage:
+    """Asks whoever knows the storage of a place."""
+
+    known: Mapping[tuple[str, str], Directories]
+
+    def list(self, directory: Location) -> list[FileEntry]:
+        return self.known[_storage_of(directory)].list(directory)
+
+    def open_input(self, location: Location) -> pa.NativeFile:
+        return self.known[_storage_of(location)].open_input(location)
+
+
+def _storage_of(location: Location) -> tuple[str, str]:
+    return location.scheme, location.authority
