@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from metastore_client.client import MetastoreClient
@@ -26,8 +26,8 @@ __all__ = [
     "Catalog",
     "OpenTable",
     "TableSpec",
-    "check_some_partitions",
     "merge_specs",
+    "probed_partitions",
     "split_full_name",
 ]
 
@@ -156,10 +156,11 @@ class Catalog:
         return opened
 
     def probe_partitions(self, opened: OpenTable) -> str | None:
-        """See :func:`check_some_partitions`; a source has none to look at."""
+        """See :func:`check_partition_directories`; a source has none to look at."""
         if opened.spec.role is not TableRole.SINK:
             return None
-        return check_some_partitions(self._metastore, opened.table)
+        names = probed_partitions(self._metastore, opened.table)
+        return check_partition_directories(opened.table, names)
 
     def read_with_partition_names(self, spec: TableSpec) -> OpenTable:
         """As :meth:`read`, with the names of all partitions.
@@ -181,15 +182,13 @@ class Catalog:
         return replace(opened, table=with_partition_locations(opened.table, infos), partitions=infos)
 
 
-def check_some_partitions(metastore: MetastoreClient, table: AcidTable) -> str | None:
-    """See :func:`check_partition_directories`; of a table with very many partitions none is looked at.
+def probed_partitions(metastore: MetastoreClient, table: AcidTable) -> Sequence[str]:
+    """Names of the partitions whose directories are looked at; of a table with very many none are.
 
-    Raises: as there; MetastoreError: the server could not be asked.
+    Raises MetastoreError.
     """
     names = metastore.get_partition_names(table.database, table.name) if table.partition_keys else ()
-    if len(names) > MAX_PROBED_PARTITIONS:
-        return None
-    return check_partition_directories(table, names)
+    return () if len(names) > MAX_PROBED_PARTITIONS else names
 
 
 def split_full_name(full_name: str) -> tuple[str, str]:

@@ -29,7 +29,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +50,8 @@ from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
 from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
 from mutation_api.inputs.source_files import children, entry_at, located, opened, readable
 from mutation_api.inputs.text_values import BinaryText
-from mutation_api.storage.connect import configure, settings
+from mutation_api.spark.credentials import worker_settings
+from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, Place
 from mutation_api.storage.replacing import replacing
@@ -220,7 +221,7 @@ class CollectorSource:
     def _reader(self, table: SourceTable, after: Position | None) -> _Reader:
         layout = _Layout.of(self, table)
         parts = [part for part in _outstanding(_numbered(located(self.raw)), after) if part.start < part.end]
-        return _Reader(layout, tuple(parts), settings())
+        return _Reader(layout, tuple(parts))
 
 
 @dataclass(frozen=True)
@@ -289,12 +290,14 @@ class _Reader:
 
     layout: _Layout
     parts: tuple[_Part, ...]
-    storage: HadoopSettings
+    storage: HadoopSettings = field(default_factory=HadoopSettings)
 
     def operations(self, spark: SparkSession, table: SourceTable) -> DataFrame:
         """The operations of all files, a task for each: where a record begins shows from a file's start."""
         numbers = spark.range(0, len(self.parts), 1, len(self.parts))
-        return numbers.mapInArrow(self, operations_schema(table.target, POSITION_PARTS))
+        storage = worker_settings(spark.sparkContext, [part.location for part in self.parts])
+        reader = dataclasses.replace(self, storage=storage)
+        return numbers.mapInArrow(reader, operations_schema(table.target, POSITION_PARTS))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         configure(self.storage)

@@ -54,9 +54,10 @@ from mutation_api.inputs.json_rows import KIND_LENGTH, ColumnReader, RowConverte
 from mutation_api.inputs.json_values import Reader, can_read
 from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable, TableOperations
 from mutation_api.inputs.source_files import readable
+from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.spark.quoted_name import quoted
-from mutation_api.storage.connect import settings
+from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, Place
 from mutation_api.table.hive_types import parse_hive_type, spark_type
 
@@ -567,7 +568,9 @@ class _Reading:
             shape.problem().alias("problem"),
             shape.values().alias("values"),
         )
-        converter = shape.converter([file.location for file in self.files], self.log.format.placeholder)
+        locations = [file.location for file in self.files]
+        storage = worker_settings(values.sparkSession.sparkContext, locations)
+        converter = shape.converter(locations, self.log.format.placeholder, storage)
         typed = values.mapInArrow(converter, shape.ddl(values))
         return TableOperations(replace(table, key=shape.key), typed)
 
@@ -693,7 +696,9 @@ class _Shape:
         columns = [f"{quoted(name)} {spark_type(hive_type)}" for name, hive_type in self.columns]
         return ", ".join([f"{OPERATION} string", f"{POSITION} {position}", *columns])
 
-    def converter(self, files: Sequence[Location], placeholder: str | None) -> RowConverter:
+    def converter(
+        self, files: Sequence[Location], placeholder: str | None, storage: HadoopSettings
+    ) -> RowConverter:
         """The function that turns texts into values, batch by batch, in the tasks."""
         columns = tuple(
             ColumnReader(
@@ -701,7 +706,7 @@ class _Shape:
             )
             for i, ((column, hive_type), name) in enumerate(zip(self.columns, self.names, strict=True))
         )
-        return RowConverter(self.table.target.full_name, tuple(files), columns, placeholder, settings())
+        return RowConverter(self.table.target.full_name, tuple(files), columns, placeholder, storage)
 
 
 def _messages(lines: DataFrame) -> DataFrame:

@@ -57,7 +57,8 @@ from mutation_api.inputs.tungsten_records import (
     RecordLayout,
     staging_record,
 )
-from mutation_api.storage.connect import configure, settings
+from mutation_api.spark.credentials import worker_settings
+from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, Place
 
@@ -187,7 +188,7 @@ class TungstenSource:
             return None
         last, files = outstanding
         parts = [(i, *part) for i, file in enumerate(files) for part in splits(file, self.text)]
-        return last, _Reader(layout, tuple(files), self.text, after, tuple(parts), settings())
+        return last, _Reader(layout, tuple(files), self.text, after, tuple(parts))
 
     def _layout(self, table: SourceTable, name: str) -> RecordLayout:
         metadata = {} if self.metadata is None else _read_metadata(located(self.metadata))
@@ -241,13 +242,15 @@ class _Reader:
     after: _Reached | None
     parts: tuple[tuple[int, int, int], ...]
     """number of the file, bytes from and to"""
-    storage: HadoopSettings
+    storage: HadoopSettings = field(default_factory=HadoopSettings)
 
     def operations(self, spark: SparkSession, table: SourceTable) -> DataFrame:
         """The operations of all files."""
         tasks = min(len(self.parts), _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
         numbers = spark.range(0, len(self.parts), 1, tasks)
-        return numbers.mapInArrow(self, operations_schema(table.target, POSITION_PARTS))
+        storage = worker_settings(spark.sparkContext, [file.location for file in self.files])
+        reader = dataclasses.replace(self, storage=storage)
+        return numbers.mapInArrow(reader, operations_schema(table.target, POSITION_PARTS))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         configure(self.storage)

@@ -234,8 +234,9 @@ class AzureStorage:
 
     # ---- for files being written
 
-    def _put(self, location: Location, body: IO[bytes], size: int) -> Staged:
+    def _put(self, written: Staged, body: IO[bytes], size: int) -> Staged:
         """Create a file. Raises FileExistsError."""
+        location = written.location
         name = uuid.uuid4().hex
         try:
             with _os_errors(location):
@@ -247,8 +248,9 @@ class AzureStorage:
                 raise
         return Staged(location)
 
-    def _upload(self, location: Location, body: IO[bytes], size: int) -> Staged:
+    def _upload(self, written: Staged, body: IO[bytes], size: int) -> Staged:
         """Send all blocks, which are not committed. An empty file has none."""
+        location = written.location
         name = uuid.uuid4().hex
         step = max(self._settings.block_bytes, -(-size // _MOST_BLOCKS))
         ids = _ids(name, -(-size // step))

@@ -201,8 +201,9 @@ class GcsStorage:
 
     # ---- requests
 
-    def _put(self, location: Location, body: IO[bytes], size: int) -> Staged:
+    def _put(self, written: Staged, body: IO[bytes], size: int) -> Staged:
         """Create an object. Raises FileExistsError."""
+        location = written.location
         name = uuid.uuid4().hex
         try:
             with _os_errors(location):

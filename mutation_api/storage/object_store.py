@@ -28,15 +28,24 @@ _FEWEST_READ_BYTES = 256 * 1024
 
 _Client = TypeVar("_Client")
 
-Send = Callable[[Location, IO[bytes], int], Staged]
-"""Sends a body of so many bytes to a place."""
+Send = Callable[[Staged, IO[bytes], int], Staged]
+"""Sends a body of so many bytes to where a file was begun."""
 
 
 class ObjectOutput:
     """A file being written; see :class:`~mutation_api.storage.protocol.OutputFile`."""
 
-    def __init__(self, location: Location, send: Send, take_back: Callable[[Staged], object]) -> None:
-        """``send`` is called once, by :meth:`close`; ``take_back``, if what was sent is not wanted."""
+    def __init__(
+        self,
+        location: Location,
+        send: Send,
+        take_back: Callable[[Staged], object],
+        begin: Callable[[Location], Staged] = Staged,
+    ) -> None:
+        """``begin`` and ``send`` are called once, by :meth:`close`; ``take_back``, if what was sent, or an
+        upload that was only begun, is not wanted.
+        """
+        self._begin = begin
         self._send = send
         self._take_back = take_back
         self._written = Staged(location)
@@ -66,14 +75,15 @@ class ObjectOutput:
         with self._spool as spool:
             size = spool.seek(0, os.SEEK_END)
             spool.seek(0)
-            self._written = self._send(self._written.location, spool, size)
+            self._written = self._begin(self._written.location)
+            self._written = self._send(self._written, spool, size)
         self._is_closed = True
         self._drop_copies()
 
     def discard(self) -> None:
-        """Drop the local copy, and take back what was sent."""
+        """Drop the local copy, and take back what was sent or begun."""
         self._drop_copies()
-        if self._is_closed:
+        if self._is_closed or self._written.upload_id:
             self._take_back(self._written)
 
     def _drop_copies(self) -> None:
@@ -169,6 +179,12 @@ class ClientOfProcess(Generic[_Client]):
             if self._known is None or self._known[0] != process_id:
                 self._known = (process_id, self._make())
             return self._known[1]
+
+    def forget(self, client: _Client) -> None:
+        """Make another one when the next is asked for, unless that has been done."""
+        with self._guard:
+            if self._known is not None and self._known[1] is client:
+                self._known = None
 
 
 def prefix_of(key: str) -> str:

@@ -125,7 +125,7 @@ class S3Storage:
 
     def list_below(self, directory: Location) -> Iterator[FileEntry]:
         """Files below a directory, at any depth, and markers as the directories that they stand for."""
-        for page in self._pages("list_objects_v2", directory, Prefix=_prefix(self._key(directory))):
+        for page in self._pages("list_objects_v2", directory, Prefix=prefix_of(self._key(directory))):
             for each in page.get("Contents", ()):
                 key = _decoded(each["Key"], page)
                 is_marker = key.endswith(("/", _EMR_MARKER))

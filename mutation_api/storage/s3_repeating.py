@@ -45,7 +45,7 @@ class Repeating:
     def pause_seconds(self, attempt: int) -> float:
         """How long to wait after an attempt, the first of which is 1."""
         longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1))
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311: no secret depends on it
+        return longest * random.uniform(0.5, 1.0)
 
     def __call__(
         self, attempts: int, response: tuple[Any, Any] | None, caught_exception: Exception | None, **_: Any
