@@ -41,6 +41,7 @@ def worker_settings(context: SparkContext, locations: Iterable[Location]) -> Had
         WorkerError: a file system gives no token.
         OSError: see :func:`mutation_api.storage.connect.settings`.
     """
+    _keep_traffic_out_of_logs()
     issuers = token_issuers(locations)
     if not issuers:
         return settings()
@@ -59,12 +60,11 @@ def worker_settings(context: SparkContext, locations: Iterable[Location]) -> Had
             ", ".join(issuers),
         )
         return settings()
-    _keep_traffic_out_of_logs()
     return settings().with_tokens(tokens)
 
 
 def _keep_traffic_out_of_logs() -> None:
-    """At level DEBUG py4j logs all that the JVM is sent: the functions of tasks, and the tokens in them."""
+    """At level DEBUG py4j logs all that the JVM is sent: functions of tasks, and the secrets in them."""
     for name in _PY4J_LOGGERS:
         logging.getLogger(name).addFilter(_above_debug)
 
