@@ -46,6 +46,7 @@ class Faults:
         self.latency_seconds = 0.0
         self.busy_every = 0
         self.lost_answers: Counter[str] = Counter()
+        self.torn_answers = 0
         self.gone_until = 0.0
         self.requests_left: dict[str, int] = {}
         self.counts: Counter[str] = Counter()
@@ -70,6 +71,13 @@ class Faults:
             if is_lost:
                 self.lost_answers[operation] -= 1
             return self.latency_seconds, is_busy, is_lost, time.monotonic() < self.gone_until
+
+    def tears(self, operation: str) -> bool:
+        """Whether the line breaks in the middle of the bytes of an object."""
+        with self._guard:
+            is_torn = operation == "get" and self.torn_answers > 0
+            self.torn_answers -= is_torn
+            return is_torn
 
 
 def operation_of(method: str, target: str) -> str:
@@ -118,7 +126,7 @@ def handler_of(faults: Faults, port: int) -> type[BaseHTTPRequestHandler]:
             if is_lost:
                 self.close_connection = True
                 return
-            self._answer(status, headers, data)
+            self._answer(status, headers, data, is_torn=faults.tears(operation))
 
         def _ask_server(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
             server = http.client.HTTPConnection(HOST, port, timeout=60)
@@ -130,7 +138,9 @@ def handler_of(faults: Faults, port: int) -> type[BaseHTTPRequestHandler]:
             finally:
                 server.close()
 
-        def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes) -> None:
+        def _answer(
+            self, status: int, headers: list[tuple[str, str]], data: bytes, *, is_torn: bool = False
+        ) -> None:
             self.send_response_only(status)
             lengths = [value for name, value in headers if name.lower() == "content-length"]
             for name, value in headers:
@@ -139,7 +149,10 @@ def handler_of(faults: Faults, port: int) -> type[BaseHTTPRequestHandler]:
             is_head = self.command == "HEAD"
             self.send_header("Content-Length", lengths[0] if is_head and lengths else str(len(data)))
             self.end_headers()
-            if not is_head:
+            if is_torn:
+                self.wfile.write(data[: len(data) // 2])
+                self.close_connection = True
+            elif not is_head:
                 self.wfile.write(data)
 
         do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _pass_on  # noqa: N815
@@ -159,6 +172,7 @@ def act(faults: Faults, address: str, request: dict[str, Any]) -> dict[str, Any]
             faults.latency_seconds = request["latency_seconds"]
             faults.busy_every = request["busy_every"]
             faults.lost_answers = Counter(request["lost_answers"])
+            faults.torn_answers = request["torn_answers"]
             faults.gone_until = time.monotonic() + request["gone_seconds"]
             return {}
         case "expire":

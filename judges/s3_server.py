@@ -92,16 +92,19 @@ class S3Server:
         latency_seconds: float = 0.0,
         busy_every: int = 0,
         lost_answers: Mapping[str, int] | None = None,
+        torn_answers: int = 0,
         gone_seconds: float = 0.0,
     ) -> None:
         """From now on: wait before each request, answer 503 to every n-th, carry requests of an operation out
-        and lose so many answers, be gone for a while. Without arguments: do well again.
+        and lose so many answers, break so many off in the middle of an object's bytes, be gone for a while.
+        Without arguments: do well again.
         """
         request = {
             "do": "faults",
             "latency_seconds": latency_seconds,
             "busy_every": busy_every,
             "lost_answers": dict(lost_answers or {}),
+            "torn_answers": torn_answers,
             "gone_seconds": gone_seconds,
         }
         self._process.ask(request, timeout_seconds=START_TIMEOUT_SECONDS)

@@ -25,6 +25,7 @@ import errno
 import functools
 import io
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, TypeVar
@@ -34,7 +35,7 @@ import boto3
 import botocore
 import pyarrow as pa
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
 
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
@@ -143,32 +144,40 @@ class S3Storage:
 
     def open_input(self, location: Location) -> pa.NativeFile:
         """A seekable stream over the bytes of a file; it goes on with the bytes that it began with."""
-        key = self._key(location)
         try:
-            answer = self._ask("get_object", location, Key=key, Range=f"bytes=-{TAIL_BYTES}")
+            answer, tail = self._content(location, Range=f"bytes=-{TAIL_BYTES}")
         except FileNotFoundError:
             if self.stat(location) is not None:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(location)) from None
             raise
         except _RangeError:
             return pa.PythonFile(io.BytesIO(b""), mode="r")  # of an empty file there is no last byte
-        with _os_errors(location):
-            tail = answer["Body"].read()
         size = int(answer["ContentRange"].rpartition("/")[2]) if "ContentRange" in answer else len(tail)
         read = functools.partial(self._read, location, answer["ETag"])
         return pa.PythonFile(RangeReader(read, size, tail), mode="r")
 
     def _read(self, location: Location, tag: str, start: int, stop: int) -> bytes:
-        answer = self._ask(
-            "get_object",
-            location,
-            Key=self._key(location),
-            Range=f"bytes={start}-{stop - 1}",
-            IfMatch=tag,
-        )
-        with _os_errors(location):
-            data: bytes = answer["Body"].read()
-        return data
+        return self._content(location, Range=f"bytes={start}-{stop - 1}", IfMatch=tag)[1]
+
+    def _content(self, location: Location, **arguments: Any) -> tuple[dict[str, Any], bytes]:
+        """Answer and bytes; asked for again if the line breaks in the middle of them."""
+        repeating = Repeating(self._settings.attempts)
+        for attempt in range(1, self._settings.attempts):
+            try:
+                return self._content_at_once(location, arguments)
+            except _BrokenError:
+                time.sleep(repeating.pause_seconds(attempt))
+        return self._content_at_once(location, arguments)
+
+    def _content_at_once(
+        self, location: Location, arguments: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bytes]:
+        answer = self._ask("get_object", location, Key=self._key(location), **arguments)
+        try:
+            return answer, answer["Body"].read()
+        except (HTTPClientError, IncompleteReadError) as error:
+            text = f"the line broke in the middle of an answer: {' '.join(str(error).split())}"
+            raise _BrokenError(errno.ECONNRESET, text, str(location)) from None
 
     # ---- writing
 
@@ -394,6 +403,10 @@ class S3Storage:
 
 class _RangeError(OSError):
     """The range that was asked for lies behind the end."""
+
+
+class _BrokenError(ConnectionError):
+    """An answer began well and did not end."""
 
 
 class _ExpiredError(PermissionError):

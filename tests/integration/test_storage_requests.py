@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from mutation_api.commit.old_events import refuse_old_events
 from mutation_api.orc.partition_plan import plan_partitions
 from mutation_api.orc.read_ahead import read_in_turn
 from mutation_api.orc.snapshot_reader import plan_splits, read_split
-from mutation_api.storage.connect import storage_at
+from mutation_api.storage.connect import configure, storage_at
+from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.storage.tree import directories_below
@@ -144,3 +146,19 @@ def test_requests_of_looking_for_old_events(table_on_s3: AcidTable, s3: S3Server
     s3.take_counts()
     refuse_old_events(table_on_s3, PARTITIONS)
     assert s3.take_counts() == {"list": len(PARTITIONS), "get": FILES}
+
+
+def test_what_breaks_off_is_asked_for_again(s3_root: Location, s3: S3Server) -> None:
+    """Where a file is opened and further on; a store that never ends an answer is told in one line."""
+    storage, content = storage_at(s3_root), os.urandom(700_000)
+    file = storage.create(s3_root / "f")
+    file.write(content)
+    file.close()
+    s3.fail(torn_answers=2)
+    with storage.open_input(s3_root / "f") as stream:
+        s3.fail(torn_answers=3)
+        assert stream.read() == content
+    configure(HadoopSettings({**s3.settings, "fs.s3a.attempts.maximum": "2"}))
+    s3.fail(torn_answers=100)
+    with pytest.raises(ConnectionError, match="the line broke in the middle of an answer"):
+        storage_at(s3_root).open_input(s3_root / "f")
