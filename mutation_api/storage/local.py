@@ -111,7 +111,7 @@ class _LocalOutput:
         self._location = location
         self._path = _path(location)
         self._earlier: pa.NativeFile | None = None
-        self._stream = _created(self._path)
+        self._stream: pa.NativeFile | None = _created(self._path)
 
     @property
     def staged(self) -> Staged:
@@ -120,11 +120,11 @@ class _LocalOutput:
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> int:
         """Append bytes."""
-        return int(self._stream.write(data))
+        return int(self._opened().write(data))
 
     def restart(self) -> pa.NativeFile:
         """What was written so far: its bytes outlive their name."""
-        self._stream.close()
+        self._opened().close()
         self._earlier = pa.OSFile(self._path, "rb")
         Path(self._path).unlink()
         self._stream = _created(self._path)
@@ -133,16 +133,24 @@ class _LocalOutput:
     def close(self) -> None:
         """Complete the file, and force it to disk. Measured on ext4: 0.6 ms for 20 kB."""
         self._close_earlier()
-        if not self._stream.closed:
+        if self._stream is not None:
             self._stream.close()
             _force_to_disk(self._path, os.O_RDONLY)
+            self._stream = None  # a closed one keeps its buffer
 
     def discard(self) -> None:
         """Close and delete it; what could not be written is lost, which is what is wanted here."""
         self._close_earlier()
         with contextlib.suppress(OSError):
-            self._stream.close()
+            if self._stream is not None:
+                self._stream.close()
+        self._stream = None
         Path(self._path).unlink(missing_ok=True)
+
+    def _opened(self) -> pa.NativeFile:
+        if self._stream is None:
+            raise ValueError(f"{self._location} is closed")
+        return self._stream
 
     def _close_earlier(self) -> None:
         if self._earlier is not None:

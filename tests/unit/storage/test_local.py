@@ -6,6 +6,7 @@ import errno
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from mutation_api.storage import local as local_module
@@ -57,3 +58,18 @@ def test_a_listing_passes_over_what_is_removed_meanwhile(tmp_path: Path) -> None
     (tmp_path / "gone").symlink_to(tmp_path / "nothing")
     (tmp_path / "there").write_bytes(b"12")
     assert [(e.name, e.size) for e in STORAGE.list(Location.given(tmp_path))] == [("there", 2)]
+
+
+def test_closed_files_hold_no_buffers(tmp_path: Path) -> None:
+    """A task remembers thousands of them till its manifests are handed in."""
+    before = pa.total_allocated_bytes()
+    closed = []
+    for number in range(20):
+        file = STORAGE.create(Location.given(tmp_path / str(number)))
+        file.write(b"x" * 1000)
+        assert pa.total_allocated_bytes() > before
+        file.close()
+        closed.append(file)
+    assert pa.total_allocated_bytes() == before
+    with pytest.raises(ValueError, match="is closed"):
+        closed[0].write(b"more")
