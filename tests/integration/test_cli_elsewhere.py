@@ -104,7 +104,7 @@ def test_a_location_without_a_namenode(capsys: pytest.CaptureFixture[str], hdfs_
 @pytest.mark.parametrize(
     ("location", "message"),
     [
-        ("gs://bucket/x", "no storage is known for this scheme"),
+        ("oss://bucket/x", "no storage is known for this scheme"),
         ("hdfs:/no/such", "no such directory"),
         ("s3a:/x", "names its bucket"),
     ],

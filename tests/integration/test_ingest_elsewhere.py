@@ -201,8 +201,8 @@ def test_a_file_that_is_still_written_is_another_runs(hdfs_root: Location, tmp_p
 def test_what_cannot_be_reached_is_told(s3_root: Location, kind: str) -> None:
     """A storage that nobody knows, and a bucket that is not there: a sentence, before Spark is asked."""
     nothing: Any = None
-    with pytest.raises(InputError, match=r"its files cannot be read: .*no storage is known .* 'gs://b/x"):
-        source_at(kind, "gs://b/x").read(nothing, [TABLE], {})
+    with pytest.raises(InputError, match=r"its files cannot be read: .*no storage is known .* 'oss://b/x"):
+        source_at(kind, "oss://b/x").read(nothing, [TABLE], {})
     with pytest.raises(MutationError, match=r"s3a://nowhere/x"):
         source_at(kind, "s3a://nowhere/x").read(nothing, [TABLE], {})
 
