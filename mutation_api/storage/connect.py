@@ -53,7 +53,7 @@ class _Connections:
         self._storages: dict[tuple[str, str], Storage] = {}
 
     def configure(self, given: HadoopSettings | None) -> None:
-        if given != self._given:
+        if given is None or given != self._given:
             self._given = given
             self._found = None
             use_tokens(b"" if given is None else given.tokens)
@@ -83,7 +83,7 @@ _connections = _Connections()
 
 
 def configure(given: HadoopSettings | None) -> None:
-    """Use these settings in this process from now on; None: what the environment and Spark tell."""
+    """Use these settings in this process from now on; None: what the environment and Spark tell now."""
     with _connections.guard:
         _connections.configure(given)
 

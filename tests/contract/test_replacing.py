@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.replacing import move_to, replacing
 from tests.elsewhere import get, names, put
@@ -37,7 +38,7 @@ def test_a_finished_file_gets_its_name(storage_root: Location) -> None:
 def test_a_directory_is_not_replaced(storage_root: Location) -> None:
     """What is in it stays."""
     inside = put(storage_root / "report.csv" / "x", b"1")
-    if inside.scheme == "s3a":
+    if not storage_at(inside).has_directories:
         return  # a key may be the beginning of another
     with pytest.raises(OSError, match="report"), replacing(storage_root / "report.csv") as stream:
         stream.write(b"2")
