@@ -113,7 +113,7 @@ def hdfs_beside(stage: Stage) -> Iterator[MiniHdfs]:
     """A fresh HDFS, which this process and Spark's workers find and the stage counts."""
     folder = stage.folder / HDFS
     folder.mkdir()
-    with MiniHdfs(folder) as hdfs:
+    with MiniHdfs(folder, is_measured=True) as hdfs:
         hdfs.make_directory(ROOT, mode="777")
         stage.kinds[hdfs.pid] = HDFS
         configure(HadoopSettings(hdfs.settings))

@@ -72,6 +72,7 @@ class MiniHdfs:
         name_nodes: int = 1,
         configuration: Mapping[str, str] | None = None,
         kerberos: KerberosKeys | None = None,
+        is_measured: bool = False,
     ) -> None:
         """Start it.
 
@@ -81,6 +82,7 @@ class MiniHdfs:
             name_nodes: 1, or 2 for a name service of which the first is active.
             configuration: Hadoop's properties for its servers.
             kerberos: ask for Kerberos, with these keys.
+            is_measured: run as a server does that lives for long, with Java's own choice of compilers.
 
         Raises:
             JudgeError: Java, a jar or the compiler is missing, or it does not come up.
@@ -93,8 +95,7 @@ class MiniHdfs:
         command: list[str | Path] = [
             find_java(),
             *ADD_OPENS,
-            *SPEED_OPTIONS,
-            "-Xmx512m",
+            *(("-Xmx1g",) if is_measured else (*SPEED_OPTIONS, "-Xmx512m")),
             "-cp",
             class_path,
             "judge.MiniHdfs",

@@ -24,6 +24,7 @@ import contextlib
 import errno
 import functools
 import io
+import json
 import os
 import time
 import uuid
@@ -433,6 +434,9 @@ def _os_errors(location: Location) -> Iterator[None]:
         raise _of_code(str(told.get("Code", "")), text, location) from None
     except BotoCoreError as error:
         raise _of_client(error, location) from None
+    except json.JSONDecodeError as error:  # the store answers in XML
+        text = f"whoever tells the keys for the store does not answer in JSON: {error}"
+        raise PermissionError(errno.EACCES, text, str(location)) from None
     except RuntimeError as error:
         if "expired" not in str(error):  # so the client says that keys which it has just got are over
             raise

@@ -130,12 +130,13 @@ def test_a_bad_network(hive_on_s3: HiveJudge, database_on_s3: str, s3: S3Server)
 
 def at_the_first(name: str, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Do something before the first call of a method of the storage."""
-    original, called = getattr(S3Storage, name), threading.Event()
+    original, called, guard = getattr(S3Storage, name), threading.Event(), threading.Lock()
 
     def method(storage: S3Storage, *arguments: Any) -> Any:
-        if not called.is_set():
-            called.set()
-            act()
+        with guard:
+            if not called.is_set():
+                called.set()
+                act()
         return original(storage, *arguments)
 
     monkeypatch.setattr(S3Storage, name, method)
@@ -213,11 +214,18 @@ class Keys:
         if self._answer is None:
             told = {"access_key_id": key, "secret_access_key": "s", "session_token": "t"}
             lines = [f"aws_{name} = {text}" for name, text in told.items()]
-            self._file.write_text("\n".join(["[default]", *lines]))
+            _replace(self._file, "\n".join(["[default]", *lines]))
         else:
             soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=2)
             told = {"AccessKeyId": key, "SecretAccessKey": "s", "SessionToken": "t"}
-            self._answer.write_text(json.dumps({"Version": 1, "Expiration": soon.isoformat(), **told}))
+            _replace(self._answer, json.dumps({"Version": 1, "Expiration": soon.isoformat(), **told}))
+
+
+def _replace(file: Path, text: str) -> None:
+    """In one step, for those who read meanwhile."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
 
 
 @pytest.fixture

@@ -148,6 +148,21 @@ def test_requests_of_looking_for_old_events(table_on_s3: AcidTable, s3: S3Server
     assert s3.take_counts() == {"list": len(PARTITIONS), "get": FILES}
 
 
+def test_a_program_that_tells_no_keys_is_named(
+    s3_root: Location, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer may be half a secret, so it is not shown."""
+    (tmp_path / "answer").write_text('{"Version": 1, "SecretAccessKey": "half')
+    (tmp_path / "config").write_text(f"[default]\ncredential_process = cat {tmp_path / 'answer'}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    keys = ("fs.s3a.access.key", "fs.s3a.secret.key")
+    configure(HadoopSettings({name: text for name, text in s3.settings.items() if name not in keys}))
+    with pytest.raises(PermissionError, match="does not answer in JSON") as caught:
+        storage_at(s3_root).list(s3_root)
+    assert "half" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
 def test_what_breaks_off_is_asked_for_again(s3_root: Location, s3: S3Server) -> None:
     """Where a file is opened and further on; a store that never ends an answer is told in one line."""
     storage, content = storage_at(s3_root), os.urandom(700_000)
