@@ -367,7 +367,8 @@ class S3Storage:
 
     def _with_good_keys(self, location: Location, request: Callable[[Any], _Answer]) -> _Answer:
         """Do it; once more with a client that looks for its keys anew if they have expired."""
-        client = self._client.get()
+        with _os_errors(location):
+            client = self._client.get()
         try:
             with _os_errors(location):
                 return request(client)
