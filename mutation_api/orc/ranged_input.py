@@ -7,11 +7,11 @@ is fetched once and kept.
 
 from __future__ import annotations
 
-import io
-import os
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+
+from mutation_api.storage.sized_input import SizedInput
 
 __all__ = ["RangedInput"]
 
@@ -24,7 +24,7 @@ _Piece = tuple[int, bytes]
 """Bytes, and where in the file they begin."""
 
 
-class RangedInput(io.RawIOBase):
+class RangedInput(SizedInput):
     """Reads from a stream what is not in memory.
 
     Args:
@@ -33,10 +33,8 @@ class RangedInput(io.RawIOBase):
     """
 
     def __init__(self, stream: pa.NativeFile, size: int) -> None:
-        super().__init__()
+        super().__init__(size)
         self._stream = stream
-        self._size = size
-        self._position = 0
         self._pieces: list[_Piece] = []
         self._end: _Piece = (size, b"")
         self.keep_end(END_BYTES)
@@ -45,53 +43,27 @@ class RangedInput(io.RawIOBase):
         """The last bytes, so many or all, which are kept from now on."""
         start = max(0, self._size - count)
         if start < self._end[0]:
-            self._end = (start, self._at(start, self._end[0]) + self._end[1])
+            self._end = (start, self._bytes_at(start, self._end[0]) + self._end[1])
         return self._end[1]
 
     def fetch(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Have ranges, each a start and a stop, in memory, in place of those of the last call."""
         end_start = self._end[0]
         wanted = [(start, min(stop, end_start)) for start, stop in ranges if start < end_start]
-        self._pieces = [(start, self._at(start, stop)) for start, stop in _joined(wanted)]
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is."""
-        return True
-
-    def tell(self) -> int:
-        """The position."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the position; gives it."""
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = start + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        """So many bytes, or what is left of the file."""
-        left = max(0, self._size - self._position)
-        count = left if size is None or size < 0 else min(size, left)
-        data = self._at(self._position, self._position + count)
-        self._position += len(data)
-        return data
+        self._pieces = [(start, self._bytes_at(start, stop)) for start, stop in _joined(wanted)]
 
     def close(self) -> None:
         """Close the stream, too."""
         self._stream.close()
         super().close()
 
-    def _at(self, start: int, stop: int) -> bytes:
+    def _bytes_at(self, start: int, stop: int) -> bytes:
         """Bytes of the file; those in one piece, or in one and the end after it, need no request."""
         end_start, end = self._end
         if start >= end_start:
             return end[start - end_start : stop - end_start]
         if stop > end_start:
-            return self._at(start, end_start) + self._at(end_start, stop)
+            return self._bytes_at(start, end_start) + self._bytes_at(end_start, stop)
         for piece_start, piece in self._pieces:
             if piece_start <= start and stop <= piece_start + len(piece):
                 return piece[start - piece_start : stop - piece_start]

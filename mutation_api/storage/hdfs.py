@@ -37,6 +37,7 @@ from mutation_api.storage.hdfs_login import log_in, what_to_do
 from mutation_api.storage.hdfs_patience import Patience
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry, Staged
+from mutation_api.storage.sized_input import SizedInput
 
 __all__ = ["HdfsStorage", "connect"]
 
@@ -160,7 +161,7 @@ class HdfsStorage:
         if self._status(location).isdir:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(location))
         reader = self._ask(location, lambda client: client.read(path))
-        return pa.PythonFile(_Reader(reader, len(reader), location), mode="r")
+        return pa.PythonFile(_Reader(reader, location), mode="r")
 
     def create(self, location: Location) -> _HdfsOutput:
         """Create a file; it is seen at once, with what was closed in it."""
@@ -473,49 +474,17 @@ class _HdfsOutput:
             self._earlier = None
 
 
-class _Reader(io.RawIOBase):
+class _Reader(SizedInput):
     """A file over the client's reader, which panics where one reads past the end."""
 
-    def __init__(self, reader: Any, size: int, location: Location) -> None:
-        super().__init__()
+    def __init__(self, reader: Any, location: Location) -> None:
+        super().__init__(len(reader), str(location))
         self._reader = reader
-        self._size = size
         self._location = location
-        self._position = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        if start + offset < 0:
-            raise OSError(errno.EINVAL, "a position before the beginning", str(self._location))
-        self._position = start + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._size - self._position)
-        count = left if size is None or size < 0 else min(size, left)
-        if not count:
-            return b""
+    def _bytes_at(self, start: int, stop: int) -> bytes:
         with _os_errors(self._location):
-            data = bytes(self._reader.read_range(self._position, count))
-        self._position += len(data)
-        return data
-
-    def readall(self) -> bytes:
-        return self.read()
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+            return bytes(self._reader.read_range(start, stop - start))
 
 
 @contextlib.contextmanager

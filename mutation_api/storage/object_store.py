@@ -6,18 +6,17 @@ and what was written can be read again.
 
 from __future__ import annotations
 
-import errno
-import io
 import os
 import tempfile
 import threading
 from collections.abc import Callable
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, Generic, TypeVar
 
 import pyarrow as pa
 
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged
+from mutation_api.storage.sized_input import SizedInput
 
 __all__ = ["TAIL_BYTES", "ClientOfProcess", "ObjectOutput", "RangeReader", "prefix_of"]
 
@@ -97,58 +96,19 @@ def _local_copy() -> IO[bytes]:
     return tempfile.TemporaryFile(prefix="hive-mutation-")
 
 
-class RangeReader(io.RawIOBase):
+class RangeReader(SizedInput):
     """A file over ranged requests, its end read already."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int, tail: bytes) -> None:
         """``read`` gives the bytes from a start to before a stop."""
-        super().__init__()
+        super().__init__(size)
         self._read_range = read
-        self._size = size
         self._known_start = size - len(tail)
         self._known = tail
-        self._position = 0
 
-    def readable(self) -> bool:
-        """It can."""
-        return True
-
-    def seekable(self) -> bool:
-        """It can."""
-        return True
-
-    def tell(self) -> int:
-        """The position."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go somewhere, also past the end. Raises OSError."""
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        if start + offset < 0:
-            raise OSError(errno.EINVAL, "a position before the beginning")
-        self._position = start + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Bytes from the position on; none at the end. Raises OSError."""
-        left = max(0, self._size - self._position)
-        count = left if size is None or size < 0 else min(size, left)
-        if not count:
-            return b""
-        start = self._position
-        self._know(start, start + count)
-        self._position += count
-        return self._known[start - self._known_start : start - self._known_start + count]
-
-    def readall(self) -> bytes:
-        """All that is left."""
-        return self.read()
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill a buffer as far as there are bytes."""
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+    def _bytes_at(self, start: int, stop: int) -> bytes:
+        self._know(start, stop)
+        return self._known[start - self._known_start : stop - self._known_start]
 
     def _know(self, start: int, stop: int) -> None:
         """Have these bytes; what lay there before is forgotten, but for the end of the file."""
