@@ -5,6 +5,7 @@ import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import java.io.BufferedReader;
 import java.io.DataOutputStream;
+import java.io.EOFException;
 import java.io.File;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
@@ -196,7 +197,11 @@ public final class MiniHdfs {
     while (!stopped.isEmpty()) {
       cluster.restartDataNode(stopped.pop(), true);
     }
-    files().setSafeMode(org.apache.hadoop.fs.SafeModeAction.LEAVE);
+    try {
+      files().setSafeMode(org.apache.hadoop.fs.SafeModeAction.LEAVE);
+    } catch (EOFException e) { // a connection to a NameNode that was stopped since
+      files().setSafeMode(org.apache.hadoop.fs.SafeModeAction.LEAVE);
+    }
     cluster.waitActive();
   }
 
