@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -14,10 +15,13 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged
 from mutation_api.storage.side_by_side import side_by_side
 
-__all__ = ["HDFS", "RemoteWriter"]
+__all__ = ["HDFS", "RemoteWriter", "warm"]
 
 HDFS = "hdfs"
 """The kind of its process."""
+LARGEST_WARMING_POWER = 19
+SETTLING_SECONDS = 7.0
+"""A DataNode is told every three seconds what to delete."""
 
 
 class RemoteWriter(TableWriter):
@@ -55,6 +59,14 @@ class RemoteWriter(TableWriter):
         if self.table and self._prepared.base is not None:
             self._move_base(self._root / f"base_{self._prepared.name}")
         super()._prepare(number)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Wait until nothing is left of the last round's table, which HDFS removes by and by."""
+        before = -1
+        while (now := sum(1 for _ in self._blocks.rglob("blk_*"))) != before:
+            before = now
+            time.sleep(SETTLING_SECONDS)
 
     def _bring(self, base: Path) -> None:
         if self._base_at is None:
@@ -75,6 +87,23 @@ class RemoteWriter(TableWriter):
             storage.publish(Staged(source / name), target / name)
 
         side_by_side(move, names, storage.threads)
+
+
+def warm(directory: Location, files: int) -> None:
+    """Write, list, rename and delete so many files, of 1 byte to 256 KiB."""
+    storage = storage_at(directory)
+    storage.create_directory(directory)
+
+    def write(number: int) -> None:
+        hidden, target = directory / f"_{number}", directory / str(number)
+        file = storage.stage(hidden, target)
+        file.write(bytes(2 ** (number % LARGEST_WARMING_POWER)))
+        file.close()
+        storage.publish(file.staged, target)
+
+    side_by_side(write, range(files), storage.threads)
+    storage.list(directory)
+    storage.delete_directory(directory)
 
 
 def _copy(source: Location, target: Location) -> None:
