@@ -104,6 +104,7 @@ class AzureStorage:
     publishes_by_rename = False
     has_directories = False
     threads = THREADS
+    closing_seconds = 0.0
 
     def __init__(self, scheme: str, authority: str, settings: AzureSettings) -> None:
         self._scheme = scheme

@@ -89,6 +89,7 @@ class GcsStorage:
     publishes_by_rename = True
     has_directories = False
     threads = THREADS
+    closing_seconds = 0.0
 
     def __init__(self, scheme: str, bucket: str, settings: GcsSettings) -> None:
         self._scheme = scheme

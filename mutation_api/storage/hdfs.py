@@ -1,13 +1,14 @@
 """HDFS, by ``hdfs-native``: no JVM in the workers.
 
 Closing a file takes half a second, nearly all of it waiting: the NameNode says "not yet" at first, and the
-client sleeps before it asks again. So files are closed side by side, in many threads.
+client sleeps before it asks again. So files are closed side by side, in many threads; small ones are created
+there, too.
 
 A NameNode that is away, starts, or hands over to another is waited for, and what became of a change whose
-answer was lost is found out: a file that was renamed is known by its size and time, one that was created by
-its lease, one that was closed by its length after the lease was recovered. A DataNode that is down is still
-given out for ten minutes; the client copes with one that goes down, not with one that is down when a file
-begins, so such a file is begun anew.
+answer was lost is found out: a file that was renamed is known by its hidden name, which is gone, and its
+size, one that was created by its lease, one that was closed by its length after the lease was recovered. A
+DataNode that is down is still given out for ten minutes; the client copes with one that goes down, not with
+one that is down when a file begins, so such a file is begun anew.
 
 What is made gets the mode of the directory it is made in (files without x): a table's directory says who
 works on the table, and Hive's cleaner, which is another user, has to delete what we made. Below a default ACL
@@ -41,8 +42,8 @@ from mutation_api.storage.sized_input import SizedInput
 
 __all__ = ["HdfsStorage", "connect"]
 
-THREADS = 128
-"""Each waits for half a second to close a file, and a task may write one every four milliseconds."""
+THREADS = 256
+"""Each waits for half a second to close a file, and a task may write one every two milliseconds."""
 _OUTPUT_BUFFER_BYTES = 1024 * 1024
 _DEFAULT_PORT = 8020
 _KNOWN_DIRECTORIES = 4096
@@ -129,6 +130,7 @@ class HdfsStorage:
     publishes_by_rename = True
     has_directories = True
     threads = THREADS
+    closing_seconds = 0.5
 
     def __init__(self, scheme: str, authority: str, url: str, settings: HadoopSettings) -> None:
         self._scheme = scheme
@@ -164,7 +166,8 @@ class HdfsStorage:
         return pa.PythonFile(_Reader(reader, location), mode="r")
 
     def create(self, location: Location) -> _HdfsOutput:
-        """Create a file; it is seen at once, with what was closed in it."""
+        """Create a file, which is seen as it is written."""
+        self._path(location)
         return _HdfsOutput(self, location)
 
     def create_directory(self, directory: Location) -> None:
@@ -178,22 +181,28 @@ class HdfsStorage:
 
     def stage(self, hidden: Location, target: Location) -> _HdfsOutput:
         """Create the hidden file."""
+        self._path(hidden)
         self._path(target)
         return _HdfsOutput(self, hidden)
 
     def publish(self, staged: Staged, target: Location) -> None:
-        """Rename the staged file."""
-        self.rename(staged.location, target)
+        """Rename the staged file, whose only tag is its size."""
+        self.rename(staged.location, target, int(staged.part_tags[0]) if staged.part_tags else None)
 
-    def rename(self, source: Location, target: Location) -> None:
-        """One atomic step, which refuses an existing target."""
+    def rename(self, source: Location, target: Location, size: int | None = None) -> None:
+        """One atomic step, which refuses an existing target. A file of another size is not taken for ours."""
         paths = self._path(source), self._path(target)
-        before = self._status(source)
-        try:
-            self._ask(source, lambda client: client.rename(*paths, False))
-        except FileNotFoundError:
-            if not self._was_renamed(before, target):
-                raise
+
+        def rename_again(client: Client) -> None:
+            try:
+                with _os_errors(source):
+                    client.rename(*paths, False)
+            except FileNotFoundError:
+                found = client.get_file_info(paths[1])
+                if found.isdir or size not in (None, found.length):
+                    raise
+
+        self._ask(source, lambda client: client.rename(*paths, False), again=rename_again)
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
         """Nothing is uploaded here."""
@@ -276,14 +285,6 @@ class HdfsStorage:
             create_parent=False,
         )
 
-    def _was_renamed(self, before: Any, target: Location) -> bool:
-        """Whether a file lies at its target though the answer told nothing of it."""
-        try:
-            after = self._status(target)
-        except FileNotFoundError:
-            return False
-        return all(getattr(before, name) == getattr(after, name) for name in _KEPT_BY_RENAME)
-
     def _create_one_directory(self, directory: Location) -> None:
         modes = self._modes_in(directory.parent)
         path = self._path(directory)
@@ -351,11 +352,11 @@ class HdfsStorage:
         return location.path
 
 
-_KEPT_BY_RENAME = ("isdir", "length", "modification_time", "owner", "group")
-
-
 class _HdfsOutput:
     """A file being written; see :class:`~mutation_api.storage.protocol.OutputFile`.
+
+    It is created when its buffer is full, or when it is closed: whoever writes small files and has them
+    closed in the background never waits for the NameNode.
 
     A file may be completed by whoever recovers its lease: nothing but a manifest tells that it is whole.
     """
@@ -368,12 +369,14 @@ class _HdfsOutput:
         self._whole: bytes | None = b""
         """All that was sent, as long as that is one piece."""
         self._earlier: tuple[Location, pa.NativeFile] | None = None
-        self._writer: Any = storage.open_writer(location)
+        self._writer: Any = None
+        self._is_created = False
+        self._is_closed = False
 
     @property
     def staged(self) -> Staged:
-        """Where it lies."""
-        return Staged(self._location)
+        """Where it lies, and its size."""
+        return Staged(self._location, part_tags=(str(self._size + len(self._buffer)),))
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> int:
         """Append bytes."""
@@ -387,27 +390,36 @@ class _HdfsOutput:
         """What was written so far, under another name."""
         self._complete()
         aside = self._location.parent / f"_{self._location.name}.earlier"
-        self._storage.rename(self._location, aside)
+        self._storage.rename(self._location, aside, self._size)
         self._earlier = (aside, self._storage.open_input(aside))
         self._size, self._whole = 0, b""
-        self._writer = self._storage.open_writer(self._location)
+        self._is_created = False
         return self._earlier[1]
 
     def close(self) -> None:
         """Complete the file: the NameNode and as many DataNodes as it asks for have it."""
         self._delete_earlier()
-        if self._writer is not None:
+        if not self._is_closed:
             self._complete()
+            self._is_closed = True
 
     def discard(self) -> None:
         """Delete the file."""
+        self._is_closed = True
         self._drop_writer()
         self._delete_earlier()
         self._buffer.clear()
-        with contextlib.suppress(FileNotFoundError):
-            self._storage.delete_file(self._location)
+        if self._is_created:
+            with contextlib.suppress(FileNotFoundError):
+                self._storage.delete_file(self._location)
+
+    def _open(self) -> None:
+        if self._writer is None:
+            self._writer = self._storage.open_writer(self._location)
+            self._is_created = True
 
     def _flush(self) -> None:
+        self._open()
         # As bytes: the client takes any other buffer item by item, 10 to 60 times slower.
         data = bytes(self._buffer)
         self._buffer.clear()
@@ -421,6 +433,7 @@ class _HdfsOutput:
             self._write_anew(close=False)
 
     def _complete(self) -> None:
+        self._open()
         if self._buffer:
             self._flush()
         try:
@@ -441,7 +454,7 @@ class _HdfsOutput:
             self._drop_writer()
             with contextlib.suppress(FileNotFoundError):
                 self._storage.delete_file(self._location)
-            self._writer = self._storage.open_writer(self._location)
+            self._open()
             try:
                 self._send(self._whole)
                 if close:

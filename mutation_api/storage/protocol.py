@@ -40,8 +40,8 @@ class Staged:
     """A file that is written and not published.
 
     ``location``: where it lies hidden; of an upload, where it will appear. ``upload_id`` and ``part_tags``
-    (of the parts in their order) name an upload to an object store, else they are empty, but for what an
-    object store knows its own by. One that :meth:`Storage.unfinished` found has no part tags.
+    (of the parts in their order) name an upload to an object store, else they are empty, but for what a
+    storage knows its own by. One that :meth:`Storage.unfinished` found has no part tags.
     """
 
     location: Location
@@ -108,6 +108,13 @@ class Storage(Protocol):
         """How many calls side by side pay here: what a call takes is mostly waiting."""
         ...
 
+    @property
+    def closing_seconds(self) -> float:
+        """How long the closing of a file waits without working, so that whoever writes files waits for the
+        last at its end; 0 where that is next to nothing.
+        """
+        ...
+
     def list(self, directory: Location) -> list[FileEntry]:
         """Children of a directory, sorted by name, hidden ones too.
 
@@ -140,7 +147,7 @@ class Storage(Protocol):
         """Create a file that is to be published as ``target``: by rename it lies at ``hidden`` till then,
         whose directory must exist; an object store uploads to ``target`` and uses no hidden name.
 
-        Raises FileExistsError if ``hidden`` is there.
+        Raises FileExistsError if ``hidden`` is there, here or in ``close``.
         """
         ...
 

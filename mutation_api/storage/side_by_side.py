@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["CLOSING_BYTES", "Closing", "side_by_side"]
+__all__ = ["BACKGROUND_BYTES", "Background", "side_by_side"]
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-CLOSING_BYTES = 64 * 1024 * 1024
+BACKGROUND_BYTES = 64 * 1024 * 1024
 """Of files that are written and not yet closed. Their buffers are in memory, of large ones only a part."""
-LARGEST_SHARE_BYTES = CLOSING_BYTES // 4
+LARGEST_SHARE_BYTES = BACKGROUND_BYTES // 4
 """A larger file counts as this many: no storage holds more of one in memory."""
 
 
@@ -28,22 +28,23 @@ def side_by_side(work: Callable[[_Item], _Result], items: Iterable[_Item], threa
     return [future.result() for future in futures]
 
 
-class Closing:
-    """Closes files in the background, so that whoever writes need not wait for each.
+class Background:
+    """What whoever writes need not wait for each time: mostly the closing of files.
 
-    Bounded: whoever would exceed the number of threads, or CLOSING_BYTES of files that are not closed, has to
-    wait. Starts no thread before it gets its first file.
+    Bounded: whoever would exceed the number of threads, or BACKGROUND_BYTES of files that are not closed, has
+    to wait. Starts no thread before it gets something to do.
     """
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
-        self._room = threading.Condition()
-        self._file_count = 0
+        self._changed = threading.Condition()
+        self._submitted_count = 0
+        self._unfinished_count = 0
         self._byte_count = 0
-        self._futures: list[Future[None]] = []
+        self._errors: dict[int, BaseException] = {}
 
-    def submit(self, close: Callable[[], None], byte_count: int, threads: int) -> None:
-        """Have a file of so many bytes closed; the first call decides how many threads there are.
+    def submit(self, work: Callable[[], None], byte_count: int, threads: int) -> None:
+        """Have work done on a file of so many bytes; the first call decides how many threads there are.
 
         Raises what an earlier one raised.
         """
@@ -51,18 +52,13 @@ class Closing:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(threads)
         byte_count = min(byte_count, LARGEST_SHARE_BYTES)
-        self._enter(byte_count, threads)
-        future = self._pool.submit(close)
-        future.add_done_callback(lambda _: self._leave(byte_count))
-        self._futures.append(future)
+        number = self._enter(byte_count, threads)
+        self._pool.submit(self._run, work, number, byte_count)
 
     def finish(self) -> None:
         """Wait for all. Raises what the first of them raised."""
-        wait(self._futures)
-        try:
-            self._raise_first()
-        finally:
-            self.stop()
+        self.stop()
+        self._raise_first()
 
     def stop(self) -> None:
         """Wait for what runs; what it raises is not told."""
@@ -70,22 +66,30 @@ class Closing:
         if pool is not None:
             pool.shutdown()
 
-    def _enter(self, byte_count: int, threads: int) -> None:
-        with self._room:
-            self._room.wait_for(
-                lambda: self._file_count < threads and self._byte_count + byte_count <= CLOSING_BYTES
-            )
-            self._file_count += 1
-            self._byte_count += byte_count
-
-    def _leave(self, byte_count: int) -> None:
-        with self._room:
-            self._file_count -= 1
+    def _run(self, work: Callable[[], None], number: int, byte_count: int) -> None:
+        error = None
+        try:
+            work()
+        except BaseException as caught:  # told by the next call
+            error = caught
+        with self._changed:
+            if error is not None:
+                self._errors[number] = error
+            self._unfinished_count -= 1
             self._byte_count -= byte_count
-            self._room.notify()
+            self._changed.notify()
+
+    def _enter(self, byte_count: int, threads: int) -> int:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._unfinished_count < threads and self._byte_count + byte_count <= BACKGROUND_BYTES
+            )
+            self._unfinished_count += 1
+            self._byte_count += byte_count
+            self._submitted_count += 1
+            return self._submitted_count
 
     def _raise_first(self) -> None:
-        for future in self._futures:
-            if future.done() and (error := future.exception()) is not None:
-                raise error
-        self._futures = [future for future in self._futures if not future.done()]
+        with self._changed:
+            if self._errors:
+                raise self._errors[min(self._errors)]

@@ -19,6 +19,7 @@ import dataclasses
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -39,8 +40,8 @@ from mutation_api.errors import (
 from mutation_api.orc.event_writer import WriterOptions
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.storage.permissions import refused
-from mutation_api.storage.side_by_side import Closing, side_by_side
+from mutation_api.storage.permissions import KnowsPermissions, refused
+from mutation_api.storage.side_by_side import Background, side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.partition import partition_name, partition_texts, partition_value
@@ -117,14 +118,14 @@ class MutatorCoordinator:
         self._group_count = 0
         self._bytes_till_giving_back = BYTES_PER_GIVING_BACK
         self._finished: list[FinishedFile] = []
-        self._closing = Closing()
+        self._background = Background()
         self._manifests: tuple[DeltaManifest, ...] = ()
         self._pending = PendingRecords(self._inspector)
         self._pending_partition = ""
         self._names_by_texts: dict[tuple[str, ...], str] = {}
         self._names_by_values: dict[tuple[Any, ...], str] = {}
         self._attempt_directories: set[Location] = set()
-        self._permitted: set[Location] = set()
+        self._asked_for: set[Location] = set()
         self._is_closed = False
         self._is_aborted = False
         self._failure: BaseException | None = None
@@ -258,7 +259,7 @@ class MutatorCoordinator:
             try:
                 self._flush()
                 self._close_group()
-                self._closing.finish()
+                self._background.finish()
                 self._check_marks()
             except BaseException as error:
                 self._failure = error
@@ -278,7 +279,7 @@ class MutatorCoordinator:
         mutator, self._mutator = self._mutator, None
         finished, self._finished = self._finished, []
         self._manifests = ()
-        self._closing.stop()
+        self._background.stop()
         is_discarded = False
         try:
             if mutator is not None:
@@ -471,7 +472,7 @@ class MutatorCoordinator:
         self._finished.extend(finished)
         for each in finished:
             threads = storage_at(each.group.directory).threads
-            self._closing.submit(each.close, each.facts.byte_count, threads)
+            self._background.submit(each.close, each.facts.byte_count, threads)
         self._bytes_till_giving_back -= sum(each.facts.byte_count for each in finished)
         if self._bytes_till_giving_back <= 0:
             # An encoder fills the buffers that it allocates in part only. Those of the next lie elsewhere.
@@ -496,9 +497,15 @@ class MutatorCoordinator:
         )
 
     def _check_permission(self, location: Location) -> None:
-        """Once for each partition, before its first file is made; the committer would be refused later."""
-        if location in self._permitted:
+        """Once for each partition: what was written for it would be refused by the committer."""
+        if location in self._asked_for:
             return
+        self._asked_for.add(location)
+        storage = storage_at(location)
+        if isinstance(storage, KnowsPermissions):
+            self._background.submit(partial(self._ask_permission, location), 0, storage.threads)
+
+    def _ask_permission(self, location: Location) -> None:
         try:
             for refusal in refused([location]):
                 raise refusal
@@ -506,7 +513,6 @@ class MutatorCoordinator:
             raise DeltaWriteError(
                 f"table {self._table.full_name}: {location} cannot be written: {error}"
             ) from error
-        self._permitted.add(location)
 
     def _attempt_directory(self, location: Location) -> Location:
         """Where files for a partition there are staged: near it, so that publishing is a rename.

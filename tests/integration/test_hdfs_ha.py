@@ -140,20 +140,21 @@ def test_a_rename_of_somebody_else_is_not_taken_for_ours(
 ) -> None:
     """The source is gone and the target is there, but it is another file."""
     storage, root = storage_at(faulty_table.location), faulty_table.location
-    for name in ("_mutation_probe_1", "_mutation_probe_2"):
-        file = storage.create(root / name)
-        file.write(name.encode() * int(name[-1]))
-        file.close()
-    before = storage._status(root / "_mutation_probe_1")  # type: ignore[attr-defined]
-    assert not storage._was_renamed(before, root / "_mutation_probe_2")  # type: ignore[attr-defined]
+    ours, other = (storage.create(root / f"_mutation_probe_{number}") for number in (1, 2))
+    ours.write(b"1")
+    other.write(b"22")
+    ours.close()
+    other.close()
+    target = root / "_mutation_probe_3"
     for proxy in proxies:
         proxy.cut("rename2", after=True)
-    target = root / "_mutation_probe_3"
-    storage.publish(file.staged, target)
+    storage.publish(other.staged, target)
+    storage.delete_file(root / "_mutation_probe_1")
+    for proxy in proxies:
+        proxy.cut("rename2", after=False)
     with pytest.raises(FileNotFoundError):
-        storage.publish(file.staged, target)
-    for name in ("_mutation_probe_1", "_mutation_probe_3"):
-        storage.delete_file(root / name)
+        storage.publish(ours.staged, target)
+    storage.delete_file(target)
 
 
 @pytest.mark.long

@@ -123,6 +123,25 @@ def test_a_restarted_name_node_is_found_again(hdfs: MiniHdfs, hdfs_root: Locatio
     assert [entry.name for entry in storage_at(hdfs_root).list(hdfs_root)] == ["after", "before"]
 
 
+def test_a_small_file_is_created_when_it_is_closed(hdfs_root: Location) -> None:
+    """Whoever writes it asks the NameNode nothing; who comes too late leaves the first one's file alone."""
+    storage, place = storage_at(hdfs_root), hdfs_root / "f"
+    first, second = storage.create(place), storage.create(place)
+    for file, content in ((first, b"first"), (second, b"second")):
+        file.write(content)
+        assert storage.stat(place) is None
+    first.close()
+    with pytest.raises(FileExistsError):
+        second.close()
+    second.discard()
+    with storage.open_input(place) as stream:
+        assert stream.read() == b"first"
+    never = storage.create(hdfs_root / "never")
+    never.write(b"x")
+    never.discard()
+    assert [entry.name for entry in storage.list(hdfs_root)] == ["f"]
+
+
 def test_what_a_killed_writer_left_goes_away(hdfs_root: Location) -> None:
     """The file is open for an hour, which stops neither its removal nor that of its directory."""
     storage = storage_at(hdfs_root)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from mutation_api.storage.side_by_side import CLOSING_BYTES, Closing, side_by_side
+from mutation_api.storage.side_by_side import BACKGROUND_BYTES, Background, side_by_side
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -38,28 +38,28 @@ def test_the_first_error_is_raised_when_all_were_tried() -> None:
     assert sorted(tried) == [0, 1, 2, 3, 4]
 
 
-def test_closing_waits_for_all() -> None:
+def test_finish_waits_for_all() -> None:
     """Finish returns when the last one is closed."""
     closed: list[int] = []
-    closing = Closing()
+    background = Background()
     for number in range(20):
-        closing.submit(lambda n=number: closed.append(n), 0, 4)
-    closing.finish()
+        background.submit(lambda n=number: closed.append(n), 0, 4)
+    background.finish()
     assert sorted(closed) == [*range(20)]
 
 
 @pytest.mark.parametrize(
     ("byte_count", "threads", "room"),
-    [(0, 3, 3), (CLOSING_BYTES // 5, 8, 5), (10 * CLOSING_BYTES, 8, 4), (CLOSING_BYTES // 4, 2, 2)],
+    [(0, 3, 3), (BACKGROUND_BYTES // 5, 8, 5), (10 * BACKGROUND_BYTES, 8, 4), (BACKGROUND_BYTES // 4, 2, 2)],
 )
 def test_more_than_a_few_have_to_wait(byte_count: int, threads: int, room: int) -> None:
     """What is not closed holds memory, of large files a part."""
     go_on = threading.Event()
-    closing, submitted = Closing(), []
+    background, submitted = Background(), []
 
     def submit_all() -> None:
         for number in range(10):
-            closing.submit(lambda: go_on.wait(10), byte_count, threads)
+            background.submit(lambda: go_on.wait(10), byte_count, threads)
             submitted.append(number)
 
     writer = threading.Thread(target=submit_all)
@@ -69,7 +69,7 @@ def test_more_than_a_few_have_to_wait(byte_count: int, threads: int, room: int) 
     assert len(submitted) == room
     go_on.set()
     writer.join(10)
-    closing.finish()
+    background.finish()
     assert len(submitted) == 10
 
 
@@ -79,18 +79,18 @@ def test_a_failed_close_stops_the_writer() -> None:
     def fail() -> None:
         raise OSError("no space")
 
-    closing = Closing()
-    closing.submit(fail, 0, 1)
+    background = Background()
+    background.submit(fail, 0, 1)
     with pytest.raises(OSError, match="no space"):
-        closing.finish()
+        background.finish()
 
 
 def test_stop_waits_for_what_runs() -> None:
     """An abort deletes the files then; stopping twice is fine."""
     go_on, closed = threading.Event(), []
-    closing = Closing()
-    closing.submit(lambda: go_on.wait(10) and closed.append(1), 0, 2)
+    background = Background()
+    background.submit(lambda: go_on.wait(10) and closed.append(1), 0, 2)
     threading.Timer(0.2, go_on.set).start()
-    closing.stop()
-    closing.stop()
+    background.stop()
+    background.stop()
     assert closed == [1]
