@@ -215,7 +215,8 @@ class MergeInto:
             return dataclasses.replace(report, preview=preview)
 
     def _task_count(self, report: MergeReport) -> int:
-        most = default_num_partitions(self.source.sparkSession)
+        location = self.transaction.table(self.full_name).location
+        most = default_num_partitions(self.source.sparkSession, location)
         return max(1, min(most, math.ceil(report.total.changed / ROWS_PER_TASK)))
 
     @contextmanager

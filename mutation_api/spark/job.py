@@ -117,7 +117,7 @@ def apply_changes(
         changes: any DataFrame; it is evaluated by this call.
         operation_column: name of the operation's column.
         num_partitions: writing tasks; by default the session's shuffle partitions, at most four for each
-            core.
+            core, two where the closing of files waits (HDFS).
         insert_files: for tables that are not bucketed, how many files the inserts of a partition are spread
             over, by a hash of their content; by default one for each writing task, in a partitioned table at
             most INSERT_FILES_PER_PARTITION, and one only where ``wants_one_writer_if_unbucketed`` says so.

@@ -39,6 +39,8 @@ from mutation_api.spark.address import (
 from mutation_api.spark.change_splitter import CHANGES, SPLIT_DDL, TASK, ChangeSplitter, as_bytes
 from mutation_api.spark.classify import ADDRESS_TYPE, ChangeClassifier
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.hive_types import convert_to_column, parse_hive_type
 
@@ -46,6 +48,7 @@ __all__ = [
     "INSERT_FILES_PER_PARTITION",
     "OPERATION_COLUMN_DEFAULT",
     "TASKS_PER_CORE",
+    "TASKS_PER_CORE_IF_CLOSING_WAITS",
     "ChangeLayout",
     "ChangePlan",
     "default_num_partitions",
@@ -57,6 +60,8 @@ __all__ = [
 OPERATION_COLUMN_DEFAULT = "operation"
 
 TASKS_PER_CORE = 4
+TASKS_PER_CORE_IF_CLOSING_WAITS = 2
+"""Each task ends with a wait for its last files; see :attr:`Storage.closing_seconds`."""
 
 SPLIT_PARTS = 4
 """Of the memory for sorting, the share of changes that are cut up at once: there are up to three copies."""
@@ -159,7 +164,7 @@ def plan_changes(
     """
     schema = changes.schema
     layout = match_columns(table, schema, operation_column)
-    tasks = num_partitions or default_num_partitions(changes.sparkSession)
+    tasks = num_partitions or default_num_partitions(changes.sparkSession, table.location)
     writer_count = _writer_count(table, tasks, insert_files)
     classifier = ChangeClassifier(
         table,
@@ -202,15 +207,17 @@ def _writer_count(table: AcidTable, tasks: int, insert_files: int | None) -> int
     return insert_files or min(default, MAX_BUCKETS)
 
 
-def default_num_partitions(spark: SparkSession) -> int:
+def default_num_partitions(spark: SparkSession, written: Location | None = None) -> int:
     """The session's ``spark.sql.shuffle.partitions``, but at most TASKS_PER_CORE tasks for each core it has
-    now.
+    now, or as many as pay where files are ``written``.
 
     On a cluster whose executors come and go name the number yourself: the cores are counted before the job
     runs.
     """
     configured = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
-    return max(1, min(configured, TASKS_PER_CORE * spark.sparkContext.defaultParallelism))
+    waits = written is not None and storage_at(written).closing_seconds
+    most = TASKS_PER_CORE_IF_CLOSING_WAITS if waits else TASKS_PER_CORE
+    return max(1, min(configured, most * spark.sparkContext.defaultParallelism))
 
 
 def match_columns(

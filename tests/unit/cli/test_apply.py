@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 TABLE = AcidTable(
     database="default",
     name="t",
-    location="file:/warehouse/t",
+    location=Location.parse("file:/warehouse/t"),
     columns=(
         AcidColumn("id", "int"),
         AcidColumn("msg", "string"),

@@ -23,6 +23,7 @@ from mutation_api.errors import (
     TableNotMutableError,
 )
 from mutation_api.spark.classify import ADDRESS_TYPE, ChangeClassifier
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 OWN_TXN = 9
@@ -31,7 +32,7 @@ ABORTED_TXN = 6
 TABLE = AcidTable(
     database="default",
     name="t",
-    location="file:/warehouse/t",
+    location=Location.parse("file:/warehouse/t"),
     columns=(AcidColumn("id", "bigint"), AcidColumn("msg", "string")),
     partition_keys=(AcidColumn("ds", "string"),),
     num_buckets=4,

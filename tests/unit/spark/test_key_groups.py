@@ -15,12 +15,13 @@ from mutation_api.errors import RecordLayoutError
 from mutation_api.orc.event_reader import EventFile, EventFileKind
 from mutation_api.orc.snapshot_reader import SnapshotSplit
 from mutation_api.spark.key_groups import group_keys
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 TABLE = AcidTable(
     database="d",
     name="t",
-    location="/t",
+    location=Location.parse("file:/t"),
     columns=(AcidColumn("id", "int"), AcidColumn("x", "double"), AcidColumn("l", "array<int>")),
     partition_keys=(AcidColumn("ds", "string"), AcidColumn("hr", "int")),
     num_buckets=8,

@@ -32,15 +32,22 @@ from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordVal
 from mutation_api.spark.address import ADDRESS_COLUMNS
 from mutation_api.spark.change_writer import ChangeWriter
 from mutation_api.spark.errors import translated_worker_errors
-from mutation_api.spark.plan import ChangePlan, match_columns, plan_changes, wall_clock_type
+from mutation_api.spark.plan import (
+    ChangePlan,
+    default_num_partitions,
+    match_columns,
+    plan_changes,
+    wall_clock_type,
+)
 from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.worker.coordinator import WriterOptions
 
 TABLE = AcidTable(
     database="default",
     name="t",
-    location="file:/warehouse/t",
+    location=Location.parse("file:/warehouse/t"),
     columns=(AcidColumn("id", "bigint"), AcidColumn("msg", "varchar(5)")),
     partition_keys=(AcidColumn("ds", "string"), AcidColumn("hr", "int")),
     num_buckets=4,
@@ -155,7 +162,7 @@ def test_a_table_with_a_column_called_operation() -> None:
     table = AcidTable(
         database="default",
         name="log",
-        location="file:/warehouse/log",
+        location=Location.parse("file:/warehouse/log"),
         columns=(AcidColumn("operation", "string"),),
         partition_keys=(),
         num_buckets=2,
@@ -225,6 +232,21 @@ def test_m3_m5_groups_stay_together_and_in_order(spark: SparkSession, options: W
 
 
 @pytest.mark.slow
+def test_fewer_tasks_write_where_each_waits_for_its_last_files(spark: SparkSession) -> None:
+    """The session's number of partitions stays the limit."""
+    before = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    cores = spark.sparkContext.defaultParallelism
+    local, remote = Location.parse("file:/warehouse/t"), Location.parse("hdfs://localhost:1/warehouse/t")
+    try:
+        spark.conf.set("spark.sql.shuffle.partitions", "1000")
+        found = [default_num_partitions(spark, place) for place in (None, local, remote)]
+        assert found == [4 * cores, 4 * cores, 2 * cores]
+        spark.conf.set("spark.sql.shuffle.partitions", "1")
+        assert default_num_partitions(spark, remote) == 1
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
 def test_timestamps_are_wall_clocks_of_the_session(spark: SparkSession) -> None:
     """A TIMESTAMP is stored as the session shows it; TIMESTAMP_NTZ as it is. Odd column names do no harm."""
     table = dataclasses.replace(
@@ -272,7 +294,7 @@ def test_a_bad_change_is_told_by_our_own_error(spark: SparkSession) -> None:
 UNBUCKETED = AcidTable(
     database="default",
     name="u",
-    location="file:/warehouse/u",
+    location=Location.parse("file:/warehouse/u"),
     columns=(AcidColumn("id", "bigint"), AcidColumn("tags", "map<string,array<int>>")),
     partition_keys=(),
     num_buckets=-1,
