@@ -159,7 +159,7 @@ class MutatorClient:
         names = [split_full_name(name) for name in full_names]
         specs = tuple(TableSpec(d, t, TableRole.SOURCE) for d, t in dict.fromkeys(names))
         snapshot = Snapshot(session, specs).open()
-        self._snapshots.append(snapshot)
+        self._snapshots = [*(s for s in self._snapshots if s.is_open), snapshot]
         return snapshot
 
     def close(self) -> None:

@@ -55,6 +55,11 @@ class Snapshot:
         return self
 
     @property
+    def is_open(self) -> bool:
+        """Whether it holds its lock, or held it when it was lost."""
+        return self._lease is not None
+
+    @property
     def valid_txn_list(self) -> ValidTxnList:
         """Which transactions the snapshot sees."""
         return self._open_lease().valid_txn_list

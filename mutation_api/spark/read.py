@@ -7,7 +7,7 @@ six event columns are asked for, and it does not merge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from metastore_client.model import PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.errors import RecordLayoutError, listed
+from mutation_api.errors import ConfigurationError, RecordLayoutError, listed
 from mutation_api.orc.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.partition_plan import plan_partitions
 from mutation_api.spark.bucket_search import search_buckets
@@ -28,7 +28,6 @@ from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = [
     "BATCH_ROWS_DEFAULT",
-    "SnapshotClient",
     "SnapshotSource",
     "snapshot",
     "snapshot_by_bucket",
@@ -63,17 +62,9 @@ class SnapshotSource(Protocol):
         ...
 
 
-class SnapshotClient(Protocol):
-    """What is needed of :class:`mutation_api.client.mutator_client.MutatorClient`."""
-
-    def open_snapshot(self, *full_names: str) -> SnapshotSource:
-        """A snapshot whose read lock lives until the client is closed."""
-        ...
-
-
 def snapshot(
     spark: SparkSession,
-    transaction_or_client: SnapshotSource | SnapshotClient,
+    source: SnapshotSource,
     table_name: str,
     *,
     columns: Sequence[str] | None = None,
@@ -85,15 +76,15 @@ def snapshot(
     truncate_nanoseconds: bool = False,
     batch_rows: int = BATCH_ROWS_DEFAULT,
 ) -> DataFrame:
-    """The rows of a table that the transaction's snapshot holds, with their ROW__ID.
+    """The rows of a table that a transaction, or an open snapshot, sees, with their ROW__ID.
 
-    Files are read when the DataFrame is evaluated, each time it is; so evaluate it while the transaction (or
-    the client) is open, or the cleaner may have removed them. Directories are listed once, now.
+    Files are read when the DataFrame is evaluated, each time it is; so evaluate it while the source is open,
+    or the cleaner may have removed them. Directories are listed once, now.
 
     Args:
         spark: the session.
-        transaction_or_client: a begun transaction that declared the table as source or sink; or a connected
-            client, which then holds a read lock until it is closed.
+        source: a begun transaction that declared the table as source or sink, or what
+            ``client.open_snapshot("db.table")`` gives, best in a ``with`` block, whose end releases its lock.
         table_name: ``database.table``.
         columns: names of data and partition columns, any case, in the order wanted; None for all. ``[]``
             gives ROW__ID alone, and reads no other column; of an insert-only table it is refused.
@@ -119,6 +110,7 @@ def snapshot(
         timestamp_ntz, char and varchar are strings.
 
     Raises:
+        ConfigurationError: the source is a client.
         RecordLayoutError: a column or partition that the table does not have, or keys of another type.
         TableNotMutableError: a column Spark cannot hold (uniontype); name the others in ``columns``.
         DirectoryStateError: see :func:`mutation_api.orc.snapshot_reader.plan_splits`.
@@ -127,8 +119,7 @@ def snapshot(
         DirectoryStateError or RecordValueError; within
         :func:`~mutation_api.spark.errors.translated_worker_errors` it raises these themselves.
     """
-    source = _source(transaction_or_client, table_name)
-    source.check()
+    _check_source(source, table_name)
     table = source.table(table_name)
     wanted = _select(table, columns)
     valid_ids = source.valid_ids(table.full_name)
@@ -179,7 +170,7 @@ def snapshot_by_bucket(
     the table was transactional) are read as a whole.
 
     Args:
-        transaction: as :func:`snapshot` takes it, but not a client.
+        transaction: as :func:`snapshot` takes its source.
         table_name: of a table whose rows' bucket the keys tell
             (:func:`mutation_api.orc.placement.tells_bucket`).
         keys: key columns of the table under its names, of its Spark types; not distinct.
@@ -209,9 +200,13 @@ def snapshot_by_bucket(
     return found.unionAll(read_splits(keys.sparkSession, table, others, reader)) if others else found
 
 
-def _source(source: SnapshotSource | SnapshotClient, table_name: str) -> SnapshotSource:
-    open_snapshot: Callable[..., SnapshotSource] | None = getattr(source, "open_snapshot", None)
-    return source if open_snapshot is None else open_snapshot(table_name)  # type: ignore[return-value]
+def _check_source(source: SnapshotSource, table_name: str) -> None:
+    if hasattr(source, "open_snapshot"):
+        raise ConfigurationError(
+            f"a client has no snapshot of its own: with client.open_snapshot({table_name!r}) as view: "
+            f"snapshot(spark, view, {table_name!r})"
+        )
+    source.check()
 
 
 def _select(table: AcidTable, columns: Sequence[str] | None) -> tuple[AcidColumn, ...]:

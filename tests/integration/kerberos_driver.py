@@ -62,7 +62,7 @@ def main(uri: str, table: str, file: str) -> None:
         assert "No Kerberos credentials" in told_by_worker(spark, location, shipped.with_tokens(b""))
         assert told_by_worker(spark, location, shipped) == "read"
         write(spark, client, table)
-        rows = snapshot(spark, client, table)
+        rows = snapshot(spark, client.open_snapshot(table), table)
         Path(file).unlink()
         read = sorted((row.id, row.msg, row.ds) for row in rows.collect())
         plan = rows._jdf.queryExecution().toString()

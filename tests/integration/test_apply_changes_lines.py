@@ -109,7 +109,8 @@ class Lines:
     def seen_by_us(self, table: str) -> list[Found]:
         """What our own snapshot finds, by id."""
         found: list[Found] = []
-        for row in snapshot(self.spark, self.client, self.name(table)).orderBy("id").collect():
+        name = self.name(table)
+        for row in snapshot(self.spark, self.client.open_snapshot(name), name).orderBy("id").collect():
             assert row["tags"] == {"k": row["id"]}, row
             partition = f"ds={row['ds']}" if is_partitioned(table) else ""
             txn, bucket, number, *where = row["ROW__ID"] if table in ACID else (None, None, None)

@@ -260,7 +260,8 @@ def test_trino_delete_after_delete(make_table: MakeTable, spark: SparkSession, h
             assert merge.whenMatched().delete().merge().total == MergeCounts(deleted=1)
         for table, left in ((by_hive, [3]), (by_us, [2, 3])):
             assert table.values() == [("ds=b", number, "x") for number in left]
-            ours = snapshot(spark, client, table.full_name, columns=["ds", "id", "msg"])
+            opened = client.open_snapshot(table.full_name)
+            ours = snapshot(spark, opened, table.full_name, columns=["ds", "id", "msg"])
             assert sorted(row[1:] for row in ours.collect()) == [("b", number, "x") for number in left]
     counts = " UNION ALL ".join(f"SELECT count(*) FROM {table.full_name}" for table in tables)
     assert sorted(hive.sql(counts)) == [[1], [2]]

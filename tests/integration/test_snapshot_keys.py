@@ -31,8 +31,8 @@ def test_rows_with_the_keys_are_those_of_hive(filled_anew: FilledTable, spark: S
     ]
     ds, ids = zip(*sorted(wanted), strict=True)
     keys = pa.table({"DS": pa.array(ds), "id": pa.array(ids, pa.int64())})
-    with table.client() as client:
-        frame = snapshot(spark, client, table.full_name, columns=["msg"], keys=keys)
+    with table.client() as client, client.open_snapshot(table.full_name) as opened:
+        frame = snapshot(spark, opened, table.full_name, columns=["msg"], keys=keys)
         # Twice: a DataFrame may be evaluated again, so its keys must still be there.
         for _ in range(2):
             ours = [(row["ROW__ID"][3], tuple(row["ROW__ID"])[:3], row["msg"]) for row in frame.collect()]
@@ -58,9 +58,9 @@ def test_only_partitions_of_the_keys_are_listed(filled_anew: FilledTable, spark:
     table = filled_anew
     (delta,) = (table.directory / "ds=b").glob("delta_*")
     (delta / "part-0").touch()
-    with table.client() as client:
+    with table.client() as client, client.open_snapshot(table.full_name) as opened:
         for ds, count in (("a", 1), ("z", 0)):
             keys = pa.table({"ds": [ds], "id": [5]})
-            assert snapshot(spark, client, table.full_name, keys=keys).count() == count
+            assert snapshot(spark, opened, table.full_name, keys=keys).count() == count
         with pytest.raises(DirectoryStateError, match="part-0"):
-            snapshot(spark, client, table.full_name, keys=pa.table({"id": [5]}))
+            snapshot(spark, opened, table.full_name, keys=pa.table({"id": [5]}))

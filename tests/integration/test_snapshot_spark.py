@@ -89,8 +89,8 @@ def test_partition_columns_are_typed(make_table: MakeTable, spark: SparkSession)
     table = make_table(keys="d date, n int")
     day = datetime.date(2024, 2, 29)
     table.commit(insert([day, 7], 1), insert([None, 8], 2))
-    with table.client() as client:
-        frame = snapshot(spark, client, table.full_name, columns=["id", "d", "n"])
+    with table.client() as client, client.open_snapshot(table.full_name) as opened:
+        frame = snapshot(spark, opened, table.full_name, columns=["id", "d", "n"])
         assert [f.dataType.simpleString() for f in frame.schema.fields[1:]] == ["bigint", "date", "int"]
         found = {row["id"]: (row["ROW__ID"]["partition"], row["d"], row["n"]) for row in frame.collect()}
     assert found == {
@@ -106,8 +106,8 @@ def test_a_client_holds_a_lock_until_it_is_closed(filled: FilledTable, spark: Sp
         return list(filled.metastore.show_locks(filled.info.database, filled.info.name))
 
     assert not locks()
-    with filled.client() as client:
-        frame = snapshot(spark, client, filled.full_name, columns=[])
+    with filled.client() as client, client.open_snapshot(filled.full_name) as opened:
+        frame = snapshot(spark, opened, filled.full_name, columns=[])
         assert locks()
         assert frame.count() == 24
         assert locks()
@@ -132,11 +132,11 @@ def test_nanoseconds_are_refused_or_dropped(make_table: MakeTable, spark: SparkS
     table = make_table(columns="id bigint, at timestamp", keys="")
     stamp = pa.scalar(1_700_000_000_123_456_789, pa.timestamp("ns"))
     table.commit(Change(Operation.INSERT, None, {"id": 1, "at": stamp}))
-    with table.client() as client:
-        frame = snapshot(spark, client, table.full_name)
+    with table.client() as client, client.open_snapshot(table.full_name) as opened:
+        frame = snapshot(spark, opened, table.full_name)
         with pytest.raises(RecordValueError, match="at"), translated_worker_errors("reading"):
             frame.collect()
-        (row,) = snapshot(spark, client, table.full_name, truncate_nanoseconds=True).collect()
+        (row,) = snapshot(spark, opened, table.full_name, truncate_nanoseconds=True).collect()
     assert row["at"] == datetime.datetime(2023, 11, 14, 22, 13, 20, 123456)
 
 
@@ -148,15 +148,15 @@ def test_a_corrupt_file_is_named(
     (file,) = [name for name in table.files() if name.startswith("ds=a/") and name.endswith("bucket_00001")]
     content = (table.directory / file).read_bytes()
     (table.directory / file).write_bytes(content[: len(content) // 2])
-    with table.client() as client:
-        frame = snapshot(spark, client, table.full_name)
+    with table.client() as client, client.open_snapshot(table.full_name) as opened:
+        frame = snapshot(spark, opened, table.full_name)
         with (
             pytest.raises(CorruptFileError, match="bucket_00001") as caught,
             translated_worker_errors("reading"),
         ):
             frame.collect()
         assert len(str(caught.value)) < LONGEST_MESSAGE
-        assert snapshot(spark, client, table.full_name, partitions=["ds=b"]).count() == 12
+        assert snapshot(spark, opened, table.full_name, partitions=["ds=b"]).count() == 12
 
 
 def test_open_and_aborted_transactions_are_not_seen(filled_anew: FilledTable, spark: SparkSession) -> None:
@@ -175,7 +175,7 @@ def test_open_and_aborted_transactions_are_not_seen(filled_anew: FilledTable, sp
         (delta,) = {p.parent for p in table.directory.glob(f"ds=a/delta_{table.txn_id:07d}_*/bucket_*")}
         shutil.copytree(delta, delta.parent / f"delta_{aborted:07d}_{aborted:07d}_0000")
         assert rows_of(snapshot(spark, opened, table.full_name), "id", "msg") == before
-        after = snapshot(spark, reader, table.full_name)
+        after = snapshot(spark, reader.open_snapshot(table.full_name), table.full_name)
         assert rows_of(after, "id", "msg") == rows_of_hive(table)
         assert after.count() == 25
 
@@ -188,7 +188,7 @@ def test_original_files(make_table: MakeTable, layout: str, spark: SparkSession)
         table.directory.mkdir(parents=True, exist_ok=True)
         pa.orc.write_table(rows, table.directory / f"00000{bucket}_0")
     table.commit(update(None, (0, 0, 1), 2), delete(None, (0, 1, 0)))
-    with table.client() as client:
-        found = rows_of(snapshot(spark, client, table.full_name), "id", "msg")
+    with table.client() as client, client.open_snapshot(table.full_name) as opened:
+        found = rows_of(snapshot(spark, opened, table.full_name), "id", "msg")
     assert found == rows_of_hive(table)
     assert sorted(values for _, _, values in found) == [(0, "old"), (2, "changed"), (3, "old")]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -175,6 +178,25 @@ def test_a_snapshot_holds_a_read_lock_and_sees_what_was_committed(
         assert metastore.show_locks() == []
         with client.open_snapshot("default.t") as later:
             assert later.valid_txn_list.is_valid(writer.id)
+
+
+def test_two_hundred_readings_leave_nothing(metastore: InMemoryMetastore) -> None:
+    """Neither locks and transactions at the server nor heartbeats and snapshots in this process."""
+    before = set(threading.enumerate())
+    with builder(metastore, None, "t").build() as client:
+        for _ in range(200):
+            with client.open_snapshot("default.t") as view, client.new_transaction() as transaction:
+                assert set(threading.enumerate()) - before
+        assert metastore.show_locks() == []
+        assert [t for t in metastore.get_open_txns().txns if t.state is TxnState.OPEN] == []
+        for heartbeat in set(threading.enumerate()) - before:
+            heartbeat.join(10)
+            assert not heartbeat.is_alive()
+        gone = weakref.ref(view), weakref.ref(transaction)
+        del view, transaction
+        with client.open_snapshot("default.t"), client.new_transaction():
+            gc.collect()
+            assert [reference() for reference in gone] == [None, None]
 
 
 def test_equal_partitions_in_two_spellings_are_refused(
