@@ -239,6 +239,10 @@ class MadeUpTransaction:
     def on_lost(self, callback: Callable[[Exception], None]) -> None:
         """It cannot be lost."""
 
+    def changing(self, full_name: str) -> contextlib.AbstractContextManager[None]:
+        """It takes any number of change sets."""
+        return contextlib.nullcontext()
+
     def add_manifests(self, full_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Nobody commits."""
 

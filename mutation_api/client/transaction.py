@@ -14,9 +14,10 @@ any.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 
 from metastore_client.errors import MetastoreError
@@ -58,6 +59,7 @@ class Transaction:
         self._mutex = threading.RLock()
         self._lease: Lease | None = None
         self._tables: dict[str, OpenTable] = {}
+        self._changed: set[str] = set()
         self._writers: dict[str, set[str]] = {}
         self._manifests: dict[str, list[DeltaManifest]] = {}
         self._published: dict[str, PublishedTable] = {}
@@ -168,6 +170,30 @@ class Transaction:
         self._state = after
         self.check()
         self._remove_abandoned(self._sinks())
+
+    @contextlib.contextmanager
+    def changing(self, full_name: str) -> Iterator[None]:
+        """The block in which a table gets a change set; it may get one. A block that raises does not count.
+
+        Two change sets could hold the same row, and neither would know of the other.
+
+        Raises:
+            TransactionStateError: the transaction is not open, or the table has got its changes.
+            ConfigurationError: the table was not added to the client.
+        """
+        name = self._opened(full_name).table.full_name
+        with self._mutex:
+            if name in self._changed:
+                raise TransactionStateError(
+                    f"table {name} has got its changes in this transaction already; "
+                    "bring them into one DataFrame (unionByName) and apply it once"
+                )
+            self._changed.add(name)
+        try:
+            yield
+        except BaseException:
+            self._changed.discard(name)
+            raise
 
     def add_manifests(self, full_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Hand in what a writer (one Spark job, or one coordinator) has written to a table; once per writer.

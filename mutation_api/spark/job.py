@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 import uuid
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
@@ -70,6 +68,10 @@ class OpenTransaction(Protocol):
 
     def on_lost(self, callback: Callable[[Exception], None]) -> None:
         """Have ``callback`` called when the lock or the transaction is lost."""
+        ...
+
+    def changing(self, full_name: str) -> contextlib.AbstractContextManager[None]:
+        """The block in which a table gets its changes, which happens once."""
         ...
 
     def add_manifests(self, full_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
@@ -140,7 +142,7 @@ def apply_changes(
     """
     table = transaction.table(table_name)
     _check_sink(table)
-    with _only_apply(transaction, table.full_name):
+    with transaction.changing(table.full_name):
         transaction.check()
         plan = plan_changes(
             table,
@@ -182,29 +184,6 @@ def _check_sink(table: AcidTable) -> None:
             f"table {table.full_name} is a source of this transaction and cannot be written; "
             "declare it with add_sink_table"
         )
-
-
-_applied: weakref.WeakKeyDictionary[OpenTransaction, set[str]] = weakref.WeakKeyDictionary()
-_applied_guard = threading.Lock()
-
-
-@contextlib.contextmanager
-def _only_apply(transaction: OpenTransaction, table_name: str) -> Iterator[None]:
-    """Let a table get its changes once in a transaction; a failed attempt does not count."""
-    with _applied_guard:
-        tables = _applied.setdefault(transaction, set())
-        if table_name in tables:
-            raise TransactionStateError(
-                f"table {table_name} has got its changes in this transaction already; "
-                "bring them into one DataFrame (unionByName) and apply it once"
-            )
-        tables.add(table_name)
-    try:
-        yield
-    except BaseException:
-        with _applied_guard:
-            tables.discard(table_name)
-        raise
 
 
 @contextlib.contextmanager

@@ -105,6 +105,24 @@ def _nothing_visible(metastore: InMemoryMetastore, transaction: Transaction, tmp
     assert metastore.show_locks() == []
 
 
+def test_a_table_gets_its_changes_once(client: MutatorClient) -> None:
+    """By whatever name; a change set that failed does not count, and another transaction is another one."""
+    with client.new_transaction() as transaction:
+        with pytest.raises(ValueError, match="bad change"), transaction.changing(T):
+            raise ValueError("bad change")
+        with transaction.changing(T), transaction.changing("default.flat"):
+            pass
+        with (
+            pytest.raises(TransactionStateError, match=r"default\.t has got its changes"),
+            transaction.changing("DEFAULT.T"),
+        ):
+            pass
+    with client.new_transaction() as transaction, transaction.changing(T):
+        pass
+    with pytest.raises(TransactionStateError), transaction.changing(T):
+        pass
+
+
 def test_commit_publishes_all_tables_at_once(
     client: MutatorClient, metastore: InMemoryMetastore, tmp_path: Path
 ) -> None:
