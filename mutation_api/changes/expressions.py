@@ -14,6 +14,7 @@ from pyspark.sql.types import BooleanType, DataType, StructType
 
 from mutation_api.changes.clauses import SOURCE, TARGET, Expression, text_of
 from mutation_api.errors import RecordLayoutError
+from mutation_api.spark.jvm import analyzed_plan, jvm_of, spark_context
 
 __all__ = ["Analysis", "Conjunct", "Equality", "ExpressionAnalyser", "column_of"]
 
@@ -75,8 +76,7 @@ class ExpressionAnalyser:
         """
         resolved = self._resolved(expression, sides, what)
         data_type = resolved.schema.fields[0].dataType
-        # Spark's public interface tells neither what an expression reads nor whether it is deterministic.
-        plan = resolved._jdf.queryExecution().analyzed()
+        plan = analyzed_plan(resolved)
         if not plan.deterministic():
             raise RecordLayoutError(
                 f"table {self.full_name}: {what} {text_of(expression)!r} gives another value each time it "
@@ -97,9 +97,9 @@ class ExpressionAnalyser:
 
     def conjuncts(self, condition: Expression, sides: Sequence[str], what: str) -> list[Conjunct]:
         """The parts of a condition that all have to be true, as Spark resolves them."""
-        plan = self._resolved(condition, sides, what)._jdf.queryExecution().analyzed()
+        plan = analyzed_plan(self._resolved(condition, sides, what))
         child = plan.projectList().apply(0)
-        jvm: Any = self.spark._jvm
+        jvm = jvm_of(spark_context(self.spark))
         by_user = jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
         parts = _parts(child.child() if _kind(child) == "Alias" else child)
         return [_conjunct(part, by_user) for part in parts]

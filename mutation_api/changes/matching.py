@@ -30,6 +30,7 @@ from mutation_api.changes.clauses import SOURCE, TARGET, Match
 from mutation_api.changes.expressions import Equality
 from mutation_api.changes.sides import Sides
 from mutation_api.orc.placement import tells_bucket
+from mutation_api.spark.jvm import estimated_bytes
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.table.acid_table import AcidTable
 
@@ -170,7 +171,7 @@ class _KeyColumns:
     ) -> SourceKeys | None:
         """The keys on the driver; None if there are more rows (``is_distinct``: keys) than ``limit``."""
         selected, null_safe = self.selected, self.null_safe
-        if is_distinct or _size_bytes(self.sides.source) > SMALL_SOURCE_BYTES:
+        if is_distinct or estimated_bytes(self.sides.source) > SMALL_SOURCE_BYTES:
             selected = (selected.distinct() if is_distinct else selected).limit(limit + 1)
         rows = selected.toArrow()
         if rows.num_rows > limit:
@@ -235,12 +236,7 @@ def _broadcast_if_small(cached: DataFrame) -> DataFrame:
     Spark does not know how many rows come out of Python, so it would never do so by itself.
     """
     cached.count()
-    return sf.broadcast(cached) if _size_bytes(cached) <= BROADCAST_BYTES else cached
-
-
-def _size_bytes(rows: DataFrame) -> int:
-    """Spark's own estimate; exact for rows that are cached."""
-    return int(str(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    return sf.broadcast(cached) if estimated_bytes(cached) <= BROADCAST_BYTES else cached
 
 
 def _in_type_of(value: Column, found: DataType, wanted: DataType) -> Column | None:

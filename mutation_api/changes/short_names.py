@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.errors import ConfigurationError
+from mutation_api.spark.jvm import sql_parser
 
 __all__ = ["names_side", "with_sides"]
 
@@ -42,10 +43,8 @@ def names_side(spark: SparkSession, condition: str, side: str) -> bool:
 
 def _names(spark: SparkSession, condition: str) -> list[tuple[str, int]]:
     """(first part in lower case, where it starts) of each column that the text names."""
-    # Spark's public interface tells neither what a text names nor where.
-    parser = spark._jsparkSession.sessionState().sqlParser()
     try:
-        return list(_attributes(parser.parseExpression(condition)))
+        return list(_attributes(sql_parser(spark).parseExpression(condition)))
     except ParseException as error:
         reason = " ".join(str(error).split("\n\n")[0].split())
         raise ConfigurationError(f"{condition!r} is no SQL condition: {reason}") from error

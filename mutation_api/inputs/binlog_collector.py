@@ -51,6 +51,7 @@ from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperat
 from mutation_api.inputs.source_files import children, entry_at, located, opened, readable
 from mutation_api.inputs.text_values import BinaryText
 from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.jvm import spark_context
 from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, Place
@@ -295,7 +296,7 @@ class _Reader:
     def operations(self, spark: SparkSession, table: SourceTable) -> DataFrame:
         """The operations of all files, a task for each: where a record begins shows from a file's start."""
         numbers = spark.range(0, len(self.parts), 1, len(self.parts))
-        storage = worker_settings(spark.sparkContext, [part.location for part in self.parts])
+        storage = worker_settings(spark_context(spark), [part.location for part in self.parts])
         reader = dataclasses.replace(self, storage=storage)
         return numbers.mapInArrow(reader, operations_schema(table.target, POSITION_PARTS))
 

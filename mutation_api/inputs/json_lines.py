@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mutation_api.errors import ConfigurationError, InputFormatError
 from mutation_api.inputs.source_files import children, entry_at, is_link, located, opened
 from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.jvm import spark_context
 from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, Place
@@ -82,7 +83,7 @@ def read_lines(spark: SparkSession, files: Sequence[LogFile]) -> DataFrame:
         for index, file in enumerate(files)
         for start in range(0, file.size, RANGE_BYTES)
     ]
-    storage = worker_settings(spark.sparkContext, [file.location for file in files])
+    storage = worker_settings(spark_context(spark), [file.location for file in files])
     frame = spark.createDataFrame(ranges, _RANGES_SCHEMA)
     if len(ranges) > 1:
         frame = frame.repartition(len(ranges), "file", "start")

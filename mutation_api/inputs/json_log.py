@@ -56,6 +56,7 @@ from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, Sou
 from mutation_api.inputs.source_files import readable
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, Place
@@ -569,7 +570,7 @@ class _Reading:
             shape.values().alias("values"),
         )
         locations = [file.location for file in self.files]
-        storage = worker_settings(values.sparkSession.sparkContext, locations)
+        storage = worker_settings(spark_context(values.sparkSession), locations)
         converter = shape.converter(locations, self.log.format.placeholder, storage)
         typed = values.mapInArrow(converter, shape.ddl(values))
         return TableOperations(replace(table, key=shape.key), typed)

@@ -47,6 +47,7 @@ from mutation_api.inputs.mysql_types import (
 )
 from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
 from mutation_api.inputs.source_files import located
+from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location, Place
@@ -184,7 +185,7 @@ class MySqlSource:
         return Collected(used, now.to_position())
 
     def _check_place(self, spark: SparkSession) -> None:
-        master = spark.sparkContext.master or _ONE_MACHINE
+        master = spark_context(spark).master or _ONE_MACHINE
         if self._spill_directory is None and not master.startswith(_ONE_MACHINE):
             raise ConfigurationError(
                 f"{self.source_id}: Spark runs on {master}, whose machines do not see the folder for "

@@ -21,6 +21,7 @@ from mutation_api.errors import InputError, RecordValueError
 from mutation_api.inputs.mysql_types import SourceColumn, ValueOptions, family_of, to_column
 from mutation_api.inputs.source import OPERATION, POSITION
 from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.storage.connect import configure, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
@@ -142,8 +143,8 @@ class Spill:
         position = ",".join(f"{name}:bigint" for name in POSITION_FIELDS)
         columns = [f"{quoted(column.name)} {spark_type(column.type)}" for column in self._columns]
         schema = f"{OPERATION} string, {POSITION} struct<{position}>, {', '.join(columns)}"
-        tasks = min(self._batch_count, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-        storage = worker_settings(spark.sparkContext, [self.location])
+        tasks = min(self._batch_count, _TASKS_PER_CORE * spark_context(spark).defaultParallelism)
+        storage = worker_settings(spark_context(spark), [self.location])
         numbers = spark.range(0, self._batch_count, 1, tasks)
         rows = numbers.mapInArrow(_BatchReader(self.location, storage), schema)
         file, offset, event, _ = (quoted(POSITION, name) for name in POSITION_FIELDS)

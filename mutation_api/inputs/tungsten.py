@@ -58,6 +58,7 @@ from mutation_api.inputs.tungsten_records import (
     staging_record,
 )
 from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.jvm import spark_context
 from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, Place
@@ -246,9 +247,9 @@ class _Reader:
 
     def operations(self, spark: SparkSession, table: SourceTable) -> DataFrame:
         """The operations of all files."""
-        tasks = min(len(self.parts), _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+        tasks = min(len(self.parts), _TASKS_PER_CORE * spark_context(spark).defaultParallelism)
         numbers = spark.range(0, len(self.parts), 1, tasks)
-        storage = worker_settings(spark.sparkContext, [file.location for file in self.files])
+        storage = worker_settings(spark_context(spark), [file.location for file in self.files])
         reader = dataclasses.replace(self, storage=storage)
         return numbers.mapInArrow(reader, operations_schema(table.target, POSITION_PARTS))
 

@@ -20,6 +20,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.plain_array import struct_fields
 from mutation_api.orc.snapshot_reader import SnapshotSplit
+from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.key_groups import group_keys, key_type
 from mutation_api.spark.split_reader import TASKS_PER_CORE, SplitReader, snapshot_ddl
 from mutation_api.table.acid_table import AcidTable
@@ -60,7 +61,7 @@ def search_buckets(
     for split in splits:
         by_bucket.setdefault(split.bucket_id, []).append(split.to_json())
     search = _BucketSearch(text, by_bucket, reader, null_safe, keys_per_pass)
-    tasks = min(table.num_buckets, TASKS_PER_CORE * keys.sparkSession.sparkContext.defaultParallelism)
+    tasks = min(table.num_buckets, TASKS_PER_CORE * spark_context(keys.sparkSession).defaultParallelism)
     order = [_BUCKET, *(f"`{name.lower()}`" for name in table.bucket_columns)]
     in_order = placed.repartitionById(tasks, sf.col(_BUCKET) % tasks).sortWithinPartitions(*order)
     return in_order.mapInArrow(search, snapshot_ddl(table, reader.columns))

@@ -14,14 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark import RDD
-from pyspark.serializers import NoOpSerializer
-from pyspark.sql import DataFrame
 
 from mutation_api.spark.address import BUCKET, ChangeAddresser, numbers_of_partitions, with_names_once
 from mutation_api.worker.idle_memory import give_back
 
-__all__ = ["CHANGES", "SPLIT_DDL", "TASK", "ChangeSplitter", "as_bytes", "batches_in"]
+__all__ = ["CHANGES", "SPLIT_DDL", "TASK", "ChangeSplitter", "batches_in"]
 
 TASK = "task"
 CHANGES = "changes"
@@ -95,18 +92,6 @@ def _joined(
         pending.append(batch)
     if pending:
         yield pa.concat_batches(pending)
-
-
-def as_bytes(pieces: DataFrame) -> RDD[bytes]:
-    """The pieces, of a DataFrame with that one column, as a task in Python takes them.
-
-    Not ``pieces.rdd``, which makes texts of bytes on the way (measured: 2.5 s of CPU for each 100 MB); nor
-    mapInArrow, which would hand over as many pieces at once as a batch of short rows may have.
-    """
-    context = pieces.sparkSession.sparkContext
-    assert context._jvm is not None
-    binary = context._jvm.org.apache.spark.sql.Encoders.BINARY()
-    return RDD(getattr(pieces._jdf, "as")(binary).toJavaRDD(), context, NoOpSerializer())
 
 
 def batches_in(piece: bytes) -> Iterator[pa.RecordBatch]:

@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from mutation_api.errors import WorkerError
+from mutation_api.spark.jvm import hadoop_configuration, jvm_of
 from mutation_api.storage.connect import settings, token_issuers
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
@@ -75,13 +76,13 @@ def _above_debug(record: logging.LogRecord) -> bool:
 
 def _tokens(context: SparkContext, issuers: Sequence[str]) -> bytes | None:
     """New tokens of these file systems if the JVM may ask for them, and those that it has; None if none."""
-    jvm: Any = context._jvm
+    jvm = jvm_of(context)
     security = jvm.org.apache.hadoop.security
     user = security.UserGroupInformation.getCurrentUser()
     found = security.Credentials()
     if user.hasKerberosCredentials():
         for issuer in issuers:
-            _add_new_token(jvm, context._jsc.hadoopConfiguration(), issuer, user, found)
+            _add_new_token(jvm, hadoop_configuration(context), issuer, user, found)
     found.mergeAll(user.getCredentials())  # keeps what is new
     taken = security.Credentials()
     for token in found.getAllTokens().toArray():

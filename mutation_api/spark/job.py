@@ -25,6 +25,7 @@ from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.change_writer import ChangeWriter
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT, ChangePlan, plan_changes
 from mutation_api.spark.read import snapshot
 from mutation_api.spark.summary import ApplySummary
@@ -154,11 +155,11 @@ def apply_changes(
         )
         writer_id = uuid.uuid4().hex
         text = AcidTableSerializer.encode(table)
-        storage = worker_settings(changes.sparkSession.sparkContext, _roots(table))
+        storage = worker_settings(spark_context(changes.sparkSession), _roots(table))
         writer = ChangeWriter(text, writer_id, options or WriterOptions(), storage)
         started = time.monotonic()
         try:
-            with _cancelled_when_lost(transaction, changes.sparkSession.sparkContext, writer_id):
+            with _cancelled_when_lost(transaction, spark_context(changes.sparkSession), writer_id):
                 if verify_row_ids:
                     _verify(transaction, table, plan.addresses())
                 verified = time.monotonic()

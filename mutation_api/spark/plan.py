@@ -36,8 +36,9 @@ from mutation_api.spark.address import (
     ChangeAddresser,
     ChangeFields,
 )
-from mutation_api.spark.change_splitter import CHANGES, SPLIT_DDL, TASK, ChangeSplitter, as_bytes
+from mutation_api.spark.change_splitter import CHANGES, SPLIT_DDL, TASK, ChangeSplitter
 from mutation_api.spark.classify import ADDRESS_TYPE, ChangeClassifier
+from mutation_api.spark.jvm import raw_bytes, spark_context
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -136,7 +137,7 @@ class ChangePlan:
         """The changes in pieces, those of a (partition, bucket) in one task; see ChangeSplitter."""
         splitter = ChangeSplitter(self.addresser, self.tasks, sort_memory_bytes // SPLIT_PARTS)
         pieces = self.changes.mapInArrow(splitter.__call__, SPLIT_DDL)
-        return as_bytes(pieces.repartitionById(self.tasks, sf.col(TASK)).select(CHANGES))
+        return raw_bytes(pieces.repartitionById(self.tasks, sf.col(TASK)).select(CHANGES))
 
 
 def plan_changes(
@@ -217,7 +218,7 @@ def default_num_partitions(spark: SparkSession, written: Location | None = None)
     configured = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     waits = written is not None and storage_at(written).closing_seconds
     most = TASKS_PER_CORE_IF_CLOSING_WAITS if waits else TASKS_PER_CORE
-    return max(1, min(configured, most * spark.sparkContext.defaultParallelism))
+    return max(1, min(configured, most * spark_context(spark).defaultParallelism))
 
 
 def match_columns(

@@ -21,6 +21,7 @@ from mutation_api.orc.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.partition_plan import plan_partitions
 from mutation_api.spark.bucket_search import search_buckets
 from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.key_groups import group_keys
 from mutation_api.spark.split_reader import SplitReader, read_splits
 from mutation_api.storage.location import Location
@@ -149,7 +150,7 @@ def snapshot(
         valid_ids,
         wanted,
         ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
-        worker_settings(spark.sparkContext, (table.location, *locations.values())),
+        worker_settings(spark_context(spark), (table.location, *locations.values())),
     )
     return read_splits(spark, table, splits, reader, groups)
 
@@ -194,7 +195,7 @@ def snapshot_by_bucket(
     placed = [split for split in splits if split.is_of_bucket(table.num_buckets)]
     others = [split for split in splits if not split.is_of_bucket(table.num_buckets)]
     options = ReadOptions(TimestampForm.MICROSECONDS)
-    storage = worker_settings(keys.sparkSession.sparkContext, (table.location, *locations.values()))
+    storage = worker_settings(spark_context(keys.sparkSession), (table.location, *locations.values()))
     reader = SplitReader(valid_ids, _select(table, columns), options, storage)
     found = search_buckets(table, placed, reader, keys, null_safe=null_safe_keys)
     return found.unionAll(read_splits(keys.sparkSession, table, others, reader)) if others else found

@@ -15,6 +15,7 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.orc.column_reader import ReadOptions
 from mutation_api.orc.read_ahead import read_in_turn
 from mutation_api.orc.snapshot_reader import SnapshotSplit, read_split
+from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.key_groups import KeyGroups, partition_scalars
 from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
@@ -45,7 +46,7 @@ def read_splits(
         reader=reader,
         # A broadcast, for each of many tasks has a copy of the function. Nobody removes it but Spark itself,
         # when the DataFrame is forgotten: until then it may be evaluated again.
-        keys=None if groups is None else spark.sparkContext.broadcast(groups),
+        keys=None if groups is None else spark_context(spark).broadcast(groups),
     )
     return _numbers(spark, len(splits)).mapInArrow(rows, snapshot_ddl(table, reader.columns))
 
@@ -129,7 +130,7 @@ def _numbers(spark: SparkSession, count: int) -> DataFrame:
 
     The JVM counts by itself; rows of ours would need a Python worker of their own in each task.
     """
-    tasks = max(1, min(count, TASKS_PER_CORE * spark.sparkContext.defaultParallelism))
+    tasks = max(1, min(count, TASKS_PER_CORE * spark_context(spark).defaultParallelism))
     return spark.range(0, count, 1, tasks)
 
 

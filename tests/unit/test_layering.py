@@ -98,6 +98,9 @@ ALLOWED = {
 
 LOCAL_PATHS_IN = ("mutation_api.inputs.source_files", "mutation_api.inputs.mysql")
 
+JVM_ONLY_IN = "mutation_api.spark.jvm"
+JVM_NAMES = frozenset(("_gateway", "_jdf", "_jsc", "_jsparkSession", "_jvm"))
+
 SPARK_ONLY_IN = ("mutation_api.spark", "mutation_api.changes", "mutation_api.inputs", "mutation_api.cli")
 
 
@@ -171,6 +174,17 @@ def test_pyspark_stays_in_its_layer(module: str) -> None:
     """Only the Spark job, changes, inputs and commands import pyspark; everything else works without it."""
     if not any(_is_in(module, layer) for layer in SPARK_ONLY_IN):
         assert not [each for each in _imports(_tree(module)) if _is_in(each, "pyspark")]
+
+
+def test_one_module_knows_the_jvm() -> None:
+    """What PySpark keeps to itself may change with each release, and Spark Connect has none of it."""
+    found = {
+        module
+        for module in SOURCES
+        for node in ast.walk(_tree(module))
+        if isinstance(node, ast.Attribute) and node.attr in JVM_NAMES
+    }
+    assert found == {JVM_ONLY_IN}
 
 
 @pytest.mark.parametrize("module", SOURCES)
