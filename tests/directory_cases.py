@@ -6,14 +6,18 @@ import random
 
 from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList
 from mutation_api.acid.layout import (
-    base_directory_name,
     delete_delta_directory_name,
     delta_directory_name,
 )
 
-__all__ = ["random_directories", "random_snapshot"]
+__all__ = ["base_directory_name", "random_directories", "random_snapshot"]
 
 _IDS = 9
+
+
+def base_directory_name(last: int) -> str:
+    """``base_0000005`` holds everything up to id 5; Hive pads as Java does, the sign included."""
+    return f"base_{last:07d}"
 
 
 def random_directories(rng: random.Random) -> list[str]:

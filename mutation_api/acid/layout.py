@@ -27,11 +27,9 @@ __all__ = [
     "BaseDirectory",
     "DeltaDirectory",
     "OriginalFile",
-    "base_directory_name",
     "bucket_file_name",
     "delete_delta_directory_name",
     "delta_directory_name",
-    "flush_length_file_name",
     "is_hidden",
     "parse_bucket_file_name",
     "parse_directory_name",
@@ -101,11 +99,6 @@ class OriginalFile:
     bucket_id: int | None
 
 
-def base_directory_name(last: int) -> str:
-    """Name of the base that holds everything up to transaction ``last``: ``base_0000005``."""
-    return f"{BASE_PREFIX}{_pad(last, 7)}"
-
-
 def delta_directory_name(first: int, last: int, statement_id: int | None) -> str:
     """``delta_0000005_0000005_0000``; without the last part if ``statement_id`` is None."""
     statement = "" if statement_id is None else f"_{_pad(statement_id, 4)}"
@@ -125,11 +118,6 @@ def bucket_file_name(bucket_id: int) -> str:
 def plain_file_name(bucket_id: int) -> str:
     """``000003_0``: a file without events, as Hive names those of its tasks in insert-only tables."""
     return f"{_pad(bucket_id, 6)}_0"
-
-
-def flush_length_file_name(bucket_id: int) -> str:
-    """``bucket_00003_flush_length``."""
-    return f"{bucket_file_name(bucket_id)}{FLUSH_LENGTH_SUFFIX}"
 
 
 def is_hidden(name: str) -> bool:

@@ -36,7 +36,6 @@ __all__ = [
     "list_staged",
     "remove_abandoned",
     "remove_staging",
-    "staging_directories",
 ]
 
 PROBE_PREFIX = f"{STAGING_PREFIX}probe_"
@@ -47,11 +46,6 @@ _STAGING_NAME = re.compile(re.escape(STAGING_PREFIX) + r"(\d+)")
 _Found = TypeVar("_Found")
 
 _log = logging.getLogger(__name__)
-
-
-def staging_directories(table: AcidTable, txn_id: int) -> list[Location]:
-    """Where ``txn_id`` may have staged files of the table; they need not exist."""
-    return [staging_directory(root, txn_id) for root in _roots(table)]
 
 
 def list_staged(table: AcidTable, txn_id: int) -> StagedOutput:

@@ -141,7 +141,6 @@ _STEPS = 2
 _END = "\x01end of line"
 _ROUGH_NUMBER = r"[0-9.]{18,}[eE]|[0-9.]{40,}|[eE][+-]?[0-9]{3,}"
 """A number that a variant may round or make infinite."""
-_SAMPLES_SHOWN = 3
 _PROBLEM = "struct<error:string,field:string,text:string>"
 
 

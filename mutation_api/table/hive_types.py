@@ -19,7 +19,6 @@ __all__ = [
     "HiveType",
     "arrow_type",
     "convert_to_column",
-    "orc_type",
     "parse_hive_type",
     "row_type",
     "spark_type",
@@ -47,14 +46,6 @@ def spark_type(hive_type: HiveType) -> str:
     if children:
         return f"{kind}<{','.join(children)}>"
     return _SPARK_NAMES.get(kind, hive_type.text)
-
-
-def orc_type(hive_type: HiveType) -> str:
-    """Type in ORC's schema language, as Hive's writer declares it.
-
-    Source: Hive's OrcInputFormat.convertTypeInfo.
-    """
-    return hive_type.text
 
 
 def row_type(columns: Sequence[AcidColumn]) -> pa.StructType:

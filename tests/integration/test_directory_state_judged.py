@@ -13,12 +13,12 @@ from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList
 from mutation_api.acid.directory_state import DirectoryState, choose_directories
 from mutation_api.acid.layout import (
     LONG_MIN,
-    base_directory_name,
     delete_delta_directory_name,
     delta_directory_name,
 )
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
+from tests.directory_cases import base_directory_name
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,6 @@ from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList, ValidWriteIdLis
 from mutation_api.acid.directory_state import COMPACTED, DirectoryState, choose_directories
 from mutation_api.acid.layout import (
     LONG_MIN,
-    base_directory_name,
     delete_delta_directory_name,
     delta_directory_name,
     is_hidden,
@@ -22,6 +21,7 @@ from mutation_api.acid.layout import (
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 from mutation_api.orc.partition_files import BASE_MARKER
+from tests.directory_cases import base_directory_name
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)]
 

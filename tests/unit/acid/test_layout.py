@@ -6,11 +6,9 @@ from mutation_api.acid.layout import (
     LONG_MIN,
     BaseDirectory,
     DeltaDirectory,
-    base_directory_name,
     bucket_file_name,
     delete_delta_directory_name,
     delta_directory_name,
-    flush_length_file_name,
     is_hidden,
     parse_bucket_file_name,
     parse_directory_name,
@@ -25,15 +23,12 @@ V1, HIVE3, HIVE4 = AcidVersion.V1_LEGACY, AcidVersion.V2_HIVE3, AcidVersion.V2_H
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        (base_directory_name(5), "base_0000005"),
-        (base_directory_name(LONG_MIN), "base_-9223372036854775808"),
         (delta_directory_name(5, 7, None), "delta_0000005_0000007"),
         (delta_directory_name(5, 5, 3), "delta_0000005_0000005_0003"),
         (delta_directory_name(10000001, 10000001, 10000), "delta_10000001_10000001_10000"),
         (delete_delta_directory_name(5, 5, 0), "delete_delta_0000005_0000005_0000"),
         (bucket_file_name(3), "bucket_00003"),
         (bucket_file_name(123456), "bucket_123456"),
-        (flush_length_file_name(3), "bucket_00003_flush_length"),
     ],
 )
 def test_names_are_padded_as_hive_pads_them(name: str, expected: str) -> None:

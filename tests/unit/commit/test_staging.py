@@ -15,7 +15,6 @@ from mutation_api.commit.staging import (
     list_staged,
     remove_abandoned,
     remove_staging,
-    staging_directories,
 )
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, TableRole
@@ -76,7 +75,6 @@ def test_only_the_transactions_own_staging_goes(table: AcidTable, root: Path) ->
         put(root / f"_mutation_{txn_id}/w/0/f")
     remove_staging(table, 7)
     assert [p.name for p in root.iterdir()] == ["_mutation_70"]
-    assert staging_directories(table, 7) == [Location.given(root / "_mutation_7")]
 
 
 def test_what_the_dead_left_goes_and_the_living_keep_theirs(table: AcidTable, root: Path) -> None:

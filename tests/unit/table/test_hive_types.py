@@ -7,7 +7,7 @@ import pytest
 
 from mutation_api.errors import TableNotMutableError
 from mutation_api.table.acid_table import AcidColumn
-from mutation_api.table.hive_types import arrow_type, orc_type, parse_hive_type, row_type, spark_type
+from mutation_api.table.hive_types import arrow_type, parse_hive_type, row_type, spark_type
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,9 @@ from mutation_api.table.hive_types import arrow_type, orc_type, parse_hive_type,
     ],
 )
 def test_each_type_in_three_spellings(text: str, arrow: pa.DataType, spark: str) -> None:
-    """One Hive type, one Arrow type, one Spark type; ORC spells it as Hive does."""
+    """One Hive type, one Arrow type, one Spark type."""
     parsed = parse_hive_type(text)
-    assert (parsed.text, arrow_type(parsed), spark_type(parsed), orc_type(parsed)) == (
-        text,
-        arrow,
-        spark,
-        text,
-    )
+    assert (parsed.text, arrow_type(parsed), spark_type(parsed)) == (text, arrow, spark)
 
 
 def test_unions_are_dense_and_unknown_to_spark() -> None:
