@@ -6,9 +6,7 @@ import argparse
 
 from mutation_api.cli.connection import add_metastore_arguments, metastore_from
 
-__all__ = ["HELP", "add_arguments", "run"]
-
-HELP = "abort a transaction"
+__all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -37,9 +37,7 @@ from mutation_api.spark.summary import ApplySummary
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["HELP", "add_arguments", "read_changes", "run"]
-
-HELP = "apply a file of changes to a table in one transaction"
+__all__ = ["add_arguments", "read_changes", "run"]
 
 APP_NAME = "hive-mutate apply"
 

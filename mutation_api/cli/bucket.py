@@ -21,9 +21,8 @@ from mutation_api.acid.hive_type import HiveType, parse_hive_type
 from mutation_api.errors import ConfigurationError, MutationError, RecordValueError
 from mutation_api.table.json_column import column_from_json
 
-__all__ = ["HELP", "add_arguments", "run", "split_types"]
+__all__ = ["add_arguments", "run", "split_types"]
 
-HELP = "compute Hive's bucket hash of values"
 BATCH_LINES = 50_000
 
 

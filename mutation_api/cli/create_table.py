@@ -15,9 +15,7 @@ from mutation_api.client.create_table import create_acid_table
 from mutation_api.errors import ConfigurationError
 from mutation_api.table.schema_text import parse_columns
 
-__all__ = ["HELP", "add_arguments", "run"]
-
-HELP = "create an ACID table"
+__all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -56,9 +56,7 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.replacing import hidden_beside, move_to
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["HELP", "add_arguments", "run", "save"]
-
-HELP = "compare a table with a file, a table or its past, as changes to apply"
+__all__ = ["add_arguments", "run", "save"]
 
 APP_NAME = "hive-mutate diff"
 OPERATIONS = ("insert", "update", "delete")

@@ -16,9 +16,7 @@ from mutation_api.cli.connection import add_metastore_arguments, metastore_from
 from mutation_api.client.doctor import DoctorReport, TableReport, examine
 from mutation_api.errors import ConfigurationError
 
-__all__ = ["HELP", "add_arguments", "run"]
-
-HELP = "tell what server it is, and which tables can be mutated"
+__all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

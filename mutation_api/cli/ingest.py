@@ -26,9 +26,7 @@ from mutation_api.cli.session import spark_session
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 from mutation_api.inputs import ChangeSource, Following, IngestReport, ingest
 
-__all__ = ["HELP", "KINDS", "add_arguments", "run"]
-
-HELP = "apply the operations of a change source to tables, exactly once"
+__all__ = ["KINDS", "add_arguments", "run"]
 
 APP_NAME = "hive-mutate ingest"
 
@@ -42,8 +40,8 @@ KINDS = {
 }
 """Name and help of each kind of source.
 
-Its module, ``mutation_api.cli.ingest_…``, has ``HELP``, ``add_arguments(parser)``, ``source_from(arguments)``
-and ``tables_from(arguments)``: (the source's name of a table, DB.TABLE, key columns) of each. It is imported
+Its module, ``mutation_api.cli.ingest_…``, has ``add_arguments(parser)``, ``source_from(arguments)`` and
+``tables_from(arguments)``: (the source's name of a table, DB.TABLE, key columns) of each. It is imported
 only when it runs, so that nobody needs the packages of another kind.
 """
 

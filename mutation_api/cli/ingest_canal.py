@@ -16,9 +16,7 @@ from mutation_api.cli.json_log import add_log_arguments, log_from, tables_from
 from mutation_api.inputs.canal import Canal
 from mutation_api.inputs.json_log import JsonLog
 
-__all__ = ["HELP", "add_arguments", "source_from", "tables_from"]
-
-HELP = "flat JSON messages of Canal or TiCDC, in files"
+__all__ = ["add_arguments", "source_from", "tables_from"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,9 +21,7 @@ from mutation_api.cli.place import place
 from mutation_api.inputs.binlog_collector import CollectorSource
 from mutation_api.inputs.text_values import BinaryText
 
-__all__ = ["HELP", "add_arguments", "source_from", "tables_from"]
-
-HELP = "raw files of a binlog collector"
+__all__ = ["add_arguments", "source_from", "tables_from"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

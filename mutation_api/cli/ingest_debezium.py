@@ -26,9 +26,7 @@ from mutation_api.inputs.debezium import (
 )
 from mutation_api.inputs.json_log import JsonLog
 
-__all__ = ["HELP", "add_arguments", "source_from", "tables_from"]
-
-HELP = "messages of Debezium's connectors, in files"
+__all__ = ["add_arguments", "source_from", "tables_from"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,9 +17,7 @@ from mutation_api.cli.json_log import add_log_arguments, log_from, tables_from
 from mutation_api.inputs.json_log import JsonLog
 from mutation_api.inputs.maxwell import Maxwell
 
-__all__ = ["HELP", "add_arguments", "source_from", "tables_from"]
-
-HELP = "messages of Maxwell's daemon, in files"
+__all__ = ["add_arguments", "source_from", "tables_from"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -32,9 +32,7 @@ from mutation_api.inputs.mysql import MySqlAddress, MySqlSource
 from mutation_api.inputs.mysql_server import PORT_DEFAULT
 from mutation_api.inputs.mysql_types import TIME_ZONE_DEFAULT, ZERO_DATES, ZERO_DATES_DEFAULT
 
-__all__ = ["HELP", "PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_from"]
-
-HELP = "tables of a MySQL or MariaDB server: first all rows, then its binary log"
+__all__ = ["PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_from"]
 
 PASSWORD_VARIABLE = "HIVE_MUTATE_MYSQL_PASSWORD"
 

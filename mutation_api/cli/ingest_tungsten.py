@@ -33,11 +33,9 @@ from mutation_api.inputs.separated_text import SeparatedText
 from mutation_api.inputs.text_values import BinaryText
 from mutation_api.inputs.tungsten import HEADER_DEFAULT, TEXT_DEFAULT, HeaderField, TungstenSource
 
-__all__ = ["HELP", "add_arguments", "source_from", "tables_from"]
+__all__ = ["add_arguments", "source_from", "tables_from"]
 
 _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[nrt])")
-
-HELP = "staging files of Tungsten Replicator's Hadoop applier"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

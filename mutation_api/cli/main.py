@@ -1,6 +1,6 @@
 """The command ``hive-mutate``: finds the subcommand's module, runs it and turns errors into exit codes.
 
-A subcommand is a module with ``HELP`` (one line), ``add_arguments(parser)`` and ``run(arguments) -> int``.
+A subcommand is a module with ``add_arguments(parser)`` and ``run(arguments) -> int``.
 """
 
 from __future__ import annotations

@@ -48,9 +48,7 @@ from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["HELP", "add_arguments", "key_columns", "run"]
-
-HELP = "merge rows of files into a table by key, in one transaction"
+__all__ = ["add_arguments", "key_columns", "run"]
 
 APP_NAME = "hive-mutate merge"
 

@@ -6,9 +6,7 @@ import argparse
 
 from metastore_client import embedded
 
-__all__ = ["HELP", "add_arguments", "run"]
-
-HELP = "run the embedded metastore"
+__all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,9 +18,7 @@ from typing import Any
 from metastore_client.client import MetastoreClient
 from mutation_api.cli.connection import add_metastore_arguments, metastore_from
 
-__all__ = ["HELP", "add_arguments", "run"]
-
-HELP = "show transactions, locks or compactions"
+__all__ = ["add_arguments", "run"]
 
 _SOURCES: dict[str, Callable[[MetastoreClient], Sequence[Any]]] = {
     "txns": lambda client: client.get_open_txns().txns,

@@ -54,9 +54,7 @@ from mutation_api.table.json_row import json_partition, json_values
 from mutation_api.table.partition import parse_partition_name, partition_value
 from mutation_api.table.schema_text import parse_columns
 
-__all__ = ["HELP", "add_arguments", "run"]
-
-HELP = "print or save the rows of a table, optionally with ROW__ID"
+__all__ = ["add_arguments", "run"]
 
 _LEGACY, _DEFAULT, _INSERT_ONLY = "legacy", "default", "insert_only"
 _AUTO = "auto"

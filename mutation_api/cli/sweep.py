@@ -14,9 +14,7 @@ from mutation_api.cli.connection import add_metastore_arguments, metastore_from
 from mutation_api.client.sweep import SweptTable, sweep
 from mutation_api.commit.staging import Abandoned
 
-__all__ = ["HELP", "add_arguments", "run"]
-
-HELP = "remove what dead transactions left staged in tables"
+__all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,9 +20,7 @@ from mutation_api.cli.connection import add_metastore_arguments, metastore_from
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.catalog import split_full_name
 
-__all__ = ["HELP", "add_arguments", "run"]
-
-HELP = "show up to where change sources have been applied to tables"
+__all__ = ["add_arguments", "run"]
 
 _HEADER = ("SOURCE", "SOURCE TABLE", "TABLE", "POSITION", "TXN", "APPLIED (UTC)")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import json
 import pkgutil
 from collections.abc import Callable, Iterator
@@ -28,8 +27,6 @@ NEEDED = ("ingest", "list", "--entries", "3", "--metastore", "thrift://nowhere:1
 
 class ListKind:
     """A kind of source: the first entries of LOG."""
-
-    HELP = "a list in memory"
 
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +56,7 @@ class ClosingSource(ListSource):
 @pytest.fixture(autouse=True)
 def kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the kind known."""
-    monkeypatch.setattr(ingest, "KINDS", {"list": ListKind.HELP})
+    monkeypatch.setattr(ingest, "KINDS", {"list": "a list in memory"})
     monkeypatch.setattr(ingest, "_module", lambda name: ListKind)
 
 
@@ -126,9 +123,7 @@ def test_every_kind_of_source_is_there(
     monkeypatch.undo()
     modules = {name for _, name, _ in pkgutil.iter_modules(cli.__path__) if name.startswith("ingest_")}
     assert {f"ingest_{name}" for name in ingest.KINDS} == modules
-    for name, help_line in ingest.KINDS.items():
-        module = importlib.import_module(f"mutation_api.cli.ingest_{name}")
-        assert help_line == module.HELP
+    for name in ingest.KINDS:
         with pytest.raises(SystemExit) as caught:
             main(["ingest", name, "--help"])
         assert caught.value.code == 0
