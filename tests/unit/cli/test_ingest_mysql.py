@@ -61,7 +61,7 @@ def test_a_source_that_names_no_database_of_a_server_is_refused(source: str, mes
 
 def test_on_a_cluster_somebody_must_say_where_rows_are_kept() -> None:
     """Before the server is asked: other machines do not see this one's folder for temporary files."""
-    cluster: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn"))
+    cluster: Any = SimpleNamespace(_jsparkSession=object(), sparkContext=SimpleNamespace(master="yarn"))
     source = ingest_mysql.source_from(parsed(*SOURCE, "--tables", "a"))
     with pytest.raises(ConfigurationError, match=r"Spark runs on yarn, .*\(--spill, .* such as hdfs:///tmp"):
         source.read(cluster, [], {})
