@@ -1,4 +1,4 @@
-"""The binlog collector's files: raw, reverse, upsert and delete.
+"""The binlog collector's raw files.
 
 A raw file has a line for each operation on one table, in the order of the binlog::
 
@@ -12,7 +12,7 @@ that is operation, uid, then the row's columns. What the collector's description
   NULL is the word ``NULL`` without quotes.
 * An update that changes the key is a DELETE of the old row and an INSERT of the new one.
 * Of each key only the last operation counts. That is the collector's walk from the end to the beginning; it
-  also drops what a log that was read twice has doubled (see :func:`write_upsert_and_delete`).
+  also drops what a log that was read twice has doubled. Its reverse, upsert and delete files are not needed.
 
 A raw file has no positions. A record's is its file's number and the byte at which it stands: the number is
 the last run of digits in the file's name, or 0. A run goes on where the one before ended, in the
@@ -25,10 +25,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,7 +45,7 @@ from mutation_api.inputs.record_files import (
     operations_schema,
     refuse,
 )
-from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
+from mutation_api.inputs.separated_text import SeparatedText
 from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
 from mutation_api.inputs.source_files import children, entry_at, located, opened, readable
 from mutation_api.inputs.text_values import BinaryText
@@ -55,9 +54,8 @@ from mutation_api.spark.jvm import spark_context
 from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, Place
-from mutation_api.storage.replacing import replacing
 
-__all__ = ["CollectorSource", "raw_record", "uid_of", "write_reverse", "write_upsert_and_delete"]
+__all__ = ["CollectorSource", "uid_of"]
 
 TEXT = SeparatedText(",", null="NULL", escape='"', quote='"')
 
@@ -77,98 +75,8 @@ def uid_of(key: Sequence[str]) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def raw_record(operation: str, key: Sequence[str], values: Iterable[str | int | float | None]) -> str:
-    """A record of a raw file, its newline included; texts are in quotes, numbers are not.
-
-    Args:
-        operation: ``INSERT``, ``UPDATE`` or ``DELETE``.
-        key: the key's values, as texts.
-        values: those of all columns.
-    """
-    if operation not in _OPERATIONS:
-        raise ValueError(f"operation {operation!r}: it can be {', '.join(_OPERATIONS)}")
-    return ",".join([operation, uid_of(key), *map(_written, values)]) + "\n"
-
-
-def _written(value: str | float | None) -> str:
-    if value is None:
-        return TEXT.null
-    return _quoted(value) if isinstance(value, str) else repr(value)
-
-
 def _quoted(value: str) -> str:
     return '"' + value.replace('"', '""') + '"'
-
-
-def write_reverse(raw: Place, reverse: Place) -> None:
-    """Write the records of a raw file in reverse order, as they are; memory holds the file.
-
-    Raises:
-        InputFormatError: a record is damaged.
-        OSError: a file cannot be read or written.
-    """
-    records = list(_raw_records(located(raw)))
-    with replacing(located(reverse)) as file:
-        file.write(b"".join(reversed(records)))
-
-
-def write_upsert_and_delete(reverse: Place, upsert: Place, delete: Place) -> None:
-    """Write what counts of a reverse file: rows to replace or add, and rows to remove, as they are.
-
-    Of each key the last operation counts, which comes first here. The collector's description has a rule for
-    each pair of operations. Where a log cannot be (an INSERT after an INSERT or UPDATE, an UPDATE or DELETE
-    after a DELETE), because a part of it was read twice, these would give a key two records; for every other
-    log they come to the same.
-
-    Raises:
-        InputFormatError: a record is damaged, or has another operation.
-        OSError: a file cannot be read or written.
-    """
-    met: set[bytes] = set()
-    source = located(reverse)
-    with replacing(located(upsert)) as upserts, replacing(located(delete)) as deletes:
-        for number, record in enumerate(_raw_records(source)):
-            operation, uid, _ = record.split(b",", 2)
-            if operation.decode(errors="replace") not in _OPERATIONS:
-                raise InputFormatError(
-                    f"{source.shown}, record {number + 1}: field operation is {operation!r}, and can be "
-                    f"{', '.join(_OPERATIONS)}"
-                )
-            if uid not in met:
-                met.add(uid)
-                (deletes if operation == b"DELETE" else upserts).write(record)
-
-
-def _raw_records(location: Location) -> Iterator[bytes]:
-    """Records of a file as they stand there, ends included."""
-    with opened(location) as stream:
-        size = stream.seek(0, io.SEEK_END)
-    file = RecordFile(location, 0, size, TEXT, _HEADER)
-    at = 0
-    try:
-        for _, content in TEXT.chunks(location, 0, size):
-            for record in _records_of(content, at):
-                yield record
-                at += len(record)
-    except DamagedRecordError as damaged:
-        raise file.damaged(damaged) from damaged
-
-
-def _records_of(content: bytes, offset: int) -> Iterator[bytes]:
-    """Records of a chunk, which begins at byte ``offset``. A newline in quotes does not end one."""
-    try:
-        TEXT.check(content)
-    except DamagedRecordError as damaged:
-        raise damaged.moved(offset) from damaged
-    record = b""
-    for line in content.split(b"\n")[:-1]:
-        record += line + b"\n"
-        if record.count(b'"') % 2 == 0:
-            if record.count(b",") < len(_HEADER):
-                raise DamagedRecordError(offset, None, "has no columns after operation and uid")
-            yield record
-            offset += len(record)
-            record = b""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.client.create_table import create_acid_table
 from mutation_api.errors import InputError, InputFormatError, MutationError
 from mutation_api.inputs import Batch, ChangeSource, Position
-from mutation_api.inputs.binlog_collector import CollectorSource, raw_record
+from mutation_api.inputs.binlog_collector import CollectorSource
 from mutation_api.inputs.json_log import JsonLog
 from mutation_api.inputs.maxwell import Maxwell
 from mutation_api.inputs.mysql import MySqlAddress, MySqlSource
@@ -33,6 +33,7 @@ from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.storage.connect import configure, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, Place
+from tests.cdc_writers.collector_files import raw_record
 from tests.elsewhere import copy_tree, names, put
 from tests.json_messages import Change, maxwell, small_table
 

@@ -16,11 +16,12 @@ from mutation_api.cli import diff, ingest, ingest_collector, ingest_tungsten
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.client.create_table import create_acid_table
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.binlog_collector import CollectorSource, raw_record
+from mutation_api.inputs.binlog_collector import CollectorSource
 from mutation_api.inputs.separated_text import SeparatedText
 from mutation_api.inputs.text_values import BinaryText
 from mutation_api.inputs.tungsten import HEADER_WITHOUT_KEY, TungstenSource, staging_record
 from mutation_api.storage.location import Location
+from tests.cdc_writers.collector_files import raw_record
 
 
 def parsed(module: ModuleType, *words: str) -> argparse.Namespace:

@@ -22,16 +22,11 @@ from mutation_api.errors import (
     RecordValueError,
     SourcePositionError,
 )
-from mutation_api.inputs.binlog_collector import (
-    CollectorSource,
-    raw_record,
-    uid_of,
-    write_reverse,
-    write_upsert_and_delete,
-)
+from mutation_api.inputs.binlog_collector import CollectorSource, uid_of
 from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable
 from mutation_api.spark.errors import translated_worker_errors
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from tests.cdc_writers.collector_files import raw_record, write_reverse, write_upsert_and_delete
 
 TABLE = AcidTable(
     database="sales",
@@ -189,28 +184,6 @@ def test_b8_uid_of_a_composite_key() -> None:
     assert uid_of(['a"', "7"]) == hashlib.md5(b'"a""","7"').hexdigest()
     assert uid_of(["a,b", "c"]) != uid_of(["a", "b,c"])
     assert uid_of(["10005"]) == "6eb887126d24e8f1cd8ad5033482c781"
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("INSERT,u\n", "has no columns after operation and uid"),
-        ('INSERT,u,"1\n', "has no end"),
-        ('INSERT,u,"1"x\n', r"field 3 .*goes on with b'x"),
-        ("INSERT,u,1", "has no end"),
-        ("INSERT,u,\udcff\n", "is not UTF-8"),
-    ],
-)
-def test_damaged_raw_files_are_not_walked(text: str, told: str, tmp_path: Path) -> None:
-    """The record is told by file and line; what was written of the other files means nothing."""
-    raw = tmp_path / "raw"
-    raw.write_bytes((RAW + text).encode(errors="surrogateescape"))
-    with pytest.raises(InputFormatError, match=rf"raw, line 8: .*{told}"):
-        write_reverse(raw, tmp_path / "reverse")
-    raw.write_text(RAW + "REPLACE,u,1\n")
-    write_reverse(raw, tmp_path / "reverse")
-    with pytest.raises(InputFormatError, match=r"reverse, record 1: field operation is b'REPLACE', and can"):
-        write_upsert_and_delete(*(tmp_path / name for name in ("reverse", "upsert", "delete")))
 
 
 def read(spark: SparkSession, raw: Path, after: Position | None = None, **options: Any) -> Batch:
