@@ -45,10 +45,10 @@ def test_null_keys(make_table: MakeTable, spark: SparkSession) -> None:
     table = make_table(keys="n int")
     table.commit(insert([7], 1), insert([7], None), insert([None], 1), insert([None], None))
     keys = pa.table({"id": pa.array([1, None], pa.int64()), "n": pa.array([7, None], pa.int32())})
-    with table.client() as client:
+    with table.client() as client, client.open_snapshot(table.full_name) as opened:
         for null_safe, expected in ((False, {(1, 7)}), (True, {(1, 7), (None, None)})):
             frame = snapshot(
-                spark, client, table.full_name, columns=["id", "n"], keys=keys, null_safe_keys=null_safe
+                spark, opened, table.full_name, columns=["id", "n"], keys=keys, null_safe_keys=null_safe
             )
             assert {(row["id"], row["n"]) for row in frame.collect()} == expected
 
