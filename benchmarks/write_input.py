@@ -60,8 +60,8 @@ def prepare_changes(stage: Stage, name: str, source: RowSource, line: str) -> Pr
         with client.new_transaction() as transaction:
             rows = source.base(stage.spark).withColumn("operation", sf.lit("insert"))
             summary = apply_changes(transaction, f"{DATABASE}.{table}", rows)
-        name = f"{DATABASE}.{table}"
-        loaded = snapshot(stage.spark, client.open_snapshot(name), name, columns=["id", "ds"])
+        full_name = f"{DATABASE}.{table}"
+        loaded = snapshot(stage.spark, client.open_snapshot(full_name), full_name, columns=["id", "ds"])
         source.changes(loaded).write.parquet(str(changes))
     days = tuple(each.partition("=")[2] for each in summary.partitions)
     counts = _counts(stage.spark, changes)
