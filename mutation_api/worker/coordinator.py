@@ -40,7 +40,7 @@ from mutation_api.errors import (
 from mutation_api.orc.event_writer import WriterOptions
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.storage.permissions import KnowsPermissions, refused
+from mutation_api.storage.permissions import KnowsPermissions
 from mutation_api.storage.side_by_side import Background, side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.hive_types import parse_hive_type
@@ -503,16 +503,18 @@ class MutatorCoordinator:
         self._asked_for.add(location)
         storage = storage_at(location)
         if isinstance(storage, KnowsPermissions):
-            self._background.submit(partial(self._ask_permission, location), 0, storage.threads)
+            self._background.submit(partial(self._ask_permission, storage, location), 0, storage.threads)
 
-    def _ask_permission(self, location: Location) -> None:
+    def _ask_permission(self, storage: KnowsPermissions, location: Location) -> None:
+        refusal: OSError | None
         try:
-            for refusal in refused([location]):
-                raise refusal
+            refusal = storage.refusal(location)
         except OSError as error:
+            refusal = error
+        if refusal is not None:
             raise DeltaWriteError(
-                f"table {self._table.full_name}: {location} cannot be written: {error}"
-            ) from error
+                f"table {self._table.full_name}: {location} cannot be written: {refusal}"
+            ) from refusal
 
     def _attempt_directory(self, location: Location) -> Location:
         """Where files for a partition there are staged: near it, so that publishing is a rename.
