@@ -62,7 +62,7 @@ OPERATION_COLUMN_DEFAULT = "operation"
 
 TASKS_PER_CORE = 4
 TASKS_PER_CORE_IF_CLOSING_WAITS = 2
-"""Each task ends with a wait for its last files; see :attr:`Storage.closing_seconds`."""
+"""Each task ends with a wait for its last files; see :attr:`Storage.closing_waits`."""
 
 SPLIT_PARTS = 4
 """Of the memory for sorting, the share of changes that are cut up at once: there are up to three copies."""
@@ -216,7 +216,7 @@ def default_num_partitions(spark: SparkSession, written: Location | None = None)
     runs.
     """
     configured = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
-    waits = written is not None and storage_at(written).closing_seconds
+    waits = written is not None and storage_at(written).closing_waits
     most = TASKS_PER_CORE_IF_CLOSING_WAITS if waits else TASKS_PER_CORE
     return max(1, min(configured, most * spark_context(spark).defaultParallelism))
 

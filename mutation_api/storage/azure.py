@@ -104,7 +104,7 @@ class AzureStorage:
     publishes_by_rename = False
     has_directories = False
     threads = THREADS
-    closing_seconds = 0.0
+    closing_waits = False
 
     def __init__(self, scheme: str, authority: str, settings: AzureSettings) -> None:
         self._scheme = scheme

@@ -89,7 +89,7 @@ class GcsStorage:
     publishes_by_rename = True
     has_directories = False
     threads = THREADS
-    closing_seconds = 0.0
+    closing_waits = False
 
     def __init__(self, scheme: str, bucket: str, settings: GcsSettings) -> None:
         self._scheme = scheme

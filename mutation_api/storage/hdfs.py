@@ -130,7 +130,7 @@ class HdfsStorage:
     publishes_by_rename = True
     has_directories = True
     threads = THREADS
-    closing_seconds = 0.5
+    closing_waits = True
 
     def __init__(self, scheme: str, authority: str, url: str, settings: HadoopSettings) -> None:
         self._scheme = scheme

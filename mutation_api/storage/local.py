@@ -34,7 +34,7 @@ class LocalStorage:
     publishes_by_rename = True
     has_directories = True
     threads = 8
-    closing_seconds = 0.0
+    closing_waits = False
 
     def list(self, directory: Location) -> list[FileEntry]:
         """Children of a directory, sorted by name."""

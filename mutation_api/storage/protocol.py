@@ -109,9 +109,9 @@ class Storage(Protocol):
         ...
 
     @property
-    def closing_seconds(self) -> float:
-        """How long the closing of a file waits without working, so that whoever writes files waits for the
-        last at its end; 0 where that is next to nothing.
+    def closing_waits(self) -> bool:
+        """Whether the closing of a file waits long without working, so that whoever writes files waits for
+        the last at its end.
         """
         ...
 

@@ -94,7 +94,7 @@ class S3Storage:
     publishes_by_rename = False
     has_directories = False
     threads = THREADS
-    closing_seconds = 0.0
+    closing_waits = False
 
     def __init__(self, scheme: str, bucket: str, settings: S3Settings) -> None:
         self._scheme = scheme
