@@ -145,6 +145,7 @@ def apply_changes(
     _check_sink(table)
     with transaction.changing(table.full_name):
         transaction.check()
+        context = spark_context(changes.sparkSession)
         plan = plan_changes(
             table,
             changes,
@@ -155,11 +156,11 @@ def apply_changes(
         )
         writer_id = uuid.uuid4().hex
         text = AcidTableSerializer.encode(table)
-        storage = worker_settings(spark_context(changes.sparkSession), _roots(table))
+        storage = worker_settings(context, _roots(table))
         writer = ChangeWriter(text, writer_id, options or WriterOptions(), storage)
         started = time.monotonic()
         try:
-            with _cancelled_when_lost(transaction, spark_context(changes.sparkSession), writer_id):
+            with _cancelled_when_lost(transaction, context, writer_id):
                 if verify_row_ids:
                     _verify(transaction, table, plan.addresses())
                 verified = time.monotonic()

@@ -2,7 +2,7 @@
 
 Spark's public interface tells neither what an expression reads, nor whether it is deterministic, nor how
 large a cached DataFrame is, and it turns bytes into text on their way to Python. A session of Spark Connect
-has no JVM at hand: every function here refuses one with ConfigurationError.
+has no JVM at hand: whatever here takes a session or a DataFrame refuses one with ConfigurationError.
 """
 
 from __future__ import annotations
