@@ -37,9 +37,11 @@ def write_upsert_and_delete(reverse: Path, upsert: Path, delete: Path) -> None:
     kept: dict[bytes, bytes] = {}
     for record in _RECORD.findall(reverse.read_bytes()):
         kept.setdefault(record.split(b",", 2)[1], record)
-    deleted = [record for record in kept.values() if record.startswith(b"DELETE,")]
-    upsert.write_bytes(b"".join(record for record in kept.values() if record not in deleted))
-    delete.write_bytes(b"".join(deleted))
+    files: dict[bool, list[bytes]] = {True: [], False: []}
+    for record in kept.values():
+        files[record.startswith(b"DELETE,")].append(record)
+    upsert.write_bytes(b"".join(files[False]))
+    delete.write_bytes(b"".join(files[True]))
 
 
 def _written(value: str | float | None) -> str:
