@@ -52,12 +52,12 @@ from benchmarks.report import save_cases, show_case
 from metastore_client.model import OpenTxns, PartitionInfo
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.acid.bucket_codec import bucket_property
-from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.version import AcidVersion
+from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.commit.manifest import DeltaManifest
-from mutation_api.spark.change_splitter import ADDRESSED_ROWS_MAX
-from mutation_api.spark.job import apply_changes
-from mutation_api.spark.session import local_session
+from mutation_api.spark.local_session import local_session
+from mutation_api.spark.write.change_splitter import ADDRESSED_ROWS_MAX
+from mutation_api.spark.write.job import apply_changes
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 

@@ -50,7 +50,7 @@ from benchmarks.peers.java_writers import JavaWriters
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from judges.hive import Hive23
-from metastore_client.embedded import EmbeddedMetastore
+from metastore_client import EmbeddedMetastore
 from metastore_client.thrift_client import connect
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.builder import MutatorClientBuilder

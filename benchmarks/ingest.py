@@ -45,8 +45,8 @@ from benchmarks.report import save_cases, show_case
 from metastore_client.thrift_client import connect
 from mutation_api.inputs import Following, ingest
 from mutation_api.inputs.source import SourceTable
-from mutation_api.inputs.tungsten import TungstenSource
-from mutation_api.spark.read import snapshot
+from mutation_api.inputs.tungsten.tungsten_source import TungstenSource
+from mutation_api.spark.read.snapshot_frame import snapshot
 
 __all__ = ["HELP", "add_arguments", "run"]
 

@@ -28,12 +28,12 @@ from benchmarks.measure import versions
 from benchmarks.memory import MemoryWatch
 from examples.local import PrintLoss, create_table
 from judges.hive import Hive23
-from metastore_client.embedded import EmbeddedMetastore
+from metastore_client import EmbeddedMetastore
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.spark.job import apply_changes
-from mutation_api.spark.read import snapshot
-from mutation_api.spark.session import local_session
+from mutation_api.spark.local_session import local_session
+from mutation_api.spark.read.snapshot_frame import snapshot
+from mutation_api.spark.write.job import apply_changes
 
 __all__ = ["HELP", "add_arguments", "run"]
 

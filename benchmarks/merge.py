@@ -38,7 +38,7 @@ from benchmarks.merge_tables import linked_copy
 from judges.hive import Hive23
 from mutation_api.changes.merge import merge_into
 from mutation_api.client.transaction import Transaction
-from mutation_api.spark.read import snapshot
+from mutation_api.spark.read.snapshot_frame import snapshot
 
 __all__ = ["HELP", "add_arguments", "run"]
 

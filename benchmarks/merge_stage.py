@@ -17,8 +17,8 @@ from benchmarks.merge_data import CHECKSUMS, ChangeSets, write_base
 from benchmarks.merge_tables import HiveTables
 from benchmarks.peers import PeerProcess
 from judges.hive import Hive23
-from metastore_client.embedded import EmbeddedMetastore
-from mutation_api.spark.session import local_session
+from metastore_client import EmbeddedMetastore
+from mutation_api.spark.local_session import local_session
 
 __all__ = ["HIVE", "OURS_KINDS", "Content", "Stage", "checksums"]
 

@@ -45,7 +45,7 @@ from examples.local import PrintLoss, create_table
 from judges.hive import Hive23
 from judges.s3_server import BUCKET, S3Server
 from metastore_client.thrift_client import connect
-from mutation_api.acid.bucket_resolver import BucketIdResolver
+from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction

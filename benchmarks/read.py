@@ -42,9 +42,9 @@ from examples.local import PrintLoss, create_table
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.snapshot import Snapshot
-from mutation_api.spark.job import apply_changes
-from mutation_api.spark.read import snapshot
-from mutation_api.spark.session import local_session
+from mutation_api.spark.local_session import local_session
+from mutation_api.spark.read.snapshot_frame import snapshot
+from mutation_api.spark.write.job import apply_changes
 
 __all__ = ["HELP", "add_arguments", "run"]
 

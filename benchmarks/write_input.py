@@ -14,8 +14,8 @@ from benchmarks.write_stage import DATABASE, LAYOUTS, Layout, Server, Stage
 from examples.local import PrintLoss, create_table
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.spark.job import apply_changes
-from mutation_api.spark.read import snapshot
+from mutation_api.spark.read.snapshot_frame import snapshot
+from mutation_api.spark.write.job import apply_changes
 
 __all__ = ["Prepared", "client_of", "new_table", "prepare_changes", "prepare_inserts"]
 

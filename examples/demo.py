@@ -43,16 +43,16 @@ from examples.local import PrintLoss, create_table
 from judges.hdfs_cluster import MiniHdfs
 from judges.hive import Hive23, Hive31, Hive41, HiveJudge
 from judges.s3_server import BUCKET, S3Server
-from metastore_client.embedded import EmbeddedMetastore
+from metastore_client import EmbeddedMetastore
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes import MergeCounts, MergeReport, merge_into
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.commit.staging import list_staged
-from mutation_api.spark.job import apply_changes
-from mutation_api.spark.read import snapshot
-from mutation_api.spark.session import local_session
-from mutation_api.spark.summary import ApplySummary
+from mutation_api.spark.local_session import local_session
+from mutation_api.spark.read.snapshot_frame import snapshot
+from mutation_api.spark.write.apply_summary import ApplySummary
+from mutation_api.spark.write.job import apply_changes
 from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.acid_table import AcidTable

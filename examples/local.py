@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from metastore_client.embedded import EmbeddedMetastore
+from metastore_client import EmbeddedMetastore
 from metastore_client.model import ColumnInfo, TableInfo
 from metastore_client.thrift_client import connect
-from mutation_api.client.create_table import create_acid_table
+from mutation_api.upkeep.create_acid_table import create_acid_table
 
 
 @contextlib.contextmanager

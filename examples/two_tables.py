@@ -19,9 +19,9 @@ from examples.local import PrintLoss, create_table, metastore_address
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction
-from mutation_api.spark.job import apply_changes
-from mutation_api.spark.read import snapshot
-from mutation_api.spark.session import local_session
+from mutation_api.spark.local_session import local_session
+from mutation_api.spark.read.snapshot_frame import snapshot
+from mutation_api.spark.write.job import apply_changes
 
 ACCOUNTS = "default.accounts"
 JOURNAL = "default.journal"

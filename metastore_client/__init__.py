@@ -7,7 +7,7 @@ with metastore_client.connect("thrift://host:9083") as client:
 from metastore_client.capabilities import Capabilities
 from metastore_client.client import MetastoreClient
 from metastore_client.delegation_token import DelegationToken
-from metastore_client.embedded_server import EmbeddedMetastore
+from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.errors import (
     AlreadyExistsError,
     InvalidConfigurationError,
@@ -45,8 +45,15 @@ from metastore_client.model import (
     TxnState,
     WriteNotification,
 )
-from metastore_client.security import HttpConfig, KerberosLogin, PlainLogin, Protection, TlsConfig, TokenLogin
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.transport.security import (
+    HttpConfig,
+    KerberosLogin,
+    PlainLogin,
+    Protection,
+    TlsConfig,
+    TokenLogin,
+)
 from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList, ValidWriteIdList
 
 __all__ = [

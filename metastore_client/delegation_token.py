@@ -1,8 +1,8 @@
 """Hadoop's delegation tokens: the text form that a metastore gives, and the file that Hadoop keeps them in.
 
 Source: org.apache.hadoop.security.token.Token and Credentials, WritableUtils.writeVInt, Security.proto
-    (CredentialsProto); checked with tokens of real servers in tests/integration/test_transport_judged.py and
-    test_hdfs_kerberos.py.
+    (CredentialsProto); checked with tokens of real servers in test_transport_judged.py and
+    test_hdfs_kerberos.py of tests/integration.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from metastore_client.errors import InvalidConfigurationError
-from metastore_client.security import (
+from metastore_client.settings import flag, number, text_of
+from metastore_client.transport.security import (
     ANY_PROTECTION,
     HttpConfig,
     Protection,
@@ -29,7 +30,6 @@ from metastore_client.security import (
     read_protections,
     read_tls,
 )
-from metastore_client.settings import flag, number, text_of
 
 __all__ = [
     "CONNECT_RETRY_DELAY_SECONDS_DEFAULT",

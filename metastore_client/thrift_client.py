@@ -72,7 +72,7 @@ from metastore_client.thrift_values import (
     valid_write_ids_of,
     write_notification_request,
 )
-from metastore_client.transport import Connection, ConnectionPool, OpenSocket, open_socket
+from metastore_client.transport.connection import Connection, ConnectionPool, OpenSocket, open_socket
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 
 __all__ = [

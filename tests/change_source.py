@@ -18,7 +18,7 @@ from mutation_api.inputs.source import (
     SourceTable,
     TableOperations,
 )
-from mutation_api.table.hive_types import parse_hive_type, spark_type
+from mutation_api.types.hive_type import parse_hive_type, spark_type
 
 POSITION_TYPE = StructType([StructField("seqno", LongType()), StructField("row_id", LongType())])
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from judges.jars import cache_directory
 from metastore_client.java import find_java, spark_jars
-from mutation_api.spark.session import local_session
+from mutation_api.spark.local_session import local_session
 
 __all__ = ["archive_path", "make", "reading_options"]
 

@@ -20,21 +20,21 @@ from metastore_client.java import JavaNotFoundError, find_java
 from tests.run_notes import NOTES, RunNotes
 
 pytest_plugins = [
-    "tests.fix_clock",
-    "tests.fix_metastore",
-    "tests.fix_judge",
-    "tests.fix_mariadb",
-    "tests.fix_spark",
-    "tests.fix_workers",
-    "tests.fix_features",
-    "tests.fix_hdfs",
-    "tests.fix_hive_elsewhere",
-    "tests.fix_kerberos",
-    "tests.fix_s3",
-    "tests.fix_gcs",
-    "tests.fix_azure",
-    "tests.fix_storage",
-    "tests.fix_hdfs_faults",
+    "tests.fixtures.fix_clock",
+    "tests.fixtures.fix_metastore",
+    "tests.fixtures.fix_judge",
+    "tests.fixtures.fix_mariadb",
+    "tests.fixtures.fix_spark",
+    "tests.fixtures.fix_workers",
+    "tests.fixtures.fix_features",
+    "tests.fixtures.fix_hdfs",
+    "tests.fixtures.fix_hive_elsewhere",
+    "tests.fixtures.fix_kerberos",
+    "tests.fixtures.fix_s3",
+    "tests.fixtures.fix_gcs",
+    "tests.fixtures.fix_azure",
+    "tests.fixtures.fix_storage",
+    "tests.fixtures.fix_hdfs_faults",
 ]
 
 ALLOWED_SKIP_REASONS = frozenset({"the superuser may write everywhere"})

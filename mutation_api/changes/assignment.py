@@ -14,13 +14,14 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from mutation_api.acid.scalar_conversion import MisfitError
 from mutation_api.changes.sides import column_type
 from mutation_api.errors import RecordLayoutError, RecordValueError
-from mutation_api.spark.plan import wall_clock_type
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.write.plan import wall_clock_type
 from mutation_api.table.acid_table import AcidColumn
-from mutation_api.table.hive_types import convert_to_column, parse_hive_type, spark_type
+from mutation_api.types.conversion import convert_to_column
+from mutation_api.types.hive_type import parse_hive_type, spark_type
+from mutation_api.types.scalar_conversion import MisfitError
 
 __all__ = ["ColumnConverter", "any_of", "comparable", "differs", "is_stored_unchanged", "stored"]
 

@@ -14,12 +14,12 @@ from pyspark.sql import Column, DataFrame
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.assignment import any_of, differs, stored
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT
-from mutation_api.changes.outcome import json_text
+from mutation_api.changes.row_outcome import json_text
 from mutation_api.changes.sides import column_type, columns_of
 from mutation_api.errors import ConfigurationError, DuplicateKeyError, RecordLayoutError
-from mutation_api.spark.errors import translated_worker_errors
-from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.worker_errors import translated_worker_errors
+from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["diff"]

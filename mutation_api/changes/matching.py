@@ -26,10 +26,10 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from mutation_api.bucketing.placement import tells_bucket
 from mutation_api.changes.clauses import SOURCE, TARGET, Match
 from mutation_api.changes.expressions import Equality
 from mutation_api.changes.sides import Sides
-from mutation_api.orc.placement import tells_bucket
 from mutation_api.spark.jvm import estimated_bytes
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.table.acid_table import AcidTable

@@ -18,15 +18,15 @@ from pyspark.sql import Column, DataFrame
 
 from mutation_api.changes.clauses import Action, Clause, Expression, Match
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
+from mutation_api.changes.merge_options import COLLECTED_KEYS_DEFAULT, MergeOptions
 from mutation_api.changes.merge_plan import CHANGE_COLUMN, MergePlan
-from mutation_api.changes.options import COLLECTED_KEYS_DEFAULT, MergeOptions
+from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.preview import SAMPLES_DEFAULT, LookingTransaction, preview_changes
-from mutation_api.changes.report import MergeReport
 from mutation_api.errors import ConfigurationError
 from mutation_api.spark.arrow_batches import counted_by_rows
-from mutation_api.spark.errors import translated_worker_errors
-from mutation_api.spark.job import apply_changes
-from mutation_api.spark.plan import default_num_partitions
+from mutation_api.spark.worker_errors import translated_worker_errors
+from mutation_api.spark.write.job import apply_changes
+from mutation_api.spark.write.plan import default_num_partitions
 from mutation_api.worker.coordinator import WriterOptions
 
 __all__ = [

@@ -19,8 +19,11 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Expression, Match
 from mutation_api.changes.duplicates import ROWS_SHOWN, duplicate_key_error, keep_first, order_of
 from mutation_api.changes.matching import ScatteredKeys, SourceKeys, match_rows, source_keys
-from mutation_api.changes.options import MergeOptions
-from mutation_api.changes.outcome import (
+from mutation_api.changes.merge_options import MergeOptions
+from mutation_api.changes.merge_report import MergeReport
+from mutation_api.changes.prune import partitions_where
+from mutation_api.changes.resolve import ResolvedMerge, resolve
+from mutation_api.changes.row_outcome import (
     CLAUSE,
     DELETED,
     INSERTED,
@@ -36,16 +39,13 @@ from mutation_api.changes.outcome import (
     new_row,
     partition_of,
 )
-from mutation_api.changes.prune import partitions_where
-from mutation_api.changes.report import MergeReport
-from mutation_api.changes.resolve import ResolvedMerge, resolve
 from mutation_api.changes.sides import Sides, columns_of
 from mutation_api.errors import RecordValueError
-from mutation_api.spark.job import OpenTransaction
-from mutation_api.spark.key_groups import key_type
-from mutation_api.spark.plan import default_num_partitions
 from mutation_api.spark.quoted_name import quoted
-from mutation_api.spark.read import snapshot, snapshot_by_bucket
+from mutation_api.spark.read.key_groups import key_type
+from mutation_api.spark.read.snapshot_frame import snapshot, snapshot_by_bucket
+from mutation_api.spark.write.job import OpenTransaction
+from mutation_api.spark.write.plan import default_num_partitions
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["CHANGE_COLUMN", "MergePlan"]

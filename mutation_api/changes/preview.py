@@ -20,9 +20,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from metastore_client.model import LockInfo, LockState
-from mutation_api.spark.forecast import Forecast, forecast_changes
-from mutation_api.spark.job import OpenTransaction
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.write.forecast import Forecast, forecast_changes
+from mutation_api.spark.write.job import OpenTransaction
 
 __all__ = [
     "SAMPLES_DEFAULT",

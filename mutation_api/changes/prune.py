@@ -13,8 +13,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from mutation_api.changes.clauses import TARGET
 from mutation_api.changes.sides import column_type
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.partition import parse_partition_name, partition_value
+from mutation_api.types.hive_type import parse_hive_type
 
 __all__ = ["Alternatives", "partitions_where"]
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType
 
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Expression, Match
 from mutation_api.changes.expressions import Conjunct, Equality, ExpressionAnalyser, column_of
-from mutation_api.changes.options import MergeOptions
+from mutation_api.changes.merge_options import MergeOptions
 from mutation_api.changes.prune import Alternatives
 from mutation_api.changes.sides import Sides, columns_of
 from mutation_api.errors import RecordLayoutError, TableNotMutableError

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructField, StructType
 
 from mutation_api.errors import RecordLayoutError
-from mutation_api.spark.plan import wall_clock_type
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.write.plan import wall_clock_type
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.hive_types import parse_hive_type, spark_type
+from mutation_api.types.hive_type import parse_hive_type, spark_type
 
 __all__ = ["Sides", "column_type", "columns_of"]
 

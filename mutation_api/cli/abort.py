@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mutation_api.cli.connection import add_metastore_arguments, metastore_from
+from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 
 __all__ = ["add_arguments", "run"]
 

@@ -20,20 +20,20 @@ import json
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mutation_api.cli.connection import (
+from mutation_api.cli.arguments.locations import place
+from mutation_api.cli.arguments.metastore_arguments import (
     ReportLoss,
     add_metastore_arguments,
     add_write_lock_argument,
     metastore_from,
 )
-from mutation_api.cli.place import place
-from mutation_api.cli.session import spark_session
-from mutation_api.cli.table_files import FORMATS, TableFiles, existing_file, file_format
+from mutation_api.cli.arguments.spark_session import spark_session
+from mutation_api.cli.arguments.table_files import FORMATS, TableFiles, existing_file, file_format
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.catalog import split_full_name
-from mutation_api.spark.job import apply_changes
-from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT
-from mutation_api.spark.summary import ApplySummary
+from mutation_api.spark.write.apply_summary import ApplySummary
+from mutation_api.spark.write.job import apply_changes
+from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 

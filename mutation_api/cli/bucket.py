@@ -16,10 +16,10 @@ from typing import TextIO
 
 import numpy as np
 
-from mutation_api.acid.bucket_hash import bucket_ids, check_hashable, hash_columns
-from mutation_api.acid.hive_type import HiveType, parse_hive_type
+from mutation_api.bucketing.bucket_hash import bucket_ids, check_hashable, hash_columns
 from mutation_api.errors import ConfigurationError, MutationError, RecordValueError
 from mutation_api.table.json_column import column_from_json
+from mutation_api.types.hive_type import HiveType, parse_hive_type
 
 __all__ = ["add_arguments", "run", "split_types"]
 

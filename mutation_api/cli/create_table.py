@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 
 from metastore_client.model import ColumnInfo, TableInfo
-from mutation_api.cli.connection import add_metastore_arguments, metastore_from
-from mutation_api.client.create_table import create_acid_table
+from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.errors import ConfigurationError
 from mutation_api.table.schema_text import parse_columns
+from mutation_api.upkeep.create_acid_table import create_acid_table
 
 __all__ = ["add_arguments", "run"]
 

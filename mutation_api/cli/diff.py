@@ -37,24 +37,30 @@ from pyspark.sql.types import StructType
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.diff import diff
-from mutation_api.cli.connection import add_metastore_arguments, metastore_from
+from mutation_api.cli.arguments.locations import extension, place, resolved
+from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.arguments.spark_session import spark_session
+from mutation_api.cli.arguments.table_files import (
+    FORMATS,
+    TableFiles,
+    check_scalar,
+    existing_file,
+    file_format,
+)
 from mutation_api.cli.merge import key_columns
-from mutation_api.cli.place import extension, place, resolved
-from mutation_api.cli.session import spark_session
-from mutation_api.cli.table_files import FORMATS, TableFiles, check_scalar, existing_file, file_format
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.catalog import split_full_name
 from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.past_snapshot import PastSnapshot
 from mutation_api.errors import ClientError, ConfigurationError
-from mutation_api.spark.errors import translated_worker_errors
-from mutation_api.spark.plan import OPERATION_COLUMN_DEFAULT
 from mutation_api.spark.quoted_name import quoted
-from mutation_api.spark.read import snapshot
+from mutation_api.spark.read.snapshot_frame import snapshot
+from mutation_api.spark.worker_errors import translated_worker_errors
+from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.replacing import hidden_beside, move_to
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.upkeep.past_snapshot import PastSnapshot
 
 __all__ = ["add_arguments", "run", "save"]
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from mutation_api.cli.connection import add_metastore_arguments, metastore_from
-from mutation_api.client.doctor import DoctorReport, TableReport, examine
+from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.errors import ConfigurationError
+from mutation_api.upkeep.doctor import DoctorReport, TableReport, examine
 
 __all__ = ["add_arguments", "run"]
 

@@ -31,20 +31,20 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from mutation_api.changes import MergeInto, MergeReport, first_by, merge_into
 from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.changes.short_names import names_side, with_sides
-from mutation_api.cli.connection import (
+from mutation_api.cli.arguments.locations import place
+from mutation_api.cli.arguments.metastore_arguments import (
     ReportLoss,
     add_metastore_arguments,
     add_write_lock_argument,
     metastore_from,
 )
-from mutation_api.cli.place import place
-from mutation_api.cli.session import spark_session
-from mutation_api.cli.table_files import FORMATS, TableFiles, existing_file, file_format
+from mutation_api.cli.arguments.spark_session import spark_session
+from mutation_api.cli.arguments.table_files import FORMATS, TableFiles, existing_file, file_format
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.catalog import split_full_name
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ConfigurationError
-from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from metastore_client import embedded
+from metastore_client.embedded import command
 
 __all__ = ["add_arguments", "run"]
 
@@ -12,9 +12,9 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.epilog = "prints the address on standard output when it is ready; ends with Ctrl-C"
-    embedded.add_arguments(parser)
+    command.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the address goes to standard output."""
-    return embedded.run(arguments)
+    return command.run(arguments)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from metastore_client.client import MetastoreClient
-from mutation_api.cli.connection import add_metastore_arguments, metastore_from
+from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 
 __all__ = ["add_arguments", "run"]
 

@@ -28,31 +28,30 @@ import pyarrow.orc
 import pyarrow.parquet
 
 from metastore_client.valid_ids import NO_OPEN_ID, ValidIdList, ValidTxnList, ValidWriteIdList
-from mutation_api.acid.hive_type import arrow_type
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.acid.version import AcidVersion
-from mutation_api.cli.connection import add_metastore_arguments, metastore_from
-from mutation_api.cli.place import extension, place
+from mutation_api.cli.arguments.locations import extension, place
+from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.errors import ClientError, ConfigurationError, DirectoryStateError, ReadError
-from mutation_api.orc.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.partition_plan import plan_partitions
-from mutation_api.orc.read_ahead import read_in_turn
-from mutation_api.orc.snapshot_reader import (
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.partition_plan import plan_partitions
+from mutation_api.orc.read.read_ahead import read_in_turn
+from mutation_api.orc.read.snapshot_reader import (
     SnapshotSplit,
     read_split,
     row_id_type,
     select_columns,
     snapshot_schema,
 )
-from mutation_api.orc.table_directory import find_partitions, is_written_by_hive_4, uses_write_ids
+from mutation_api.orc.read.table_directory import find_partitions, is_written_by_hive_4, uses_write_ids
 from mutation_api.storage.location import Location
 from mutation_api.storage.replacing import replacing
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.json_row import json_partition, json_values
 from mutation_api.table.partition import parse_partition_name, partition_value
 from mutation_api.table.schema_text import parse_columns
+from mutation_api.types.hive_type import arrow_type, parse_hive_type
 
 __all__ = ["add_arguments", "run"]
 

@@ -10,15 +10,15 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from mutation_api.changes.watermark import (
+from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.client.catalog import split_full_name
+from mutation_api.inputs.watermark import (
     WATERMARK_TABLE_NAME,
     Watermark,
     Watermarks,
     watermark_table_exists,
 )
-from mutation_api.cli.connection import add_metastore_arguments, metastore_from
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.catalog import split_full_name
 
 __all__ = ["add_arguments", "run"]
 

@@ -17,7 +17,7 @@ from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.version import TRANSACTIONAL_PROPERTIES, AcidVersion
 from mutation_api.errors import MutationError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
-from mutation_api.table.hive_types import HiveType, arrow_type, parse_hive_type
+from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
 
 __all__ = ["bucketing_version_of", "check_mutable", "compression_of"]
 

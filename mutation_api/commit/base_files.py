@@ -31,12 +31,12 @@ from mutation_api.acid.layout import (
 )
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.manifest import staging_directory
-from mutation_api.orc.event_writer import OrcEventWriter
+from mutation_api.orc.write.event_writer import OrcEventWriter
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry, Storage
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.hive_types import row_type
+from mutation_api.table.row_type import row_type
 
 __all__ = ["complete_base"]
 

@@ -21,7 +21,7 @@ import pyarrow.orc
 from mutation_api.acid.footer import ACID_STATS, ACID_VERSION
 from mutation_api.acid.layout import ACID_VERSION_FILE, BUCKET_PREFIX, DELTA_PREFIX
 from mutation_api.errors import CorruptFileError, TableNotMutableError
-from mutation_api.orc.tail import read_tail
+from mutation_api.orc.format.tail import read_tail
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage

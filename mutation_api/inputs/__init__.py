@@ -2,6 +2,7 @@
 
 from mutation_api.inputs.ingest import Following, ingest
 from mutation_api.inputs.ingest_report import IngestedTable, IngestReport
+from mutation_api.inputs.reduce import Contradictions, ReducedLog, reduce_operations, reduced_log
 from mutation_api.inputs.source import (
     OPERATION,
     POSITION,
@@ -17,11 +18,15 @@ __all__ = [
     "POSITION",
     "Batch",
     "ChangeSource",
+    "Contradictions",
     "Following",
     "IngestReport",
     "IngestedTable",
     "Position",
+    "ReducedLog",
     "SourceTable",
     "TableOperations",
     "ingest",
+    "reduce_operations",
+    "reduced_log",
 ]

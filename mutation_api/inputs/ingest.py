@@ -18,22 +18,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.client import MetastoreClient
-from mutation_api.changes import Contradictions, MergeInto, MergeReport, ReducedLog, merge_into, reduced_log
-from mutation_api.changes.reduce import (
-    DELETE,
-    FIRST_OPERATION,
-    FIRST_POSITION,
-    INSERT,
-    SAMPLES_SHOWN,
-    UPDATE,
-)
-from mutation_api.changes.watermark import (
-    WATERMARK_TABLE_NAME,
-    Watermark,
-    Watermarks,
-    ensure_watermark_table,
-    watermark_table_exists,
-)
+from mutation_api.changes import MergeInto, MergeReport, merge_into
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.client.catalog import split_full_name
 from mutation_api.client.listener import LockFailureListener
@@ -41,6 +26,17 @@ from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError
 from mutation_api.inputs.ingest_report import IngestedTable, IngestReport
+from mutation_api.inputs.reduce import (
+    DELETE,
+    FIRST_OPERATION,
+    FIRST_POSITION,
+    INSERT,
+    SAMPLES_SHOWN,
+    UPDATE,
+    Contradictions,
+    ReducedLog,
+    reduced_log,
+)
 from mutation_api.inputs.source import (
     OPERATION,
     POSITION,
@@ -50,9 +46,16 @@ from mutation_api.inputs.source import (
     SourceTable,
     TableOperations,
 )
-from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.inputs.watermark import (
+    WATERMARK_TABLE_NAME,
+    Watermark,
+    Watermarks,
+    ensure_watermark_table,
+    watermark_table_exists,
+)
 from mutation_api.spark.quoted_name import quoted
-from mutation_api.spark.read import snapshot
+from mutation_api.spark.read.snapshot_frame import snapshot
+from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["Following", "ingest"]

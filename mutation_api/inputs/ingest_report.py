@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mutation_api.changes import Contradictions, MergeReport
+from mutation_api.changes import MergeReport
+from mutation_api.inputs.reduce import Contradictions
 from mutation_api.inputs.source import Position
 
 __all__ = ["IngestReport", "IngestedTable"]

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.acid.scalar_conversion import MisfitError, UnfitTypeError
 from mutation_api.changes.sides import columns_of
 from mutation_api.errors import InputFormatError, MutationError, RecordLayoutError, RecordValueError
 from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
 from mutation_api.inputs.source import OPERATION, POSITION
-from mutation_api.inputs.text_values import BinaryText, check_text_type, values_of_texts
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.hive_types import parse_hive_type, spark_type
+from mutation_api.types.hive_type import parse_hive_type, spark_type
+from mutation_api.types.scalar_conversion import MisfitError, UnfitTypeError
+from mutation_api.types.text_values import BinaryText, check_text_type, values_of_texts
 
 __all__ = [
     "Chunk",

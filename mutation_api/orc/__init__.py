@@ -1,1 +1,1 @@
-"""ORC files and the file systems they lie on."""
+"""ORC files: their format, writing and reading them."""

@@ -22,8 +22,8 @@ from mutation_api.errors import WorkerError
 from mutation_api.spark.jvm import hadoop_configuration, jvm_of
 from mutation_api.storage.connect import settings, token_issuers
 from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.hdfs.token_file import HDFS_KIND, private_file
 from mutation_api.storage.location import Location
-from mutation_api.storage.token_file import HDFS_KIND, private_file
 
 __all__ = ["worker_settings"]
 

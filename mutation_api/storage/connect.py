@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mutation_api.storage.hadoop_settings import HadoopSettings, active_spark_context
+from mutation_api.storage.hdfs.token_file import use_tokens
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
-from mutation_api.storage.token_file import use_tokens
 
 __all__ = ["configure", "reading_threads", "settings", "storage_at", "token_issuers"]
 
@@ -24,17 +24,16 @@ class _Kind:
     it takes Hadoop's delegation tokens.
     """
 
-    module: str
-    extra: str
+    package: str
     takes_tokens: bool = False
 
 
 _KINDS: Mapping[str, _Kind] = {
-    "hdfs": _Kind("hdfs", "hdfs", takes_tokens=True),
-    "viewfs": _Kind("hdfs", "hdfs", takes_tokens=True),
-    "s3a": _Kind("s3", "s3"),
-    "gs": _Kind("gcs", "gcs"),
-    "abfss": _Kind("azure", "azure"),
+    "hdfs": _Kind("hdfs", takes_tokens=True),
+    "viewfs": _Kind("hdfs", takes_tokens=True),
+    "s3a": _Kind("s3"),
+    "gs": _Kind("gcs"),
+    "abfss": _Kind("azure"),
 }
 
 _LOCAL = LocalStorage()
@@ -135,12 +134,12 @@ def _connect(location: Location, known: HadoopSettings) -> Storage:
             errno.EPROTONOSUPPORT, f"no storage is known for this scheme (there is: {schemes})", str(location)
         )
     try:
-        module = importlib.import_module(f"mutation_api.storage.{kind.module}")
+        module = importlib.import_module(f"mutation_api.storage.{kind.package}.{kind.package}_storage")
     except ImportError as error:
         raise OSError(
             errno.EPROTONOSUPPORT,
             f"{location.scheme}: needs a package that is missing ({error.name}): "
-            f"pip install hive-mutation-api[{kind.extra}]",
+            f"pip install hive-mutation-api[{kind.package}]",
             str(location),
         ) from error
     storage: Storage = module.connect(location.scheme, location.authority, known)

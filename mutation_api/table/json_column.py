@@ -15,9 +15,9 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 import pyarrow as pa
 
-from mutation_api.acid.conversion import convert_to_column
-from mutation_api.acid.hive_type import INTEGER_KINDS, HiveType
 from mutation_api.errors import RecordValueError
+from mutation_api.types.conversion import convert_to_column
+from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
 
 __all__ = ["column_from_json"]
 
@@ -33,7 +33,7 @@ def column_from_json(values: Sequence[object], hive_type: HiveType) -> pa.Array:
         hive_type: the column's type.
 
     Returns:
-        n values as :func:`~mutation_api.acid.bucket_hash.hash_columns` takes them: char and varchar cut,
+        n values as :func:`~mutation_api.bucketing.bucket_hash.hash_columns` takes them: char and varchar cut,
         decimals rounded, timestamps as a struct of seconds and nanoseconds so that every one fits.
 
     Raises:

@@ -27,11 +27,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mutation_api.acid.hive_type import HiveType, arrow_type
-from mutation_api.acid.plain_array import map_parts, rebased_list, struct_fields, union_parts
 from mutation_api.table.acid_table import AcidColumn
-from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.partition import parse_partition_name, partition_value
+from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
+from mutation_api.types.plain_array import map_parts, rebased_list, struct_fields, union_parts
 
 __all__ = ["json_partition", "json_values"]
 

@@ -25,10 +25,10 @@ from metastore_client.partition_name import (
     unescape_path_name,
 )
 from metastore_client.partition_name import parse_partition_name as _parse_pairs
-from mutation_api.acid.conversion import convert_to_column
-from mutation_api.acid.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.types.conversion import convert_to_column
+from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type
 
 __all__ = [
     "DEFAULT_PARTITION_NAME",

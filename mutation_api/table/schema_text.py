@@ -6,7 +6,7 @@ import re
 
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.table.acid_table import AcidColumn
-from mutation_api.table.hive_types import parse_hive_type
+from mutation_api.types.hive_type import parse_hive_type
 
 __all__ = ["parse_columns"]
 

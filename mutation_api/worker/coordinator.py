@@ -37,14 +37,14 @@ from mutation_api.errors import (
     RecordValueError,
     TransactionStateError,
 )
-from mutation_api.orc.event_writer import WriterOptions
+from mutation_api.orc.write.event_writer import WriterOptions
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.permissions import KnowsPermissions
 from mutation_api.storage.side_by_side import Background, side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole
-from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.partition import partition_name, partition_texts, partition_value
+from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.worker.idle_memory import give_back
 from mutation_api.worker.mutator import FinishedFile, Mutator, MutatorGroup
 from mutation_api.worker.partition_helper import PartitionHelper, TablePartitionHelper

@@ -28,7 +28,7 @@ from mutation_api.acid.layout import bucket_file_name
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.commit.manifest import STATEMENT_ID, DeltaManifest, FileKind, relative_path
 from mutation_api.errors import DeltaWriteError, RecordValueError
-from mutation_api.orc.event_writer import EventFileFacts, OrcEventWriter, WriterOptions
+from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter, WriterOptions
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile

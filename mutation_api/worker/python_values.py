@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
-from mutation_api.table.hive_types import HiveType
+from mutation_api.types.hive_type import HiveType
 
 __all__ = ["array_of"]
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.acid.bucket_codec import MAX_BUCKETS, bucket_ids, unreadable_properties
-from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import RecordIdentifier, RowIdArrays
+from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.errors import (
     BucketIdError,
     ConfigurationError,

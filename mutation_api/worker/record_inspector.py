@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.acid.plain_array import has_union, plain_array, struct_fields
 from mutation_api.acid.row_id import ROW_ID_COLUMN, RowIdArrays
 from mutation_api.errors import RecordLayoutError, RecordValueError
-from mutation_api.orc.hive_values import nulled
+from mutation_api.orc.format.stored_values import nulled
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.hive_types import arrow_type, convert_to_column, parse_hive_type
+from mutation_api.types.conversion import convert_to_column
+from mutation_api.types.hive_type import arrow_type, parse_hive_type
+from mutation_api.types.plain_array import has_union, plain_array, struct_fields
 from mutation_api.worker.python_values import array_of
 
 __all__ = ["RecordInspector", "RecordLayout", "Records", "RowIdParts", "RowIds"]

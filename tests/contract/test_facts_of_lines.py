@@ -25,7 +25,7 @@ from metastore_client.model import (
 )
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
 from metastore_client.thrift_values import thrift_table, ttypes
-from tests.fix_metastore import acid_table_info
+from tests.fixtures.fix_metastore import acid_table_info
 
 pytestmark = pytest.mark.slow
 UPDATE = DataOperationType.UPDATE

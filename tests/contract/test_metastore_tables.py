@@ -24,7 +24,7 @@ from metastore_client.partition_name import (
 from metastore_client.testing import InMemoryMetastore
 from metastore_client.thrift_client import ThriftMetastoreClient
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
-from tests.fix_metastore import LINES, acid_table_info
+from tests.fixtures.fix_metastore import LINES, acid_table_info
 
 MakeTable = Callable[..., TableInfo]
 ASCII = [chr(code) for code in range(1, 128)]

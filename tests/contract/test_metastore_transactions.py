@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from metastore_client.client import MetastoreClient
-from metastore_client.embedded_server import EmbeddedMetastore
+from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.errors import MetastoreError, NoSuchLockError, NoSuchTxnError, TxnAbortedError
 from metastore_client.model import (
     DataOperationType,
@@ -24,7 +24,7 @@ from metastore_client.model import (
 from metastore_client.testing import InMemoryMetastore
 from metastore_client.thrift_client import connect
 from metastore_client.valid_ids import ValidTxnList
-from tests.fix_metastore import KINDS, LINES
+from tests.fixtures.fix_metastore import KINDS, LINES
 
 INSERT, UPDATE, DELETE = DataOperationType.INSERT, DataOperationType.UPDATE, DataOperationType.DELETE
 NEVER_USED_TXN_ID = 9_000_000

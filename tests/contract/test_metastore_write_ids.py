@@ -27,7 +27,7 @@ from metastore_client.model import (
 )
 from metastore_client.testing import InMemoryMetastore
 from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList
-from tests.fix_metastore import kinds
+from tests.fixtures.fix_metastore import kinds
 
 MakeTable = Callable[..., TableInfo]
 UPDATE = DataOperationType.UPDATE

@@ -18,10 +18,10 @@ from metastore_client.model import TxnState
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.cli import apply, diff, merge
 from mutation_api.cli.main import main
-from tests.fix_hive_elsewhere import judge_elsewhere
-from tests.fix_judge import new_database
-from tests.integration.live_table import LAYOUTS, FilledTable, LiveTable
-from tests.integration.remote_table import check_nothing_is_left
+from tests.fixtures.fix_hive_elsewhere import judge_elsewhere
+from tests.fixtures.fix_judge import new_database
+from tests.integration.storages.remote_table import check_nothing_is_left
+from tests.integration.transactions.live_table import LAYOUTS, FilledTable, LiveTable
 
 _numbers = itertools.count(1)
 

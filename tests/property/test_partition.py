@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from mutation_api.acid.version import AcidVersion
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.hive_types import HiveType, arrow_type
 from mutation_api.table.partition import (
     DEFAULT_PARTITION_NAME,
     canonical_partition_name,
@@ -22,6 +21,7 @@ from mutation_api.table.partition import (
     partition_value,
     unescape_path_name,
 )
+from mutation_api.types.hive_type import HiveType, arrow_type
 from tests.property.strategies import scalar_types, scalar_values, texts
 
 KEY_TYPES = scalar_types().filter(lambda t: t.kind != "binary")

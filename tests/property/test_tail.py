@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mutation_api.errors import CorruptFileError
-from mutation_api.orc.tail import append_user_metadata, parse_tail
+from mutation_api.orc.format.tail import append_user_metadata, parse_tail
 
 codecs = st.sampled_from(["uncompressed", "zlib", "snappy", "lz4", "zstd"])
 names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=30)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import test_mutation_api_behaviour as behaviour
+from tests.integration.transactions import test_mutation_api_behaviour as behaviour
 
 PAGE = Path(__file__).parents[2] / "docs" / "mutation-api-behaviour.md"
 CASE = re.compile(r"^\| .+ \| .+ \| .+ – `(test_\w+(?:\[[\w-]+\])?)` \|$")

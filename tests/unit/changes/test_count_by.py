@@ -12,10 +12,10 @@ from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.changes import MergeCounts, MergeInto, MergeReport, merge_into
 from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.create_table import create_acid_table
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ContradictionError, RecordLayoutError
+from mutation_api.upkeep.create_acid_table import create_acid_table
 
 pytestmark = pytest.mark.slow
 

@@ -19,9 +19,9 @@ from metastore_client.model import (
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.changes import MergeCounts, MergeInto, merge_into
 from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.create_table import create_acid_table
 from mutation_api.client.transaction import Transaction
-from mutation_api.spark.job import apply_changes
+from mutation_api.spark.write.job import apply_changes
+from mutation_api.upkeep.create_acid_table import create_acid_table
 
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))
 NAME = "default.t"

@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import cli
-from mutation_api.cli import ingest, watermarks
+from mutation_api.cli import watermarks
+from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, main
-from mutation_api.client.create_table import create_acid_table
+from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.change_source import ListSource, entries
 
 LOG = entries("1 insert 1 one\n2 insert 2 two\n3 delete 1")
@@ -121,8 +122,8 @@ def test_every_kind_of_source_is_there(
 ) -> None:
     """Each module is a kind, and its arguments go together with the common ones."""
     monkeypatch.undo()
-    modules = {name for _, name, _ in pkgutil.iter_modules(cli.__path__) if name.startswith("ingest_")}
-    assert {f"ingest_{name}" for name in ingest.KINDS} == modules
+    modules = {name for _, name, _ in pkgutil.iter_modules(cli.ingest.__path__)}
+    assert modules - {"command", "log_arguments", "table_map"} == {*ingest.KINDS}
     for name in ingest.KINDS:
         with pytest.raises(SystemExit) as caught:
             main(["ingest", name, "--help"])

@@ -8,10 +8,12 @@ from types import ModuleType
 
 import pytest
 
-from mutation_api.cli import ingest_canal, ingest_debezium, ingest_maxwell
+from mutation_api.cli.ingest import canal as ingest_canal
+from mutation_api.cli.ingest import debezium as ingest_debezium
+from mutation_api.cli.ingest import maxwell as ingest_maxwell
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.debezium import Debezium, DebeziumValues
-from mutation_api.inputs.json_log import LogOptions, Positions
+from mutation_api.inputs.messages.debezium import Debezium, DebeziumValues
+from mutation_api.inputs.messages.json_log import LogOptions, Positions
 from mutation_api.storage.location import Location
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mutation_api.cli import ingest_mysql
+from mutation_api.cli.ingest import mysql as ingest_mysql
 from mutation_api.errors import ConfigurationError
 
 SOURCE = ["--source", "mysql://reader@db.example:3307/shop"]

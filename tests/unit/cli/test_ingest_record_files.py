@@ -12,15 +12,18 @@ from pyspark.sql import SparkSession
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.cli import diff, ingest, ingest_collector, ingest_tungsten
+from mutation_api.cli import diff
+from mutation_api.cli.ingest import collector as ingest_collector
+from mutation_api.cli.ingest import command as ingest
+from mutation_api.cli.ingest import tungsten as ingest_tungsten
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
-from mutation_api.client.create_table import create_acid_table
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.binlog_collector import CollectorSource
+from mutation_api.inputs.collector.collector_source import CollectorSource
 from mutation_api.inputs.separated_text import SeparatedText
-from mutation_api.inputs.text_values import BinaryText
-from mutation_api.inputs.tungsten import HEADER_WITHOUT_KEY, TungstenSource, staging_record
+from mutation_api.inputs.tungsten.tungsten_source import HEADER_WITHOUT_KEY, TungstenSource, staging_record
 from mutation_api.storage.location import Location
+from mutation_api.types.text_values import BinaryText
+from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.cdc_writers.collector_files import raw_record
 
 

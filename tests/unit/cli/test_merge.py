@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from mutation_api.cli.arguments.table_files import TableFiles
 from mutation_api.cli.main import EXIT_FAILED, EXIT_USAGE, main
-from mutation_api.cli.table_files import TableFiles
 from mutation_api.errors import RecordLayoutError, RecordValueError, WorkerError
 from mutation_api.storage.location import Location
 from tests.unit.cli.test_apply import TABLE

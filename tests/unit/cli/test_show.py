@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from metastore_client.embedded_server import EmbeddedMetastore
+from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.model import (
     CompactionType,
     DataOperationType,

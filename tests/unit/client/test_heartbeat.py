@@ -11,7 +11,7 @@ from metastore_client.model import HeartbeatResult
 from metastore_client.testing import InMemoryMetastore
 from mutation_api.client.heartbeat import Heartbeat
 from mutation_api.errors import ClientError, LockLostError, TransactionAbortedError
-from tests.fix_clock import FakeClock, wait_until
+from tests.fixtures.fix_clock import FakeClock, wait_until
 
 TIMEOUT_SECONDS = 300.0
 

@@ -22,7 +22,7 @@ from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetas
 from mutation_api.client.lease import Lease, LeaseSettings
 from mutation_api.client.lock import LockedTable, Marks, WriteLock, lock_components
 from mutation_api.errors import ConnectionFailedError, LockNotAcquiredError, TransactionError
-from tests.fix_clock import FakeClock
+from tests.fixtures.fix_clock import FakeClock
 
 MARKS = Marks("us", "here", "test")
 SETTINGS = LeaseSettings(MARKS, txn_timeout_seconds=300, lock_timeout_seconds=60)

@@ -23,7 +23,7 @@ from mutation_api.errors import (
     TransactionStateError,
 )
 from tests.client_support import builder, table_info
-from tests.fix_clock import FakeClock
+from tests.fixtures.fix_clock import FakeClock
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ from mutation_api.errors import (
 )
 from mutation_api.storage.location import Location
 from tests.client_support import ATTEMPT, WRITER, builder, files_below, stage, table_info
-from tests.fix_clock import FakeClock, wait_until
+from tests.fixtures.fix_clock import FakeClock, wait_until
 
 T = "default.t"
 PARTITION = "ds=a/hr=1"

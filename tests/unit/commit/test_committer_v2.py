@@ -18,7 +18,7 @@ from mutation_api.client.preconditions import check_mutable
 from mutation_api.commit.committer import Committer, TableOutput
 from mutation_api.commit.manifest import DeltaManifest, FileKind
 from mutation_api.errors import CorruptFileError, TableNotMutableError
-from mutation_api.orc.tail import append_user_metadata
+from mutation_api.orc.format.tail import append_user_metadata
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, TableRole
 from tests.acid_files import inserts, write_events

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api.inputs.canal import Canal
-from mutation_api.inputs.json_lines import line_number, log_files
-from mutation_api.inputs.json_log import JsonLog, LogOptions, Positions, log_events
+from mutation_api.inputs.messages.canal import Canal
+from mutation_api.inputs.messages.json_lines import line_number, log_files
+from mutation_api.inputs.messages.json_log import JsonLog, LogOptions, Positions, log_events
 from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
 from tests.json_messages import small_table, write_log
 

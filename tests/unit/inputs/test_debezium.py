@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError, RecordValueError
-from mutation_api.inputs.debezium import Debezium, DebeziumValues
-from mutation_api.inputs.json_lines import line_number, log_files
-from mutation_api.inputs.json_log import JsonLog, LogOptions, Positions, log_events
-from mutation_api.inputs.json_values import Reader
+from mutation_api.inputs.messages.debezium import Debezium, DebeziumValues
+from mutation_api.inputs.messages.json_lines import line_number, log_files
+from mutation_api.inputs.messages.json_log import JsonLog, LogOptions, Positions, log_events
+from mutation_api.inputs.messages.json_values import Reader
 from mutation_api.inputs.source import POSITION, SourceTable
-from mutation_api.spark.errors import translated_worker_errors
-from mutation_api.table.hive_types import parse_hive_type
+from mutation_api.spark.worker_errors import translated_worker_errors
+from mutation_api.types.hive_type import parse_hive_type
 from tests.json_messages import Change, debezium, debezium_schema, small_table, unscaled, write_log
 
 SMALL = small_table(("id", "bigint"), ("note", "string"))

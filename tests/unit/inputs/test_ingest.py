@@ -14,10 +14,8 @@ from pyspark.sql import SparkSession
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TxnState
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
-from mutation_api.changes import Contradictions, MergeCounts
-from mutation_api.changes.watermark import Watermark, Watermarks, ensure_watermark_table
+from mutation_api.changes import MergeCounts
 from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.create_table import create_acid_table
 from mutation_api.errors import (
     ConfigurationError,
     ContradictionError,
@@ -27,8 +25,10 @@ from mutation_api.errors import (
     RecordLayoutError,
     SourcePositionError,
 )
-from mutation_api.inputs import Following, IngestReport, Position, ingest
-from mutation_api.orc.snapshot_reader import plan_splits, read_split
+from mutation_api.inputs import Contradictions, Following, IngestReport, Position, ingest
+from mutation_api.inputs.watermark import Watermark, Watermarks, ensure_watermark_table
+from mutation_api.orc.read.snapshot_reader import plan_splits, read_split
+from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.change_source import Entry, ListSource, entries, position
 from tests.client_support import files_below
 

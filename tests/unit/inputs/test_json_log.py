@@ -23,13 +23,13 @@ from mutation_api.errors import (
     RecordValueError,
     SourcePositionError,
 )
-from mutation_api.inputs.canal import Canal
-from mutation_api.inputs.debezium import Debezium
-from mutation_api.inputs.json_lines import line_number, log_files, read_lines
-from mutation_api.inputs.json_log import JsonLog, LogOptions, MessageFormat, Positions, log_events
-from mutation_api.inputs.maxwell import Maxwell
+from mutation_api.inputs.messages.canal import Canal
+from mutation_api.inputs.messages.debezium import Debezium
+from mutation_api.inputs.messages.json_lines import line_number, log_files, read_lines
+from mutation_api.inputs.messages.json_log import JsonLog, LogOptions, MessageFormat, Positions, log_events
+from mutation_api.inputs.messages.maxwell import Maxwell
 from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable
-from mutation_api.spark.errors import translated_worker_errors
+from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.table.acid_table import AcidTable
 from tests.json_messages import ORDERS, Change, canal, debezium, maxwell, small_table, write_log
 
@@ -340,7 +340,7 @@ def test_lines_are_found_whatever_the_blocks(
     """Every line once, with the byte it begins at, though tasks begin in the midst of lines."""
     chance = random.Random(SEED)
     lines = [("x" * chance.randrange(40) + "é") for _ in range(200)]
-    monkeypatch.setattr("mutation_api.inputs.json_lines.RANGE_BYTES", 997)
+    monkeypatch.setattr("mutation_api.inputs.messages.json_lines.RANGE_BYTES", 997)
     folder = write_log(tmp_path, lines, [], ["", "last", ""])
     files = log_files([folder])
     rows = sorted((each.file, each.offset, each.text) for each in read_lines(spark, files).collect())

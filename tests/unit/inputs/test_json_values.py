@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mutation_api.acid.scalar_conversion import MisfitError
-from mutation_api.inputs.json_values import READERS, Reader, can_read, values_of_json
-from mutation_api.table.hive_types import arrow_type, parse_hive_type
+from mutation_api.inputs.messages.json_values import READERS, Reader, can_read, values_of_json
+from mutation_api.types.hive_type import arrow_type, parse_hive_type
+from mutation_api.types.scalar_conversion import MisfitError
 
 SEED = 20240501
 EXACT = Context(prec=80)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api.inputs.json_lines import line_number, log_files
-from mutation_api.inputs.json_log import Positions, log_events
-from mutation_api.inputs.maxwell import Maxwell
+from mutation_api.inputs.messages.json_lines import line_number, log_files
+from mutation_api.inputs.messages.json_log import Positions, log_events
+from mutation_api.inputs.messages.maxwell import Maxwell
 from tests.json_messages import write_log
 
 pytestmark = pytest.mark.slow

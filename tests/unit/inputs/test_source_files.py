@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mutation_api.errors import ConfigurationError, InputError
-from mutation_api.inputs.json_lines import log_files
+from mutation_api.inputs.messages.json_lines import log_files
 from mutation_api.inputs.source_files import children, located, opened, readable
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry

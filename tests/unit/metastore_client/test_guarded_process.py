@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from metastore_client.guarded_process import GuardedProcess
+from metastore_client.embedded.guarded_process import GuardedProcess
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ SERVER = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 OWNER = """
 import sys
 from pathlib import Path
-from metastore_client.guarded_process import GuardedProcess
+from metastore_client.embedded.guarded_process import GuardedProcess
 folder = Path(sys.argv[1])
 process = GuardedProcess(sys.argv[2:], log_file=folder / "log", working_directory=folder)
 sys.stdin.read()

@@ -24,8 +24,9 @@ from metastore_client.errors import (
     SecureConnectionError,
 )
 from metastore_client.hive_site import Address, MetastoreConfig
-from metastore_client.sasl import DigestMd5
-from metastore_client.security import (
+from metastore_client.transport.connection import ConnectionPool, open_socket
+from metastore_client.transport.sasl import DigestMd5
+from metastore_client.transport.security import (
     ANY_PROTECTION,
     HttpConfig,
     PlainLogin,
@@ -33,7 +34,6 @@ from metastore_client.security import (
     TlsConfig,
     TokenLogin,
 )
-from metastore_client.transport import ConnectionPool, open_socket
 
 TLS_FILES = Path(__file__).parents[2] / "golden" / "tls"
 TRUSTING = TlsConfig(TLS_FILES / "ca.pem")
@@ -296,7 +296,7 @@ def test_a_server_that_does_not_speak_sasl(answer: bytes) -> None:
 
 def test_digest_md5_as_in_its_rfc(monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of RFC 2831, section 4, with its user, address and nonces."""
-    monkeypatch.setattr("metastore_client.sasl._TOKEN_DIGEST_URI", "imap/elwood.innosoft.com")
+    monkeypatch.setattr("metastore_client.transport.sasl._TOKEN_DIGEST_URI", "imap/elwood.innosoft.com")
     mechanism = DigestMd5(DelegationToken(b"", b""), ANY_PROTECTION, nonce="OA6MHXh6VqTrRk")
     monkeypatch.setattr(mechanism, "_user", "chris")
     monkeypatch.setattr(mechanism, "_password", "secret")

@@ -11,7 +11,7 @@ import pytest
 from metastore_client.delegation_token import DelegationToken, read_token_file
 from metastore_client.errors import InvalidConfigurationError, MissingExtraError
 from metastore_client.hive_site import MetastoreConfig
-from metastore_client.security import (
+from metastore_client.transport.security import (
     HttpConfig,
     KerberosLogin,
     PlainLogin,
@@ -19,7 +19,7 @@ from metastore_client.security import (
     TlsConfig,
     TokenLogin,
 )
-from metastore_client.trust_store import pkcs12, read_certificates
+from metastore_client.transport.trust_store import pkcs12, read_certificates
 
 TLS_FILES = Path(__file__).parents[2] / "golden" / "tls"
 

@@ -10,7 +10,7 @@ import pytest
 from metastore_client.errors import MetastoreUnavailableError, NoSuchTxnError
 from metastore_client.model import DataOperationType
 from metastore_client.testing import InMemoryMetastore
-from tests.fix_metastore import acid_table_info
+from tests.fixtures.fix_metastore import acid_table_info
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -20,8 +20,8 @@ from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion, FileCalendar
 from mutation_api.errors import ConfigurationError, DeltaWriteError, RecordValueError
-from mutation_api.orc.event_writer import EventFileFacts, OrcEventWriter, WriterOptions
-from mutation_api.orc.tail import parse_tail, tail_checksum
+from mutation_api.orc.format.tail import parse_tail, tail_checksum
+from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter, WriterOptions
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
 

@@ -14,9 +14,9 @@ import pyorc
 import pytest
 
 from mutation_api.errors import CorruptFileError
-from mutation_api.orc.file_compressor import FileCompressor
-from mutation_api.orc.protobuf import bytes_field, number_field
-from mutation_api.orc.tail import Compression, parse_statistics, parse_tail
+from mutation_api.orc.format.protobuf import bytes_field, number_field
+from mutation_api.orc.format.tail import Compression, parse_statistics, parse_tail
+from mutation_api.orc.write.file_compressor import FileCompressor
 
 BLOCK_BYTES = 1024
 STRIDE = 500

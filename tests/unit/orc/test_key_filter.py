@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from mutation_api.errors import RecordLayoutError
-from mutation_api.orc.key_filter import KeyFilter
+from mutation_api.orc.read.key_filter import KeyFilter
 from tests.keyed_rows import plain
 
 CASES = 1500

@@ -14,10 +14,10 @@ from metastore_client.valid_ids import ValidIdList, ValidTxnList, ValidWriteIdLi
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import RecordLayoutError
-from mutation_api.orc.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.key_filter import KeyFilter
-from mutation_api.orc.orc_input import OrcInput
-from mutation_api.orc.snapshot_reader import plan_splits, read_split
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.key_filter import KeyFilter
+from mutation_api.orc.read.orc_input import OrcInput
+from mutation_api.orc.read.snapshot_reader import plan_splits, read_split
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.acid_files import Event, write_events, write_orc

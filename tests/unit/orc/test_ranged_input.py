@@ -12,10 +12,10 @@ import pytest
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError
-from mutation_api.orc.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.event_writer import OrcEventWriter, WriterOptions
-from mutation_api.orc.orc_input import OrcInput
-from mutation_api.orc.ranged_input import END_BYTES, GAP_BYTES, RangedInput
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.orc_input import OrcInput
+from mutation_api.orc.read.ranged_input import END_BYTES, GAP_BYTES, RangedInput
+from mutation_api.orc.write.event_writer import OrcEventWriter, WriterOptions
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
 

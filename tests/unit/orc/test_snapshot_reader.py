@@ -13,9 +13,9 @@ import pytest
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordLayoutError, RecordValueError
-from mutation_api.orc.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.snapshot_reader import SnapshotSplit, plan_splits, read_split, snapshot_schema
-from mutation_api.orc.tail import _with_footer_length, parse_tail
+from mutation_api.orc.format.tail import _with_footer_length, parse_tail
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.snapshot_reader import SnapshotSplit, plan_splits, read_split, snapshot_schema
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.acid_files import inserts, write_events, write_orc

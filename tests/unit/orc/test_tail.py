@@ -10,7 +10,7 @@ import pyorc
 import pytest
 
 from mutation_api.errors import CorruptFileError
-from mutation_api.orc.tail import (
+from mutation_api.orc.format.tail import (
     TAIL_CHECKSUM_BYTES,
     Compression,
     append_user_metadata,

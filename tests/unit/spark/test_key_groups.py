@@ -9,12 +9,12 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.version import AcidVersion
+from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.errors import RecordLayoutError
-from mutation_api.orc.event_reader import EventFile, EventFileKind
-from mutation_api.orc.snapshot_reader import SnapshotSplit
-from mutation_api.spark.key_groups import group_keys
+from mutation_api.orc.read.event_reader import EventFile, EventFileKind
+from mutation_api.orc.read.snapshot_reader import SnapshotSplit
+from mutation_api.spark.read.key_groups import group_keys
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 

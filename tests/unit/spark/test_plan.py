@@ -29,10 +29,10 @@ from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
-from mutation_api.spark.address import ADDRESS_COLUMNS
-from mutation_api.spark.change_writer import ChangeWriter
-from mutation_api.spark.errors import translated_worker_errors
-from mutation_api.spark.plan import (
+from mutation_api.spark.worker_errors import translated_worker_errors
+from mutation_api.spark.write.address import ADDRESS_COLUMNS
+from mutation_api.spark.write.change_writer import ChangeWriter
+from mutation_api.spark.write.plan import (
     ChangePlan,
     default_num_partitions,
     match_columns,

@@ -6,10 +6,11 @@ import errno
 
 import pytest
 
-from mutation_api.storage import azure_settings, gcs_settings
-from mutation_api.storage.azure_settings import AzureSettings
+from mutation_api.storage.azure import azure_settings
+from mutation_api.storage.azure.azure_settings import AzureSettings
 from mutation_api.storage.connect import configure, storage_at
-from mutation_api.storage.gcs_settings import GcsSettings
+from mutation_api.storage.gcs import gcs_settings
+from mutation_api.storage.gcs.gcs_settings import GcsSettings
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 

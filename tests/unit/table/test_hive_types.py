@@ -7,7 +7,8 @@ import pytest
 
 from mutation_api.errors import TableNotMutableError
 from mutation_api.table.acid_table import AcidColumn
-from mutation_api.table.hive_types import arrow_type, parse_hive_type, row_type, spark_type
+from mutation_api.table.row_type import row_type
+from mutation_api.types.hive_type import arrow_type, parse_hive_type, spark_type
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.hive_types import parse_hive_type
 from mutation_api.table.partition import (
     DEFAULT_PARTITION_NAME,
     canonical_partition_name,
@@ -21,6 +20,7 @@ from mutation_api.table.partition import (
     partition_texts,
     partition_value,
 )
+from mutation_api.types.hive_type import parse_hive_type
 
 TABLE = AcidTable(
     database="db",

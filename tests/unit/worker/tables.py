@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.orc as orc
 
-from mutation_api.acid.bucket_resolver import BucketIdResolver
 from mutation_api.acid.version import AcidVersion
+from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable

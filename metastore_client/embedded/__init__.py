@@ -1,0 +1,1 @@
+"""The metastore that comes with pyspark, as a process of this machine."""

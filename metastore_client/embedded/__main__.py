@@ -1,0 +1,8 @@
+"""``python -m metastore_client.embedded``."""
+
+import sys
+
+from metastore_client.embedded.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""The embedded metastore as a command: ``python -m metastore_client.embedded --data-dir DIR --port 9083``.
+
+Runs until Ctrl-C. The class behind it is in :mod:`metastore_client.embedded.server`, so that running this
+module does not import it twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+from metastore_client.embedded.server import EmbeddedMetastore
+
+__all__ = ["add_arguments", "main", "run"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the embedded metastore until Ctrl-C or SIGTERM; prints its address."""
+    parser = argparse.ArgumentParser(prog="python -m metastore_client.embedded", description=main.__doc__)
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("--data-dir", metavar="DIR", help="keep the data here (default: thrown away)")
+    parser.add_argument("--warehouse", metavar="DIR", help="root of the tables (default: in the data dir)")
+    parser.add_argument("--port", type=int, default=0, help="port (default: a free one)")
+    parser.add_argument(
+        "--conf", metavar="KEY=VALUE", action="append", default=[], help="a Hive setting; may be repeated"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command with parsed arguments; returns its exit code."""
+    configuration = dict(each.partition("=")[::2] for each in arguments.conf)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with EmbeddedMetastore(
+            arguments.data_dir, arguments.warehouse, arguments.port, configuration
+        ) as metastore:
+            print(metastore.uri, flush=True)
+            print(f"warehouse {metastore.warehouse}; log {metastore.log_file}", file=sys.stderr)
+            while metastore.is_running:
+                time.sleep(0.2)
+            print(f"the metastore ended by itself; see {metastore.log_file}", file=sys.stderr)
+            return 1
+    except KeyboardInterrupt:
+        return 0

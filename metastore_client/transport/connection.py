@@ -1,0 +1,234 @@
+"""Connections to a metastore: addresses with failover, time limits, one connection per thread.
+
+A connection carries one call at a time, so every thread has its own; the heartbeat of a transaction thus
+never waits behind a long commit. A connection is used again until something about it is in doubt: a broken
+line, an answer that was not read to its end, a request that failed while it was being encoded (its first
+bytes still sit in the buffer and would garble the next call). Then it is thrown away.
+
+How bytes reach the server is one function (:data:`OpenSocket`). :func:`open_socket` does as the configuration
+says: bare TCP, TLS, a login by SASL, HTTP and their combinations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
+
+from metastore_client.errors import MetastoreUnavailableError, SecureConnectionError
+from metastore_client.hive_site import Address, MetastoreConfig, UriSelection
+from metastore_client.transport.http_transport import HttpTransport, http_headers
+from metastore_client.transport.sasl import DigestMd5, Mechanism, Plain, log_in
+from metastore_client.transport.sasl_kerberos import Kerberos
+from metastore_client.transport.security import KerberosLogin, TokenLogin
+from metastore_client.transport.tls import TlsSocket, start_tls
+
+__all__ = ["Connection", "ConnectionPool", "OpenSocket", "open_socket"]
+
+logger = logging.getLogger(__name__)
+
+OpenSocket = Callable[[Address, MetastoreConfig], Any]
+"""Opens a connection to an address and returns it as a Thrift transport.
+
+Raises OSError or MetastoreUnavailableError if another address may do better, other errors if none will.
+"""
+
+
+def open_socket(address: Address, config: MetastoreConfig) -> Any:
+    """Connect as the configuration says.
+
+    Raises:
+        OSError: the server cannot be reached.
+        SecureConnectionError: TLS or the login failed.
+        MetastoreUnavailableError: the line broke during the login.
+        InvalidConfigurationError: a trust store, a header or a missing package makes it impossible.
+    """
+    handle = socket.create_connection(address, config.connect_timeout_seconds)
+    try:
+        handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if config.tls is not None:
+            handle = start_tls(handle, address.host, config.tls)
+        line = (TSocket if config.tls is None else TlsSocket)(address.host, address.port)
+        line.setHandle(handle)
+        transport = _dressed(line, address, config)
+        line.setTimeout(config.socket_timeout_seconds * 1000)
+    except TTransportException as error:
+        handle.close()
+        raise MetastoreUnavailableError(f"the line broke during the login: {error}") from error
+    except BaseException:
+        handle.close()
+        raise
+    return transport
+
+
+def _dressed(line: Any, address: Address, config: MetastoreConfig) -> Any:
+    """Put HTTP or SASL around a line, or nothing."""
+    if config.http is not None:
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        headers = http_headers(config.http, config.user)
+        return HttpTransport(line, f"{host}:{address.port}", config.http.path, headers)
+    if config.login is not None:
+        return log_in(line, _mechanism(address, config))
+    return line
+
+
+def _mechanism(address: Address, config: MetastoreConfig) -> Mechanism:
+    login = config.login
+    assert login is not None
+    if isinstance(login, KerberosLogin):
+        return Kerberos(login, address.host, config.protections)
+    if isinstance(login, TokenLogin):
+        return DigestMd5(login.token, config.protections)
+    return Plain(login)
+
+
+class Connection:
+    """An open line to one server: ``protocol`` is what generated Thrift clients talk through."""
+
+    def __init__(self, address: Address, config: MetastoreConfig, open_socket: OpenSocket) -> None:
+        self.address = address
+        self._socket = open_socket(address, config)
+        framing = TFramedTransport if config.is_framed else TBufferedTransport
+        encoding = TCompactProtocolAccelerated if config.is_compact else TBinaryProtocolAccelerated
+        self._transport = framing(self._socket)
+        self.protocol = encoding(self._transport)
+
+    def is_open(self) -> bool:
+        """Whether the server still holds its end; costs a look into the socket's buffer, no round trip."""
+        return bool(self._socket.isOpen())
+
+    def close(self) -> None:
+        """Close the line; a failure to do so is of no interest."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+
+class ConnectionPool:
+    """One connection per thread, made when first needed.
+
+    Args:
+        config: where and how to connect.
+        on_connect: called once with each new connection before anyone uses it; may raise what a call may
+            raise.
+        open_socket: how a socket is opened.
+        sleep: waits between two rounds over the addresses.
+    """
+
+    def __init__(
+        self,
+        config: MetastoreConfig,
+        on_connect: Callable[[Connection], None],
+        *,
+        open_socket: OpenSocket = open_socket,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._config = config
+        self._on_connect = on_connect
+        self._open_socket = open_socket
+        self._sleep = sleep
+        self._mutex = threading.Lock()
+        self._connections: dict[tuple[int, threading.Thread], Connection] = {}
+        self._avoided: Address | None = None
+        self._is_closed = False
+
+    def get(self) -> Connection:
+        """Give this thread's connection, a new one if there is none or the server has closed it.
+
+        Raises:
+            MetastoreUnavailableError: no address answered in any round, or the pool is closed.
+        """
+        with self._mutex:
+            if self._is_closed:
+                raise MetastoreUnavailableError("this metastore client is closed")
+            connection = self._connections.get(_owner())
+        if connection is not None:
+            if connection.is_open():
+                return connection
+            self.discard(connection)
+        return self._connect()
+
+    def discard(self, connection: Connection) -> None:
+        """Throw a connection away; the next one is made to another address first, if there is one."""
+        connection.close()
+        with self._mutex:
+            self._avoided = connection.address
+            self._connections = {o: c for o, c in self._connections.items() if c is not connection}
+
+    def close(self) -> None:
+        """Close all connections, those of other threads too. May be called twice."""
+        with self._mutex:
+            self._is_closed = True
+            connections = list(self._connections.values())
+            self._connections = {}
+        for connection in connections:
+            connection.close()
+
+    def _connect(self) -> Connection:
+        failures: dict[Address, Exception] = {}
+        for at_round in range(self._config.connect_rounds):
+            if at_round > 0:
+                self._sleep(self._config.connect_retry_delay_seconds)
+            for address in self._order():
+                try:
+                    return self._connect_to(address)
+                except (OSError, MetastoreUnavailableError) as error:
+                    logger.info("no connection to %s: %s", address, error)
+                    failures[address] = error
+            if all(isinstance(error, SecureConnectionError) for error in failures.values()):
+                break  # what is wrong stays wrong
+        tried = "; ".join(
+            f"{address}: {error or type(error).__name__}" for address, error in failures.items()
+        )
+        insecure = [error for error in failures.values() if isinstance(error, SecureConnectionError)]
+        if insecure:
+            raise SecureConnectionError(f"no secure connection to a metastore ({tried})") from insecure[0]
+        raise MetastoreUnavailableError(
+            f"no metastore answered in {self._config.connect_rounds} round(s) over the addresses ({tried}); "
+            "a server that hangs up at once may expect TLS, SASL, HTTP, the compact protocol or framing"
+        )
+
+    def _connect_to(self, address: Address) -> Connection:
+        connection = Connection(address, self._config, self._open_socket)
+        try:
+            self._on_connect(connection)
+        except BaseException:
+            connection.close()
+            raise
+        with self._mutex:
+            if self._is_closed:
+                connection.close()
+                raise MetastoreUnavailableError("this metastore client is closed")
+            self._close_connections_of_dead_threads()
+            self._connections[_owner()] = connection
+        return connection
+
+    def _order(self) -> list[Address]:
+        """Addresses in the order to try; one that just failed comes last."""
+        addresses = list(self._config.addresses)
+        if self._config.selection is UriSelection.RANDOM:
+            random.shuffle(addresses)
+        return sorted(addresses, key=lambda address: address == self._avoided)
+
+    def _close_connections_of_dead_threads(self) -> None:
+        for owner, connection in list(self._connections.items()):
+            pid, thread = owner
+            if pid == os.getpid() and not thread.is_alive():
+                connection.close()
+                del self._connections[owner]
+
+
+def _owner() -> tuple[int, threading.Thread]:
+    """Who a connection belongs to; a forked child must not speak on its parent's line."""
+    return os.getpid(), threading.current_thread()

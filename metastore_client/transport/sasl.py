@@ -1,0 +1,296 @@
+"""SASL as Thrift carries it: the login, then frames that may be signed or encrypted.
+
+Every message of the login is a status byte, a length of four bytes and the body; afterwards a frame is a
+length of four bytes and the body. The mechanisms are small objects (:class:`Mechanism`); Kerberos is in
+:mod:`metastore_client.transport.sasl_kerberos`.
+
+Source: TSaslTransport and TSaslClientTransport of libthrift; RFC 4616 (PLAIN), RFC 2831 (DIGEST-MD5).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import enum
+import hashlib
+import hmac
+import io
+import re
+import secrets
+import struct
+from typing import Any, Protocol
+
+from thrift.transport.TTransport import TTransportBase, TTransportException
+
+from metastore_client.delegation_token import DelegationToken
+from metastore_client.errors import SecureConnectionError
+from metastore_client.transport.security import PlainLogin, Protection
+
+__all__ = ["DigestMd5", "Mechanism", "Plain", "SaslTransport", "log_in"]
+
+MAX_LOGIN_MESSAGE_BYTES = 1 << 20
+MAX_FRAME_BYTES = (1 << 31) - 1
+
+_TOKEN_REALM = "default"
+_TOKEN_DIGEST_URI = "null/default"
+"""Hadoop's servers know a token's owner by no service and the host ``default``."""
+
+
+class Mechanism(Protocol):
+    """The client's side of one login, used once."""
+
+    name: str
+    is_complete: bool
+    """Whether the client is content; the server may still have to say that it is."""
+
+    def respond(self, challenge: bytes) -> bytes:
+        """Answer the server; the first challenge is empty.
+
+        Raises:
+            SecureConnectionError: the server did not prove itself, or offers nothing that we accept.
+        """
+
+    def wrap(self, data: bytes) -> list[bytes]:
+        """Protect what goes out; one element for each frame."""
+
+    def unwrap(self, frame: bytes) -> bytes:
+        """Check and open a frame that came in.
+
+        Raises:
+            SecureConnectionError: it was changed on its way.
+        """
+
+
+class _Status(enum.IntEnum):
+    START = 1
+    OK = 2
+    BAD = 3
+    ERROR = 4
+    COMPLETE = 5
+
+
+def log_in(line: Any, mechanism: Mechanism) -> SaslTransport:
+    """Log in on a new connection.
+
+    Args:
+        line: a Thrift transport that is connected.
+        mechanism: how to prove who we are.
+
+    Raises:
+        SecureConnectionError: the server refuses, does not prove itself, or does not speak SASL.
+        TTransportException: the line broke.
+    """
+    response = mechanism.respond(b"")
+    _send(line, _Status.START, mechanism.name.encode("ascii"))
+    _send(line, _Status.COMPLETE if mechanism.is_complete else _Status.OK, response)
+    status = None
+    while not mechanism.is_complete:
+        status, challenge = _receive(line, mechanism)
+        response = mechanism.respond(challenge)
+        if status is _Status.COMPLETE:
+            break
+        _send(line, _Status.COMPLETE if mechanism.is_complete else _Status.OK, response)
+    if status is not _Status.COMPLETE:
+        status, _ = _receive(line, mechanism)
+    if not (mechanism.is_complete and status is _Status.COMPLETE):
+        raise SecureConnectionError(
+            f"SASL {mechanism.name}: the server ended the login before it was complete"
+        )
+    return SaslTransport(line, mechanism)
+
+
+def _send(line: Any, status: _Status, body: bytes) -> None:
+    line.write(struct.pack(">BI", status, len(body)) + body)
+    line.flush()
+
+
+def _receive(line: Any, mechanism: Mechanism) -> tuple[_Status, bytes]:
+    try:
+        code, length = struct.unpack(">BI", line.readAll(5))
+        if code not in list(_Status) or length > MAX_LOGIN_MESSAGE_BYTES:
+            raise SecureConnectionError(f"SASL {mechanism.name}: the server does not speak SASL")
+        body: bytes = line.readAll(length) if length else b""
+    except TTransportException as error:
+        if error.type != TTransportException.END_OF_FILE:
+            raise
+        raise SecureConnectionError(
+            f"SASL {mechanism.name}: the server hung up during the login; its log says why (it may not "
+            "speak SASL, or not this mechanism)"
+        ) from error
+    status = _Status(code)
+    if status in (_Status.BAD, _Status.ERROR):
+        said = body.decode("utf-8", errors="replace")
+        raise SecureConnectionError(f"SASL {mechanism.name}: the server refuses the login: {said}")
+    return status, body
+
+
+class SaslTransport(TTransportBase):  # type: ignore[misc]
+    """What is said after the login: whole calls in frames, protected as was agreed."""
+
+    def __init__(self, line: Any, mechanism: Mechanism) -> None:
+        self._line = line
+        self._mechanism = mechanism
+        self._request = io.BytesIO()
+        self._answer = io.BytesIO()
+
+    def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
+        """Whether the server still holds its end."""
+        return bool(self._line.isOpen())
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._line.close()
+
+    def write(self, data: bytes) -> None:
+        """Add to the next request."""
+        self._request.write(data)
+
+    def flush(self) -> None:
+        """Send the request."""
+        data = self._request.getvalue()
+        self._request = io.BytesIO()
+        for frame in self._mechanism.wrap(data):
+            self._line.write(struct.pack(">I", len(frame)) + frame)
+        self._line.flush()
+
+    def read(self, count: int) -> bytes:
+        """Give at most so many bytes, at least one."""
+        found = self._answer.read(count)
+        while not found and count:
+            (length,) = struct.unpack(">I", self._line.readAll(4))
+            if length > MAX_FRAME_BYTES:
+                raise TTransportException(TTransportException.SIZE_LIMIT, f"SASL: a frame of {length} bytes")
+            self._answer = io.BytesIO(self._mechanism.unwrap(self._line.readAll(length)))
+            found = self._answer.read(count)
+        return found
+
+
+class Plain:
+    """User and password in clear text (RFC 4616)."""
+
+    name = "PLAIN"
+    is_complete = False
+
+    def __init__(self, login: PlainLogin) -> None:
+        self._login = login
+
+    def respond(self, challenge: bytes) -> bytes:
+        """Send user and password at once."""
+        self.is_complete = True
+        return f"\0{self._login.user}\0{self._login.password}".encode()
+
+    def wrap(self, data: bytes) -> list[bytes]:
+        """Nothing is protected."""
+        return [data]
+
+    def unwrap(self, frame: bytes) -> bytes:
+        """Nothing was protected."""
+        return frame
+
+
+class DigestMd5:
+    """A shared secret that is not sent (RFC 2831), as Hadoop uses it for delegation tokens.
+
+    Privacy would need ciphers that are broken (RC4, DES); where a server insists on it, this refuses.
+
+    Args:
+        token: the delegation token.
+        allowed: what may be agreed on.
+        nonce: the client's; random unless a test says otherwise.
+    """
+
+    name = "DIGEST-MD5"
+    is_complete = False
+
+    def __init__(self, token: DelegationToken, allowed: Protection, *, nonce: str | None = None) -> None:
+        self._user = base64.b64encode(token.identifier).decode("ascii")
+        self._password = base64.b64encode(token.password).decode("ascii")
+        self._allowed = allowed
+        self._nonce = nonce or secrets.token_hex(16)
+        self._expected: str | None = None
+        self._keys: tuple[bytes, bytes] | None = None
+        self._sent = self._received = 0
+
+    def respond(self, challenge: bytes) -> bytes:
+        """Answer the challenge, then check the server's own answer."""
+        if not challenge:
+            return b""
+        said = _directives(challenge)
+        if self._expected is None:
+            return self._answer(said).encode("utf-8")
+        if not hmac.compare_digest(said.get("rspauth", ""), self._expected):
+            raise SecureConnectionError("SASL DIGEST-MD5: the server does not know the token's password")
+        self.is_complete = True
+        return b""
+
+    def wrap(self, data: bytes) -> list[bytes]:
+        """Sign if that was agreed."""
+        if self._keys is None:
+            return [data]
+        signed = data + self._signature(self._keys[0], self._sent, data)
+        self._sent += 1
+        return [signed]
+
+    def unwrap(self, frame: bytes) -> bytes:
+        """Check the signature if that was agreed."""
+        if self._keys is None:
+            return frame
+        data = frame[:-16]
+        if not hmac.compare_digest(frame[-16:], self._signature(self._keys[1], self._received, data)):
+            raise SecureConnectionError("SASL DIGEST-MD5: a message was changed on its way")
+        self._received += 1
+        return data
+
+    def _answer(self, said: dict[str, str]) -> str:
+        realm, nonce = said.get("realm", _TOKEN_REALM), said.get("nonce", "")
+        protection = self._choose(said.get("qop", "auth"))
+        secret = _md5(f"{self._user}:{realm}:{self._password}") + f":{nonce}:{self._nonce}".encode()
+        session_key = _md5(secret)
+        tail = "" if protection == "auth" else ":" + "0" * 32
+        middle = f"{nonce}:00000001:{self._nonce}:{protection}"
+        response, self._expected = (
+            _md5(f"{session_key.hex()}:{middle}:{_md5(f'{verb}:{_TOKEN_DIGEST_URI}{tail}').hex()}").hex()
+            for verb in ("AUTHENTICATE", "")
+        )
+        if protection == "auth-int":
+            phrase = b"Digest session key to %s signing key magic constant"
+            self._keys = (
+                _md5(session_key + phrase % b"client-to-server"),
+                _md5(session_key + phrase % b"server-to-client"),
+            )
+        return (
+            f'charset=utf-8,username="{self._user}",realm="{realm}",nonce="{nonce}",nc=00000001,'
+            f'cnonce="{self._nonce}",digest-uri="{_TOKEN_DIGEST_URI}",maxbuf=65536,'
+            f"response={response},qop={protection}"
+        )
+
+    def _choose(self, offered: str) -> str:
+        names = {"auth-int": Protection.INTEGRITY, "auth": Protection.AUTHENTICATION}
+        for name, protection in names.items():
+            if protection in self._allowed and name in [part.strip() for part in offered.split(",")]:
+                return name
+        raise SecureConnectionError(
+            f"SASL DIGEST-MD5: the server offers {offered}, we accept {self._allowed!r} without "
+            "privacy, which would need broken ciphers; log in by Kerberos, or let the server use TLS and "
+            "hadoop.rpc.protection=authentication"
+        )
+
+    @staticmethod
+    def _signature(key: bytes, number: int, data: bytes) -> bytes:
+        numbered = struct.pack(">I", number)
+        return hmac.new(key, numbered + data, hashlib.md5).digest()[:10] + b"\0\1" + numbered
+
+
+def _md5(data: str | bytes) -> bytes:
+    return hashlib.md5(data.encode("utf-8") if isinstance(data, str) else data).digest()
+
+
+def _directives(challenge: bytes) -> dict[str, str]:
+    """Read ``name="value",name=value``; a name that comes twice keeps its first value."""
+    found: dict[str, str] = {}
+    with contextlib.suppress(UnicodeDecodeError):
+        for name, quoted, bare in re.findall(
+            r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^,\s]*))', challenge.decode("utf-8")
+        ):
+            found.setdefault(name, re.sub(r"\\(.)", r"\1", quoted) or bare)
+    return found

@@ -1,0 +1,263 @@
+"""How a connection is secured and how its client proves who it is: values, and the keys they are read from.
+
+=================================================  =========================================================
+key (``metastore.…`` is taken as well, as 3+ does)  meaning
+=================================================  =========================================================
+hive.metastore.use.SSL                             TLS; also makes HTTP into HTTPS
+hive.metastore.truststore.path                     whom to trust: JKS, PKCS #12 or PEM, told by its contents;
+                                                   none: the authorities of this machine
+hive.metastore.truststore.password                 its password
+hive.metastore.sasl.enabled                        Kerberos, or a delegation token if there is one
+hive.metastore.kerberos.principal                  the server's, ``hive/_HOST@REALM``
+hive.metastore.token.signature                     service of the delegation token in the file that
+                                                   HADOOP_TOKEN_FILE_LOCATION names
+hadoop.rpc.protection                              authentication, integrity, privacy: what SASL may agree on
+hive.metastore.client.auth.mode                    PLAIN: user and password; JWT: token in HMS_JWT (HTTP)
+hive.metastore.client.plain.username               the user of PLAIN, whose password is the key named like
+                                                   the user; with HTTP the user's name
+hive.metastore.client.thrift.transport.mode        binary or http
+hive.metastore.client.thrift.http.path             path of the HTTP address
+hive.metastore.server.thrift.http.path             the same, if the other is not set
+hive.metastore.client.http.additional.headers      ``name=value,name=value``
+=================================================  =========================================================
+
+Source: HiveMetaStoreClient.open and MetastoreConf of Hive 4.1; 2.3 and 3.1 have the keys without HTTP and
+    PLAIN. Checked against real servers in tests/integration/metastore/test_transport_judged.py.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from metastore_client.delegation_token import DelegationToken, read_token_file
+from metastore_client.errors import InvalidConfigurationError
+from metastore_client.settings import flag, text_of
+
+__all__ = [
+    "HttpConfig",
+    "KerberosLogin",
+    "PlainLogin",
+    "Protection",
+    "SaslLogin",
+    "TlsConfig",
+    "TokenLogin",
+    "read_http",
+    "read_login",
+    "read_protections",
+    "read_tls",
+]
+
+USE_SSL = "hive.metastore.use.SSL"
+TRUST_STORE_PATH = "hive.metastore.truststore.path"
+TRUST_STORE_PASSWORD = "hive.metastore.truststore.password"
+SASL_ENABLED = "hive.metastore.sasl.enabled"
+KERBEROS_PRINCIPAL = "hive.metastore.kerberos.principal"
+TOKEN_SIGNATURE = "hive.metastore.token.signature"
+TOKEN_FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
+RPC_PROTECTION = "hadoop.rpc.protection"
+AUTH_MODE = "hive.metastore.client.auth.mode"
+PLAIN_USER = "hive.metastore.client.plain.username"
+JWT_VARIABLE = "HMS_JWT"
+TRANSPORT_MODE = "hive.metastore.client.thrift.transport.mode"
+HTTP_PATHS = ("hive.metastore.client.thrift.http.path", "hive.metastore.server.thrift.http.path")
+"""The 4.1 server listens on what the first says and its Java client goes where the second says."""
+HTTP_PATH_DEFAULT = "metastore"
+HTTP_HEADERS = "hive.metastore.client.http.additional.headers"
+
+_HOST = "_HOST"
+
+
+class Protection(enum.IntFlag):
+    """What SASL does with the bytes after the login; the numbers are those of RFC 4752."""
+
+    AUTHENTICATION = 1
+    INTEGRITY = 2
+    PRIVACY = 4
+
+
+ANY_PROTECTION = Protection.AUTHENTICATION | Protection.INTEGRITY | Protection.PRIVACY
+
+
+@dataclass(frozen=True)
+class TlsConfig:
+    """TLS towards the server.
+
+    Args:
+        trust_store: a file with the certificates to trust: PEM, or a Java key store (JKS, PKCS #12; the
+            latter needs the extra ``pkcs12``). None: the authorities that this machine trusts.
+        trust_store_password: of a Java key store; None does not check a JKS for changes.
+        verifies_host: whether the certificate must name the host of the address. False accepts any server
+            that has a trusted certificate.
+    """
+
+    trust_store: Path | None = None
+    trust_store_password: str | None = field(default=None, repr=False)
+    verifies_host: bool = True
+
+
+@dataclass(frozen=True)
+class HttpConfig:
+    """HTTP instead of bare TCP, as servers from 4.0 on may speak; HTTPS together with :class:`TlsConfig`.
+
+    Args:
+        path: of the server's address, with or without the leading slash.
+        user: sent as ``x-actor-username`` unless there is a token; empty: the configuration's user.
+        bearer_token: a signed JWT.
+        headers: more headers, name and value.
+    """
+
+    path: str = HTTP_PATH_DEFAULT
+    user: str = ""
+    bearer_token: str | None = field(default=None, repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class KerberosLogin:
+    """Prove who we are by a Kerberos ticket, which must be there (``kinit``, or KRB5_CLIENT_KTNAME).
+
+    ``principal`` is the server's, ``service/host@REALM``; ``_HOST`` stands for the host of the address.
+    """
+
+    principal: str
+
+    def __post_init__(self) -> None:
+        service, slash, rest = self.principal.partition("/")
+        host, at, realm = rest.partition("@")
+        if not all((service, slash, host, at, realm)):
+            raise InvalidConfigurationError(
+                f"{KERBEROS_PRINCIPAL} is {self.principal!r}; expected the server's principal as "
+                "service/host@REALM, for example hive/_HOST@EXAMPLE.COM"
+            )
+
+    def principal_of(self, host: str) -> str:
+        """The principal of the server on a host."""
+        return self.principal.replace(f"/{_HOST}@", f"/{host.lower()}@")
+
+
+@dataclass(frozen=True)
+class TokenLogin:
+    """Prove who we are by a delegation token, which a metastore gave to somebody with a ticket."""
+
+    token: DelegationToken
+
+
+@dataclass(frozen=True)
+class PlainLogin:
+    """Prove who we are by a password, which the server learns: use it with TLS only."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+SaslLogin = KerberosLogin | TokenLogin | PlainLogin
+
+
+def read_tls(values: Mapping[str, str]) -> TlsConfig | None:
+    """Read what is said of TLS; None: it is not wanted."""
+    if not flag(values, USE_SSL, False):
+        return None
+    path = text_of(values, TRUST_STORE_PATH)
+    return TlsConfig(
+        trust_store=Path(path) if path else None,
+        trust_store_password=text_of(values, TRUST_STORE_PASSWORD) or None,
+    )
+
+
+def read_http(values: Mapping[str, str]) -> HttpConfig | None:
+    """Read what is said of HTTP; None: bare TCP.
+
+    Raises:
+        InvalidConfigurationError: an unknown mode, a header that is none, JWT without HMS_JWT.
+    """
+    mode = text_of(values, TRANSPORT_MODE).lower() or "binary"
+    if mode == "binary":
+        return None
+    if mode != "http":
+        raise InvalidConfigurationError(f"{TRANSPORT_MODE} is {mode!r}; expected binary or http")
+    token = None
+    if _auth_mode(values) == "JWT":
+        token = os.environ.get(JWT_VARIABLE)
+        if not token:
+            raise InvalidConfigurationError(
+                f"{AUTH_MODE} is JWT: a signed token must be in the environment variable {JWT_VARIABLE}"
+            )
+    return HttpConfig(
+        path=next(filter(None, (text_of(values, key) for key in HTTP_PATHS)), HTTP_PATH_DEFAULT),
+        user=text_of(values, PLAIN_USER),
+        bearer_token=token,
+        headers=_headers(text_of(values, HTTP_HEADERS)),
+    )
+
+
+def read_login(values: Mapping[str, str]) -> SaslLogin | None:
+    """Read how to log in on a connection that is not HTTP; None: say who we are without proof.
+
+    A password goes before SASL by Kerberos, and there a delegation token before a ticket, as in Hive.
+
+    Raises:
+        InvalidConfigurationError: user, password or principal are missing, or an unknown mode.
+    """
+    mode = _auth_mode(values)
+    if mode == "PLAIN":
+        return _plain_login(values)
+    if mode == "JWT":
+        raise InvalidConfigurationError(f"{AUTH_MODE} is JWT, which needs {TRANSPORT_MODE}=http")
+    if mode not in ("NOSASL", "KERBEROS"):
+        raise InvalidConfigurationError(f"{AUTH_MODE} is {mode!r}; expected NOSASL, PLAIN, KERBEROS or JWT")
+    if not flag(values, SASL_ENABLED, False):
+        return None
+    token = _token_from_environment(text_of(values, TOKEN_SIGNATURE))
+    if token is not None:
+        return TokenLogin(token)
+    return KerberosLogin(text_of(values, KERBEROS_PRINCIPAL))
+
+
+def read_protections(values: Mapping[str, str]) -> Protection:
+    """Read what SASL may agree on; all if nothing is said, since the server's word counts then."""
+    text = text_of(values, RPC_PROTECTION)
+    found = Protection(0)
+    for name in filter(None, (part.strip().upper() for part in text.split(","))):
+        if name not in Protection.__members__:
+            raise InvalidConfigurationError(
+                f"{RPC_PROTECTION} is {text!r}; expected authentication, integrity or privacy"
+            )
+        found |= Protection[name]
+    return found or ANY_PROTECTION
+
+
+def _auth_mode(values: Mapping[str, str]) -> str:
+    return text_of(values, AUTH_MODE).upper() or "NOSASL"
+
+
+def _plain_login(values: Mapping[str, str]) -> PlainLogin:
+    user = text_of(values, PLAIN_USER)
+    if not user:
+        raise InvalidConfigurationError(f"{AUTH_MODE} is PLAIN, but {PLAIN_USER} names no user")
+    if user not in values:
+        raise InvalidConfigurationError(
+            f"{AUTH_MODE} is PLAIN, but there is no password: no key is named {user!r}. Hadoop's credential "
+            "providers (.jceks) are not read; give MetastoreConfig a PlainLogin(user, password)"
+        )
+    return PlainLogin(user, values[user])
+
+
+def _token_from_environment(signature: str) -> DelegationToken | None:
+    path = os.environ.get(TOKEN_FILE_VARIABLE)
+    if not path:
+        return None
+    return next((token for token in read_token_file(Path(path)) if token.is_for_metastore(signature)), None)
+
+
+def _headers(text: str) -> tuple[tuple[str, str], ...]:
+    headers = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, equals, value = part.partition("=")
+        if not (name.strip() and equals):
+            raise InvalidConfigurationError(f"{HTTP_HEADERS}: {part!r} is not name=value")
+        headers.append((name.strip(), value.strip()))
+    return tuple(headers)

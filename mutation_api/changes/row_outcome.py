@@ -1,0 +1,179 @@
+"""What becomes of a matched row, as Spark columns: its clause, its new values, its kind, where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyspark.sql.functions as sf
+from pyspark.sql import Column
+from pyspark.sql.pandas.functions import arrow_udf
+
+from mutation_api.changes.assignment import any_of, differs, is_stored_unchanged, stored
+from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
+from mutation_api.changes.expressions import column_of
+from mutation_api.changes.merge_options import MergeOptions
+from mutation_api.changes.resolve import ResolvedMerge
+from mutation_api.changes.sides import column_type, columns_of
+from mutation_api.spark.quoted_name import quoted
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.partition import partition_names
+
+__all__ = [
+    "CLAUSE",
+    "DELETED",
+    "INSERTED",
+    "MOVED",
+    "NEW",
+    "UNCHANGED",
+    "UPDATED",
+    "altered_key",
+    "first_holding",
+    "inserted_key",
+    "json_text",
+    "key_text",
+    "kind_of",
+    "new_row",
+    "partition_of",
+]
+
+CLAUSE, NEW = "__clause", "__new"
+"""Columns that these functions read: number of the row's clause, struct of its new values."""
+
+INSERTED, UPDATED, DELETED, MOVED, UNCHANGED = "inserted", "updated", "deleted", "moved", "unchanged"
+"""What becomes of a row: fields of MergeCounts."""
+
+
+def first_holding(clauses: Iterable[Clause]) -> Column:
+    """Number of the first clause that holds for the row; null if none does."""
+    has_source, has_target = sf.col(SOURCE).isNotNull(), sf.col(TARGET).isNotNull()
+    is_match = {
+        Match.MATCHED: has_source & has_target,
+        Match.NOT_MATCHED: ~has_target,
+        Match.NOT_MATCHED_BY_SOURCE: ~has_source,
+    }
+    chain = [
+        sf.when(
+            is_match[c.match] if c.condition is None else is_match[c.match] & column_of(c.condition),
+            sf.lit(number),
+        )
+        for number, c in enumerate(clauses)
+    ]
+    # coalesce stops at the first: a condition is not evaluated for rows that an earlier clause took.
+    return sf.coalesce(*chain)
+
+
+def new_row(table: AcidTable, resolved: ResolvedMerge) -> Column:
+    """Struct of the row as it will be stored; columns of deletes are null."""
+    key = key_text(resolved.keys, sf.col(SOURCE), sf.col(TARGET))
+    columns = [_new_value(table, column, resolved, key) for column in columns_of(table)]
+    return sf.struct(*[v.alias(c.name) for v, c in zip(columns, columns_of(table), strict=True)])
+
+
+def _new_value(table: AcidTable, column: AcidColumn, resolved: ResolvedMerge, key: Column) -> Column:
+    branches: list[Column] = []
+    shared: list[int] = []  # clauses that take the source's column as it is: one conversion for all
+    for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
+        here = sf.col(CLAUSE) == number
+        if clause.action is Action.UPDATE and column.name not in values:
+            branches.append(sf.when(here, sf.col(quoted(TARGET, column.name))))
+        elif column.name in values and clause.takes_all:
+            shared.append(number)
+        elif column.name in values:
+            value, found = values[column.name]
+            branches.append(stored(table.full_name, column, column_of(value), found, where=here, key=key))
+    if shared:
+        value, found = resolved.values[shared[0]][column.name]
+        where = sf.col(CLAUSE).isin(*shared)
+        branches.append(stored(table.full_name, column, column_of(value), found, where=where, key=key))
+    nothing = sf.lit(None).cast(column_type(column))
+    return sf.coalesce(*[b.cast(column_type(column)) for b in branches], nothing) if branches else nothing
+
+
+def kind_of(table: AcidTable, resolved: ResolvedMerge, options: MergeOptions) -> Column:
+    """What becomes of the row: a field of MergeCounts."""
+    numbers: dict[Action, list[int]] = {action: [] for action in Action}
+    for number, clause in enumerate(resolved.clauses):
+        numbers[clause.action].append(number)
+    clause_number = sf.col(CLAUSE)
+    kind = sf.when(clause_number.isin(*numbers[Action.INSERT]), INSERTED)
+    kind = kind.when(clause_number.isin(*numbers[Action.DELETE]), DELETED)
+    if not numbers[Action.UPDATE]:
+        return kind
+    assigned = {name for values in resolved.values for name in values}
+    compared = assigned & table.placing_columns if options.write_unchanged else assigned
+    changes = {c.name: differs(c, TARGET, NEW) for c in columns_of(table) if c.name in compared}
+    moved = [changed for name, changed in changes.items() if name in table.placing_columns]
+    kind = kind.when(any_of(moved), MOVED)
+    if not options.write_unchanged:
+        kind = kind.when(~any_of(list(changes.values())), UNCHANGED)
+    return kind.otherwise(UPDATED)
+
+
+def inserted_key(resolved: ResolvedMerge, options: MergeOptions) -> Column:
+    """JSON text of the key that is inserted, as it will be stored; null if NULL makes it equal to none."""
+    nothing = sf.lit(None).cast("string")
+    if resolved.keys is None:
+        return nothing
+    parts = [sf.col(quoted(NEW, key)) for key in resolved.keys]
+    inserts = [i for i, c in enumerate(resolved.clauses) if c.action is Action.INSERT]
+    counts = sf.col(CLAUSE).isin(*inserts)
+    if not options.null_safe:
+        counts = reduce(lambda a, p: a & p.isNotNull(), parts, counts)
+    return sf.when(
+        counts, json_text(sf.struct(*[p.alias(k) for p, k in zip(parts, resolved.keys, strict=True)]))
+    )
+
+
+def altered_key(table: AcidTable, resolved: ResolvedMerge) -> Column | None:
+    """JSON text of an inserted key that is stored as another one (rounded, cut), before and after.
+
+    Such a key matched by what it was, and may now be that of a row that the table has. None: no key can be.
+    """
+    types = {c.name: c for c in columns_of(table)}
+    keys = set(resolved.keys or ())
+    found = []
+    for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
+        for name in sorted(keys & values.keys()) if clause.action is Action.INSERT else ():
+            value, data_type = values[name]
+            if is_stored_unchanged(types[name], data_type):
+                continue
+            before, after = column_of(value), sf.col(quoted(NEW, name))
+            is_other = (sf.col(CLAUSE) == number) & ~before.eqNullSafe(after)
+            text = json_text(
+                sf.struct(sf.lit(name).alias("column"), before.alias("key"), after.alias("stored"))
+            )
+            found.append(sf.when(is_other, text))
+    return sf.coalesce(*found) if found else None
+
+
+def partition_of(table: AcidTable, where: Column) -> Column:
+    """Name of the partition that a new row goes to; null for other rows."""
+    if not table.partition_keys:
+        return sf.when(where, sf.lit(""))
+    keys = sf.struct(*[sf.col(quoted(NEW, k)).alias(k) for k in table.partition_key_names])
+
+    def names(rows: pa.Array) -> pa.Array:
+        wanted = rows.is_valid()
+        present = rows.filter(wanted)
+        columns = {f.name: present.field(i) for i, f in enumerate(rows.type)}
+        found = partition_names(table, columns).cast(pa.string())
+        return pc.replace_with_mask(pa.nulls(len(rows), pa.string()), wanted, found)
+
+    column: Column = arrow_udf(names, "string")(sf.when(where, keys))  # type: ignore[call-overload]
+    return column
+
+
+def key_text(keys: tuple[str, ...] | None, source: Column, target: Column) -> Column:
+    """JSON text that names a row in messages: its key columns, or the whole row of the side that it has."""
+    if keys is None:
+        return sf.coalesce(json_text(source), json_text(target))
+    of_source = sf.struct(*[source[k].alias(k) for k in keys])
+    return sf.when(source.isNotNull(), json_text(of_source)).otherwise(json_text(target))
+
+
+def json_text(value: Column) -> Column:
+    """JSON text of a struct, its nulls too."""
+    return sf.to_json(value, {"ignoreNullFields": "false"})

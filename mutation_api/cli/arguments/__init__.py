@@ -1,0 +1,1 @@
+"""Arguments that several subcommands share, and what they become."""

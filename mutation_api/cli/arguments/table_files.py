@@ -1,0 +1,242 @@
+"""Files of rows, read with the types of a table: what ``apply``, ``merge`` and ``diff`` take.
+
+CSV and JSON are read with the table's types. A text that is no value of its column's type is refused, naming
+the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty one ("") the empty
+text. ORC and Parquet have types of their own, which the writer converts.
+
+Spark reads them, so what is not on a local disk is reached as Spark is configured to. It is always told the
+whole location: it would look for a plain path in ``fs.defaultFS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+
+import pyspark.sql.functions as sf
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType, _parse_datatype_string
+
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.cli.arguments.locations import extension, resolved
+from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
+from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.read.split_reader import PARTITION_FIELD
+from mutation_api.spark.worker_errors import translated_worker_errors
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.types.hive_type import parse_hive_type, spark_type
+
+__all__ = ["FORMATS", "TableFiles", "check_scalar", "existing_file", "file_format", "is_row_id"]
+
+FORMATS = ("csv", "json", "orc", "parquet")
+COMPLEX_KINDS = ("array", "map", "struct", "uniontype", "binary")
+"""Kinds of Hive types that a CSV field cannot hold."""
+SAMPLE_ROWS = 3
+QUOTED_EMPTY = "\x01"
+"""Stands for "" while CSV is parsed, since Spark reads that as it reads an empty field."""
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """Reads files of a table's rows.
+
+    ``others`` are columns beside the table's, name to Spark's type. ``has_row_ids`` says whether ROW__ID may
+    be there: in CSV as ``ROW__ID.writeid`` and so on, which become one struct column. ``keeps_unknown``: any
+    other column of a CSV or JSON file is text; otherwise it is refused.
+    """
+
+    spark: SparkSession
+    table: AcidTable
+    others: Mapping[str, str] = field(default_factory=dict)
+    has_row_ids: bool = False
+    keeps_unknown: bool = False
+
+    def read_all(self, files: Sequence[Location], given_format: str | None) -> DataFrame:
+        """The rows of several files; formats as of :func:`file_format`.
+
+        Raises:
+            RecordLayoutError: see :meth:`read`; or the files differ in columns or types.
+            RecordValueError, ConfigurationError: see :meth:`read`.
+        """
+        frames = [self.read(file, file_format(file, given_format)) for file in files]
+        wanted = _layout(frames[0])
+        for file, frame in zip(files, frames, strict=True):
+            if _layout(frame) != wanted:
+                raise RecordLayoutError(
+                    f"{file.shown} has the columns {_described(_layout(frame))}, {files[0].shown} has "
+                    f"{_described(wanted)}; files of one source must have the same"
+                )
+        return reduce(lambda one, other: one.unionByName(other), frames)
+
+    def read(self, file: Location, format_name: str) -> DataFrame:
+        """The rows of a file, or of a folder of files of one format.
+
+        Raises:
+            RecordLayoutError: columns are unknown, or of a type the format cannot hold.
+            RecordValueError: values that are no values of their column's type; the message names some.
+            ConfigurationError, WorkerError: the file cannot be read as this format.
+        """
+        try:
+            with translated_worker_errors(f"{file.shown} cannot be read as {format_name}"):
+                match format_name:
+                    case "csv":
+                        return self._read_csv(file)
+                    case "json":
+                        return self._read_json(file)
+                    case _:
+                        return self.spark.read.format(format_name).load(str(file))
+        except AnalysisException as error:
+            raise ConfigurationError(f"{file.shown} cannot be read as {format_name}: {error}") from error
+
+    def _read_csv(self, file: Location) -> DataFrame:
+        texts = (
+            self.spark.read.option("header", True)
+            .option("enforceSchema", False)  # the files of a folder must have the same header
+            .option("emptyValue", QUOTED_EMPTY)
+            .option("multiLine", True)
+            .option("escape", '"')
+            .option("mode", "FAILFAST")
+            .csv(str(file))
+        )
+        known = self._flat_types()
+        self._check_columns(file, texts.columns, known)
+        names = {name: known.get(name.lower(), "string") for name in texts.columns}
+        check_scalar(self.table, texts.columns)
+        texts = texts.select(*[_unquoted(name) for name in texts.columns])
+        _check_values(self.table, file, texts, names)
+        typed = [_field(name).cast(kind).alias(name) for name, kind in names.items() if not is_row_id(name)]
+        row_id = [
+            _field(name).cast(kind).alias(_part(name)) for name, kind in names.items() if is_row_id(name)
+        ]
+        if not row_id:
+            return texts.select(*typed)
+        row_id_texts = [_field(name) for name in names if is_row_id(name)]
+        struct = sf.when(sf.coalesce(*row_id_texts).isNotNull(), sf.struct(*row_id))
+        return texts.select(struct.alias(ROW_ID_COLUMN), *typed)
+
+    def _read_json(self, file: Location) -> DataFrame:
+        # An inferring pass tells the names: with a schema given, Spark drops unknown fields without a word.
+        found = self.spark.read.option("primitivesAsString", True).option("mode", "FAILFAST").json(str(file))
+        known = self._column_types()
+        if self.has_row_ids:
+            known[ROW_ID_COLUMN.lower()] = _row_id_ddl(self.table)
+        self._check_columns(file, found.columns, known)
+        types = {
+            n.lower(): _parse_datatype_string(known[n.lower()]) for n in found.columns if n.lower() in known
+        }
+        schema = StructType(
+            [StructField(f.name, types.get(f.name.lower(), f.dataType)) for f in found.schema.fields]
+        )
+        return self.spark.read.schema(schema).option("mode", "FAILFAST").json(str(file))
+
+    def _column_types(self) -> dict[str, str]:
+        """Spark type of every known column by lower-case name, ROW__ID apart."""
+        columns = (*self.table.columns, *self.table.partition_keys)
+        types = {c.name: spark_type(parse_hive_type(c.type)) for c in columns}
+        return {**types, **{name.lower(): kind for name, kind in self.others.items()}}
+
+    def _flat_types(self) -> dict[str, str]:
+        row_id = {f"{ROW_ID_COLUMN}.{part}".lower(): kind for part, kind in _row_id_types(self.table).items()}
+        return {**self._column_types(), **(row_id if self.has_row_ids else {})}
+
+    def _check_columns(self, file: Location, found: Sequence[str], known: Mapping[str, str]) -> None:
+        unknown = [name for name in found if name.lower() not in known]
+        if unknown and not self.keeps_unknown:
+            raise RecordLayoutError(
+                f"{file.shown}: table {self.table.full_name} has no columns {', '.join(unknown)}; known are "
+                f"{', '.join(known)}"
+            )
+
+
+def file_format(file: Location, given: str | None) -> str:
+    """The format that was given, else that of the file's extension. Raises ConfigurationError."""
+    found = given or extension(file)
+    if found not in FORMATS:
+        raise ConfigurationError(f"{file.shown}: name the format with --format, one of {', '.join(FORMATS)}")
+    return found
+
+
+def existing_file(file: Location) -> Location:
+    """The same without links. Raises ConfigurationError if nothing is there on a local disk.
+
+    Elsewhere Spark looks, which may be configured otherwise than we are.
+    """
+    found = resolved(file)
+    if found.local_path is not None and not Path(found.local_path).exists():
+        raise ConfigurationError(f"there is no file {found.shown}")
+    return found
+
+
+def check_scalar(table: AcidTable, found: Sequence[str]) -> None:
+    """Refuse columns that CSV cannot hold. Raises RecordLayoutError."""
+    names = {name.lower() for name in found}
+    columns = [c for c in (*table.columns, *table.partition_keys) if c.name in names]
+    complex_columns = [c for c in columns if parse_hive_type(c.type).kind in COMPLEX_KINDS]
+    if complex_columns:
+        raise RecordLayoutError(
+            f"table {table.full_name}: CSV cannot hold the columns "
+            f"{', '.join(f'{c.name} {c.type}' for c in complex_columns)}; use JSON, ORC or Parquet"
+        )
+
+
+def is_row_id(name: str) -> bool:
+    """Whether a column is ROW__ID, or a field of it in CSV."""
+    return name.lower().partition(".")[0] == ROW_ID_COLUMN.lower()
+
+
+def _row_id_types(table: AcidTable) -> dict[str, str]:
+    ids = {table.version.transaction_field: "bigint", "bucketid": "int", "rowid": "bigint"}
+    return {**ids, PARTITION_FIELD: "string"}
+
+
+def _row_id_ddl(table: AcidTable) -> str:
+    return f"struct<{','.join(f'{part}:{kind}' for part, kind in _row_id_types(table).items())}>"
+
+
+def _check_values(table: AcidTable, file: Location, texts: DataFrame, types: Mapping[str, str]) -> None:
+    """Refuse texts that are no values of their column's type, before anything is written."""
+    wrong = {
+        name: _field(name).isNotNull() & _field(name).try_cast(kind).isNull()
+        for name, kind in types.items()
+        if kind != "string"
+    }
+    if not wrong:
+        return
+    columns = sf.array_compact(
+        sf.array(*[sf.when(is_wrong, sf.lit(name)) for name, is_wrong in wrong.items()])
+    )
+    with translated_worker_errors(f"{file.shown}: reading the file"):
+        rows = texts.withColumn("\x01wrong", columns).where(sf.size("\x01wrong") > 0).take(SAMPLE_ROWS)
+    if rows:
+        samples = [
+            f"column {name} ({types[name]}) has {row[name]!r} in row {tuple(row)[:-1]!r}"
+            for row in rows
+            for name in row["\x01wrong"]
+        ]
+        raise RecordValueError(
+            f"{file.shown}, table {table.full_name}: values that do not fit: {'; '.join(samples)}"
+        )
+
+
+def _layout(frame: DataFrame) -> dict[str, str]:
+    return {f.name.lower(): f.dataType.simpleString() for f in frame.schema.fields}
+
+
+def _described(layout: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in layout.items())
+
+
+def _unquoted(name: str) -> Column:
+    return sf.when(_field(name) == QUOTED_EMPTY, "").otherwise(_field(name)).alias(name)
+
+
+def _field(name: str) -> Column:
+    return sf.col(quoted(name))
+
+
+def _part(name: str) -> str:
+    return name.lower().removeprefix(f"{ROW_ID_COLUMN.lower()}.")

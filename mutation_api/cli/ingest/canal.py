@@ -1,0 +1,29 @@
+"""``hive-mutate ingest canal``: flat JSON messages of Canal, or of TiCDC.
+
+Files hold one message a line, as a Kafka consumer prints them. Tables are named database.table:
+
+  hive-mutate ingest canal --files /data/canal --table-map shop.orders=sales.orders
+
+Lines count in their order, files in that of the numbers in their names; keys are those that the messages
+name. --positions message orders by the messages' id, which begins again when Canal's server is started.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
+from mutation_api.inputs.messages.canal import Canal
+from mutation_api.inputs.messages.json_log import JsonLog
+
+__all__ = ["add_arguments", "source_from", "tables_from"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of this kind of source."""
+    add_log_arguments(parser)
+
+
+def source_from(arguments: argparse.Namespace) -> JsonLog:
+    """The log that the arguments describe."""
+    return log_from(arguments, Canal())

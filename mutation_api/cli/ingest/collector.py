@@ -1,0 +1,68 @@
+"""``hive-mutate ingest collector``: raw files of a binlog collector.
+
+A raw file has a line for each operation on one table: INSERT, UPDATE or DELETE, the md5 of the key, and the
+columns, with texts in quotes and NULL without:
+
+  hive-mutate ingest collector --raw raw/ --table sales.orders --key id
+
+--raw names a file, or a folder of them, on a disk that all of Spark's machines have mounted, on HDFS
+(hdfs://namenode/raw) or in an object store (s3a://bucket/raw). The last digits of a file's name are its
+number; files are applied in the order of their numbers, and what is new is added to the last file or comes
+with a greater number. A file that was replaced by another one of the same name is refused.
+
+The watermark belongs to the table that follows; give --name if several collections are applied to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from mutation_api.cli.arguments.locations import place
+from mutation_api.inputs.collector.collector_source import CollectorSource
+from mutation_api.types.text_values import BinaryText
+
+__all__ = ["add_arguments", "source_from", "tables_from"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of this kind of source."""
+    parser.add_argument(
+        "--raw", required=True, type=place, metavar="FILE", help="raw file, or a folder of them"
+    )
+    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table that follows")
+    parser.add_argument(
+        "--key", required=True, metavar="A,B", help="columns whose md5 the uid is, in its order"
+    )
+    parser.add_argument(
+        "--columns", metavar="A,B,…", help="columns in the files' order (default: the table's)"
+    )
+    parser.add_argument("--name", help="names the collection in the watermarks (default: the table)")
+    parser.add_argument(
+        "--binary",
+        choices=[form.value for form in BinaryText],
+        help="how the files write binary columns; needed if there are any",
+    )
+
+
+def source_from(arguments: argparse.Namespace) -> CollectorSource:
+    """The source."""
+    return CollectorSource(
+        arguments.raw,
+        _name(arguments),
+        None if arguments.columns is None else _names(arguments.columns),
+        BinaryText(arguments.binary) if arguments.binary else None,
+    )
+
+
+def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Its one table: name in the source, DB.TABLE and key."""
+    return [(_name(arguments), arguments.table, _names(arguments.key))]
+
+
+def _name(arguments: argparse.Namespace) -> str:
+    name: str = arguments.name or arguments.table
+    return name
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))

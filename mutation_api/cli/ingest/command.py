@@ -1,0 +1,180 @@
+"""``hive-mutate ingest``: apply what a change source has to the tables that follow it, exactly once.
+
+The operations become visible in all tables in one transaction, and with them the watermark: up to where the
+source has been applied. The next run goes on from there, so a run that is repeated, or was killed anywhere,
+neither loses an operation nor applies one twice. "hive-mutate watermarks" shows the watermarks.
+
+The first word says what kind of source it is; "hive-mutate ingest KIND --help" tells the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from time import sleep
+from types import ModuleType
+
+from pyspark.sql import SparkSession
+
+from metastore_client.client import MetastoreClient
+from mutation_api.cli.arguments.metastore_arguments import ReportLoss, add_metastore_arguments, metastore_from
+from mutation_api.cli.arguments.spark_session import spark_session
+from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
+from mutation_api.inputs import ChangeSource, Following, IngestReport, ingest
+
+__all__ = ["KINDS", "add_arguments", "run"]
+
+APP_NAME = "hive-mutate ingest"
+
+KINDS = {
+    "canal": "flat JSON messages of Canal or TiCDC, in files",
+    "collector": "raw files of a binlog collector",
+    "debezium": "messages of Debezium's connectors, in files",
+    "maxwell": "messages of Maxwell's daemon, in files",
+    "mysql": "tables of a MySQL or MariaDB server: first all rows, then its binary log",
+    "tungsten": "staging files of Tungsten Replicator's Hadoop applier",
+}
+"""Name and help of each kind of source.
+
+Its module, ``mutation_api.cli.ingest.…``, has ``add_arguments(parser)``, ``source_from(arguments)`` and
+``tables_from(arguments)``: (the source's name of a table, DB.TABLE, key columns) of each. It is imported
+only when it runs, so that nobody needs the packages of another kind.
+"""
+
+_ENDING = """
+The tables must exist. Operations on one key are reduced to the last, then merged: the row is deleted,
+updated or inserted. Operations that cannot follow one another, or do not fit the rows of the table, are
+usual where part of a log is applied again; they are counted, and refused with --strict.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare a sub-parser for each kind of source."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (__doc__ or "").partition("\n\n")[2]
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True, parser_class=_KindParser)
+    for name, help_line in KINDS.items():
+        kinds.add_parser(name, help=help_line, epilog=_ENDING)
+
+
+class _KindParser(argparse.ArgumentParser):
+    """Has the arguments of its kind as soon as they are wanted."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Declare the arguments, then parse them."""
+        name = self.prog.split()[-1]
+        try:
+            module = _module(name)
+        except ModuleNotFoundError as error:
+            self.error(f"needs the Python module {error.name!r}: pip install 'hive-mutation-api[{name}]'")
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        self.description = (module.__doc__ or "").partition("\n\n")[2]
+        self.set_defaults(refuse_usage=self.error)
+        module.add_arguments(self)
+        _add_common_arguments(self)
+        return super().parse_known_args(args, namespace)
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"mutation_api.cli.ingest.{name}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ingest and print the report; 0 when everything new is committed, or there was nothing new."""
+    if arguments.follow is not None and (arguments.dry_run or arguments.follow <= 0):
+        arguments.refuse_usage("--follow takes seconds above 0, and does not go with --dry-run")
+    module = _module(arguments.kind)
+    source: ChangeSource = module.source_from(arguments)
+    with ExitStack() as stack:
+        if isinstance(source, AbstractContextManager):
+            stack.enter_context(source)
+        metastore = stack.enter_context(metastore_from(arguments))
+        spark = stack.enter_context(spark_session(APP_NAME))
+        # Only now: a source may look at its files for it, and Spark's configuration tells how to reach them.
+        tables = [Following(*each) for each in module.tables_from(arguments)]
+        report = _ingested(metastore, spark, source, tables, arguments)
+        _print(report, arguments)
+        while arguments.follow is not None:
+            sleep(arguments.follow)
+            report = _ingested(metastore, spark, source, tables, arguments)
+            if report.position is not None:
+                _print(report, arguments)
+    return 0
+
+
+def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how it is applied")
+    group.add_argument(
+        "--watermark-table",
+        metavar="DB.TABLE",
+        help="where the watermarks are kept; created if missing (default: mutation_watermarks in the "
+        "database of the tables); runs that share it wait for each other",
+    )
+    group.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse inserts of keys that are present, and updates and deletes of keys that are absent",
+    )
+    group.add_argument(
+        "--create-partitions",
+        action="store_true",
+        help="create partitions that do not exist (default: refuse)",
+    )
+    group.add_argument(
+        "--lock-timeout",
+        type=float,
+        default=LOCK_TIMEOUT_SECONDS_DEFAULT,
+        metavar="SECONDS",
+        help="how long to wait for another run, or another writer of the tables (default: %(default)g)",
+    )
+    group.add_argument(
+        "--follow",
+        type=float,
+        metavar="SECONDS",
+        help="when done, wait so long and look for more, until interrupted",
+    )
+    group.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
+    group.add_argument("--json", action="store_true", help="print the report as one JSON object a run")
+    group.add_argument("--quiet", action="store_true", help="do not tell each step on standard error")
+    add_metastore_arguments(parser)
+
+
+def _ingested(
+    metastore: MetastoreClient,
+    spark: SparkSession,
+    source: ChangeSource,
+    tables: list[Following],
+    arguments: argparse.Namespace,
+) -> IngestReport:
+    return ingest(
+        metastore,
+        spark,
+        source,
+        tables,
+        watermark_table=arguments.watermark_table,
+        dry_run=arguments.dry_run,
+        strict=arguments.strict,
+        create_partitions=arguments.create_partitions,
+        user=arguments.user,
+        lock_timeout_seconds=arguments.lock_timeout,
+        listener=ReportLoss(),
+        progress=_nothing if arguments.quiet else _tell,
+    )
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _nothing(line: str) -> None:
+    """Who asked for quiet is not told."""
+
+
+def _print(report: IngestReport, arguments: argparse.Namespace) -> None:
+    print(json.dumps(report.to_dict()) if arguments.json else report, flush=True)

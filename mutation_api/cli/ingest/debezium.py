@@ -1,0 +1,75 @@
+"""``hive-mutate ingest debezium``: the messages of Debezium's connectors.
+
+Files hold one message a line, as a Kafka consumer prints them, best with their keys (print.key=true, or
+kcat -J). Tables are named database.table; schema.table for PostgreSQL and others that have schemas:
+
+  hive-mutate ingest debezium --files /data/orders --table-map shop.orders=sales.orders
+
+Messages that have their schema (schemas.enable=true) tell how values are written. Without it, say so for
+decimals, bytes, and times that are numbers: what the connector was configured with, or column by column:
+
+  --decimals string --column-type shop.orders.placed=io.debezium.time.MicroTimestamp
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
+from mutation_api.inputs.messages.debezium import (
+    BINARY_MODES,
+    DECIMAL_MODES,
+    SEMANTIC_TYPES,
+    TIME_MODES,
+    Debezium,
+    DebeziumValues,
+)
+from mutation_api.inputs.messages.json_log import JsonLog
+
+__all__ = ["add_arguments", "source_from", "tables_from"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of this kind of source."""
+    add_log_arguments(parser)
+    values = parser.add_argument_group("how values are written, where messages have no schema")
+    values.add_argument("--decimals", choices=DECIMAL_MODES, help="the connector's decimal.handling.mode")
+    values.add_argument("--binary", choices=BINARY_MODES, help="the connector's binary.handling.mode")
+    values.add_argument(
+        "--times",
+        choices=tuple(TIME_MODES),
+        help="the connector's time.precision.mode, if it is not an adaptive one",
+    )
+    values.add_argument(
+        "--column-type",
+        action="append",
+        default=[],
+        type=_column_type,
+        metavar="NAME.COLUMN=TYPE",
+        help=f"semantic type of a column, before all else: {', '.join(SEMANTIC_TYPES)}; may be repeated",
+    )
+    values.add_argument(
+        "--unavailable-value",
+        default=DebeziumValues.placeholder,
+        metavar="TEXT",
+        help="the connector's unavailable.value.placeholder (default: %(default)s)",
+    )
+
+
+def source_from(arguments: argparse.Namespace) -> JsonLog:
+    """The log that the arguments describe."""
+    values = DebeziumValues(
+        arguments.decimals,
+        arguments.binary,
+        arguments.times,
+        dict(arguments.column_type),
+        arguments.unavailable_value,
+    )
+    return log_from(arguments, Debezium(values))
+
+
+def _column_type(text: str) -> tuple[str, str]:
+    name, separator, semantic = text.partition("=")
+    if not separator or "." not in name or not semantic:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME.COLUMN=TYPE")
+    return name, semantic

@@ -1,0 +1,90 @@
+"""Arguments of the commands that ingest logs of JSON messages; they differ in the format alone."""
+
+from __future__ import annotations
+
+import argparse
+
+from mutation_api.cli.arguments.locations import place
+from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
+from mutation_api.inputs.messages.json_log import JsonLog, LogOptions, MessageFormat, Positions
+
+__all__ = ["add_log_arguments", "log_from", "tables_from"]
+
+
+def add_log_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare where the log is, what it is about, and how it is read."""
+    parser.add_argument(
+        "--files",
+        required=True,
+        action="append",
+        type=place,
+        metavar="PATH",
+        help="file, or folder of files, with one message a line: a path that all of Spark's machines see, or "
+        "hdfs://…, s3a://…; may be repeated",
+    )
+    parser.add_argument(
+        "--table-map",
+        required=True,
+        action="append",
+        type=table_map,
+        metavar=TABLE_MAP_FORM,
+        help="table of the source, the table that follows it, and its key columns (default: those that the "
+        "messages name); may be repeated",
+    )
+    parser.add_argument(
+        "--source-name",
+        metavar="NAME",
+        help="name of this log in the watermarks (default: the first of --files, as an absolute path or "
+        "as its location)",
+    )
+    parser.add_argument(
+        "--positions",
+        choices=[each.value for each in Positions],
+        default=Positions.AUTO.value,
+        help="what orders operations: their places in the source's log, as the messages tell them; the "
+        "numbers in the names of files, and lines; or the first if the messages tell it (default: auto)",
+    )
+    parser.add_argument(
+        "--ignore-column",
+        action="append",
+        default=[],
+        metavar="NAME.COLUMN",
+        help="a column of the source's table that the Hive table does not have; may be repeated",
+    )
+    parser.add_argument(
+        "--null-if-missing",
+        action="append",
+        default=[],
+        metavar="NAME.COLUMN",
+        help="a column that is NULL in messages that lack it, as those from before it was added; may be "
+        "repeated",
+    )
+    parser.add_argument(
+        "--accept-schema-changes",
+        action="store_true",
+        help="go on past messages that tell of a changed table, which the Hive table is in line with by now",
+    )
+    parser.add_argument(
+        "--apply-truncates",
+        action="store_true",
+        help="where the source truncated a table, delete the rows of the Hive table that no later operation "
+        "writes (default: refuse)",
+    )
+
+
+def log_from(arguments: argparse.Namespace, message_format: MessageFormat) -> JsonLog:
+    """The log that the arguments describe."""
+    options = LogOptions(
+        Positions(arguments.positions),
+        frozenset(arguments.ignore_column),
+        frozenset(arguments.null_if_missing),
+        arguments.accept_schema_changes,
+        arguments.apply_truncates,
+    )
+    places = tuple(arguments.files)
+    return JsonLog(message_format, places, arguments.source_name or places[0].shown, options)
+
+
+def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
+    """The source's name of each table, the table that follows it, and its key columns if they are given."""
+    return list(arguments.table_map)

@@ -1,0 +1,156 @@
+"""``hive-mutate ingest mysql``: tables of a MySQL or MariaDB server.
+
+A table that was not read before is read whole, with SELECT; from then on its changes come from the server's
+binary log:
+
+  hive-mutate ingest mysql --source mysql://reader@db.example/shop --tables orders,customers --database sales
+
+reads shop.orders and shop.customers into sales.orders and sales.customers. The password comes from the
+environment variable HIVE_MUTATE_MYSQL_PASSWORD, or from an option file of MySQL's programs.
+
+The server must log rows: log_bin, binlog_format=ROW, binlog_row_image=FULL and binlog_row_metadata=FULL. The
+account needs SELECT on the tables, REPLICATION SLAVE, and REPLICATION CLIENT (MariaDB: BINLOG MONITOR). Each
+table needs a primary key, or a unique key without NULL. What each type becomes is in the documentation of
+mutation_api.inputs.mysql.column_types.
+
+A statement that changes a table without row events (ALTER, TRUNCATE, …) stops the run before anything is
+applied. Do the same to the Hive table, then give the place that the message names to --seen-to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from mutation_api.cli.arguments.locations import place
+from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
+from mutation_api.errors import ConfigurationError
+from mutation_api.inputs.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, ZERO_DATES_DEFAULT
+from mutation_api.inputs.mysql.mysql_source import MySqlAddress, MySqlSource
+from mutation_api.inputs.mysql.server import PORT_DEFAULT
+
+__all__ = ["PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_from"]
+
+PASSWORD_VARIABLE = "HIVE_MUTATE_MYSQL_PASSWORD"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of this kind of source."""
+    parser.add_argument(
+        "--source", required=True, metavar="mysql://USER@HOST[:PORT]/DATABASE", help="the server's database"
+    )
+    tables = parser.add_argument_group("tables, at least one")
+    tables.add_argument(
+        "--tables",
+        default="",
+        metavar="A,B",
+        help="tables that tables of the same names in --database follow",
+    )
+    tables.add_argument(
+        "--database", metavar="DB", help="the Hive database of --tables (default: of the source's name)"
+    )
+    tables.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        type=table_map,
+        metavar=TABLE_MAP_FORM,
+        help="table of the source, the table that follows it, and its key columns (default: the primary key, "
+        "or a unique one); may be repeated",
+    )
+    tables.add_argument(
+        "--ignore-column",
+        action="append",
+        default=[],
+        metavar="NAME.COLUMN",
+        help="a column of the source's table that the Hive table does not have; may be repeated",
+    )
+    parser.add_argument(
+        "--option-file", type=Path, metavar="FILE", help="option file with the password, under [client]"
+    )
+    parser.add_argument(
+        "--ssl-ca", type=Path, metavar="FILE", help="authority that must have signed the server's certificate"
+    )
+    parser.add_argument(
+        "--time-zone",
+        default=TIME_ZONE_DEFAULT,
+        metavar="ZONE",
+        help="whose wall clock a TIMESTAMP of the source becomes (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--zero-dates",
+        choices=ZERO_DATES,
+        default=ZERO_DATES_DEFAULT,
+        help="what becomes of 0000-00-00 and the like: refused, or NULL (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seen-to",
+        action="append",
+        default=[],
+        metavar="FILE:OFFSET",
+        help="place of a statement that was carried out in Hive by hand; may be repeated",
+    )
+    parser.add_argument(
+        "--spill",
+        type=place,
+        metavar="DIR",
+        help="where rows are kept until they are applied, such as hdfs:///tmp: all of Spark's machines must "
+        "see it (default: the folder for temporary files, for Spark on one machine)",
+    )
+
+
+def source_from(arguments: argparse.Namespace) -> MySqlSource:
+    """The server that the arguments name. Raises ConfigurationError."""
+    address, database = _address(arguments)
+    return MySqlSource(
+        address,
+        database,
+        time_zone=arguments.time_zone,
+        zero_dates=arguments.zero_dates,
+        leave_out=arguments.ignore_column,
+        seen_to=arguments.seen_to,
+        spill_directory=arguments.spill,
+    )
+
+
+def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
+    """What follows what: (table of the source, DB.TABLE, key columns). Raises ConfigurationError."""
+    database = arguments.database or _address(arguments)[1]
+    names = [name.strip() for name in arguments.tables.split(",") if name.strip()]
+    tables = [*[(name, f"{database}.{name.lower()}", ()) for name in names], *arguments.table]
+    if not tables:
+        raise ConfigurationError("name at least one table, with --tables or --table")
+    return tables
+
+
+def _address(arguments: argparse.Namespace) -> tuple[MySqlAddress, str]:
+    parts = urlsplit(arguments.source)
+    database = unquote(parts.path.removeprefix("/"))
+    if parts.password is not None:
+        raise ConfigurationError(
+            f"--source: no password in it, since others see the arguments of a program: give it in the "
+            f"environment variable {PASSWORD_VARIABLE}, or with --option-file"
+        )
+    try:
+        port = parts.port or PORT_DEFAULT
+    except ValueError as error:
+        raise ConfigurationError(f"--source {arguments.source}: {error}") from error
+    if parts.scheme not in ("mysql", "mariadb") or not (parts.hostname and parts.username and database):
+        raise ConfigurationError(f"--source {arguments.source}: expected mysql://USER@HOST[:PORT]/DATABASE")
+    options: dict[str, Any] = {}
+    if arguments.option_file is not None:
+        options["read_default_file"] = str(_existing(arguments.option_file, "--option-file"))
+    if arguments.ssl_ca is not None:
+        options["ssl_ca"] = str(_existing(arguments.ssl_ca, "--ssl-ca"))
+        options["ssl_verify_cert"] = options["ssl_verify_identity"] = True
+    password = os.environ.get(PASSWORD_VARIABLE, "")
+    return MySqlAddress(parts.hostname, unquote(parts.username), password, port, options), database
+
+
+def _existing(path: Path, option: str) -> Path:
+    if not path.is_file():
+        raise ConfigurationError(f"{option}: there is no file {path.absolute()}")
+    return path

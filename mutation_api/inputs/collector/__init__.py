@@ -1,0 +1,1 @@
+"""Raw files of a binlog collector."""

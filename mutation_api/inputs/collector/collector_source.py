@@ -1,0 +1,281 @@
+"""The binlog collector's raw files.
+
+A raw file has a line for each operation on one table, in the order of the binlog::
+
+    INSERT,2383c7d07bce3c82e6da7741782de416,"20001","name1",11
+
+that is operation, uid, then the row's columns. What the collector's description leaves open is read so:
+
+* **uid** is the md5 of the key's text, in lower-case hexadecimal digits: of one key column the value without
+  quotes; of several, each value in quotes, quotes in it doubled, joined by commas (``"a","7"``).
+* Texts are in quotes, and quotes in them doubled; they can hold commas and newlines. Numbers need no quotes.
+  NULL is the word ``NULL`` without quotes.
+* An update that changes the key is a DELETE of the old row and an INSERT of the new one.
+* Of each key only the last operation counts. That is the collector's walk from the end to the beginning; it
+  also drops what a log that was read twice has doubled. Its reverse, upsert and delete files are not needed.
+
+A raw file has no positions. A record's is its file's number and the byte at which it stands: the number is
+the last run of digits in the file's name, or 0. A run goes on where the one before ended, in the
+same file, and reads those with greater numbers; so what is new goes to the end of the last file, or into one
+with a greater number. A watermark also keeps a fingerprint of the bytes before it, so that a file that was
+replaced is noticed and refused, rather than read from its middle. Older files are not needed again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from mutation_api.changes.sides import columns_of
+from mutation_api.errors import ConfigurationError, InputFormatError, SourcePositionError
+from mutation_api.inputs.record_files import (
+    Chunk,
+    FileColumns,
+    RecordFile,
+    operations_batch,
+    operations_schema,
+    refuse,
+)
+from mutation_api.inputs.separated_text import SeparatedText
+from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
+from mutation_api.inputs.source_files import children, entry_at, located, opened, readable
+from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.jvm import spark_context
+from mutation_api.storage.connect import configure
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.location import Location, Place
+from mutation_api.types.text_values import BinaryText
+
+__all__ = ["CollectorSource", "uid_of"]
+
+TEXT = SeparatedText(",", null="NULL", escape='"', quote='"')
+
+POSITION_PARTS = ("file", "byte", "row")
+"""An operation's position: number of the file, where its chunk begins, and its number in that chunk."""
+
+FINGERPRINT_BYTES = 64 * 1024
+"""Bytes before a watermark that must still be what they were."""
+
+_OPERATIONS = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
+_HEADER = ("operation", "uid")
+
+
+def uid_of(key: Sequence[str]) -> str:
+    """The uid of a row with this key, given as texts in the key's order."""
+    text = key[0] if len(key) == 1 else ",".join(_quoted(value) for value in key)
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True)
+class CollectorSource:
+    """Raw files of one table.
+
+    Args:
+        raw: a raw file, or a folder of nothing but raw files of the table (and hidden ones, and those that
+            Hadoop is still copying), on any storage.
+        name: names the source in the watermarks, after ``collector:``.
+        columns: names of the columns in the files' order; None: the target's, partition columns last.
+        binary: how the files write bytes; needed by tables with binary columns.
+    """
+
+    raw: Place
+    name: str
+    columns: Sequence[str] | None = None
+    binary: BinaryText | None = None
+
+    @property
+    def source_id(self) -> str:
+        """``collector:`` and the name."""
+        return f"collector:{self.name}"
+
+    def read(
+        self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
+    ) -> Batch:
+        """See :class:`~mutation_api.inputs.source.ChangeSource`.
+
+        What is wrong within the files is raised when the operations are evaluated.
+
+        Raises:
+            ConfigurationError: there are no files, several tables, or no key.
+            InputFormatError: files whose names have the same number; a file does not end with a whole record.
+            SourcePositionError: the file that was read up to the watermark is gone, or another one now.
+            RecordLayoutError: the files' columns and the target's do not agree.
+            InputError: the files cannot be read.
+        """
+        if len(tables) != 1:
+            raise ConfigurationError(
+                f"{self.source_id}: raw files are of one table, asked for are {len(tables)}"
+            )
+        (table,) = tables
+        with readable(self.source_id):
+            reader = self._reader(table, after.get(table.name))
+            if not reader.parts:
+                return Batch((), None)
+            position = _position(reader.parts[-1])
+        return Batch((TableOperations(table, reader.operations(spark, table)),), position)
+
+    def _reader(self, table: SourceTable, after: Position | None) -> _Reader:
+        layout = _Layout.of(self, table)
+        parts = [part for part in _outstanding(_numbered(located(self.raw)), after) if part.start < part.end]
+        return _Reader(layout, tuple(parts))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The bytes of a file that a run reads."""
+
+    number: int
+    location: Location
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The columns of a table's records. ``target_names`` are the target's columns in its order."""
+
+    target_names: tuple[str, ...]
+    key: tuple[str, ...]
+    columns: FileColumns
+
+    @classmethod
+    def of(cls, source: CollectorSource, table: SourceTable) -> _Layout:
+        columns = FileColumns.of(table.target, source.columns, binary=source.binary)
+        key = tuple(name.lower() for name in table.key)
+        if not key or not set(key) <= set(columns.names):
+            raise ConfigurationError(
+                f"{source.source_id}: {list(table.key)} cannot be the key of table {table.target.full_name}: "
+                f"name the columns whose md5 the uid is, of {', '.join(columns.names)}"
+            )
+        return cls(tuple(c.name for c in columns_of(table.target)), key, columns)
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        return (*_HEADER, *self.columns.names)
+
+    def operations(self, chunk: Chunk, file_number: int) -> pa.RecordBatch:
+        """The operations of a chunk's records. Raises FieldError."""
+        codes, uids = chunk.texts[: len(_HEADER)]
+        numbers = pc.index_in(codes, pa.array(list(_OPERATIONS)))
+        known = ", ".join(_OPERATIONS)
+        refuse(numbers.is_null(), "field operation", f"is {{}}, and can be {known}", codes)
+        texts = dict(zip(self.columns.names, chunk.texts[len(_HEADER) :], strict=True))
+        self._check_uids(uids, [texts[name] for name in self.key])
+        rows = np.arange(len(chunk), dtype=np.int64)
+        place = (np.full_like(rows, file_number), np.full_like(rows, chunk.offset), rows)
+        position = dict(zip(POSITION_PARTS, map(pa.array, place), strict=True))
+        operations = pa.array(list(_OPERATIONS.values())).take(numbers)
+        values = self.columns.typed(list(texts.values()))
+        return operations_batch(self.target_names, operations, position, values)
+
+    def _check_uids(self, uids: pa.Array, key: Sequence[pa.Array]) -> None:
+        """Arrow has no md5: row by row, 1 µs each."""
+        for name, values in zip(self.key, key, strict=True):
+            refuse(
+                values.is_null(), f"column {name!r}", "is NULL, and it is of the key, which tells rows apart"
+            )
+        wanted = pa.array([uid_of(each) for each in zip(*(k.to_pylist() for k in key), strict=True)])
+        is_other = pc.invert(pc.fill_null(pc.equal(uids, wanted), False))
+        reason = f"is {{}}, which is not the md5 of the key ({', '.join(self.key)})"
+        refuse(is_other, "field uid", reason, uids)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """The function that runs in tasks: batches of numbers of files in, batches of operations out."""
+
+    layout: _Layout
+    parts: tuple[_Part, ...]
+    storage: HadoopSettings = field(default_factory=HadoopSettings)
+
+    def operations(self, spark: SparkSession, table: SourceTable) -> DataFrame:
+        """The operations of all files, a task for each: where a record begins shows from a file's start."""
+        numbers = spark.range(0, len(self.parts), 1, len(self.parts))
+        storage = worker_settings(spark_context(spark), [part.location for part in self.parts])
+        reader = dataclasses.replace(self, storage=storage)
+        return numbers.mapInArrow(reader, operations_schema(table.target, POSITION_PARTS))
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        configure(self.storage)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                part = self.parts[number]
+                file = RecordFile(part.location, part.start, part.end, TEXT, self.layout.field_names)
+                for chunk in file.chunks():
+                    with chunk.located():
+                        operations = self.layout.operations(chunk, part.number)
+                    yield operations
+
+
+def _numbered(raw: Location) -> list[_Part]:
+    """The files, whole, by their numbers."""
+    given = entry_at(raw)
+    if given is None:
+        raise ConfigurationError(f"there is no raw file {raw.shown}")
+    found: dict[int, _Part] = {}
+    for entry in children(raw) if given.is_directory else [given]:
+        if entry.is_directory:
+            raise InputFormatError(f"{entry.location.shown}: a folder, where raw files alone must lie")
+        digits = re.findall(r"\d+", entry.name)
+        number = int(digits[-1]) if digits else 0
+        if number in found:
+            raise InputFormatError(
+                f"{entry.location.shown}: its number, the last digits of its name, is {number} as that of "
+                f"{found[number].location.shown}; nothing says which of them is the later one"
+            )
+        found[number] = _Part(number, entry.location, 0, entry.size)
+    return [found[number] for number in sorted(found)]
+
+
+def _outstanding(files: Sequence[_Part], after: Position | None) -> list[_Part]:
+    """What lies after the watermark. Raises SourcePositionError: see :meth:`CollectorSource.read`."""
+    if after is None:
+        return list(files)
+    number, end = after.order
+    later = [file for file in files if file.number > number]
+    same = [file for file in files if file.number == number]
+    if same:
+        _check_fingerprint(same[0], end, after)
+        return [dataclasses.replace(same[0], start=end), *later]
+    if files and not later:
+        raise SourcePositionError(
+            f"raw files up to number {files[-1].number} are there, but {after.text} is applied already; what "
+            "is new must have a greater number in its name"
+        )
+    return later
+
+
+def _check_fingerprint(file: _Part, end: int, after: Position) -> None:
+    known = json.loads(after.text)["md5"]
+    if file.end < end or _fingerprint(file.location, end) != known:
+        raise SourcePositionError(
+            f"{file.location.shown} is not the file that was read up to {after.text}: it is shorter, or "
+            "differs before that. Give a new collection's file a name with a greater number, or the old one "
+            "its content back"
+        )
+
+
+def _fingerprint(location: Location, end: int) -> str:
+    """md5 of the bytes before ``end``."""
+    with opened(location, read_bytes=FINGERPRINT_BYTES) as file:
+        file.seek(max(0, end - FINGERPRINT_BYTES))
+        return hashlib.md5(file.read(min(end, FINGERPRINT_BYTES)), usedforsecurity=False).hexdigest()
+
+
+def _position(last: _Part) -> Position:
+    fingerprint = _fingerprint(last.location, last.end)
+    text = {"file": last.location.name, "number": last.number, "byte": last.end, "md5": fingerprint}
+    return Position((last.number, last.end), json.dumps(text))

@@ -1,0 +1,1 @@
+"""Logs of JSON messages: Debezium, Maxwell, Canal."""

@@ -1,0 +1,170 @@
+"""Logs of Canal: rows of MySQL and MariaDB as flat JSON messages; TiCDC writes them too.
+
+A message has ``database``, ``table``, ``type`` (INSERT, UPDATE, DELETE) and ``data``, an array of rows;
+``old``, of an update, has for each row the columns that it changed. Statements (``isDdl``) that change,
+rename or drop a table that is followed are refused, and so is TRUNCATE unless it is to be applied, see
+:class:`~.json_log.LogOptions`. A table that is created is empty, and an index has no rows
+of its own: nothing is to be done. Marks of transactions, heartbeats and TiCDC's watermarks change nothing.
+
+**Order**: that of lines, as Canal sends them; then that of the rows in a message. ``id`` counts Canal's
+batches, several messages of which have the same one, and begins again when its server does; ``es`` is when a
+statement began, not when it was committed. So ``id`` orders only for those who ask for the order that
+messages tell, and whose log has no such restart. With TiCDC's extension, ``_tidb.commitTs`` orders
+transactions.
+
+**Key**: ``pkNames``, or the user says it.
+
+**Values** (MySQL → JSON → Hive). All are strings, or null:
+
+================================  ==========================  ===============================================
+MySQL                             string                      Hive
+================================  ==========================  ===============================================
+tinyint … bigint, year, bit(n)    digits                      integers, decimal; also boolean for 0 and 1
+decimal, float, double            digits                      decimal, float, double
+char, varchar, …text              the text                    string, char, varchar
+enum, set, json, time             as Canal writes them        string
+binary, varbinary, …blob          a character for each byte,  binary
+                                  as in ISO 8859-1
+date, datetime, timestamp         ``2018-06-20 06:37:03``     date, timestamp: the wall clock; zero dates are
+                                                              refused
+================================  ==========================  ===============================================
+
+Source: FlatMessage, MQMessageUtils and EntryProtocol.proto of alibaba/canal; PingCAP's page on TiCDC's
+Canal-JSON protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyspark.sql.functions as sf
+from pyspark.sql import Column, DataFrame
+
+from mutation_api.errors import InputFormatError
+from mutation_api.inputs.messages.json_log import (
+    Positions,
+    event_columns,
+    field_of,
+    fields_of,
+    problem,
+    text_of,
+)
+from mutation_api.inputs.messages.json_values import TEXT, Reader
+from mutation_api.types.hive_type import HiveType
+
+__all__ = ["Canal"]
+
+OPERATIONS = ("INSERT", "UPDATE", "DELETE")
+
+SCHEMA_CHANGES = ("ALTER", "ERASE", "RENAME", "QUERY")
+"""ERASE is DROP; QUERY any other statement, also one whose rows are not in the log."""
+
+NO_CHANGES = (
+    *("CREATE", "CINDEX", "DINDEX"),
+    *("GTID", "TRANSACTIONBEGIN", "TRANSACTIONEND", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT", "TIDB_WATERMARK"),
+)
+
+_TEXTS = ("database", "table", "type", "sql", "id")
+_ROWS = "array<map<string,variant>>"
+
+
+class Canal:
+    """Flat messages of Canal."""
+
+    name = "canal"
+    placeholder: str | None = None
+
+    def events(self, messages: DataFrame, positions: Positions) -> DataFrame:
+        """See :class:`~mutation_api.inputs.messages.json_log.MessageFormat`."""
+        fields = sf.col("fields")
+        read = messages.withColumn("fields", fields_of(sf.col("value"))).select(
+            "*",
+            *[text_of(field_of(fields, name)).alias(name) for name in _TEXTS],
+            field_of(fields, "data").try_cast(_ROWS).alias("data"),
+            field_of(fields, "old").try_cast(_ROWS).alias("old"),
+            text_of(field_of(fields_of(field_of(fields, "_tidb")), "commitTs"))
+            .try_cast("bigint")
+            .alias("ts"),
+        )
+        kept = [name for name in messages.columns if name not in ("key", "value")]
+        table = sf.when(_is_of_table(), sf.col("table")).otherwise("*")
+        return read.select(
+            *kept,
+            *event_columns(
+                kind=_kind(),
+                table=sf.concat(sf.col("database"), sf.lit("."), table),
+                op=sf.lower("type"),
+                place=_place(positions),
+                log=sf.when(sf.col("ts").isNotNull(), "commitTs").otherwise("id"),
+                key_names=field_of(fields, "pkNames").try_cast("array<string>"),
+                rows=sf.transform("data", _images),
+                text=sf.coalesce(sf.nullif("sql", sf.lit("")), sf.col("type")),
+                problem=_problem(),
+            ),
+        )
+
+    def readers(
+        self, _table: str, columns: Mapping[str, HiveType], _schema: str | None
+    ) -> Mapping[str, Reader]:
+        """See :class:`~mutation_api.inputs.messages.json_log.MessageFormat`."""
+        return {name: Reader("latin1") if t.kind == "binary" else TEXT for name, t in columns.items()}
+
+
+def _kind() -> Column:
+    kind = sf.col("type")
+    return (
+        sf.when(kind == "TRUNCATE", "truncate")
+        .when(kind.isin(*NO_CHANGES), "other")
+        .when(kind.isin(*SCHEMA_CHANGES), "schema change")
+        .when(kind.isNull() | sf.col("database").isNull() | sf.col("table").isNull(), "damaged")
+        .otherwise("row")
+    )
+
+
+def _is_of_table() -> Column:
+    """A table can be renamed to the name of one that is followed, so that touches all of the database."""
+    return (sf.coalesce("table", sf.lit("")) != "") & ~sf.coalesce(sf.col("type") == "RENAME", sf.lit(False))
+
+
+def _images(row: Column, index: Column) -> Column:
+    kind, old = sf.col("type"), sf.get("old", index)
+    unchanged = sf.map_filter(row, lambda name, _: ~sf.map_contains_key(old, name))
+    before = sf.when(kind == "DELETE", row).when(kind == "UPDATE", sf.map_concat(unchanged, old))
+    return sf.struct(before.alias("before"), sf.when(kind != "DELETE", row).alias("after"))
+
+
+def _place(positions: Positions) -> Column:
+    by_id = sf.col("id").try_cast("bigint") if positions is Positions.MESSAGE else sf.lit(None).cast("bigint")
+    first = sf.coalesce("ts", by_id)
+    zero = sf.lit(0).cast("bigint")
+    return sf.when(first.isNotNull(), sf.array(first, zero, zero))
+
+
+def _problem() -> Column:
+    kind, rows, old = sf.col("type"), sf.col("data"), sf.col("old")
+    missing = (
+        sf.when(kind.isNull(), "type")
+        .when(sf.col("database").isNull(), "database")
+        .when(sf.col("table").isNull(), "table")
+    )
+    is_incomplete = sf.exists(rows, lambda row: row.isNull())
+    is_old_short = old.isNull() | (sf.size(old) != sf.size(rows)) | sf.exists(old, lambda row: row.isNull())
+    return (
+        sf.when(kind.isin(*NO_CHANGES, *SCHEMA_CHANGES, "TRUNCATE"), sf.lit(None))
+        .when(
+            missing.isNotNull(),
+            problem(InputFormatError, missing, "a message of Canal has this field, and this one does not"),
+        )
+        .when(
+            ~kind.isin(*OPERATIONS),
+            problem(InputFormatError, "type", "no operation is called ", kind, f"; known are {OPERATIONS}"),
+        )
+        .when(
+            rows.isNull() | (sf.size(rows) == 0) | is_incomplete,
+            problem(InputFormatError, "data", "the message has no array of rows"),
+        )
+        .when(
+            (kind == "UPDATE") & is_old_short,
+            problem(InputFormatError, "old", "the message does not say for each row what the update changed"),
+        )
+    )

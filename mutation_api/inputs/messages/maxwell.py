@@ -1,0 +1,196 @@
+"""Logs of Maxwell's daemon: rows of MySQL and MariaDB as JSON.
+
+A message has ``database``, ``table``, ``type`` and ``data``, the row; ``old``, of an update, holds the
+columns that it changed. Rows of a bootstrap (``bootstrap-insert``) are inserts; they replace what is there.
+Messages around a bootstrap and heartbeats change nothing. Tables that are changed or dropped (``output_ddl``)
+are refused, see :class:`~.json_log.LogOptions`; one that is created is empty, so nothing
+is to be done. Maxwell says nothing of TRUNCATE TABLE; do not use it on a table that is followed.
+
+**Order**: ``position`` (``output_binlog_position``): the number of the binlog file, the place in it, then
+``xoffset`` (``output_xoffset``), or the line. The rows of one statement have one position, and the last row
+of a transaction, which has ``commit``, no ``xoffset``. Byte 0 is no place; MariaDB logs it within
+transactions from 11.4 on, and Maxwell may pass it on. Nor do rows of a bootstrap have a position. Then ask
+for the order of lines, and let Maxwell bootstrap before, or synchronously. ``xid`` is of no use; it is given
+when a transaction begins, not when it commits.
+
+**Key**: ``primary_key_columns`` (``output_primary_key_columns``), or the user says it.
+
+**Values** (MySQL → JSON → Hive):
+
+===============================  ===============================  ===========================================
+MySQL                            JSON                             Hive
+===============================  ===============================  ===========================================
+tinyint … bigint, year, bit(n)   number                           integers, decimal; tinyint(1), bit(1) also
+                                                                  boolean
+decimal                          number                           decimal
+float, double                    number                           float, double
+char, varchar, …text, enum       string                           string, char, varchar
+set                              array of strings                 string: the array's JSON
+json                             the JSON value itself            string: its JSON, fields sorted, blanks
+                                                                  removed; of a JSON string its text
+binary, varbinary, …blob         string of base64                 binary
+date, datetime, timestamp        string                           date, timestamp: the wall clock; zero dates
+                                                                  are refused (``output_null_zerodates``)
+time                             string                           string
+geometry                         string (WKT)                     string
+===============================  ===============================  ===========================================
+
+A number in a column of strings gets its shortest text (``1.50`` is ``1.5``). Maxwell leaves NULLs out if told
+so (``output_nulls=false``): then say which columns may be missing.
+
+Source: Maxwell's documentation (dataformat, bootstrapping, config) and its classes RowMap and ColumnDef.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyspark.sql.functions as sf
+from pyspark.sql import Column, DataFrame
+
+from mutation_api.errors import InputFormatError
+from mutation_api.inputs.messages.json_log import (
+    Positions,
+    event_columns,
+    field_of,
+    fields_of,
+    problem,
+    text_of,
+)
+from mutation_api.inputs.messages.json_values import TEXT, Reader
+from mutation_api.types.hive_type import HiveType
+
+__all__ = ["Maxwell"]
+
+OPERATIONS = {"insert": "insert", "bootstrap-insert": "insert", "update": "update", "delete": "delete"}
+
+NO_CHANGES = ("bootstrap-start", "bootstrap-complete", "heartbeat", "table-create", "database-create")
+
+SCHEMA_CHANGES = ("table-alter", "table-drop", "database-alter", "database-drop")
+
+_LAST_ROW = 2**62
+"""Stands for the ``xoffset`` of the last row of a transaction."""
+
+_POSITION = r"\A(.*?)\.?(\d{1,18}):(\d{1,18})\z"
+
+
+class Maxwell:
+    """Messages of Maxwell's daemon."""
+
+    name = "maxwell"
+    placeholder: str | None = None
+
+    def events(self, messages: DataFrame, _positions: Positions) -> DataFrame:
+        """See :class:`~mutation_api.inputs.messages.json_log.MessageFormat`."""
+        fields = sf.col("fields")
+        read = messages.withColumn("fields", fields_of(sf.col("value"))).select(
+            "*",
+            *[
+                text_of(field_of(fields, name)).alias(name)
+                for name in ("database", "table", "type", "position")
+            ],
+            fields_of(field_of(fields, "data")).alias("data"),
+            fields_of(field_of(fields, "old")).alias("old"),
+        )
+        kept = [name for name in messages.columns if name not in ("key", "value")]
+        return read.select(
+            *kept,
+            *event_columns(
+                kind=_kind(),
+                table=sf.concat_ws(
+                    ".", "database", sf.when(_is_of_database(), sf.lit("*")).otherwise(sf.col("table"))
+                ),
+                op=sf.element_at(_map(OPERATIONS), sf.col("type")),
+                place=_place(),
+                log=sf.regexp_extract("position", _POSITION, 1),
+                key_names=field_of(fields, "primary_key_columns").try_cast("array<string>"),
+                rows=sf.array(_images()),
+                text=sf.coalesce(text_of(field_of(fields, "sql")), sf.col("type")),
+                problem=_problem(),
+            ),
+        )
+
+    def readers(
+        self, _table: str, columns: Mapping[str, HiveType], _schema: str | None
+    ) -> Mapping[str, Reader]:
+        """See :class:`~mutation_api.inputs.messages.json_log.MessageFormat`."""
+        return {name: Reader("base64") if t.kind == "binary" else TEXT for name, t in columns.items()}
+
+
+def _kind() -> Column:
+    kind = sf.col("type")
+    return (
+        sf.when(kind.isin(*NO_CHANGES), "other")
+        .when(kind.isin(*SCHEMA_CHANGES), "schema change")
+        .when(sf.col("database").isNull() | sf.col("table").isNull() | kind.isNull(), "damaged")
+        .otherwise("row")
+    )
+
+
+def _is_of_database() -> Column:
+    return sf.coalesce(sf.col("type").startswith("database-"), sf.lit(False))
+
+
+def _images() -> Column:
+    data, old, kind = sf.col("data"), sf.col("old"), sf.col("type")
+    unchanged = sf.map_filter(data, lambda name, _: ~sf.map_contains_key(old, name))
+    before = sf.when(kind == "delete", data).when(kind == "update", sf.map_concat(unchanged, old))
+    return sf.struct(before.alias("before"), sf.when(kind != "delete", data).alias("after"))
+
+
+def _place() -> Column:
+    xoffset = text_of(field_of(sf.col("fields"), "xoffset")).try_cast("bigint")
+    is_last = text_of(field_of(sf.col("fields"), "commit")) == "true"
+    row = sf.coalesce(xoffset, sf.when(is_last, sf.lit(_LAST_ROW)), sf.lit(0))
+    numbers = [sf.regexp_extract("position", _POSITION, group).try_cast("bigint") for group in (2, 3)]
+    is_told = sf.col("position").rlike(_POSITION) & (numbers[1] > 0)
+    return sf.when(is_told, sf.array(*numbers, row.cast("bigint")))
+
+
+def _problem() -> Column:
+    fields, kind = sf.col("fields"), sf.col("type")
+    missing = (
+        sf.when(sf.col("database").isNull(), "database")
+        .when(kind.isNull(), "type")
+        .when(sf.col("table").isNull(), "table")
+    )
+    is_change = kind.isin(*NO_CHANGES, *SCHEMA_CHANGES)
+    position = field_of(fields, "position")
+    return (
+        sf.when(is_change, sf.lit(None))
+        .when(
+            missing.isNotNull(),
+            problem(InputFormatError, missing, "a message of Maxwell has this field, and this one does not"),
+        )
+        .when(
+            ~kind.isin(*OPERATIONS),
+            problem(
+                InputFormatError,
+                "type",
+                "no operation is called ",
+                kind,
+                f"; known are {', '.join(OPERATIONS)}",
+            ),
+        )
+        .when(
+            sf.col("data").isNull(),
+            problem(InputFormatError, "data", "the message has no row; is it encrypted, or a part of one?"),
+        )
+        .when(
+            (kind == "update") & sf.col("old").isNull(),
+            problem(InputFormatError, "old", "the message does not say what the update changed"),
+        )
+        .when(
+            text_of(position).isNotNull() & ~sf.col("position").rlike(_POSITION),
+            problem(
+                InputFormatError,
+                "position",
+                sf.col("position"),
+                " is no position such as master.000006:800911",
+            ),
+        )
+    )
+
+
+def _map(pairs: Mapping[str, str]) -> Column:
+    return sf.create_map(*[sf.lit(text) for pair in pairs.items() for text in pair])

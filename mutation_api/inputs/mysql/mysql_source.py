@@ -1,0 +1,378 @@
+"""MySqlSource: tables of a MySQL or MariaDB server, first with SELECT, then from its binary log.
+
+The server has to log whole rows with the names of their columns, and each table needs a key; all of that is
+checked before anything is read. A table without a watermark is read with SELECT: the place in the log is
+noted first, the rows are read after that, so that no change falls between the two; what happened meanwhile is
+in the log as well, and is applied on top in the same transaction, which does no harm because rows have keys.
+
+``read`` takes the end of the log once, and gives all that was committed up to there. It reads rows one by
+one, since that is what a log has; they become Arrow batches in Parquet files, and Spark sees those alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import uuid
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+from pymysql.converters import encoders
+from pymysql.cursors import SSCursor
+from pyspark.sql import SparkSession
+
+from mutation_api.errors import ConfigurationError, InputError, InputFormatError, RecordLayoutError
+from mutation_api.inputs.mysql.binary_log import BinaryLog, RowImages, Undone
+from mutation_api.inputs.mysql.column_types import (
+    TIME_ZONE_DEFAULT,
+    ZERO_DATES,
+    ZERO_DATES_DEFAULT,
+    SourceColumn,
+    ValueOptions,
+    check_target,
+    family_of,
+)
+from mutation_api.inputs.mysql.server import (
+    START_OVER,
+    CatalogTable,
+    LogPosition,
+    MySqlAddress,
+    MySqlServer,
+)
+from mutation_api.inputs.mysql.spill import Spill, TargetColumn
+from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
+from mutation_api.inputs.source_files import located
+from mutation_api.spark.jvm import spark_context
+from mutation_api.spark.quoted_name import quoted
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location, Place
+from mutation_api.types.hive_type import parse_hive_type
+
+__all__ = ["Collected", "MySqlAddress", "MySqlSource"]
+
+FETCH_ROWS = 100
+SELECT_ROWS = 10_000
+SELECT_BYTES = 64 << 20
+"""Rows of a SELECT that are in memory at a time: so many, or as many as have so many bytes."""
+NET_WRITE_TIMEOUT_SECONDS = 3600
+"""How long the server waits for us while rows are written; its own minute is short for a busy machine."""
+
+_OWN_NAME = "hive-mutate-"
+_ONE_MACHINE = "local"
+"""Begins the names of Spark's masters whose tasks all run on this machine."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Files of operations, by table, of those that have any; and the position reached, None if it is old."""
+
+    tables: tuple[tuple[SourceTable, Spill], ...]
+    position: Position | None
+
+
+class MySqlSource:
+    """A change source over one database of a server; its files last until the next read, or :meth:`close`."""
+
+    def __init__(
+        self,
+        address: MySqlAddress,
+        database: str,
+        *,
+        time_zone: str = TIME_ZONE_DEFAULT,
+        zero_dates: str = ZERO_DATES_DEFAULT,
+        leave_out: Collection[str] = (),
+        seen_to: Collection[str] = (),
+        spill_directory: Place | None = None,
+    ) -> None:
+        """Name the source; nothing is connected yet.
+
+        Args:
+            address: of the server.
+            database: of all the tables.
+            time_zone: whose wall clock a TIMESTAMP becomes; a DATETIME stays as it is.
+            zero_dates: what becomes of dates with a zero month or day: ``error`` or ``null``.
+            leave_out: columns (``table.column``) of the source that Hive shall not have; any other column
+                that Hive lacks is an error.
+            seen_to: places in the log (``file:offset``) of statements that were carried out in Hive by hand.
+            spill_directory: where the files for Spark go, on any storage; Spark's executors must see it. By
+                default the system's folder for temporary files, which serves Spark on one machine.
+
+        Raises:
+            ConfigurationError: an option makes no sense.
+        """
+        if zero_dates not in ZERO_DATES:
+            raise ConfigurationError(f"zero_dates={zero_dates!r}: it must be one of {', '.join(ZERO_DATES)}")
+        try:
+            pa.array([0], pa.timestamp("us", tz=time_zone)).cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise ConfigurationError(f"time_zone={time_zone!r}: {error}") from error
+        self._server = MySqlServer(address)
+        self._database = database
+        self._options = ValueOptions(time_zone, zero_dates)
+        self._leave_out = frozenset(name.lower() for name in leave_out)
+        self._seen_to = frozenset(seen_to)
+        self._spill_directory = None if spill_directory is None else located(spill_directory)
+        self._remove_files: Callable[[], object] = _nothing
+
+    @property
+    def source_id(self) -> str:
+        """``mysql:host:port/database``."""
+        address = self._server.address
+        return f"mysql:{address.host}:{address.port}/{self._database}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the files of the last read, and close the connection."""
+        self._server.close()
+        self._remove_files()
+
+    def read(
+        self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
+    ) -> Batch:
+        """All that was committed up to now, as :class:`~mutation_api.inputs.source.ChangeSource` says.
+
+        Raises:
+            ConfigurationError: the server's log does not tell everything, the message says what to set; or
+                Spark runs on other machines, and nobody said where rows can be kept that they see.
+            ConnectionFailedError: the server does not answer, or the account may not do what is needed.
+            RecordLayoutError: a table has no key, or its columns and Hive's do not agree.
+            RecordValueError: a value does not fit Hive's column.
+            SourcePositionError: the log no longer has what follows, or is another server's.
+            InputError: a statement changed a table without row events, or the log holds something unknown;
+                or rows cannot be kept.
+        """
+        self._check_place(spark)
+        found = self.collect(tables, after)
+        if found.position is None:
+            return Batch((), None)
+        operations = tuple(TableOperations(table, spill.to_frame(spark)) for table, spill in found.tables)
+        return Batch(operations, found.position)
+
+    def collect(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> Collected:
+        """What :meth:`read` does without Spark; raises the same."""
+        self._server.check_settings()
+        positions = {name: LogPosition.of(after[name]) for name in (t.name for t in tables) if name in after}
+        for position in {position.order: position for position in positions.values()}.values():
+            self._server.check_position(position)
+        catalog = self._server.tables(self._database, [table.name for table in tables])
+        plans = {
+            table.name: _Plan.of(table, catalog[table.name], self._database, self._leave_out)
+            for table in tables
+        }
+        spills = self._spills(plans)
+        new = [plan for name, plan in plans.items() if name not in after]
+        if new:
+            positions |= dict.fromkeys((plan.table.name for plan in new), self._select(new, spills))
+        now = self._server.position()
+        if not new and all(position.order >= now.order for position in positions.values()):
+            return Collected((), None)
+        self._replay(plans, spills, positions, now)
+        for spill in spills.values():
+            spill.close()
+        used = tuple((plan.table, spills[name]) for name, plan in plans.items() if spills[name].row_count)
+        return Collected(used, now.to_position())
+
+    def _check_place(self, spark: SparkSession) -> None:
+        master = spark_context(spark).master or _ONE_MACHINE
+        if self._spill_directory is None and not master.startswith(_ONE_MACHINE):
+            raise ConfigurationError(
+                f"{self.source_id}: Spark runs on {master}, whose machines do not see the folder for "
+                f"temporary files of this one, {tempfile.gettempdir()}: say where rows are kept until they "
+                "are applied (--spill, spill_directory), a place that they all see, such as hdfs:///tmp"
+            )
+
+    def _spills(self, plans: Mapping[str, _Plan]) -> dict[str, Spill]:
+        self._remove_files()
+        try:
+            folder = _own_folder(self._spill_directory)
+        except OSError as error:
+            raise InputError(
+                f"{self.source_id}: rows cannot be kept until they are applied: {error}"
+            ) from error
+        # Also when nobody closes this source, as at the end of a command.
+        self._remove_files = weakref.finalize(self, _remove, folder)
+        return {
+            name: Spill(folder / str(number), f"{self._database}.{name}", plan.columns, self._options)
+            for number, (name, plan) in enumerate(plans.items())
+        }
+
+    def _select(self, plans: Sequence[_Plan], spills: Mapping[str, Spill]) -> LogPosition:
+        """Read whole tables; gives the place in the log that was noted before, from which on to replay."""
+        noted = self._server.position()
+        with self._snapshot() as cursor:
+            for plan in plans:
+                spill = spills[plan.table.name]
+                cursor.execute(plan.select(self._database))
+                for rows in _chunks(cursor):
+                    spill.add_selected(rows, noted.order)
+                    _log.info("%s.%s: %d rows selected", self._database, plan.table.name, spill.row_count)
+        return noted
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Any]:
+        """A cursor that sees all tables as of one moment, and gives bytes as they come."""
+        options = {"cursorclass": SSCursor, "use_unicode": False, "conv": encoders}
+        with self._server.connected(**options) as connection, connection.cursor() as cursor:
+            cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = ''")
+            cursor.execute(f"SET SESSION net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}")
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            yield cursor
+
+    def _replay(
+        self,
+        plans: Mapping[str, _Plan],
+        spills: Mapping[str, Spill],
+        positions: Mapping[str, LogPosition],
+        now: LogPosition,
+    ) -> None:
+        columns = {name: plan.sources for name, plan in plans.items()}
+        log = BinaryLog(self._server, self._database, columns, self._seen_to)
+        for found in log.between(positions, now):
+            if isinstance(found, Undone):
+                self._undo(found, plans, spills)
+                continue
+            _add(found, plans[found.table].key_places, spills[found.table])
+            spills[found.table].added_bytes(found.byte_count)
+
+    def _undo(self, undone: Undone, plans: Mapping[str, _Plan], spills: Mapping[str, Spill]) -> None:
+        for name, spill in spills.items():
+            if spill.undo(undone.transaction, *undone.events) and not plans[name].is_transactional:
+                raise InputFormatError(
+                    f"source table {self._database}.{name}: the log at {undone.told_at} rolls back its rows, "
+                    "and its engine keeps them, since it has no transactions; that is not supported. "
+                    f"{START_OVER}, and use InnoDB"
+                )
+
+
+def _own_folder(directory: Location | None) -> Location:
+    """A new folder. On a local disk nobody else may look into it. Raises OSError."""
+    directory = directory or Location.given(tempfile.gettempdir())
+    local = directory.local_path
+    if local is not None:
+        Path(local).mkdir(parents=True, exist_ok=True)
+        return Location.given(tempfile.mkdtemp(prefix=_OWN_NAME, dir=local))
+    folder = directory / f"{_OWN_NAME}{uuid.uuid4().hex}"
+    storage_at(folder).create_directory(folder)
+    return folder
+
+
+def _remove(folder: Location) -> None:
+    try:
+        storage_at(folder).delete_directory(folder)
+    except OSError:
+        _log.warning("%s: rows of the source are left there and can be deleted", folder, exc_info=True)
+
+
+def _nothing() -> None:
+    """Stands for the removal of files while there are none."""
+
+
+def _chunks(cursor: SSCursor) -> Iterator[list[tuple[bytes | None, ...]]]:
+    """The rows of a result, a part of them at a time."""
+    chunk: list[tuple[bytes | None, ...]] = []
+    size = 0
+    while rows := cursor.fetchmany(FETCH_ROWS):
+        chunk += rows
+        size += sum(len(value) for row in rows for value in row if value is not None)
+        if len(chunk) >= SELECT_ROWS or size >= SELECT_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _add(images: RowImages, key_places: Sequence[int], spill: Spill) -> None:
+    """Add the operations of one event; an update that changes the key is a delete and an insert."""
+    place = images.place
+    if images.operation != "update":
+        for number, row in enumerate(images.rows):
+            spill.add(images.operation, (*place, number), row)
+        return
+    rows = images.rows
+    for number, before in enumerate(rows):
+        after = next(rows)
+        if all(before[place] == after[place] for place in key_places):
+            spill.add("update", (*place, 2 * number), after)
+        else:
+            spill.add("delete", (*place, 2 * number), before)
+            spill.add("insert", (*place, 2 * number + 1), after)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How one table is read: its key is known, and each column of Hive has one of the source."""
+
+    table: SourceTable
+    columns: tuple[TargetColumn, ...]
+    is_transactional: bool
+    key_places: tuple[int, ...] = field(default=())
+
+    @property
+    def sources(self) -> dict[str, SourceColumn]:
+        return {column.source.name.lower(): column.source for column in self.columns}
+
+    def select(self, database: str) -> str:
+        """The statement that reads the whole table."""
+        name = f"{database}.{self.table.name}"
+        # MySQL quotes a name as Spark does.
+        wanted = [family_of(c.source, name).select.format(quoted(c.source.name)) for c in self.columns]
+        return f"SELECT {', '.join(wanted)} FROM {quoted(database, self.table.name)}"
+
+    @classmethod
+    def of(cls, table: SourceTable, found: CatalogTable, database: str, leave_out: Collection[str]) -> _Plan:
+        """Bring the columns of both sides together. Raises RecordLayoutError where they do not agree."""
+        name = f"{database}.{found.name}"
+        sources = {column.name.lower(): column for column in found.columns}
+        targets = (*table.target.columns, *table.target.partition_keys)
+        missing = [target.name for target in targets if target.name.lower() not in sources]
+        wanted = {target.name.lower() for target in targets}
+        extra = [n for n in sources if n not in wanted and f"{found.name}.{n}".lower() not in leave_out]
+        if missing or extra:
+            lacks = [f"the source lacks {', '.join(missing)}"] if missing else []
+            lacks += [f"Hive lacks {', '.join(extra)}; add them there, or leave them out"] if extra else []
+            raise RecordLayoutError(
+                f"source table {name} and {table.target.full_name} differ: {'; '.join(lacks)}"
+            )
+        columns = [
+            TargetColumn(target.name, parse_hive_type(target.type), sources[target.name.lower()])
+            for target in targets
+        ]
+        for column in columns:
+            check_target(column.source, column.type, name)
+        key = _key(table, found, name, wanted)
+        places = {column.name.lower(): place for place, column in enumerate(columns)}
+        key_places = tuple(places[column] for column in key)
+        return cls(replace(table, key=key), tuple(columns), found.is_transactional, key_places)
+
+
+def _key(table: SourceTable, found: CatalogTable, name: str, wanted: Collection[str]) -> tuple[str, ...]:
+    """The key that was given, if rows cannot share it; else the first that Hive has the columns of."""
+    keys = [tuple(column.lower() for column in key) for key in found.keys]
+    if table.key:
+        given = tuple(column.lower() for column in table.key)
+        if not any(set(key) <= set(given) for key in keys):
+            raise RecordLayoutError(
+                f"source table {name}: rows may be equal in {', '.join(given)}, so these columns are no key; "
+                f"unique and never NULL are {' or '.join('(' + ', '.join(key) + ')' for key in keys)}"
+            )
+        return given
+    usable = [key for key in keys if set(key) <= set(wanted)]
+    if not usable:
+        raise RecordLayoutError(
+            f"source table {name}: {table.target.full_name} has the columns of none of its keys "
+            f"({' or '.join('(' + ', '.join(key) + ')' for key in keys)})"
+        )
+    return usable[0]

@@ -1,0 +1,352 @@
+"""A MySQL or MariaDB server as a source: its settings, its tables, and where its binary log stands.
+
+All that must hold for a log to tell everything is asked here, before anything is read from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pymysql
+
+from mutation_api.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    RecordLayoutError,
+    SourcePositionError,
+)
+from mutation_api.inputs.mysql.column_types import SourceColumn
+from mutation_api.inputs.source import Position
+
+__all__ = ["START_OVER", "CatalogTable", "LogPosition", "MySqlAddress", "MySqlServer", "file_number"]
+
+PORT_DEFAULT = 3306
+CONNECT_TIMEOUT_SECONDS = 30
+READ_TIMEOUT_SECONDS = 3600
+
+START_OVER = (
+    "To start over, empty the tables in Hive, remove their watermarks, and run again: then everything is "
+    "read once more with SELECT"
+)
+_GRANTS = (
+    "the account needs SELECT on the tables, REPLICATION SLAVE, and REPLICATION CLIENT (MariaDB: BINLOG "
+    "MONITOR)"
+)
+_SETTINGS = {
+    "log_bin": ("1", "ON"),
+    "binlog_format": ("ROW",),
+    "binlog_row_image": ("FULL",),
+    "binlog_row_metadata": ("FULL",),
+    # These may be missing: each is one server's alone.
+    "binlog_row_value_options": ("",),
+    "binlog_transaction_compression": ("0", "OFF"),
+    "log_bin_compress": ("0", "OFF"),
+}
+_ABSENT_IS_FINE = ("binlog_row_value_options", "binlog_transaction_compression", "log_bin_compress")
+_CASCADES = ("CASCADE", "SET NULL", "SET DEFAULT")
+_SQL_ERRORS = (pymysql.err.OperationalError, pymysql.err.ProgrammingError, pymysql.err.InternalError)
+
+
+@dataclass(frozen=True)
+class MySqlAddress:
+    """Where the server is, and as whom to connect; ``options`` are more of PyMySQL's (such as ``ssl``)."""
+
+    host: str
+    user: str
+    password: str = field(default="", repr=False)
+    port: int = PORT_DEFAULT
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        """``user@host:port``; never the password."""
+        return f"{self.user}@{self.host}:{self.port}"
+
+    def connection_options(self) -> dict[str, Any]:
+        """What PyMySQL needs."""
+        return {
+            "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+            "read_timeout": READ_TIMEOUT_SECONDS,
+            **self.options,
+            "host": self.host,
+            "port": self.port,
+            "user": self.user,
+            "password": self.password,
+            "charset": "utf8mb4",
+        }
+
+
+@dataclass(frozen=True)
+class LogPosition:
+    """A place in the binary log of one server: behind a transaction that ends there.
+
+    ``gtid`` names the transactions before it: MariaDB's position, MySQL's set; empty if the server has none.
+    ``server`` is MySQL's ``server_uuid``, MariaDB's ``server_id``.
+    """
+
+    file: str
+    offset: int
+    gtid: str = ""
+    server: str = ""
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Number of the file, and offset in it."""
+        return file_number(self.file), self.offset
+
+    def to_position(self) -> Position:
+        """As a watermark keeps it."""
+        values = {"file": self.file, "position": self.offset, "gtid": self.gtid, "server": self.server}
+        return Position(self.order, json.dumps(values))
+
+    @classmethod
+    def of(cls, position: Position) -> LogPosition:
+        """From a watermark. Raises SourcePositionError if that is of another kind of source."""
+        try:
+            values = json.loads(position.text)
+            return cls(values["file"], int(values["position"]), values["gtid"], values["server"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise SourcePositionError(f"the watermark {position.text!r} is none of a binary log") from error
+
+    def __str__(self) -> str:
+        """``file:offset``."""
+        return f"{self.file}:{self.offset}"
+
+
+def file_number(name: str) -> int:
+    """The number at the end of the name of a log file. Raises SourcePositionError."""
+    number = name.rpartition(".")[2]
+    if not number.isdecimal():
+        raise SourcePositionError(f"log file {name!r}: expected a name that ends in a number")
+    return int(number)
+
+
+@dataclass(frozen=True)
+class CatalogTable:
+    """A table as the source's catalog has it: columns in their order, and the columns of each unique key.
+
+    ``keys`` has the primary key first; only keys whose columns cannot be NULL. ``is_transactional`` says
+    whether its engine undoes what is rolled back.
+    """
+
+    name: str
+    columns: tuple[SourceColumn, ...]
+    keys: tuple[tuple[str, ...], ...]
+    is_transactional: bool
+
+
+class MySqlServer:
+    """Asks a server, over one connection, which is made anew when it was lost while nobody asked."""
+
+    def __init__(self, address: MySqlAddress) -> None:
+        self.address = address
+        self._asking: pymysql.Connection[Any] | None = None
+
+    def close(self) -> None:
+        """Close the connection; the next question opens another."""
+        if self._asking is not None and self._asking.open:
+            self._asking.close()
+        self._asking = None
+
+    @contextmanager
+    def connected(self, **options: Any) -> Iterator[pymysql.Connection[Any]]:
+        """A connection of its own.
+
+        Raises ConnectionFailedError if there is none, or a statement on it fails.
+        """
+        with (
+            self._errors(),
+            pymysql.connect(**{**self.address.connection_options(), **options}) as connection,
+        ):
+            yield connection
+
+    @cached_property
+    def is_mariadb(self) -> bool:
+        """Whether it is MariaDB and no MySQL."""
+        return "mariadb" in str(self._values("SELECT VERSION()")[0][0]).lower()
+
+    def check_settings(self) -> None:
+        """Refuse a server whose log does not tell everything. Raises ConfigurationError, with advice."""
+        found = {
+            name: str(value) for name, value in self._values("SHOW GLOBAL VARIABLES") if name in _SETTINGS
+        }
+        wrong = [
+            f"{name} is {found.get(name, 'not known to this server')!s}, it must be {allowed[-1] or 'empty'}"
+            for name, allowed in _SETTINGS.items()
+            if found.get(name, allowed[0] if name in _ABSENT_IS_FINE else None) not in allowed
+        ]
+        if wrong:
+            raise ConfigurationError(
+                f"source {self.address}: {'; '.join(wrong)}. Set this in the server's configuration "
+                "(SET GLOBAL … is enough for new connections; log_bin needs a restart)"
+            )
+
+    def position(self) -> LogPosition:
+        """Where the log ends now; no transaction is open there."""
+        status = self._master_status()
+        gtid = self._gtid_at(status[0], status[1]) if self.is_mariadb else str(status[4]).replace("\n", "")
+        return LogPosition(status[0], int(status[1]), gtid, self._identity())
+
+    def check_position(self, position: LogPosition) -> None:
+        """Refuse a place from which the log cannot be read on.
+
+        Raises:
+            SourcePositionError: the log was purged, or the server is another one, or began its log anew.
+        """
+        identity = self._identity()
+        if identity != position.server:
+            raise SourcePositionError(
+                f"source {self.address}: the watermark {position} is of server {position.server}, this is "
+                f"server {identity}, whose log has other places. {START_OVER}"
+            )
+        logs = {row[0]: int(row[1]) for row in self._values("SHOW BINARY LOGS")}
+        if position.file not in logs:
+            raise SourcePositionError(
+                f"source {self.address}: the log from {position} on was purged; the server has "
+                f"{min(logs, key=file_number, default='none')} and later. {START_OVER}; have the server keep "
+                "its log longer (binlog_expire_logs_seconds)"
+            )
+        if position.offset > logs[position.file] or not self._has_gtid(position):
+            raise SourcePositionError(
+                f"source {self.address}: the server began its log anew, or was restored: its {position.file} "
+                f"does not have the watermark {position} (GTID {position.gtid or 'none'}). {START_OVER}"
+            )
+
+    def tables(self, database: str, names: Sequence[str]) -> dict[str, CatalogTable]:
+        """The tables by name.
+
+        Raises:
+            RecordLayoutError: one is missing, is no table, has no key, or changes without a word in the log.
+        """
+        rows = self._values(
+            "SELECT TABLE_NAME, TABLE_TYPE, TRANSACTIONS FROM information_schema.TABLES "
+            "LEFT JOIN information_schema.ENGINES USING (ENGINE) WHERE TABLE_SCHEMA = %s",
+            database,
+        )
+        kinds = {row[0]: row[1] for row in rows}
+        transactional = {row[0] for row in rows if row[2] == "YES"}
+        for name in names:
+            if kinds.get(name) != "BASE TABLE":
+                found = f"is a {kinds[name]}" if name in kinds else "does not exist, or may not be read"
+                raise RecordLayoutError(f"source {self.address}: table {database}.{name} {found}")
+        self._check_cascades(database, names)
+        columns = self._columns(database)
+        keys = self._keys(database)
+        tables = {
+            name: CatalogTable(
+                name, tuple(columns[name]), tuple(keys.get(name, ())), is_transactional=name in transactional
+            )
+            for name in names
+        }
+        for name, table in tables.items():
+            if not table.keys:
+                raise RecordLayoutError(
+                    f"source table {database}.{name} has no primary key, and no unique key without NULL: its "
+                    "rows cannot be told apart. Give it one (ALTER TABLE … ADD PRIMARY KEY)"
+                )
+        return tables
+
+    def _check_cascades(self, database: str, names: Sequence[str]) -> None:
+        """A row that a foreign key changes is in no row event.
+
+        Source: MySQL's manual, "InnoDB and MySQL Replication": cascades are carried out by the engine, again
+        on the replica.
+        """
+        rules = self._values(
+            "SELECT TABLE_NAME, CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE FROM "
+            "information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = %s",
+            database,
+        )
+        for table, constraint, on_delete, on_update in rules:
+            if table in names and (on_delete in _CASCADES or on_update in _CASCADES):
+                raise RecordLayoutError(
+                    f"source table {database}.{table}: foreign key {constraint} changes its rows (ON DELETE "
+                    f"{on_delete}, ON UPDATE {on_update}), and the log does not tell of that; let the "
+                    "application change them, with RESTRICT"
+                )
+
+    def _columns(self, database: str) -> dict[str, list[SourceColumn]]:
+        rows = self._values(
+            "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, "
+            "COALESCE(CHARACTER_MAXIMUM_LENGTH, IF(DATA_TYPE = 'bit', NUMERIC_PRECISION, 0)), "
+            "COALESCE(NUMERIC_PRECISION, 0), COALESCE(NUMERIC_SCALE, 0), COALESCE(DATETIME_PRECISION, 0), "
+            "CHARACTER_SET_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s "
+            "ORDER BY TABLE_NAME, ORDINAL_POSITION",
+            database,
+        )
+        columns: dict[str, list[SourceColumn]] = {}
+        for table, name, kind, text, *numbers, charset in rows:
+            length, precision, scale, fraction = map(int, numbers)
+            column = SourceColumn(name, kind.lower(), text, length, precision, scale, fraction, charset)
+            columns.setdefault(table, []).append(column)
+        return columns
+
+    def _keys(self, database: str) -> dict[str, list[tuple[str, ...]]]:
+        rows = self._values(
+            "SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, NULLABLE FROM information_schema.STATISTICS "
+            "WHERE TABLE_SCHEMA = %s AND NON_UNIQUE = 0 "
+            "ORDER BY TABLE_NAME, INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX",
+            database,
+        )
+        found: dict[tuple[str, str], list[str]] = {}
+        nullable = {
+            (table, index) for table, index, name, is_null in rows if is_null == "YES" or name is None
+        }
+        for table, index, name, _ in rows:
+            found.setdefault((table, index), []).append(name)
+        keys: dict[str, list[tuple[str, ...]]] = {}
+        for (table, index), names in found.items():
+            if (table, index) not in nullable:
+                keys.setdefault(table, []).append(tuple(names))
+        return keys
+
+    def _master_status(self) -> Sequence[Any]:
+        try:
+            rows = self._values("SHOW MASTER STATUS")
+        except ConnectionFailedError as error:
+            # MySQL 8.4 has dropped the old name.
+            if not isinstance(error.__cause__, pymysql.err.ProgrammingError):
+                raise
+            rows = self._values("SHOW BINARY LOG STATUS")
+        if not rows:
+            raise ConfigurationError(f"source {self.address}: the server writes no binary log")
+        return rows[0]
+
+    def _gtid_at(self, file: str, offset: int) -> str:
+        return str(self._values("SELECT BINLOG_GTID_POS(%s, %s)", file, offset)[0][0] or "")
+
+    def _has_gtid(self, position: LogPosition) -> bool:
+        if self.is_mariadb:
+            return self._gtid_at(position.file, position.offset) == position.gtid
+        rows = self._values("SELECT GTID_SUBSET(%s, @@global.gtid_executed)", position.gtid)
+        return bool(rows[0][0])
+
+    def _identity(self) -> str:
+        return str(self._values(f"SELECT @@{'server_id' if self.is_mariadb else 'server_uuid'}")[0][0])
+
+    def _values(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        with self._errors(), self._connection().cursor() as cursor:
+            cursor.execute(statement, values or None)
+            rows: Sequence[Sequence[Any]] = cursor.fetchall()
+            return rows
+
+    def _connection(self) -> pymysql.Connection[Any]:
+        if self._asking is not None:
+            try:
+                self._asking.ping(reconnect=False)
+            except pymysql.err.Error:
+                self.close()
+        if self._asking is None:
+            self._asking = pymysql.connect(**self.address.connection_options(), autocommit=True)
+        return self._asking
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except _SQL_ERRORS as error:
+            raise ConnectionFailedError(f"source {self.address}: {error}; {_GRANTS}") from error

@@ -1,0 +1,230 @@
+"""Operations on one table, written to a Parquet file for Spark as they come; memory holds one batch.
+
+The driver writes it and Spark's tasks read it, both by way of our own storages: what the driver can reach,
+the tasks can.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from mutation_api.errors import InputError, RecordValueError
+from mutation_api.inputs.mysql.column_types import SourceColumn, ValueOptions, family_of, to_column
+from mutation_api.inputs.source import OPERATION, POSITION
+from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.jvm import spark_context
+from mutation_api.spark.quoted_name import quoted
+from mutation_api.storage.connect import configure, storage_at
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import OutputFile
+from mutation_api.storage.replacing import stream_into
+from mutation_api.types.hive_type import HiveType, spark_type
+
+__all__ = ["Spill", "TargetColumn"]
+
+ROWS_PER_BATCH = 20_000
+BYTES_PER_BATCH = 64 << 20
+"""A batch is written when it has so many rows, or about so many bytes."""
+_TASKS_PER_CORE = 4
+POSITION_FIELDS = ("file", "offset", "event", "row")
+"""Of a position: log file, offset at which the transaction begins, its event, and the row in that."""
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """A column of the table in Hive, and the source's column that fills it."""
+
+    name: str
+    type: HiveType
+    source: SourceColumn
+
+
+class Spill:
+    """The file of one table; there is none before it has rows."""
+
+    def __init__(
+        self, folder: Location, table: str, columns: Sequence[TargetColumn], options: ValueOptions
+    ) -> None:
+        """Begin without files.
+
+        Args:
+            folder: for the file; where Spark's executors see it.
+            table: the source's name for it, for messages.
+            columns: in the order of the values that are added.
+            options: how values are converted.
+        """
+        self.row_count = 0
+        self.location = folder / "operations.parquet"
+        self._table = table
+        self._columns = columns
+        self._families = [family_of(column.source, table) for column in columns]
+        self._options = options
+        self._operations: list[str] = []
+        self._positions: list[tuple[int, int, int, int]] = []
+        self._rows: list[Sequence[Any]] = []
+        self._byte_count = 0
+        self._written_to = (-1, -1, -1, -1)
+        self._undone: list[tuple[int, int, int, int]] = []
+        self._file: OutputFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._batch_count = 0
+
+    def add(self, operation: str, position: tuple[int, int, int, int], row: Sequence[Any]) -> None:
+        """Add one operation with a row as the log has it."""
+        self._operations.append(operation)
+        self._positions.append(position)
+        self._rows.append(row)
+        if len(self._rows) >= ROWS_PER_BATCH:
+            self._flush()
+
+    def undo(self, transaction: tuple[int, int], first: int, last: int) -> bool:
+        """Forget the operations of some events, the newest ones.
+
+        Args:
+            transaction: the first two numbers of their positions.
+            first: third number of the first event's.
+            last: third number of the last event's.
+
+        Returns:
+            Whether there were any.
+        """
+        since = (*transaction, first, 0)
+        kept = bisect.bisect_left(self._positions, since)
+        found = kept < len(self._positions)
+        for values in (self._operations, self._positions, self._rows):
+            del values[kept:]
+        if self._written_to >= since:
+            self._undone.append((*transaction, first, last))
+            found = True
+        return found
+
+    def added_bytes(self, count: int) -> None:
+        """Say about how many bytes the rows had that were added since the last call."""
+        self._byte_count += count
+        if self._byte_count >= BYTES_PER_BATCH:
+            self._flush()
+
+    def add_selected(self, rows: Sequence[Sequence[bytes | None]], at: tuple[int, int]) -> None:
+        """Add rows that SELECT gave, as inserts at a place in the log."""
+        texts = [pa.array(values, pa.binary()) for values in zip(*rows, strict=True)]
+        with self._names_table():
+            arrays = [
+                family.of_text(column.source, values, self._options)
+                for column, family, values in zip(self._columns, self._families, texts, strict=True)
+            ]
+            numbers = range(self.row_count, self.row_count + len(rows))
+            self._write(["insert"] * len(rows), [(*at, 0, number) for number in numbers], arrays)
+
+    def close(self) -> None:
+        """Write what is left. Raises InputError, as all that writes."""
+        self._flush()
+        if self._writer is None or self._file is None:
+            return
+        with self._names_place():
+            self._writer.close()
+            self._file.close()
+        self._writer = None
+
+    def to_frame(self, spark: SparkSession) -> DataFrame:
+        """All operations that were added and not undone, in the target's types; after :meth:`close`.
+
+        At least one must have been written.
+        """
+        position = ",".join(f"{name}:bigint" for name in POSITION_FIELDS)
+        columns = [f"{quoted(column.name)} {spark_type(column.type)}" for column in self._columns]
+        schema = f"{OPERATION} string, {POSITION} struct<{position}>, {', '.join(columns)}"
+        tasks = min(self._batch_count, _TASKS_PER_CORE * spark_context(spark).defaultParallelism)
+        storage = worker_settings(spark_context(spark), [self.location])
+        numbers = spark.range(0, self._batch_count, 1, tasks)
+        rows = numbers.mapInArrow(_BatchReader(self.location, storage), schema)
+        file, offset, event, _ = (quoted(POSITION, name) for name in POSITION_FIELDS)
+        for *transaction, first, last in self._undone:
+            condition = f"{file} = {transaction[0]} AND {offset} = {transaction[1]}"
+            rows = rows.where(f"NOT ({condition} AND {event} BETWEEN {first} AND {last})")
+        return rows
+
+    def _flush(self) -> None:
+        self._byte_count = 0
+        if not self._rows:
+            return
+        columns = zip(*self._rows, strict=True)
+        operations, positions = self._operations, self._positions
+        self._operations, self._positions, self._rows = [], [], []
+        with self._names_table():
+            arrays = [
+                family.of_log(column.source, list(values), self._options)
+                for column, family, values in zip(self._columns, self._families, columns, strict=True)
+            ]
+            self._write(operations, positions, arrays)
+
+    def _write(
+        self, operations: list[str], positions: list[tuple[int, int, int, int]], arrays: list[pa.Array]
+    ) -> None:
+        places = [pa.array(numbers, pa.int64()) for numbers in zip(*positions, strict=True)]
+        values = {
+            column.name: to_column(column.source, column.type, found)
+            for column, found in zip(self._columns, arrays, strict=True)
+        }
+        position = pa.StructArray.from_arrays(places, POSITION_FIELDS)
+        batch = pa.table({OPERATION: pa.array(operations, pa.string()), POSITION: position, **values})
+        with self._names_place():
+            if self._writer is None:
+                self._writer = self._opened(batch.schema)
+            self._writer.write_table(batch)  # one row group
+        self._batch_count += 1
+        self._written_to = positions[-1]
+        self.row_count += len(operations)
+
+    def _opened(self, schema: pa.Schema) -> pq.ParquetWriter:
+        storage = storage_at(self.location)
+        storage.create_directory(self.location.parent)
+        self._file = storage.create(self.location)
+        return pq.ParquetWriter(stream_into(self._file), schema)
+
+    @contextmanager
+    def _names_table(self) -> Iterator[None]:
+        try:
+            yield
+        except RecordValueError as error:
+            raise RecordValueError(f"source table {self._table}: {error}") from error
+
+    @contextmanager
+    def _names_place(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"source table {self._table}: the rows that are kept until they are applied cannot be "
+                f"written to {self.location.shown}: {error}"
+            ) from error
+
+
+@dataclass(frozen=True)
+class _BatchReader:
+    """The function that runs in tasks: batches of numbers of batches in, batches of operations out."""
+
+    location: Location
+    storage: HadoopSettings
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        configure(self.storage)
+        try:
+            with storage_at(self.location).open_input(self.location) as stream:
+                parquet = pq.ParquetFile(stream, pre_buffer=True)
+                for batch in batches:
+                    for number in batch.column(0).to_pylist():
+                        yield from parquet.read_row_group(number, use_threads=False).to_batches()
+        except OSError as error:
+            raise InputError(
+                f"{self.location.shown}: a task cannot read the rows that were kept there until they are "
+                f"applied: {error}; name a place that all of Spark's machines see"
+            ) from error

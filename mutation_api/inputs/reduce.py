@@ -1,0 +1,344 @@
+"""From a log of operations to at most one for each key: the last, as replaying the log would leave it.
+
+All operations of a key are brought together once and sorted, and one walk in that order (:mod:`log_walk`)
+tells everything: which is the last, which the first, and where one cannot follow the one before it (an insert
+after an insert or update, an update or delete after a delete). Such contradictions are counted on the way;
+they are usual where a log is read again, and the last operation counts all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import reduce
+
+import pyspark.sql.functions as sf
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
+
+from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError, RecordValueError
+from mutation_api.inputs.log_walk import (
+    CONTRADICTION,
+    CONTRADICTION_POSITION,
+    CONTRADICTIONS,
+    DELETE,
+    DOUBLED_POSITION,
+    FINDINGS,
+    FIRST_OPERATION,
+    FIRST_POSITION,
+    INSERT,
+    OPERATION_COUNT,
+    UPDATE,
+    LogWalk,
+)
+from mutation_api.spark.arrow_batches import counted_by_rows
+from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.worker_errors import raised_in_job, translated_worker_errors
+from mutation_api.spark.write.plan import default_num_partitions
+
+__all__ = [
+    "DELETE",
+    "FIRST_OPERATION",
+    "FIRST_POSITION",
+    "INSERT",
+    "OPERATIONS",
+    "UPDATE",
+    "Contradictions",
+    "ReducedLog",
+    "reduce_operations",
+    "reduced_log",
+]
+
+OPERATIONS = (INSERT, UPDATE, DELETE)
+
+SAMPLES_SHOWN = 5
+"""Keys that a message about contradictions names."""
+
+_ORDER = "__order"
+
+
+@dataclass(frozen=True)
+class Contradictions:
+    """Operations that cannot follow what was there before them, by kind."""
+
+    inserts_of_present: int = 0
+    updates_of_absent: int = 0
+    deletes_of_absent: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.inserts_of_present + self.updates_of_absent + self.deletes_of_absent
+
+    def __add__(self, other: Contradictions) -> Contradictions:
+        """Sum, kind by kind."""
+        return Contradictions(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def __str__(self) -> str:
+        """The kinds that occur, for people."""
+        found = [f"{count:,} {name.replace('_', ' ')} keys" for name, count in vars(self).items() if count]
+        return ", ".join(found) or "no contradictions"
+
+
+@dataclass(frozen=True)
+class ReducedLog:
+    """A log that has been reduced, and what was found on the way.
+
+    ``rows`` has one row a key, cached: the operation column and the other columns of the operations, without
+    those of their order, FIRST_OPERATION and FIRST_POSITION. ``outcomes`` counts the keys by their first and
+    last operation. ``contradictions`` are those within the log.
+    """
+
+    rows: DataFrame
+    operation_count: int
+    outcomes: Mapping[tuple[str, str], int]
+    contradictions: Contradictions
+
+    @property
+    def key_count(self) -> int:
+        """Number of keys, which is that of the rows."""
+        return sum(self.outcomes.values())
+
+
+def reduce_operations(
+    operations: DataFrame,
+    key: Sequence[str],
+    order_by: str | Sequence[str],
+    *,
+    operation_column: str = "operation",
+) -> DataFrame:
+    """The last operation of each key; nothing runs yet.
+
+    Applied to a table (``delete`` removes the key's row, the others give it these values), the result leaves
+    what replaying all operations in their order would leave. Which contradictions there are is told by
+    :func:`reduced_log`.
+
+    Args:
+        operations: rows with an operation ``insert``, ``update`` or ``delete``, and any columns.
+        key: columns that tell rows of the table apart; none of them null.
+        order_by: columns by which the operations of one key are ordered, the later one greater; structs of
+            numbers do. No two operations of one key have the same.
+        operation_column: name of the column that holds the operation.
+
+    Returns:
+        The operation column and the others, in their order, without those of ``order_by``.
+
+    Raises:
+        ConfigurationError: no key, no order.
+        RecordLayoutError: a column that ``operations`` does not have, or a key that has no equality.
+        In the job: RecordValueError (a key, an order or an operation that is none; names position and key),
+        ContradictionError (two operations on one key at the same position).
+    """
+    log = _Log.of(operations, key, order_by, operation_column)
+    return log.last().select(*log.columns)
+
+
+@contextmanager
+def reduced_log(
+    operations: DataFrame,
+    key: Sequence[str],
+    order_by: str | Sequence[str],
+    *,
+    operation_column: str = "operation",
+    strict: bool = False,
+    what: str = "the log",
+) -> Iterator[ReducedLog]:
+    """Reduce as :func:`reduce_operations` does, in one job that counts as well; cached within the block.
+
+    Args:
+        operations: see there.
+        key: see there.
+        order_by: see there.
+        operation_column: see there.
+        strict: refuse a log that contradicts itself.
+        what: names the log in messages.
+
+    Raises:
+        ContradictionError: ``strict``, and operations that cannot follow one another; names some of them.
+        Others: see there.
+    """
+    log = _Log.of(operations, key, order_by, operation_column)
+    with counted_by_rows(operations.sparkSession):
+        rows = log.last().persist()
+    try:
+        with translated_worker_errors(f"{what}: reducing the operations"):
+            with counted_by_rows(operations.sparkSession):
+                found = log.counted(rows)
+            if strict and found.contradictions.total:
+                raise _contradiction_error(what, found.contradictions, log.samples(rows))
+        yield found
+    finally:
+        rows.unpersist()
+
+
+@dataclass(frozen=True)
+class _Log:
+    """Operations whose columns are known to be there; names as the frame has them."""
+
+    operations: DataFrame
+    key: tuple[str, ...]
+    order: tuple[str, ...]
+    operation: str
+
+    @classmethod
+    def of(
+        cls, operations: DataFrame, key: Sequence[str], order_by: str | Sequence[str], operation_column: str
+    ) -> _Log:
+        order = (order_by,) if isinstance(order_by, str) else tuple(order_by)
+        if not key or not order:
+            raise ConfigurationError(
+                f"key={list(key)}, order_by={list(order)}: name at least one column each"
+            )
+        names = {field.name.lower(): field.name for field in operations.schema.fields}
+        unknown = [name for name in (*key, *order, operation_column) if name.lower() not in names]
+        if unknown:
+            raise RecordLayoutError(
+                f"the operations have no column {', '.join(unknown)}; they have "
+                f"{', '.join(operations.columns)}"
+            )
+        log = cls(
+            operations,
+            tuple(names[name.lower()] for name in key),
+            tuple(names[name.lower()] for name in order),
+            names[operation_column.lower()],
+        )
+        for name in log.key:
+            _check_key_type(name, operations.schema[name].dataType)
+        return log
+
+    @property
+    def columns(self) -> list[Column]:
+        """What is left of the operations: all but their order."""
+        return [_column(name) for name in self.operations.columns if name not in self.order]
+
+    def last(self) -> DataFrame:
+        """The last operation of each key, with what was found on the way."""
+        # Every task makes the code of the sort anew, which takes longer than to sort 10,000 operations.
+        tasks = default_num_partitions(self.operations.sparkSession)
+        keys = [_column(name) for name in self.key]
+        in_order = self._checked().repartition(tasks, *keys).sortWithinPartitions(*keys, _ORDER)
+        # pyspark takes a dot in a column's name for a field of a struct, so they travel under plain ones.
+        plain = in_order.toDF(*(f"c{number}" for number in range(len(in_order.columns))))
+        walk = LogWalk(
+            tuple(map(in_order.columns.index, self.key)),
+            in_order.columns.index(self.operation),
+            len(in_order.columns) - 1,
+        )
+        walked = plain.mapInArrow(walk.__call__, _walked_type(plain.schema))
+        found = walked.toDF(*in_order.columns[:-1], *FINDINGS)
+        doubled = raised_in_job(
+            ContradictionError,
+            "two operations on key ",
+            self._key_text(),
+            " have the same position ",
+            _text(sf.col(DOUBLED_POSITION)),
+            ", so which of them is the later one cannot be told",
+        )
+        # In the filter, which always runs; a column that nobody reads would not be evaluated.
+        return found.where(
+            sf.when(sf.col(DOUBLED_POSITION).isNotNull(), doubled.cast("boolean")).otherwise(True)
+        )
+
+    def counted(self, rows: DataFrame) -> ReducedLog:
+        """Count the reduced rows; runs the job that fills their cache."""
+        sums = [sf.sum(name).alias(name) for name in (OPERATION_COUNT, *CONTRADICTIONS)]
+        groups = (
+            rows.groupBy(FIRST_OPERATION, _column(self.operation).alias("last"))
+            .agg(sf.count(sf.lit(1)).alias("keys"), *sums)
+            .collect()
+        )
+        return ReducedLog(
+            rows.select(*self.columns, FIRST_OPERATION, FIRST_POSITION),
+            sum(group[OPERATION_COUNT] for group in groups),
+            {(group[FIRST_OPERATION], group["last"]): group["keys"] for group in groups},
+            Contradictions(*(sum(group[name] for group in groups) for name in CONTRADICTIONS)),
+        )
+
+    def samples(self, rows: DataFrame) -> list[str]:
+        """Some of the keys with contradictions, and where the first of each is."""
+        found = rows.where(sf.col(CONTRADICTION).isNotNull()).select(
+            self._key_text().alias("key"),
+            sf.col(CONTRADICTION).alias("kind"),
+            _text(sf.col(CONTRADICTION_POSITION)).alias("order"),
+        )
+        shown = found.orderBy("order", "key").limit(SAMPLES_SHOWN).collect()
+        return [f"{_SINGULARS[row['kind']]} key {row['key']} at {row['order']}" for row in shown]
+
+    def _checked(self) -> DataFrame:
+        operation = _column(self.operation)
+        order = sf.struct(*[_column(name).alias(name.lstrip("_")) for name in self.order])
+        missing = [_column(name).isNull() for name in self.key]
+        said = _text(sf.struct(operation.alias("operation")))
+        where: list[Column | str] = ["operation ", said, ", key ", self._key_text()]
+        where += [", position ", _text(order)]
+        wrong = (
+            sf.when(
+                reduce(Column.__or__, missing),
+                raised_in_job(
+                    RecordValueError,
+                    *where,
+                    ": a key column is null, so whose operation it is cannot be told",
+                ),
+            )
+            .when(
+                reduce(Column.__or__, [_column(name).isNull() for name in self.order]),
+                raised_in_job(RecordValueError, *where, ": an operation needs a position"),
+            )
+            .when(
+                ~sf.coalesce(operation.isin(*OPERATIONS), sf.lit(False)),
+                raised_in_job(
+                    RecordValueError,
+                    *where,
+                    f": the operation must be one of {', '.join(OPERATIONS)}",
+                ),
+            )
+        )
+        kept = self.operations.where(wrong.cast("boolean").isNull())
+        return kept.select(*self.columns, order.alias(_ORDER))
+
+    def _key_text(self) -> Column:
+        return _text(sf.struct(*[_column(name).alias(name) for name in self.key]))
+
+
+_SINGULARS = {
+    "__inserts_of_present": "insert of the present",
+    "__updates_of_absent": "update of the absent",
+    "__deletes_of_absent": "delete of the absent",
+}
+"""How one of CONTRADICTIONS is called."""
+
+
+def _walked_type(rows: StructType) -> StructType:
+    """Of operations whose last column is their position, what LogWalk makes."""
+    *data, position = rows.fields
+    numbers, texts = (OPERATION_COUNT, *CONTRADICTIONS), (FIRST_OPERATION, CONTRADICTION)
+    types: dict[str, DataType] = dict.fromkeys(FINDINGS, position.dataType)
+    types |= dict.fromkeys(numbers, LongType()) | dict.fromkeys(texts, StringType())
+    return StructType([*data, *(StructField(name, each) for name, each in types.items())])
+
+
+def _contradiction_error(
+    what: str, contradictions: Contradictions, samples: Sequence[str]
+) -> ContradictionError:
+    more = ", …" if contradictions.total > len(samples) else ""
+    return ContradictionError(
+        f"{what} contradicts itself: {contradictions}: {'; '.join(samples)}{more}. Nothing was written. The "
+        "log may have gaps, or parts of it may be there twice; if that is right, do not ask for strict"
+    )
+
+
+def _check_key_type(name: str, data_type: DataType) -> None:
+    if any(word in data_type.simpleString() for word in ("map<", "variant", " collate ")):
+        raise RecordLayoutError(
+            f"key column {name!r} is of type {data_type.simpleString()}, whose values cannot be compared"
+        )
+
+
+def _text(value: Column) -> Column:
+    """JSON text of a struct, its nulls too."""
+    return sf.to_json(value, {"ignoreNullFields": "false"})
+
+
+def _column(name: str) -> Column:
+    return sf.col(quoted(name))

@@ -1,0 +1,1 @@
+"""Tungsten Replicator's staging files for Hadoop."""

@@ -1,0 +1,274 @@
+r"""Records of Tungsten's staging files: their fields, their order, and the operations that they are.
+
+Source: Tungsten Replicator's manual ("Hadoop Replication Operation", "Supported CSV Formats"), its CsvWriter
+for escapes, and the README of continuent-tools-hadoop for records without a key field.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.inputs.record_files import (
+    Chunk,
+    FieldError,
+    FileColumns,
+    RecordFile,
+    operations_batch,
+    refuse,
+)
+from mutation_api.inputs.separated_text import SeparatedText
+from mutation_api.inputs.source import POSITION
+from mutation_api.table.acid_table import AcidColumn
+from mutation_api.types.hive_type import HiveType
+from mutation_api.types.scalar_conversion import MisfitError
+from mutation_api.types.text_values import values_of_texts
+
+__all__ = [
+    "HEADER_DEFAULT",
+    "HEADER_WITHOUT_KEY",
+    "POSITION_PARTS",
+    "TEXT_DEFAULT",
+    "CommitColumn",
+    "HeaderField",
+    "RecordLayout",
+    "staging_record",
+]
+
+TEXT_DEFAULT = SeparatedText("\x01")
+r"""Tungsten's CSV type "hive": 0x01 between fields, ``\N`` for NULL, a backslash before 0x01 and itself."""
+
+
+class HeaderField(enum.Enum):
+    """What a field before the table's columns says."""
+
+    OPERATION = "operation"
+    """``I`` or ``D``; ``UI`` and ``UD``, where a replicator marks the two halves of an update"""
+    SEQNO = "seqno"
+    """number of the source's event"""
+    ROW_ID = "row_id"
+    """increases within a file"""
+    COMMIT_TIMESTAMP = "commit_timestamp"
+    """of the source's transaction"""
+    KEY = "key"
+    """the primary key: one field for each of its columns"""
+    SERVICE = "service"
+    """the replication service, which must be that of the folder"""
+
+
+HEADER_WITHOUT_KEY = (
+    HeaderField.OPERATION,
+    HeaderField.SEQNO,
+    HeaderField.ROW_ID,
+    HeaderField.COMMIT_TIMESTAMP,
+)
+HEADER_DEFAULT = (*HEADER_WITHOUT_KEY, HeaderField.KEY)
+
+POSITION_PARTS = ("seqno", "row_id", "step")
+"""An operation's position; ``step`` is 0 for deletes and 1 for inserts, which may have the same row id."""
+
+_OPERATIONS = {"I": "insert", "D": "delete", "UI": "insert", "UD": "delete"}
+_SUPPRESSED = str.maketrans("", "", "\r\n")
+_BIGINT, _TIMESTAMP = HiveType("bigint"), HiveType("timestamp")
+_TIME_FORMATS = {"date": "%Y-%m-%d", "timestamp": "%Y-%m-%d %H:%M:%S"}
+
+
+def staging_record(fields: Sequence[str | None], text: SeparatedText = TEXT_DEFAULT) -> str:
+    """A record as Tungsten writes it, its end included.
+
+    Values lose their newlines and carriage returns; with quotes every value is in quotes.
+    """
+    return text.field_separator.join(_written(value, text) for value in fields) + text.record_end
+
+
+def _written(value: str | None, text: SeparatedText) -> str:
+    if value is None:
+        return text.null
+    quote = text.quote or ""
+    special = {text.escape, text.quote or text.field_separator}
+    escaped = "".join(f"{text.escape}{c}" if c in special else c for c in value.translate(_SUPPRESSED))
+    return f"{quote}{escaped}{quote}"
+
+
+@dataclass(frozen=True)
+class CommitColumn:
+    """A column of the target that comes from the commit timestamp.
+
+    Its value is what a format of ``strftime`` makes of that; without one, a timestamp or date is as it is.
+    """
+
+    column: AcidColumn
+    time_format: str | None = None
+
+    def texts(self, timestamps: pa.Array) -> pa.Array:
+        """The timestamps, printed."""
+        # Arrow prints %S with six digits of a second.
+        chosen = self.time_format or _TIME_FORMATS.get(self.column.type, _TIME_FORMATS["date"])
+        return pc.strftime(timestamps, chosen)
+
+
+@dataclass(frozen=True)
+class RecordLayout:
+    """The fields of a table's records, in their order, and where their values go.
+
+    ``target_names`` are the target's columns in its order, ``key`` those that tell rows apart, ``columns``
+    those in the file, ``commit_columns`` the others.
+    """
+
+    target_names: tuple[str, ...]
+    header: tuple[HeaderField, ...]
+    key: tuple[str, ...]
+    columns: FileColumns
+    commit_columns: tuple[CommitColumn, ...]
+    service: str
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of a record's fields, for messages."""
+        return tuple(name for names in self._header_names for name in names) + self.columns.names
+
+    def field_index(self, wanted: HeaderField) -> int:
+        """Number of a field of the header, of several the first."""
+        before = self._header_names[: self.header.index(wanted)]
+        return sum(len(names) for names in before)
+
+    def batches(
+        self, file: RecordFile, first_seqno: int, after: tuple[int, int] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Operations of a file, many at a time, as :func:`operations_schema` describes them.
+
+        Args:
+            file: the file, or a part of it.
+            first_seqno: the number in its name.
+            after: sequence number and row id of records to be left out, as well as those before.
+
+        Raises:
+            InputFormatError: a record is damaged, out of order, or says what it cannot say.
+            RecordValueError: a value does not fit its column.
+        """
+        before = (first_seqno, -1, 0)
+        for chunk in file.chunks():
+            with chunk.located():
+                batch, before = self._operations(chunk, before)
+            yield batch if after is None else _later(batch, after)
+
+    @property
+    def _header_names(self) -> list[list[str]]:
+        return [
+            [f"key {name}" for name in self.key] if each == HeaderField.KEY else [each.value]
+            for each in self.header
+        ]
+
+    def _operations(
+        self, chunk: Chunk, before: tuple[int, int, int]
+    ) -> tuple[pa.RecordBatch, tuple[int, int, int]]:
+        """The chunk's operations, and the position of the last; ``before`` is that of the one before them."""
+        header_length = len(self.field_names) - len(self.columns.columns)
+        texts = dict(zip(self.columns.names, chunk.texts[header_length:], strict=True))
+        operations = self._operation_names(chunk)
+        self._check_service(chunk)
+        self._check_key(chunk, texts)
+        position = self._positions(chunk, operations, before)
+        values = self.columns.typed(list(texts.values())) | self._commit_values(chunk)
+        arrays = {part: pa.array(position[:, i]) for i, part in enumerate(POSITION_PARTS)}
+        last: tuple[int, int, int] = tuple(position[-1].tolist())
+        return operations_batch(self.target_names, operations, arrays, values), last
+
+    def _texts(self, chunk: Chunk, wanted: HeaderField) -> pa.Array:
+        return chunk.texts[self.field_index(wanted)]
+
+    def _operation_names(self, chunk: Chunk) -> pa.Array:
+        codes = self._texts(chunk, HeaderField.OPERATION)
+        numbers = pc.index_in(codes, pa.array(list(_OPERATIONS)))
+        known = ", ".join(_OPERATIONS)
+        if numbers.null_count:
+            refuse(numbers.is_null(), "field operation", f"is {{}}, and can be {known}", codes)
+        return pa.array(list(_OPERATIONS.values())).take(numbers)
+
+    def _check_service(self, chunk: Chunk) -> None:
+        if HeaderField.SERVICE in self.header:
+            found = self._texts(chunk, HeaderField.SERVICE)
+            wanted = pa.repeat(self.service, len(found))
+            _refuse_others(found, wanted, "field service", f"is {{}}, in the folder of {self.service!r}")
+
+    def _check_key(self, chunk: Chunk, texts: dict[str, pa.Array]) -> None:
+        for number, name in enumerate(self.key):
+            _refuse_nulls(texts[name], f"column {name!r}", "is NULL, and it is of the key")
+            if HeaderField.KEY in self.header:
+                found = chunk.texts[self.field_index(HeaderField.KEY) + number]
+                reason = f"is {{}}, and differs from the column {name!r}"
+                _refuse_others(found, texts[name], f"field key {name}", reason)
+
+    def _positions(
+        self, chunk: Chunk, operations: pa.Array, before: tuple[int, int, int]
+    ) -> npt.NDArray[np.int64]:
+        """Position of each record, which must be later than that of the one before."""
+        seqnos, row_ids = (
+            self._header_values(chunk, f, _BIGINT).to_numpy(zero_copy_only=False)
+            for f in (HeaderField.SEQNO, HeaderField.ROW_ID)
+        )
+        steps = pc.equal(operations, "insert").cast(pa.int64()).to_numpy(zero_copy_only=False)
+        positions = np.column_stack([seqnos, row_ids, steps])
+        earlier = np.vstack([np.array([before]), positions[:-1]])
+        is_later = _is_later(positions, earlier)
+        if not is_later.all():
+            row = int(np.argmin(is_later))
+            found, previous = positions[row, :2].tolist(), earlier[row, :2].tolist()
+            reason = (
+                f"is {found[0]} with row id {found[1]} after {previous[0]} with {previous[1]}: in a file "
+                "sequence numbers and row ids increase, from the number in its name on, and only a delete "
+                "and the insert after it may have the same"
+            )
+            raise FieldError(row, "field seqno", reason)
+        return positions
+
+    def _commit_values(self, chunk: Chunk) -> dict[str, pa.Array]:
+        if HeaderField.COMMIT_TIMESTAMP not in self.header:
+            return {}
+        timestamps = self._header_values(chunk, HeaderField.COMMIT_TIMESTAMP, _TIMESTAMP)
+        return {
+            each.column.name: self.columns.values(each.texts(timestamps), each.column)
+            for each in self.commit_columns
+        }
+
+    def _header_values(self, chunk: Chunk, wanted: HeaderField, hive_type: HiveType) -> pa.Array:
+        place = f"field {wanted.value}"
+        texts = self._texts(chunk, wanted)
+        _refuse_nulls(texts, place, "is NULL")
+        try:
+            return values_of_texts(texts, hive_type)
+        except MisfitError as misfit:
+            raise FieldError(misfit.row, place, f"has {misfit.value}, which {misfit.reason}") from misfit
+
+
+def _refuse_nulls(texts: pa.Array, place: str, reason: str) -> None:
+    if texts.null_count:
+        refuse(texts.is_null(), place, reason)
+
+
+def _refuse_others(found: pa.Array, wanted: pa.Array, place: str, reason: str) -> None:
+    """Refuse the first text that is not the one that is wanted, which is not null."""
+    if not found.equals(wanted):
+        refuse(pc.invert(pc.fill_null(pc.equal(found, wanted), False)), place, reason, found)
+
+
+def _is_later(positions: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether each position is later than the other of its row."""
+    later = np.zeros(len(positions), dtype=bool)
+    for part in reversed(range(positions.shape[1])):
+        one, other = positions[:, part], others[:, part]
+        later = (one > other) | ((one == other) & later)
+    return later
+
+
+def _later(batch: pa.RecordBatch, after: tuple[int, int]) -> pa.RecordBatch:
+    """The operations after a sequence number and row id."""
+    seqnos, row_ids = (batch.column(POSITION).field(part) for part in POSITION_PARTS[:2])
+    is_same = pc.and_(pc.equal(seqnos, after[0]), pc.greater(row_ids, after[1]))
+    return batch.filter(pc.or_(pc.greater(seqnos, after[0]), is_same))

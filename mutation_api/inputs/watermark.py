@@ -1,0 +1,259 @@
+"""Watermarks: up to where each log has been applied to each table, kept in an ACID table of their own.
+
+The table is one more sink of the transaction that applies the operations, so both become visible together or
+not at all, and whoever holds its write lock is alone with the source: a second run waits, and then sees what
+the first has left. It has one row for each source, table of the source and target.
+
+A few rows need no Spark: they are read and written by the driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import AlreadyExistsError, NoSuchObjectError
+from metastore_client.model import ColumnInfo
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
+from mutation_api.acid.row_id import ROW_ID_COLUMN, RecordIdentifier
+from mutation_api.client.catalog import split_full_name
+from mutation_api.client.failure import metastore_errors_as_ours
+from mutation_api.errors import ConfigurationError, SourcePositionError
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.read_ahead import read_in_turn
+from mutation_api.orc.read.snapshot_reader import plan_splits, read_split
+from mutation_api.spark.write.job import OpenTransaction
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.upkeep.create_acid_table import create_acid_table
+from mutation_api.worker.coordinator import MutatorCoordinator
+
+__all__ = [
+    "WATERMARK_TABLE_NAME",
+    "View",
+    "Watermark",
+    "Watermarks",
+    "ensure_watermark_table",
+    "watermark_table_exists",
+]
+
+WATERMARK_TABLE_NAME = "mutation_watermarks"
+"""What the table is called in the database of the targets, unless it is given another name."""
+
+_COLUMNS = (
+    ColumnInfo("source_id", "string", "the log"),
+    ColumnInfo("source_table", "string", "the table, as the source calls it"),
+    ColumnInfo("target_table", "string", "the table that follows it, database.table"),
+    ColumnInfo("position_order", "string", "numbers that order positions, a JSON list"),
+    ColumnInfo("position_text", "string", "up to where the log has been applied, in the source's words"),
+    ColumnInfo("txn_id", "bigint", "the transaction that applied it"),
+    ColumnInfo("applied_at", "timestamp", "when, in UTC"),
+)
+
+
+class View(Protocol):
+    """What is read: an open transaction, or a snapshot."""
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """The transactions that it sees."""
+        ...
+
+    def table(self, full_name: str) -> AcidTable:
+        """A table's descriptor."""
+        ...
+
+    def valid_ids(self, full_name: str) -> ValidIdList:
+        """The ids in the table's files that it sees."""
+        ...
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """Up to where a log has been applied to a table.
+
+    ``order`` are numbers compared one by one, as many for all positions of one source; ``text`` is the
+    position in the source's own words. ``applied_at`` is naive, in UTC.
+    """
+
+    source_id: str
+    source_table: str
+    target: str
+    order: tuple[int, ...]
+    text: str
+    txn_id: int
+    applied_at: datetime
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells watermarks apart."""
+        return (self.source_id, self.source_table, self.target)
+
+    def check_follows(self, before: Watermark) -> None:
+        """Raise SourcePositionError if this one lies before ``before``, or cannot be compared with it."""
+        if len(self.order) == len(before.order) and self.order >= before.order:
+            return
+        relation = "lies before" if len(self.order) == len(before.order) else "cannot be compared with"
+        raise SourcePositionError(
+            f"source {self.source_id}, table {self.source_table}: its position {self.text} "
+            f"{list(self.order)} {relation} {before.text} {list(before.order)}, up to which transaction "
+            f"{before.txn_id} has applied it to {self.target}. Nothing was written. Is it another log under "
+            "the same name, or was the source set back?"
+        )
+
+
+@dataclass(frozen=True)
+class Watermarks:
+    """The watermarks as a transaction or snapshot sees them, by :attr:`Watermark.key`."""
+
+    table: AcidTable
+    rows: Mapping[tuple[str, str, str], tuple[RecordIdentifier, Watermark]]
+
+    @classmethod
+    def read(cls, view: View, full_name: str) -> Watermarks:
+        """Read the table; seldom more than a few rows.
+
+        Raises:
+            ConfigurationError: it is not a table of watermarks.
+            SourcePositionError: rows that are no watermarks, or two for one table of a source.
+            Others: as :func:`mutation_api.orc.read.snapshot_reader.read_split`.
+        """
+        table = view.table(full_name)
+        _check_columns(table)
+        rows: dict[tuple[str, str, str], tuple[RecordIdentifier, Watermark]] = {}
+        for record in _records(view, table):
+            mark = _parsed(table, record)
+            if mark.key in rows:
+                raise SourcePositionError(
+                    f"table {full_name} has two watermarks of source {mark.source_id}, table "
+                    f"{mark.source_table}, target {mark.target}: delete the wrong one"
+                )
+            rows[mark.key] = (RecordIdentifier(*record[ROW_ID_COLUMN].values()), mark)
+        return cls(table, rows)
+
+    def __iter__(self) -> Iterator[Watermark]:
+        """The watermarks, in the order of their keys."""
+        return iter([self.rows[key][1] for key in sorted(self.rows)])
+
+    def get(self, source_id: str, source_table: str, target: str) -> Watermark | None:
+        """The watermark of one table; None if nothing of it was applied."""
+        found = self.rows.get((source_id, source_table, target))
+        return None if found is None else found[1]
+
+    def check_forward(self, marks: Iterable[Watermark]) -> None:
+        """Raise SourcePositionError if one of ``marks`` lies before the one that is there."""
+        for mark in marks:
+            before = self.get(*mark.key)
+            if before is not None:
+                mark.check_follows(before)
+
+    def write(self, transaction: OpenTransaction, marks: Iterable[Watermark]) -> None:
+        """Put ``marks`` in the place of those that are there; once in a transaction, which read them.
+
+        Raises:
+            SourcePositionError: one would move backwards; nothing was written.
+            Others: as :class:`~mutation_api.worker.coordinator.MutatorCoordinator`.
+        """
+        new = list(marks)
+        self.check_forward(new)
+        known = sorted((self.rows[mark.key][0], _record(mark)) for mark in new if mark.key in self.rows)
+        with MutatorCoordinator(self.table) as coordinator:
+            for row_id, record in known:
+                coordinator.update(None, {ROW_ID_COLUMN: row_id, **record})
+            for mark in new:
+                if mark.key not in self.rows:
+                    coordinator.insert(None, _record(mark))
+            manifests = coordinator.close()
+        transaction.add_manifests(self.table.full_name, coordinator.writer_id, manifests)
+
+
+def watermark_table_exists(metastore: MetastoreClient, full_name: str) -> bool:
+    """Whether there is a table of this name.
+
+    Raises ConnectionFailedError, TransactionError: the metastore could not be asked.
+    """
+    with metastore_errors_as_ours(f"could not look for table {full_name}"):
+        try:
+            metastore.get_table(*split_full_name(full_name))
+        except NoSuchObjectError:
+            return False
+    return True
+
+
+def ensure_watermark_table(metastore: MetastoreClient, full_name: str) -> None:
+    """Create the table unless it is there; of two who do, one does.
+
+    It has one bucket, so that every line of Hive can have it and few rows make one file.
+
+    Raises: as :func:`mutation_api.upkeep.create_acid_table.create_acid_table`.
+    """
+    if watermark_table_exists(metastore, full_name):
+        return
+    try:
+        create_acid_table(metastore, full_name, _COLUMNS, bucket_columns=["source_id"], num_buckets=1)
+    except ConfigurationError as error:
+        if not isinstance(error.__cause__, AlreadyExistsError):
+            raise
+
+
+def _check_columns(table: AcidTable) -> None:
+    wanted = {column.name: column.type for column in _COLUMNS}
+    found = {column.name: column.type for column in table.columns}
+    if found != wanted or table.partition_keys:
+        raise ConfigurationError(
+            f"table {table.full_name} is no table of watermarks: its columns are "
+            f"{', '.join(f'{name} {kind}' for name, kind in found.items())}; expected "
+            f"{', '.join(f'{name} {kind}' for name, kind in wanted.items())}: name another one"
+        )
+
+
+def _records(view: View, table: AcidTable) -> Iterable[dict[str, Any]]:
+    valid = view.valid_ids(table.full_name)
+    options = ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds=True)
+    splits = plan_splits(table, "", table.location, valid, view.valid_txn_list)
+    for _, batch in read_in_turn(splits, lambda split: read_split(table, split, valid, options=options)):
+        yield from batch.to_pylist()
+
+
+def _parsed(table: AcidTable, record: Mapping[str, Any]) -> Watermark:
+    order = _order(record["position_order"])
+    if order is None or any(record[column.name] is None for column in _COLUMNS):
+        shown = {column.name: str(record[column.name]) for column in _COLUMNS}
+        raise SourcePositionError(
+            f"table {table.full_name}: {shown} is no watermark: no column may be null, and position_order "
+            "must be a JSON list of whole numbers"
+        )
+    return Watermark(
+        record["source_id"],
+        record["source_table"],
+        record["target_table"],
+        order,
+        record["position_text"],
+        record["txn_id"],
+        record["applied_at"],
+    )
+
+
+def _order(text: str | None) -> tuple[int, ...] | None:
+    try:
+        numbers = json.loads(text or "")
+    except ValueError:
+        return None
+    is_order = isinstance(numbers, list) and all(type(number) is int for number in numbers)
+    return tuple(numbers) if is_order else None
+
+
+def _record(mark: Watermark) -> dict[str, Any]:
+    values = (
+        mark.source_id,
+        mark.source_table,
+        mark.target,
+        json.dumps(mark.order),
+        mark.text,
+        mark.txn_id,
+        mark.applied_at,
+    )
+    return {column.name: value for column, value in zip(_COLUMNS, values, strict=True)}

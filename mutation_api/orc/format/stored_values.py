@@ -1,0 +1,248 @@
+"""Dates and timestamps as Hive's ORC readers expect them to be stored.
+
+Two things may differ from what Arrow holds:
+
+* Hive 2.3 counts days in the hybrid calendar (Julian before 1582-10-15), Arrow in the proleptic Gregorian
+  one. For it the day number is changed so that Hive shows the same ``yyyy-mm-dd``; later lines read
+  proleptic days (see FileCalendar).
+* ORC stores a timestamp as whole seconds and nanoseconds, the seconds cut towards zero. pyarrow's writer
+  hands a negative nanosecond part to ORC for fractions before 1970, and Java readers throw on it (``nanos >
+  999999999 or < 0``); pyorc's encoding of them is right. From -0.999 s to 0 (exclusive) *no*
+  encoding exists: readers recognise a cut second by its sign, and the second there is 0. Java's own writer
+  shifts such values by a second.
+
+Source: ORC's TimestampTreeReader/Writer; both limits were measured on Hive 2.3.10's readers,
+the first also on those of 3.1.3 and 4.1.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.errors import RecordValueError
+from mutation_api.types.calendar import (
+    FIRST_GREGORIAN_DAY,
+    hybrid_from_proleptic_days,
+    hybrid_from_proleptic_timestamps,
+)
+from mutation_api.types.plain_array import (
+    dense_union,
+    has_union,
+    list_offsets,
+    map_parts,
+    rebased_list,
+    struct_fields,
+    union_parts,
+)
+
+__all__ = ["StorableColumn", "holds_dates", "hollow", "nulled", "storable", "union_safe"]
+
+_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_SECONDS_PER_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class StorableColumn:
+    """Values ready to be encoded; ``needs_pyorc`` if pyarrow would encode one of them wrongly."""
+
+    values: pa.Array
+    needs_pyorc: bool
+
+
+def holds_dates(arrow: pa.DataType) -> bool:
+    """Whether a type is, or contains, a date or a timestamp: else :func:`storable` has nothing to do."""
+    if pa.types.is_date(arrow) or pa.types.is_timestamp(arrow):
+        return True
+    return any(holds_dates(arrow.field(i).type) for i in range(arrow.num_fields))
+
+
+def union_safe(array: pa.Array, column: str) -> pa.Array:
+    """The same values without validity bits on structs that have a union field.
+
+    pyarrow 26 aborts the process when it finds such bits (filter and take make them even if nothing is null).
+
+    Raises:
+        RecordValueError: such a struct is NULL; names the column.
+    """
+    if not has_union(array.type):
+        return array
+    if pa.types.is_union(array.type):
+        return _union_safe_union(array, column)
+    if pa.types.is_struct(array.type):
+        return _union_safe_struct(array, column)
+    if pa.types.is_map(array.type):
+        offsets, keys, items = map_parts(array)
+        safe = union_safe(keys, column), union_safe(items, column)
+        return pa.MapArray.from_arrays(list_offsets(offsets, array), *safe)
+    offsets, values = rebased_list(array)
+    return pa.ListArray.from_arrays(list_offsets(offsets, array), union_safe(values, column))
+
+
+def _union_safe_union(array: pa.Array, column: str) -> pa.Array:
+    fields = [array.type.field(i) for i in range(array.type.num_fields)]
+    if not any(has_union(field.type) for field in fields):
+        return array
+    tags, parts = union_parts(array)
+    return dense_union(tags, [union_safe(part, column) for part in parts], [f.name for f in fields])
+
+
+def _union_safe_struct(array: pa.Array, column: str) -> pa.Array:
+    if array.null_count:
+        raise RecordValueError(
+            f"column {column!r}: a NULL struct that has a union field cannot be written; "
+            "write a struct whose fields are NULL"
+        )
+    children = [union_safe(array.field(i), column) for i in range(array.type.num_fields)]
+    return pa.StructArray.from_arrays(children, fields=list(array.type))
+
+
+def hollow(arrow: pa.DataType, count: int) -> pa.Array:
+    """Values without content: nulls, but structs above a union are structs of such values.
+
+    Of NULL structs above a union pyarrow 26 writes more union values than readers expect, so that later rows
+    show those of others.
+    """
+    if not has_union(arrow) or not (pa.types.is_struct(arrow) or pa.types.is_union(arrow)):
+        return pa.nulls(count, arrow)
+    fields = [arrow.field(i) for i in range(arrow.num_fields)]
+    if pa.types.is_struct(arrow):
+        return pa.StructArray.from_arrays([hollow(field.type, count) for field in fields], fields=fields)
+    parts = [hollow(field.type, 0 if at else count) for at, field in enumerate(fields)]
+    return dense_union(np.zeros(count, np.int8), parts, [field.name for field in fields])
+
+
+def nulled(array: pa.Array, mask: np.ndarray) -> pa.Array:
+    """Values with those hidden that nobody may look at.
+
+    Args:
+        array: n values.
+        mask: bool, shape (n,), not all true; where true the value becomes null. A union has no nulls, and
+            pyarrow 26 aborts the process when it should make some below a struct: such values become copies
+            of a visible one.
+    """
+    if has_union(array.type):
+        visible = np.flatnonzero(~mask)
+        return array.take(pa.array(np.where(mask, visible[0], np.arange(len(array)))))
+    return pa.StructArray.from_arrays([array], names=[""], mask=pa.array(mask)).flatten()[0]
+
+
+def storable(array: pa.Array, column: str, *, hybrid: bool) -> StorableColumn:
+    """Values of one column as they are to be stored.
+
+    Args:
+        array: n values, of ``arrow_type`` of the column.
+        column: its name, for messages.
+        hybrid: store days before 1582-10-15 in the hybrid calendar.
+
+    Raises:
+        RecordValueError: a timestamp that no ORC encoding brings back; names the column and the value.
+    """
+    arrow = array.type
+    if pa.types.is_date32(arrow):
+        return StorableColumn(_dates(array) if hybrid else array, False)
+    if pa.types.is_timestamp(arrow):
+        return _timestamps(array, column, hybrid)
+    if not holds_dates(arrow) or not len(array):
+        return StorableColumn(array, False)
+    if pa.types.is_map(arrow):
+        return _map(array, column, hybrid)
+    if pa.types.is_list(arrow):
+        return _list(array, column, hybrid)
+    if pa.types.is_union(arrow):
+        return _union(array, column, hybrid)
+    return _struct(array, column, hybrid)
+
+
+def _list(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
+    offsets, values = rebased_list(array)
+    child = storable(values, column, hybrid=hybrid)
+    if child.values is values:
+        return StorableColumn(array, child.needs_pyorc)
+    rebuilt = pa.ListArray.from_arrays(list_offsets(offsets, array), child.values)
+    return StorableColumn(rebuilt, child.needs_pyorc)
+
+
+def _map(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
+    offsets, keys, items = map_parts(array)
+    key, item = storable(keys, column, hybrid=hybrid), storable(items, column, hybrid=hybrid)
+    needs_pyorc = key.needs_pyorc or item.needs_pyorc
+    if key.values is keys and item.values is items:
+        return StorableColumn(array, needs_pyorc)
+    rebuilt = pa.MapArray.from_arrays(list_offsets(offsets, array), key.values, item.values)
+    return StorableColumn(rebuilt, needs_pyorc)
+
+
+def _struct(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
+    # With nulls where the struct is null: garbage there must not be judged.
+    given = struct_fields(array)
+    children = [storable(child, column, hybrid=hybrid) for child in given]
+    needs_pyorc = any(child.needs_pyorc for child in children)
+    if all(child.values is old for child, old in zip(children, given, strict=True)):
+        return StorableColumn(array, needs_pyorc)
+    rebuilt = pa.StructArray.from_arrays(
+        [child.values for child in children],
+        fields=list(array.type),
+        mask=array.is_null() if array.null_count else None,
+    )
+    return StorableColumn(rebuilt, needs_pyorc)
+
+
+def _union(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
+    tags, parts = union_parts(array)
+    children = [storable(part, column, hybrid=hybrid) for part in parts]
+    needs_pyorc = any(child.needs_pyorc for child in children)
+    names = [array.type.field(i).name for i in range(array.type.num_fields)]
+    return StorableColumn(dense_union(tags, [child.values for child in children], names), needs_pyorc)
+
+
+def _dates(array: pa.Array) -> pa.Array:
+    days = array.cast(pa.int32())
+    first = pc.min(days).as_py()
+    if first is None or first >= FIRST_GREGORIAN_DAY:
+        return array
+    hybrid = hybrid_from_proleptic_days(_numbers(days)).astype(np.int32)
+    return pa.array(hybrid, pa.int32(), mask=_nulls(array)).cast(pa.date32())
+
+
+def _timestamps(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
+    """Most columns are done after one look at their smallest value."""
+    ticks = array.cast(pa.int64())
+    first = pc.min(ticks).as_py()
+    if first is None or first >= 0:
+        return StorableColumn(array, False)
+    unit = array.type.unit
+    numbers = _numbers(ticks)
+    needs_pyorc = _has_early_fraction(numbers, unit, column)
+    if not hybrid or first >= FIRST_GREGORIAN_DAY * _SECONDS_PER_DAY * _UNITS_PER_SECOND[unit]:
+        return StorableColumn(array, needs_pyorc)
+    shifted = hybrid_from_proleptic_timestamps(numbers, unit)
+    return StorableColumn(pa.array(shifted, pa.int64(), mask=_nulls(array)).cast(array.type), needs_pyorc)
+
+
+def _has_early_fraction(ticks: np.ndarray, unit: str, column: str) -> bool:
+    per_second = _UNITS_PER_SECOND[unit]
+    lost: np.ndarray | list[int] = (
+        np.flatnonzero((ticks < 0) & (ticks >= -999 * per_second // 1000)) if per_second > 1 else []
+    )
+    if len(lost):
+        value = pa.scalar(int(ticks[lost[0]]), pa.timestamp(unit)).cast(pa.string())
+        raise RecordValueError(
+            f"column {column!r}: timestamp {value} lies within the last second before 1970-01-01 00:00:00, "
+            "and ORC has no encoding there that Hive reads back (it would appear one second later); "
+            "move the value to a whole second, or store it as text"
+        )
+    return bool(((ticks < 0) & (ticks % per_second != 0)).any())
+
+
+def _numbers(array: pa.Array) -> np.ndarray:
+    """Integers as numpy; a null becomes 0, which nothing here touches."""
+    plain = pc.fill_null(array, 0) if array.null_count else array
+    return np.asarray(plain)
+
+
+def _nulls(array: pa.Array) -> np.ndarray | None:
+    return array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None

@@ -1,0 +1,280 @@
+"""The files of one partition that a snapshot reads, found by listing its directories.
+
+Nothing is opened but side files: the markers of bases and the lengths of files that are being written.
+
+Where Hive would lose or double rows in silence, files are refused: names in a delta that are no bucket files,
+two files of one bucket in a delta, plain files whose rows no ROW__ID can name.
+
+Source: Hive's AcidUtils and OrcInputFormat (2.3, 3.1, 4.x).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
+from mutation_api.acid.directory_state import DirectoryState, choose_directories
+from mutation_api.acid.layout import (
+    FLUSH_LENGTH_SUFFIX,
+    LONG_MIN,
+    BaseDirectory,
+    DeltaDirectory,
+    is_hidden,
+    parse_bucket_file_name,
+    parse_directory_name,
+    parse_original_file_name,
+)
+from mutation_api.acid.version import AcidVersion
+from mutation_api.errors import CorruptFileError, DirectoryStateError
+from mutation_api.orc.read.event_reader import EventFile, EventFileKind
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry
+from mutation_api.storage.tree import Directories
+from mutation_api.table.acid_table import AcidTable
+
+__all__ = ["BASE_MARKER", "list_partition_files"]
+
+BASE_MARKER = "_metadata_acid"
+"""JSON file in a base that tells who made it."""
+
+_UNKNOWN_BUCKET = -1
+_FLUSH_LENGTH_BYTES = 8
+
+
+def list_partition_files(
+    storage: Directories,
+    table: AcidTable,
+    location: Location,
+    valid: ValidIdList,
+    valid_txns: ValidTxnList | None,
+) -> list[EventFile]:
+    """Files that a snapshot reads of a partition; a missing directory has none.
+
+    Args:
+        storage: where it lies.
+        table: its version decides.
+        location: the partition's location.
+        valid: the ids the snapshot sees.
+        valid_txns: see :func:`~mutation_api.acid.directory_state.choose_directories`.
+
+    Raises:
+        DirectoryStateError: the directory holds what Hive fails on, or would lose or double rows of.
+        CorruptFileError: a side file is damaged.
+    """
+    try:
+        entries = storage.list(location)
+    except FileNotFoundError:
+        return []
+    directories = [e.name for e in entries if e.is_directory]
+    version = table.version
+    state = choose_directories(
+        directories,
+        {e.name: e.size for e in entries if not e.is_directory},
+        valid,
+        version=version,
+        location=str(location),
+        valid_txns=valid_txns,
+        base_formats=_base_formats(storage, location, directories, version),
+    )
+    if version.has_row_ids:
+        return list(_files_with_row_ids(storage, location, entries, state, version))
+    return list(_insert_only_files(storage, location, state, version))
+
+
+def _base_formats(
+    storage: Directories, location: Location, directories: Sequence[str], version: AcidVersion
+) -> dict[str, str]:
+    """``dataFormat`` of each base that has a marker."""
+    if not version.marks_bases:
+        return {}
+    formats: dict[str, str] = {}
+    for name in directories:
+        directory = None if is_hidden(name) else parse_directory_name(name, version)
+        if not isinstance(directory, BaseDirectory) or directory.compaction_txn or directory.last == LONG_MIN:
+            continue
+        marker = location / name / BASE_MARKER
+        try:
+            with storage.open_input(marker) as stream:
+                formats[name] = str(json.loads(stream.read())["dataFormat"])
+        except FileNotFoundError:
+            continue
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFileError(f"{marker} is no marker of a base: {error}") from error
+    return formats
+
+
+def _files_with_row_ids(
+    storage: Directories,
+    location: Location,
+    entries: Sequence[FileEntry],
+    state: DirectoryState,
+    version: AcidVersion,
+) -> Iterator[EventFile]:
+    if state.base:
+        yield from _acid_files(storage, location, state.base, version)
+    files = [entry for entry in entries if entry.name in state.original_files]
+    for directory in state.original_directories:
+        files += _plain_files_below(storage, location / directory)
+    if version.numbers_files_through:
+        files.sort(key=lambda entry: entry.location)
+    for file in files:
+        yield _plain_file(file, version)
+    for delta in state.deltas:
+        yield from _acid_files(storage, location, delta, version)
+
+
+def _acid_files(
+    storage: Directories, location: Location, directory: BaseDirectory | DeltaDirectory, version: AcidVersion
+) -> list[EventFile]:
+    entries = [e for e in _list_chosen(storage, location / directory.name) if not is_hidden(e.name)]
+    if not version.splits_updates:
+        # Hive's second minor compaction of one range moves its result into that of the first. In legacy
+        # tables all its readers overlook that; in split tables all of them fail (measured), so it is refused.
+        entries = [e for e in entries if not (e.is_directory and e.name == directory.name)]
+    if version.numbers_files_through and _is_loaded(entries, directory, version):
+        return [_plain_file(e, version, directory) for e in entries if e.size > 0]
+    names = {e.name for e in entries}
+    files = []
+    for entry in entries:
+        if entry.name.removesuffix(FLUSH_LENGTH_SUFFIX) in names - {entry.name}:
+            continue
+        has_side_file = f"{entry.name}{FLUSH_LENGTH_SUFFIX}" in names
+        files.append(_acid_file(storage, entry, directory, has_side_file, version))
+    _check_one_file_a_bucket(files)
+    return [f for f in files if f.length != 0]
+
+
+def _list_chosen(storage: Directories, directory: Location) -> list[FileEntry]:
+    try:
+        return storage.list(directory)
+    except FileNotFoundError as error:
+        raise DirectoryStateError(
+            f"{directory} was removed while its partition was being listed; a reader needs a lock: "
+            "take a new snapshot"
+        ) from error
+
+
+def _is_loaded(
+    entries: Sequence[FileEntry], directory: BaseDirectory | DeltaDirectory, version: AcidVersion
+) -> bool:
+    """Whether LOAD DATA put plain files into a directory."""
+    plain = [e for e in entries if parse_original_file_name(e.name, version).bucket_id is not None]
+    if not plain:
+        return False
+    is_wrong_delta = isinstance(directory, DeltaDirectory) and (
+        directory.is_delete or directory.first != directory.last
+    )
+    if len(plain) < len(entries) or is_wrong_delta:
+        raise DirectoryStateError(
+            f"{plain[0].location} is a plain file, as LOAD DATA leaves them in a delta of one write id or in "
+            f"a base, alone; beside it are {len(entries) - len(plain)} others: move what does not belong "
+            "there"
+        )
+    return True
+
+
+def _acid_file(
+    storage: Directories,
+    entry: FileEntry,
+    directory: BaseDirectory | DeltaDirectory,
+    has_side_file: bool,
+    version: AcidVersion,
+) -> EventFile:
+    bucket_id = parse_bucket_file_name(entry.name, version)
+    if bucket_id is None or entry.is_directory:
+        raise DirectoryStateError(
+            f"{entry.location} is no file of the form bucket_00000; Hive overlooks it in some tables and "
+            "fails in others: rename it so that it starts with an underscore, or remove it"
+        )
+    side_file = entry.location.parent / f"{entry.name}{FLUSH_LENGTH_SUFFIX}"
+    length = _flush_length(storage, side_file) if has_side_file else None
+    if isinstance(directory, BaseDirectory):
+        return EventFile(
+            entry.location, EventFileKind.BASE, bucket_id, 0, directory.last, None, length, entry.size
+        )
+    kind = EventFileKind.DELETE_DELTA if directory.is_delete else EventFileKind.DELTA
+    first, last, statement = directory.first, directory.last, directory.statement_id
+    return EventFile(entry.location, kind, bucket_id, first, last, statement, length, entry.size)
+
+
+def _check_one_file_a_bucket(files: Sequence[EventFile]) -> None:
+    """Hive 4 names files by attempt: bucket_00000_0 and bucket_00000_1 may stand side by side."""
+    found: dict[int, EventFile] = {}
+    for file in files:
+        other = found.setdefault(file.bucket_id, file)
+        if other is not file:
+            raise DirectoryStateError(
+                f"{other.location} and {file.location} both belong to bucket {file.bucket_id}; Hive shows "
+                "rows of such files twice, fails on their deletes, and loses one of them when it compacts: "
+                "find out which attempt was committed, and move the other one away"
+            )
+
+
+def _flush_length(storage: Directories, side_file: Location) -> int:
+    """Committed bytes of a file that is being written: the last whole number of its side file; 0 if none."""
+    try:
+        with storage.open_input(side_file) as stream:
+            content: bytes = stream.read()
+    except FileNotFoundError:
+        raise DirectoryStateError(f"{side_file}: its writer finished just now; take a new snapshot") from None
+    whole = len(content) // _FLUSH_LENGTH_BYTES * _FLUSH_LENGTH_BYTES
+    if whole == 0:
+        return 0
+    length = int.from_bytes(content[whole - _FLUSH_LENGTH_BYTES : whole], "big", signed=True)
+    if length < 0:
+        raise CorruptFileError(f"{side_file} says that {length} bytes are committed")
+    return length
+
+
+def _plain_file(
+    entry: FileEntry, version: AcidVersion, directory: BaseDirectory | DeltaDirectory | None = None
+) -> EventFile:
+    """A file of rows without events; its rows were inserted by the id of its directory, 0 if it has none."""
+    file = entry.location
+    bucket_id = parse_original_file_name(file.name, version).bucket_id
+    if bucket_id is None and version.encodes_buckets:
+        raise DirectoryStateError(
+            f"{file} tells no bucket, so its rows have no ROW__ID that Hive could write down; its name must "
+            "be of the form 000000_0 or 000000_0_copy_1"
+        )
+    first = directory.first if isinstance(directory, DeltaDirectory) else 0
+    last = directory.last if directory else 0
+    statement = directory.statement_id if isinstance(directory, DeltaDirectory) else None
+    shown = _UNKNOWN_BUCKET if bucket_id is None else bucket_id
+    return EventFile(file, EventFileKind.ORIGINAL, shown, first, last, statement, None, entry.size)
+
+
+def _plain_files_below(storage: Directories, directory: Location) -> list[FileEntry]:
+    files: list[FileEntry] = []
+    for entry in _list_chosen(storage, directory):
+        if is_hidden(entry.name):
+            continue
+        if entry.is_directory:
+            files += _plain_files_below(storage, entry.location)
+        elif entry.size > 0:
+            files.append(entry)
+    return files
+
+
+def _insert_only_files(
+    storage: Directories, location: Location, state: DirectoryState, version: AcidVersion
+) -> Iterator[EventFile]:
+    """Files of any name in the chosen directories, those of UNION ALL in directories below them."""
+    stray = [*state.original_files, *state.original_directories]
+    if stray:
+        raise DirectoryStateError(
+            f"{location}/{stray[0]} lies outside any base or delta directory of an insert-only table; Hive "
+            "overlooks it unless told otherwise (hive.mm.allow.originals): load it, or move it away"
+        )
+    deletes = [d.name for d in state.deltas if d.is_delete]
+    if deletes:
+        raise DirectoryStateError(
+            f"{location}/{deletes[0]}: an insert-only table has no deletes; is the table property "
+            "transactional_properties right?"
+        )
+    chosen: list[BaseDirectory | DeltaDirectory] = [state.base] if state.base else []
+    chosen += state.deltas
+    for directory in chosen:
+        for file in _plain_files_below(storage, location / directory.name):
+            yield _plain_file(file, version, directory)

@@ -1,0 +1,1 @@
+"""From batches of events to an ORC file."""

@@ -1,0 +1,1 @@
+"""The job that reads: a snapshot becomes a DataFrame."""

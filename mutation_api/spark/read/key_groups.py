@@ -1,0 +1,224 @@
+"""KeyGroups: the keys that a keyed snapshot looks for, by the partition in which they can lie. Pure.
+
+Buckets to which no key hashes are left out, where the key tells the bucket. A row that is overlooked becomes
+one that a merge inserts once more; so in a partition of which a bucket is left out, the rows of the others
+must be where they belong (:mod:`mutation_api.bucketing.placement`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from mutation_api.bucketing.bucket_resolver import BucketIdResolver
+from mutation_api.bucketing.placement import tells_bucket
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.orc.read.key_filter import KeyFilter
+from mutation_api.orc.read.snapshot_reader import SnapshotSplit
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.partition import parse_partition_name, partition_value
+from mutation_api.types.hive_type import arrow_type, parse_hive_type
+
+__all__ = ["KeyGroups", "group_keys", "key_type", "partition_scalars"]
+
+_FILTERS_KEPT = 4
+
+
+class KeyGroups:
+    """Keys ordered by partition; made by :func:`group_keys` on the driver, used in workers.
+
+    Args:
+        keys: the data columns among the key columns, a row for each key; None if there are none, that is if
+            all rows of the partitions in ``ranges`` are wanted.
+        null_safe: NULL equals NULL.
+        ranges: the keys of a partition, by its name: positions start..stop-1; partitions without any are
+            missing.
+        excludes: the rows that have none of the keys are wanted.
+        buckets: of partitions in which some buckets cannot hold a key, those that can.
+        num_buckets: of the table.
+    """
+
+    def __init__(
+        self,
+        keys: pa.Table | None,
+        null_safe: bool,
+        ranges: Mapping[str, tuple[int, int]],
+        excludes: bool,
+        buckets: Mapping[str, frozenset[int]],
+        num_buckets: int,
+    ) -> None:
+        self._keys = keys
+        self._null_safe = null_safe
+        self._ranges = dict(ranges)
+        self._excludes = excludes
+        self._buckets = dict(buckets)
+        self._num_buckets = num_buckets
+        # Consecutive splits of a task, and tasks of a process, mostly share their keys.
+        self._filter_of_range = functools.lru_cache(maxsize=_FILTERS_KEPT)(self._filter)
+
+    def __reduce__(self) -> tuple[Callable[..., KeyGroups], tuple[object, ...]]:
+        """Travel without the filters that were made."""
+        return KeyGroups, (
+            self._keys,
+            self._null_safe,
+            self._ranges,
+            self._excludes,
+            self._buckets,
+            self._num_buckets,
+        )
+
+    def has_partition(self, partition_name: str) -> bool:
+        """Whether a row of the partition can be wanted."""
+        if self._excludes:
+            return self._keys is not None or partition_name not in self._ranges
+        return partition_name in self._ranges
+
+    def has_split(self, split: SnapshotSplit) -> bool:
+        """Whether a row of the split, in a partition that :meth:`has_partition`, can be wanted."""
+        return not self.checks_placement(split) or split.bucket_id in self._buckets[split.partition_name]
+
+    def checks_placement(self, split: SnapshotSplit) -> bool:
+        """Whether it is relied on that the split's rows, as those of other buckets, are in their place.
+
+        What may hold anything is read in any case.
+        """
+        return split.partition_name in self._buckets and split.is_of_bucket(self._num_buckets)
+
+    def filter_for(self, partition_name: str) -> KeyFilter | None:
+        """What to look for in a partition that :meth:`has_partition`; None if all its rows are wanted."""
+        if self._keys is None or partition_name not in self._ranges:
+            return None
+        return self._filter_of_range(*self._ranges[partition_name])
+
+    def _filter(self, start: int, stop: int) -> KeyFilter:
+        assert self._keys is not None
+        return KeyFilter(self._keys.slice(start, stop - start), self._null_safe, self._excludes)
+
+
+def group_keys(
+    table: AcidTable,
+    keys: pa.Table,
+    partition_names: Sequence[str],
+    *,
+    null_safe: bool,
+    excludes: bool = False,
+    prunes_buckets: bool = True,
+) -> KeyGroups:
+    """Order keys by the partition in which rows with them can lie.
+
+    Args:
+        table: tells the partition columns.
+        keys: a column for each key column, in any case and order; of the types of ``arrow_type`` with
+            timestamps in microseconds.
+        partition_names: the partitions that are read, by (escaped) name; '' for an unpartitioned table.
+        null_safe: NULL equals NULL.
+        excludes: the rows that have none of the keys are wanted.
+        prunes_buckets: leave buckets out to which no key hashes.
+
+    Raises:
+        RecordLayoutError: no key column, one that the table does not have, comes twice, or has another type.
+        RecordValueError: a partition's value that its column cannot hold, if the column is a key column.
+    """
+    keys = KeyFilter(_checked(table, keys).combine_chunks(), null_safe).keys
+    data = [name for name in keys.column_names if name not in table.partition_key_names]
+    in_partition = [name for name in keys.column_names if name in table.partition_key_names]
+    if in_partition:
+        filter_ = KeyFilter(keys.select(in_partition), null_safe)
+        places, codes = filter_.encode([_chunk(keys, name) for name in in_partition])
+        found, codes_of_found = filter_.encode(_partition_values(table, partition_names, filter_))
+        code_of_partition = {
+            partition_names[at]: code
+            for at, code in zip(found.tolist(), codes_of_found.tolist(), strict=True)
+        }
+    else:
+        places, codes = np.arange(keys.num_rows), np.zeros(keys.num_rows, np.int64)
+        code_of_partition = dict.fromkeys(partition_names, 0) if keys.num_rows else {}
+    order = np.argsort(codes, kind="stable")
+    codes, places = codes[order], places[order]
+    ranges = {
+        name: (int(np.searchsorted(codes, code)), int(np.searchsorted(codes, code, side="right")))
+        for name, code in code_of_partition.items()
+    }
+    ordered = keys.select(data).take(pa.array(places)).combine_chunks() if data else None
+    is_pruned = prunes_buckets and not excludes and tells_bucket(table, set(data))
+    return KeyGroups(
+        keys=ordered,
+        null_safe=null_safe,
+        ranges=ranges,
+        excludes=excludes,
+        buckets=_buckets(table, ordered, ranges) if is_pruned and ordered is not None else {},
+        num_buckets=table.num_buckets,
+    )
+
+
+def _buckets(
+    table: AcidTable, keys: pa.Table, ranges: Mapping[str, tuple[int, int]]
+) -> dict[str, frozenset[int]]:
+    """Buckets of the keys, of partitions where that is not every bucket."""
+    try:
+        bucket_ids = np.asarray(BucketIdResolver(table).resolve(keys))
+    except RecordValueError:
+        # A key that the column cannot hold (a day of the year 10000) equals no row, but has no bucket either.
+        return {}
+    of_range = {
+        (start, stop): frozenset(np.unique(bucket_ids[start:stop]).tolist())
+        for start, stop in set(ranges.values())
+    }
+    return {
+        name: of_range[found] for name, found in ranges.items() if len(of_range[found]) < table.num_buckets
+    }
+
+
+def partition_scalars(table: AcidTable, name: str) -> dict[str, pa.Scalar]:
+    """Values of a partition's columns as a snapshot gives them; none for an unpartitioned table.
+
+    Raises:
+        RecordValueError: a value that its column cannot hold.
+    """
+    texts = parse_partition_name(name) if table.partition_keys else ()
+    return {
+        key.name: _partition_scalar(key, text) for key, text in zip(table.partition_keys, texts, strict=True)
+    }
+
+
+def _partition_scalar(key: AcidColumn, text: str) -> pa.Scalar:
+    return pa.scalar(partition_value(text, parse_hive_type(key.type)), key_type(key))
+
+
+def _partition_values(table: AcidTable, names: Sequence[str], keys: KeyFilter) -> list[pa.Array]:
+    """Values of the partitions, an array for each key column."""
+    scalars = [partition_scalars(table, name) for name in names]
+    types = {field.name: field.type for field in keys.keys.schema}
+    return [pa.array([each[name].as_py() for each in scalars], types[name]) for name in keys.names]
+
+
+def _checked(table: AcidTable, keys: pa.Table) -> pa.Table:
+    """The keys with names in lower case."""
+    names = [name.lower() for name in keys.column_names]
+    columns = {c.name: c for c in (*table.columns, *table.partition_keys)}
+    unknown = [name for name in names if name not in columns]
+    if unknown or not names or len(set(names)) < len(names):
+        raise RecordLayoutError(
+            f"table {table.full_name}: keys {unknown or names}: each must be a column of the table and come "
+            f"once; there are {', '.join(columns)}"
+        )
+    for name, found in zip(names, keys.schema.types, strict=True):
+        if found != key_type(columns[name]):
+            raise RecordLayoutError(
+                f"table {table.full_name}: keys of {name} {columns[name].type} are {found}: give them as "
+                f"{key_type(columns[name])}"
+            )
+    return keys.rename_columns(names)
+
+
+def key_type(column: AcidColumn) -> pa.DataType:
+    """Arrow type that the keys of a column must have."""
+    return arrow_type(parse_hive_type(column.type), timestamp_unit="us")
+
+
+def _chunk(keys: pa.Table, name: str) -> pa.Array:
+    column = keys.column(name)
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)

@@ -1,0 +1,247 @@
+"""snapshot: the rows a transaction sees, with their ROW__ID, as a DataFrame.
+
+The driver lists directories and decides which files make up each (partition, bucket); tasks merge them with
+:mod:`~.orc.read.snapshot_reader`. Spark's own ORC reader is no help: it fails on ACID files unless all
+six event columns are asked for, and it does not merge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from metastore_client.model import PartitionInfo
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.errors import ConfigurationError, RecordLayoutError, listed
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.partition_plan import plan_partitions
+from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.jvm import spark_context
+from mutation_api.spark.read.bucket_search import search_buckets
+from mutation_api.spark.read.key_groups import group_keys
+from mutation_api.spark.read.split_reader import SplitReader, read_splits
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+
+__all__ = [
+    "BATCH_ROWS_DEFAULT",
+    "SnapshotSource",
+    "snapshot",
+    "snapshot_by_bucket",
+]
+
+BATCH_ROWS_DEFAULT = 16_384
+"""Rows of one Arrow batch on its way from a Python worker to Spark."""
+
+
+class SnapshotSource(Protocol):
+    """What is needed of a transaction, or of a snapshot that a client opened."""
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """The transactions it sees, compactions among them."""
+        ...
+
+    def valid_ids(self, full_name: str) -> ValidIdList:
+        """What it sees of one of its tables."""
+        ...
+
+    def table(self, full_name: str) -> AcidTable:
+        """Descriptor of one of its tables."""
+        ...
+
+    def partitions(self, full_name: str) -> Sequence[PartitionInfo]:
+        """Partitions of one of its tables."""
+        ...
+
+    def check(self) -> None:
+        """Raise if its lock is lost."""
+        ...
+
+
+def snapshot(
+    spark: SparkSession,
+    source: SnapshotSource,
+    table_name: str,
+    *,
+    columns: Sequence[str] | None = None,
+    partitions: Sequence[str] | None = None,
+    keys: pa.Table | None = None,
+    null_safe_keys: bool = False,
+    without_keys: bool = False,
+    prune_buckets: bool = True,
+    truncate_nanoseconds: bool = False,
+    batch_rows: int = BATCH_ROWS_DEFAULT,
+) -> DataFrame:
+    """The rows of a table that a transaction, or an open snapshot, sees, with their ROW__ID.
+
+    Files are read when the DataFrame is evaluated, each time it is; so evaluate it while the source is open,
+    or the cleaner may have removed them. Directories are listed once, now.
+
+    Args:
+        spark: the session.
+        source: a begun transaction that declared the table as source or sink, or what
+            ``client.open_snapshot("db.table")`` gives, best in a ``with`` block, whose end releases its lock.
+        table_name: ``database.table``.
+        columns: names of data and partition columns, any case, in the order wanted; None for all. ``[]``
+            gives ROW__ID alone, and reads no other column; of an insert-only table it is refused.
+        partitions: escaped names (``ds=2015-11-19``) of the partitions to read; None for all.
+        keys: give only rows whose values equal those of some row here. Its columns are key columns of the
+            table, any case, partition columns among them; of the types of ``arrow_type(…,
+            timestamp_unit="us")``; they need not be among ``columns``. Partitions, buckets and stripes that
+            can hold none of them are not read, and of the others the key columns first. NaN equals NaN, -0.0
+            equals 0.0, NULL equals nothing.
+        null_safe_keys: NULL equals NULL.
+        without_keys: give all other rows, those that have none of the keys.
+        prune_buckets: with keys that have the bucket columns, leave buckets out to which none hashes. The
+            rows of the others are checked then: if one is not where it belongs, DirectoryStateError. False
+            reads all buckets.
+        truncate_nanoseconds: Spark's timestamps have six digits of a second, Hive's nine. True drops the last
+            three; False makes a value that has them an error, for written back it would be another one.
+        batch_rows: rows of one batch.
+
+    Returns:
+        ``ROW__ID`` struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``) and the
+        columns. In a partitioned table ROW__ID has a fourth field ``partition``, because an update or delete
+        must know where its row lies. An insert-only table has no ROW__ID. timestamp columns are
+        timestamp_ntz, char and varchar are strings.
+
+    Raises:
+        ConfigurationError: the source is a client.
+        RecordLayoutError: a column or partition that the table does not have, or keys of another type.
+        TableNotMutableError: a column Spark cannot hold (uniontype); name the others in ``columns``.
+        DirectoryStateError: see :func:`mutation_api.orc.read.snapshot_reader.plan_splits`.
+        ClientError: the source does not know the table, is not open, or has lost its lock.
+        Evaluating it raises pyspark's exception, whose text ends with our CorruptFileError,
+        DirectoryStateError or RecordValueError; within
+        :func:`~mutation_api.spark.worker_errors.translated_worker_errors` it raises these themselves.
+    """
+    _check_source(source, table_name)
+    table = source.table(table_name)
+    wanted = _select(table, columns)
+    valid_ids = source.valid_ids(table.full_name)
+    locations = known = _locations(table, source, partitions)
+    groups = None
+    if keys is not None:
+        names = list(locations)
+        groups = group_keys(
+            table,
+            keys,
+            names,
+            null_safe=null_safe_keys,
+            excludes=without_keys,
+            prunes_buckets=prune_buckets,
+        )
+        locations = {name: place for name, place in locations.items() if groups.has_partition(name)}
+    splits = plan_partitions(
+        table,
+        locations,
+        valid_ids,
+        source.valid_txn_list,
+        is_whole_table=partitions is None and 2 * len(locations) >= len(known),
+    )
+    if groups is not None:
+        splits = [split for split in splits if groups.has_split(split)]
+    reader = SplitReader(
+        valid_ids,
+        wanted,
+        ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
+        worker_settings(spark_context(spark), (table.location, *locations.values())),
+    )
+    return read_splits(spark, table, splits, reader, groups)
+
+
+def snapshot_by_bucket(
+    transaction: SnapshotSource,
+    table_name: str,
+    keys: DataFrame,
+    *,
+    columns: Sequence[str] | None = None,
+    partitions: Sequence[str] | None = None,
+    null_safe_keys: bool = False,
+) -> DataFrame:
+    """The rows of a table that have one of very many keys, and maybe others too.
+
+    Only the keys are shuffled, each to the task that searches its bucket; the table is read where it lies.
+    That files are in their place is checked of every row that is read; plain files (loaded, or written before
+    the table was transactional) are read as a whole.
+
+    Args:
+        transaction: as :func:`snapshot` takes its source.
+        table_name: of a table whose rows' bucket the keys tell
+            (:func:`mutation_api.bucketing.placement.tells_bucket`).
+        keys: key columns of the table under its names, of its Spark types; not distinct.
+        columns: see :func:`snapshot`.
+        partitions: likewise.
+        null_safe_keys: likewise.
+
+    Returns:
+        As :func:`snapshot`.
+
+    Raises:
+        As :func:`snapshot`; its evaluation also RecordValueError for a key that its column cannot hold.
+    """
+    transaction.check()
+    table = transaction.table(table_name)
+    valid_ids = transaction.valid_ids(table.full_name)
+    locations = _locations(table, transaction, partitions)
+    splits = plan_partitions(
+        table, locations, valid_ids, transaction.valid_txn_list, is_whole_table=partitions is None
+    )
+    placed = [split for split in splits if split.is_of_bucket(table.num_buckets)]
+    others = [split for split in splits if not split.is_of_bucket(table.num_buckets)]
+    options = ReadOptions(TimestampForm.MICROSECONDS)
+    storage = worker_settings(spark_context(keys.sparkSession), (table.location, *locations.values()))
+    reader = SplitReader(valid_ids, _select(table, columns), options, storage)
+    found = search_buckets(table, placed, reader, keys, null_safe=null_safe_keys)
+    return found.unionAll(read_splits(keys.sparkSession, table, others, reader)) if others else found
+
+
+def _check_source(source: SnapshotSource, table_name: str) -> None:
+    if hasattr(source, "open_snapshot"):
+        raise ConfigurationError(
+            f"a client has no snapshot of its own: with client.open_snapshot({table_name!r}) as view: "
+            f"snapshot(spark, view, {table_name!r})"
+        )
+    source.check()
+
+
+def _select(table: AcidTable, columns: Sequence[str] | None) -> tuple[AcidColumn, ...]:
+    available = {c.name: c for c in (*table.columns, *table.partition_keys)}
+    names = list(available) if columns is None else [name.lower() for name in columns]
+    unknown = [name for name in names if name not in available]
+    if unknown or len(set(names)) < len(names):
+        raise RecordLayoutError(
+            f"table {table.full_name}: columns {unknown or names} cannot be read: each must exist and be "
+            f"named once; there are {', '.join(available)}"
+        )
+    if not names and not table.version.has_row_ids:
+        raise RecordLayoutError(
+            f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}, so name a column; "
+            f"there are {', '.join(available)}"
+        )
+    return tuple(available[name] for name in names)
+
+
+def _locations(
+    table: AcidTable, source: SnapshotSource, partitions: Sequence[str] | None
+) -> Mapping[str, Location]:
+    """Locations by partition name."""
+    if not table.partition_keys:
+        if partitions is not None:
+            raise RecordLayoutError(f"table {table.full_name} is not partitioned; leave partitions out")
+        return {"": table.location}
+    known = {p.name: table.partition_location(p.name) for p in source.partitions(table.full_name)}
+    if partitions is None:
+        return known
+    unknown = sorted(set(partitions) - set(known))
+    if unknown:
+        raise RecordLayoutError(
+            f"table {table.full_name}: no partition {listed(unknown)} in this snapshot; it has "
+            f"{len(known)}, such as {', '.join(sorted(known)[:3]) or 'none'}"
+        )
+    return {name: known[name] for name in dict.fromkeys(partitions)}

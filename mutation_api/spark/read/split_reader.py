@@ -1,0 +1,157 @@
+"""Reading splits of a snapshot in Spark's tasks: what leaves a worker, and which task reads which split."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.core.broadcast import Broadcast
+from pyspark.sql import DataFrame, SparkSession
+
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.orc.read.column_reader import ReadOptions
+from mutation_api.orc.read.read_ahead import read_in_turn
+from mutation_api.orc.read.snapshot_reader import SnapshotSplit, read_split
+from mutation_api.spark.jvm import spark_context
+from mutation_api.spark.read.key_groups import KeyGroups, partition_scalars
+from mutation_api.storage.connect import configure
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.serializer import AcidTableSerializer
+from mutation_api.types.hive_type import parse_hive_type, spark_type
+
+__all__ = ["PARTITION_FIELD", "TASKS_PER_CORE", "SplitReader", "read_splits", "snapshot_ddl"]
+
+PARTITION_FIELD = "partition"
+"""Fourth field of ROW__ID in partitioned tables: the (escaped) name of the partition the row lies in."""
+
+TASKS_PER_CORE = 16
+"""Tasks of a job that reads, at most: they share out the splits, since starting one costs time too."""
+
+
+def read_splits(
+    spark: SparkSession,
+    table: AcidTable,
+    splits: Sequence[SnapshotSplit],
+    reader: SplitReader,
+    groups: KeyGroups | None = None,
+) -> DataFrame:
+    """The rows of the splits that the keys want, in the form of :func:`~.snapshot_frame.snapshot`."""
+    rows = _NumberedSplits(
+        table_text=AcidTableSerializer.encode(table),
+        splits=tuple(split.to_json() for split in splits),
+        reader=reader,
+        # A broadcast, for each of many tasks has a copy of the function. Nobody removes it but Spark itself,
+        # when the DataFrame is forgotten: until then it may be evaluated again.
+        keys=None if groups is None else spark_context(spark).broadcast(groups),
+    )
+    return _numbers(spark, len(splits)).mapInArrow(rows, snapshot_ddl(table, reader.columns))
+
+
+@dataclass(frozen=True)
+class _NumberedSplits:
+    """The function that runs in tasks: batches of numbers of splits in, batches of rows out."""
+
+    table_text: str
+    splits: tuple[str, ...]
+    reader: SplitReader
+    keys: Broadcast[KeyGroups] | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = AcidTableSerializer.decode(self.table_text)
+        groups = None if self.keys is None else self.keys.value
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        splits = (SnapshotSplit.from_json(self.splits[number]) for number in numbers)
+        is_checked = functools.partial(_is_checked, groups)
+        yield from self.reader.in_turn(table, splits, groups, checks_placement=is_checked)
+
+
+def _is_checked(groups: KeyGroups | None, split: SnapshotSplit) -> bool:
+    return groups is not None and groups.checks_placement(split)
+
+
+@dataclass(frozen=True)
+class SplitReader:
+    """Reads splits in a worker, which uses the driver's settings of storage."""
+
+    valid_ids: ValidIdList
+    columns: tuple[AcidColumn, ...]
+    options: ReadOptions
+    storage: HadoopSettings
+
+    def in_turn(
+        self,
+        table: AcidTable,
+        splits: Iterable[SnapshotSplit],
+        groups: KeyGroups | None,
+        *,
+        checks_placement: Callable[[SnapshotSplit], bool],
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches of splits, in their order, in the form of :func:`~.snapshot_frame.snapshot`."""
+        configure(self.storage)
+
+        def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
+            return self._read(table, split, groups, checks_placement=checks_placement(split))
+
+        yield from (batch for _, batch in read_in_turn(splits, read))
+
+    def _read(
+        self, table: AcidTable, split: SnapshotSplit, groups: KeyGroups | None, *, checks_placement: bool
+    ) -> Iterator[pa.RecordBatch]:
+        data = [c.name for c in self.columns if c.name not in table.partition_key_names]
+        has_row_ids = table.version.has_row_ids
+        # Rows without ROW__ID are counted by a column, if none is asked for.
+        read = data or ([] if has_row_ids else [table.column_names[0]])
+        values = partition_scalars(table, split.partition_name)
+        only = None if groups is None else groups.filter_for(split.partition_name)
+        for batch in read_split(
+            table,
+            split,
+            self.valid_ids,
+            read,
+            has_row_ids,
+            self.options,
+            only,
+            checks_placement=checks_placement,
+        ):
+            arrays = {name: batch.column(name) for name in data}
+            arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in values.items()}
+            columns = {c.name: arrays[c.name] for c in self.columns}
+            if has_row_ids:
+                columns = {ROW_ID_COLUMN: _row_ids(table, split, batch), **columns}
+            yield pa.RecordBatch.from_pydict(columns)
+
+
+def _numbers(spark: SparkSession, count: int) -> DataFrame:
+    """One row a split, spread over tasks.
+
+    The JVM counts by itself; rows of ours would need a Python worker of their own in each task.
+    """
+    tasks = max(1, min(count, TASKS_PER_CORE * spark_context(spark).defaultParallelism))
+    return spark.range(0, count, 1, tasks)
+
+
+def snapshot_ddl(table: AcidTable, columns: Sequence[AcidColumn]) -> str:
+    """Spark's spelling of what :func:`~.snapshot_frame.snapshot` gives."""
+    fields = [f"`{c.name}` {spark_type(parse_hive_type(c.type))}" for c in columns]
+    if table.version.has_row_ids:
+        fields.insert(0, f"`{ROW_ID_COLUMN}` {_row_id_ddl(table)}")
+    return ", ".join(fields)
+
+
+def _row_id_ddl(table: AcidTable) -> str:
+    """Spark's type of the table's ROW__ID."""
+    partition = f",{PARTITION_FIELD}:string" if table.partition_keys else ""
+    return f"struct<{table.version.transaction_field}:bigint,bucketid:int,rowid:bigint{partition}>"
+
+
+def _row_ids(table: AcidTable, split: SnapshotSplit, batch: pa.RecordBatch) -> pa.StructArray:
+    row_ids = batch.column(ROW_ID_COLUMN)
+    if not table.partition_keys:
+        return row_ids
+    partition = pa.repeat(pa.scalar(split.partition_name, pa.string()), len(row_ids))
+    fields = [*row_ids.type, pa.field(PARTITION_FIELD, pa.string())]
+    return pa.StructArray.from_arrays([*row_ids.flatten(), partition], fields=fields)

@@ -1,0 +1,1 @@
+"""The job that writes: a DataFrame of changes becomes staged files."""

@@ -1,0 +1,136 @@
+"""ChangeAddresser: batches of a change set -> the same changes, each with its address in front.
+
+Pure Arrow; runs in Spark's Python workers, before the shuffle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.spark.write.classify import ChangeClassifier
+
+__all__ = [
+    "ADDRESS_COLUMNS",
+    "BUCKET",
+    "BUCKET_PROPERTY",
+    "OPERATION",
+    "PARTITION",
+    "ROW_NUMBER",
+    "TXN",
+    "ChangeAddresser",
+    "ChangeFields",
+    "numbers_of_partitions",
+    "with_names_once",
+]
+
+PARTITION = "__partition"
+BUCKET = "__bucket"
+OPERATION = "__operation"
+TXN = "__txn"
+BUCKET_PROPERTY = "__bucket_property"
+ROW_NUMBER = "__row_id"
+ADDRESS_COLUMNS = (PARTITION, BUCKET, OPERATION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
+"""First columns of addressed changes; the data columns that the change set has follow in table order."""
+
+
+@dataclass(frozen=True)
+class ChangeFields:
+    """Which columns a batch of changes has, in this order: the operation; the parts of ROW__ID; the partition
+    columns; ``writers``, if inserts have them; the data columns, of deletes null.
+
+    Attributes:
+        row_id: of txn, bucket, row_id and partition those that are known: three, four or none.
+        partition_columns: names in the table; all or none.
+        has_writers: whether inserts bring their bucket id; see ChangeClassifier.
+        columns: names in the table, in its order.
+    """
+
+    row_id: tuple[str, ...]
+    partition_columns: tuple[str, ...]
+    has_writers: bool
+    columns: tuple[str, ...]
+
+    @property
+    def addressing(self) -> int:
+        """How many columns come before the data columns."""
+        return 1 + len(self.row_id) + len(self.partition_columns) + self.has_writers
+
+
+@dataclass(frozen=True)
+class ChangeAddresser:
+    """Puts the address of each change in the place of what it follows from.
+
+    Args:
+        classifier: finds and checks the address.
+        fields: of the batches.
+    """
+
+    classifier: ChangeClassifier
+    fields: ChangeFields
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Address all batches of a task; columns are ADDRESS_COLUMNS and the data columns.
+
+        Raises: as :meth:`ChangeClassifier.classify`.
+        """
+        return map(self.addressed, batches)
+
+    def addressed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Address one batch; see :meth:`__call__`."""
+        fields = self.fields
+        operations, *rest = batch.columns[: fields.addressing]
+        row_id, rest = rest[: len(fields.row_id)], rest[len(fields.row_id) :]
+        partitions, writers = rest[: len(fields.partition_columns)], rest[len(fields.partition_columns) :]
+        data = batch.columns[fields.addressing :]
+        known = dict(zip((*fields.partition_columns, *fields.columns), (*partitions, *data), strict=True))
+        table = self.classifier.table
+        wanted = [c for c in (*table.partition_key_names, *table.bucket_columns) if c in known]
+        addresses = self.classifier.classify(
+            operations,
+            _row_ids(row_id, fields.row_id) if fields.row_id else None,
+            pa.StructArray.from_arrays([known[name] for name in wanted], names=wanted) if wanted else None,
+            writers[0] if writers else None,
+        )
+        return pa.record_batch([*addresses.flatten(), *data], names=[*ADDRESS_COLUMNS, *fields.columns])
+
+
+def numbers_of_partitions(batch: pa.RecordBatch, number: Callable[[str], int]) -> npt.NDArray[np.int64]:
+    """A number for each of n addressed changes (shape (n,)), by its partition's name, each asked once."""
+    encoded = batch.column(PARTITION).dictionary_encode()
+    used = _used_names(encoded)
+    numbers = np.zeros(len(used), np.int64)
+    numbers[used] = [number(name) for name in encoded.dictionary.filter(pa.array(used)).to_pylist()]
+    result: npt.NDArray[np.int64] = numbers[encoded.indices.to_numpy()]
+    return result
+
+
+def with_names_once(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same addressed changes, with each partition's name told once, and none that no change has."""
+    encoded = batch.column(PARTITION).dictionary_encode()
+    used = _used_names(encoded)
+    if not used.all():
+        places = (np.cumsum(used, dtype=np.int32) - 1)[encoded.indices.to_numpy()]
+        encoded = pa.DictionaryArray.from_arrays(places, encoded.dictionary.filter(pa.array(used)))
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return pa.record_batch({**columns, PARTITION: encoded})
+
+
+def _used_names(encoded: pa.DictionaryArray) -> npt.NDArray[np.bool_]:
+    """Which of the dictionary's names a change has."""
+    used: npt.NDArray[np.bool_] = np.zeros(len(encoded.dictionary), np.bool_)
+    used[encoded.indices.to_numpy()] = True
+    return used
+
+
+def _row_ids(parts: list[pa.Array], names: tuple[str, ...]) -> pa.StructArray:
+    """ROW__IDs; null where all parts are."""
+    absent = pc.is_null(parts[0])
+    for part in parts[1:]:
+        absent = pc.and_(absent, pc.is_null(part))
+    return pa.StructArray.from_arrays(parts, names=list(names), mask=absent)

@@ -1,0 +1,303 @@
+"""apply_changes: a DataFrame of changes becomes staged files of one table, under an open transaction.
+
+Tasks may be tried again or run twice at once: each attempt writes to a hidden directory of its own and
+answers with manifests. Spark hands the answers of the winning attempts to the driver, which removes what the
+others left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from metastore_client.model import PartitionInfo
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
+from mutation_api.commit.manifest import DeltaManifest, delta_names, staging_directory
+from mutation_api.errors import MutationError, RowIdNotFoundError, TransactionStateError, listed
+from mutation_api.spark.arrow_batches import counted_by_rows
+from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.jvm import spark_context
+from mutation_api.spark.read.snapshot_frame import snapshot
+from mutation_api.spark.worker_errors import translated_worker_errors
+from mutation_api.spark.write.apply_summary import ApplySummary
+from mutation_api.spark.write.change_writer import ChangeWriter
+from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT, ChangePlan, plan_changes
+from mutation_api.spark.write.verify import touched_partitions
+from mutation_api.spark.write.verify import verify_row_ids as verify_changed_row_ids
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Storage
+from mutation_api.table.acid_table import AcidTable, TableRole
+from mutation_api.table.serializer import AcidTableSerializer
+from mutation_api.worker.coordinator import WriterOptions
+
+__all__ = ["OpenTransaction", "apply_changes"]
+
+logger = logging.getLogger(__name__)
+
+
+class OpenTransaction(Protocol):
+    """What this module needs of :class:`mutation_api.client.transaction.Transaction`."""
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """The transactions that it sees."""
+        ...
+
+    def valid_ids(self, full_name: str) -> ValidIdList:
+        """The snapshot of one of its tables."""
+        ...
+
+    def table(self, full_name: str) -> AcidTable:
+        """Descriptor of one of its tables, bound to it."""
+        ...
+
+    def partitions(self, full_name: str) -> Sequence[PartitionInfo]:
+        """Partitions that exist."""
+        ...
+
+    def check(self) -> None:
+        """Raise if the lock or the transaction is lost."""
+        ...
+
+    def on_lost(self, callback: Callable[[Exception], None]) -> None:
+        """Have ``callback`` called when the lock or the transaction is lost."""
+        ...
+
+    def changing(self, full_name: str) -> contextlib.AbstractContextManager[None]:
+        """The block in which a table gets its changes, which happens once."""
+        ...
+
+    def add_manifests(self, full_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+        """Hand over what a writer staged, to be published by the commit."""
+        ...
+
+
+def apply_changes(
+    transaction: OpenTransaction,
+    table_name: str,
+    changes: DataFrame,
+    *,
+    operation_column: str = OPERATION_COLUMN_DEFAULT,
+    num_partitions: int | None = None,
+    insert_files: int | None = None,
+    verify_row_ids: bool = False,
+    options: WriterOptions | None = None,
+) -> ApplySummary:
+    """Write a set of inserts, updates and deletes for one table; they become visible when the transaction
+    commits.
+
+    ``changes`` has, in any order and case,
+
+    * the operation: 'insert', 'update' or 'delete', in any case;
+    * ``ROW__ID``: struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``), as
+      ``snapshot`` reads it, with its field ``partition`` or without; null for inserts, where it is ignored;
+      the column may be missing if all are inserts;
+    * the table's columns, partition columns included. An update brings the whole new row. Of a delete only
+      ROW__ID counts, and the partition columns unless ROW__ID knows the partition; a change set of deletes
+      may leave the other columns out.
+
+    An update stays in its partition and bucket; moving a row is a delete and an insert. A row may be changed
+    once. Insert-only tables take inserts alone.
+
+    If a task fails, Spark evaluates its share of ``changes`` again: a DataFrame that gives other rows each
+    time (rand(), a source that moves on) has to be written down first (cache, checkpoint, a table). So it has
+    with ``verify_row_ids``, which evaluates the changes once more.
+
+    If this raises, nothing was kept for the table, and the transaction is still open: abort it, or apply
+    again.
+
+    Args:
+        transaction: begun; :meth:`Transaction.table` must know the table as a sink.
+        table_name: ``database.table``; once in a transaction, other tables may have their own changes in it.
+        changes: any DataFrame; it is evaluated by this call.
+        operation_column: name of the operation's column.
+        num_partitions: writing tasks; by default the session's shuffle partitions, at most four for each
+            core, two where the closing of files waits (HDFS).
+        insert_files: for tables that are not bucketed, how many files the inserts of a partition are spread
+            over, by a hash of their content; by default one for each writing task, in a partitioned table at
+            most INSERT_FILES_PER_PARTITION, and one only where ``wants_one_writer_if_unbucketed`` says so.
+        verify_row_ids: look every ROW__ID of updates and deletes up in the snapshot, before anything is
+            written.
+        options: stripe size and compression of the files, memory for sorting.
+
+    Returns:
+        What was written.
+
+    Raises:
+        TransactionStateError: not begun, a source table, or the table got its changes in this transaction
+            already.
+        RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: the
+            change set is wrong; the message names rows.
+        TableNotMutableError: an update or delete in an insert-only table.
+        ConfigurationError: ``insert_files`` makes no sense.
+        LockLostError, TransactionAbortedError: the transaction was lost; the Spark job has been cancelled.
+        WorkerError: anything else that stopped the Spark job.
+    """
+    table = transaction.table(table_name)
+    _check_sink(table)
+    with transaction.changing(table.full_name):
+        transaction.check()
+        context = spark_context(changes.sparkSession)
+        plan = plan_changes(
+            table,
+            changes,
+            transaction.valid_ids(table.full_name),
+            num_partitions=num_partitions,
+            insert_files=insert_files,
+            operation_column=operation_column,
+        )
+        writer_id = uuid.uuid4().hex
+        text = AcidTableSerializer.encode(table)
+        storage = worker_settings(context, _roots(table))
+        writer = ChangeWriter(text, writer_id, options or WriterOptions(), storage)
+        started = time.monotonic()
+        try:
+            with _cancelled_when_lost(transaction, context, writer_id):
+                if verify_row_ids:
+                    _verify(transaction, table, plan.addresses())
+                verified = time.monotonic()
+                manifests = _run(table, plan, writer)
+            _remove_losing_attempts(table, writer_id, manifests)
+            _check_partitions_exist(transaction, table, manifests)
+            transaction.add_manifests(table.full_name, writer_id, manifests)
+        except BaseException:
+            _remove_writer(table, writer_id)
+            raise
+    return ApplySummary.from_manifests(
+        table.full_name,
+        table.required_txn_id(),
+        manifests,
+        verify_seconds=verified - started if verify_row_ids else 0.0,
+        write_seconds=time.monotonic() - verified,
+    )
+
+
+def _check_sink(table: AcidTable) -> None:
+    if table.role is not TableRole.SINK:
+        raise TransactionStateError(
+            f"table {table.full_name} is a source of this transaction and cannot be written; "
+            "declare it with add_sink_table"
+        )
+
+
+@contextlib.contextmanager
+def _cancelled_when_lost(transaction: OpenTransaction, context: SparkContext, tag: str) -> Iterator[None]:
+    """Tag the jobs of the block; cancel them when the transaction is lost or the user interrupts.
+
+    If the block fails and the transaction is lost, the loss is what is raised: the failure followed from it.
+    """
+
+    def cancel(_: Exception) -> None:
+        context.cancelJobsWithTag(tag)
+
+    transaction.on_lost(cancel)
+    context.addJobTag(tag)
+    try:
+        yield
+    except KeyboardInterrupt:
+        context.cancelJobsWithTag(tag)
+        raise
+    except MutationError as error:
+        _raise_loss(transaction, error)
+        raise
+    finally:
+        context.removeJobTag(tag)
+
+
+def _raise_loss(transaction: OpenTransaction, error: MutationError) -> None:
+    try:
+        transaction.check()
+    except MutationError as loss:
+        raise loss from error
+
+
+def _verify(transaction: OpenTransaction, table: AcidTable, addresses: DataFrame) -> None:
+    with translated_worker_errors(f"table {table.full_name}: looking up the ROW__IDs of the changes"):
+        names = touched_partitions(addresses)
+        if not names:
+            return
+        _check_known_partitions(transaction, table, names)
+        known = snapshot(
+            addresses.sparkSession,
+            transaction,
+            table.full_name,
+            columns=[],
+            partitions=names if table.partition_keys else None,
+        )
+        verify_changed_row_ids(table, addresses, known)
+
+
+def _run(table: AcidTable, plan: ChangePlan, writer: ChangeWriter) -> tuple[DeltaManifest, ...]:
+    what = f"table {table.full_name}, transaction {table.txn_id}: writing the changes"
+    with translated_worker_errors(what), counted_by_rows(plan.changes.sparkSession):
+        lines = plan.split(writer.options.sort_memory_bytes).mapPartitions(writer.__call__).collect()
+    return tuple(DeltaManifest.from_json(line) for line in lines)
+
+
+def _check_partitions_exist(
+    transaction: OpenTransaction, table: AcidTable, manifests: Sequence[DeltaManifest]
+) -> None:
+    """Refuse updates and deletes in partitions that do not exist: no such row can exist either."""
+    if table.partition_keys:
+        names = {m.partition_name for m in manifests if m.update_count or m.delete_count}
+        _check_known_partitions(transaction, table, sorted(names))
+
+
+def _check_known_partitions(transaction: OpenTransaction, table: AcidTable, names: Sequence[str]) -> None:
+    if not table.partition_keys:
+        return
+    existing = {p.name for p in transaction.partitions(table.full_name)}
+    unknown = [name for name in names if name not in existing]
+    if unknown:
+        raise RowIdNotFoundError(
+            f"table {table.full_name}: the change set updates or deletes rows in partitions that do not "
+            f"exist: {listed(unknown)}; check the partition columns of the changes"
+        )
+
+
+def _roots(table: AcidTable) -> Sequence[Location]:
+    """Where the table lies, and each partition that lies elsewhere."""
+    return tuple(dict.fromkeys((table.location, *table.partition_locations.values())))
+
+
+def _writer_directories(table: AcidTable, writer_id: str) -> Iterator[tuple[Storage, Location]]:
+    """The writer's directory in the table and in each partition that lies elsewhere."""
+    for root in _roots(table):
+        yield storage_at(root), staging_directory(root, table.required_txn_id()) / writer_id
+
+
+def _remove_losing_attempts(table: AcidTable, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+    """Remove their files. Uploads tell no attempt: theirs go with the commit, and their marks, too."""
+    winners = {m.attempt_id for m in manifests}
+    for storage, directory in _writer_directories(table, writer_id):
+        if storage.publishes_by_rename:
+            with contextlib.suppress(FileNotFoundError):
+                for entry in storage.list(directory):
+                    if entry.name not in winners:
+                        logger.info("removing what a lost task attempt left: %s", entry.location)
+                        storage.delete_directory(entry.location)
+
+
+def _remove_writer(table: AcidTable, writer_id: str) -> None:
+    """Remove all that the writer wrote.
+
+    Where files are uploads, also what other writers uploaded for the table: their manifests, if there are
+    any, will be refused.
+    """
+    names = delta_names(table.required_write_id(), table.version)
+    for storage, directory in _writer_directories(table, writer_id):
+        try:
+            if not storage.publishes_by_rename:
+                uploads = storage.unfinished(directory.parent.parent)
+                storage.abandon(each for each in uploads if each.location.parent.name in names)
+            storage.delete_directory(directory)
+        except OSError:
+            logger.exception("removing %s failed; it is hidden, and the abort tries again", directory)

@@ -1,0 +1,396 @@
+"""From a DataFrame of changes to pieces of it that tasks can write: match the columns, address, shuffle.
+
+The shuffle is the last step, directly before the writer: anything put between them (a join, distinct, union)
+may spread one group over tasks, and so may an order by range or a rebalance. The number of tasks is given,
+because adaptive execution would coalesce them down to one when the groups are skewed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyspark.sql.functions as sf
+from pyspark import RDD
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.acid.bucket_codec import MAX_BUCKETS
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.spark.jvm import raw_bytes, spark_context
+from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.write.address import (
+    ADDRESS_COLUMNS,
+    ChangeAddresser,
+    ChangeFields,
+)
+from mutation_api.spark.write.change_splitter import CHANGES, SPLIT_DDL, TASK, ChangeSplitter
+from mutation_api.spark.write.classify import ADDRESS_TYPE, ChangeClassifier
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.types.conversion import convert_to_column
+from mutation_api.types.hive_type import parse_hive_type
+
+__all__ = [
+    "INSERT_FILES_PER_PARTITION",
+    "OPERATION_COLUMN_DEFAULT",
+    "TASKS_PER_CORE",
+    "TASKS_PER_CORE_IF_CLOSING_WAITS",
+    "ChangeLayout",
+    "ChangePlan",
+    "default_num_partitions",
+    "match_columns",
+    "plan_changes",
+    "wall_clock_type",
+]
+
+OPERATION_COLUMN_DEFAULT = "operation"
+
+TASKS_PER_CORE = 4
+TASKS_PER_CORE_IF_CLOSING_WAITS = 2
+"""Each task ends with a wait for its last files; see :attr:`Storage.closing_waits`."""
+
+SPLIT_PARTS = 4
+"""Of the memory for sorting, the share of changes that are cut up at once: there are up to three copies."""
+
+INSERT_FILES_PER_PARTITION = 4
+"""Files that the inserts of one partition of an unbucketed table are spread over, unless told otherwise."""
+
+_ADDRESS_FIELDS = [
+    StructField(name, from_arrow_type(field.type))
+    for name, field in zip(ADDRESS_COLUMNS, ADDRESS_TYPE, strict=True)
+]
+"""Spark's form of :data:`mutation_api.spark.write.classify.ADDRESS_TYPE`."""
+
+ROW_ID_FIELDS = {"transactionid": "txn", "writeid": "txn", "bucketid": "bucket", "rowid": "row_id"}
+PARTITION_FIELD = "partition"
+
+
+@dataclass(frozen=True)
+class ChangeLayout:
+    """Which column of a change set is what, under the names it has there.
+
+    ``columns`` maps the table's column names (data and partition columns) to the change set's;
+    ``row_id_fields`` maps txn, bucket, row_id and, if present, partition to the fields of its ROW__ID.
+    """
+
+    operation: str
+    row_id: str | None
+    row_id_fields: dict[str, str]
+    columns: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ChangePlan:
+    """A change set whose columns were found among its table's; nothing was run.
+
+    The data columns of deletes are null in it, since nobody reads them. A TIMESTAMP is the wall clock that it
+    shows in the session's time zone, as Hive stores it.
+    """
+
+    changes: DataFrame
+    """Columns as ``addresser`` takes them, under names of Spark's liking."""
+    addresser: ChangeAddresser
+    tasks: int
+    """How many write."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the data columns, in table order."""
+        return self.addresser.fields.columns
+
+    def addressed(self) -> DataFrame:
+        """ADDRESS_COLUMNS and the data columns of each change; no shuffle.
+
+        Escaped partition name, bucket id, operation code, and the ROW__ID: original txn, bucket field, row
+        id. What is wrong with an address is found when this is evaluated; see ChangeClassifier.
+        """
+        data = self.changes.schema.fields[self.addresser.fields.addressing :]
+        schema = StructType([*_ADDRESS_FIELDS, *data])
+        return self.changes.mapInArrow(self.addresser.__call__, schema).toDF(*ADDRESS_COLUMNS, *self.columns)
+
+    def addresses(self) -> DataFrame:
+        """ADDRESS_COLUMNS of each change. Only what they follow from is evaluated."""
+        fields = self.addresser.fields
+        wanted = [c for c in self.columns if c in self.addresser.classifier.table.bucket_columns]
+        names = self.changes.columns
+        kept = [names[fields.addressing + self.columns.index(column)] for column in wanted]
+        changes = self.changes.select(*names[: fields.addressing], *kept)
+        addresser = replace(self.addresser, fields=replace(fields, columns=tuple(wanted)))
+        return ChangePlan(changes, addresser, self.tasks).addressed().select(*ADDRESS_COLUMNS)
+
+    def split(self, sort_memory_bytes: int) -> RDD[bytes]:
+        """The changes in pieces, those of a (partition, bucket) in one task; see ChangeSplitter."""
+        splitter = ChangeSplitter(self.addresser, self.tasks, sort_memory_bytes // SPLIT_PARTS)
+        pieces = self.changes.mapInArrow(splitter.__call__, SPLIT_DDL)
+        return raw_bytes(pieces.repartitionById(self.tasks, sf.col(TASK)).select(CHANGES))
+
+
+def plan_changes(
+    table: AcidTable,
+    changes: DataFrame,
+    valid_ids: ValidIdList,
+    *,
+    num_partitions: int | None = None,
+    insert_files: int | None = None,
+    operation_column: str = OPERATION_COLUMN_DEFAULT,
+) -> ChangePlan:
+    """Find out what is what in a change set.
+
+    Args:
+        table: a bound descriptor.
+        changes: columns as :func:`mutation_api.spark.write.job.apply_changes` describes them.
+        valid_ids: the snapshot from which ROW__IDs may come; see ChangeClassifier.
+        num_partitions: number of writing tasks; see :func:`default_num_partitions`.
+        insert_files: see :func:`mutation_api.spark.write.job.apply_changes`.
+        operation_column: name of the operation column.
+
+    Raises:
+        ConfigurationError: ``insert_files`` for a bucketed table, or not in 1 to 4096.
+        RecordLayoutError: columns missing, extra or doubled, or of a type that cannot fit. Nothing was run.
+    """
+    schema = changes.schema
+    layout = match_columns(table, schema, operation_column)
+    tasks = num_partitions or default_num_partitions(changes.sparkSession, table.location)
+    writer_count = _writer_count(table, tasks, insert_files)
+    classifier = ChangeClassifier(
+        table,
+        valid_ids,
+        missing_columns=_missing_columns(table, layout),
+        has_partition_columns=all(k in layout.columns for k in table.partition_key_names),
+    )
+    partition_columns = tuple(k for k in table.partition_key_names if k in layout.columns)
+    data_columns = tuple(c for c in table.column_names if c in layout.columns)
+    is_written = ~sf.lower(sf.col(quoted(layout.operation))).eqNullSafe("delete")
+    parts = [
+        sf.col(quoted(layout.operation)),
+        *_row_id_parts(layout),
+        *(_wall_clock(schema, layout.columns[name]) for name in partition_columns),
+        *([_writer(schema, layout, writer_count)] if writer_count else []),
+        *(sf.when(is_written, _wall_clock(schema, layout.columns[name])) for name in data_columns),
+    ]
+    # pyspark takes a dot in a column's name for a field of a struct, so they travel under plain ones.
+    plain = changes.select(*(part.alias(f"c{number}") for number, part in enumerate(parts)))
+    fields = ChangeFields(tuple(layout.row_id_fields), partition_columns, bool(writer_count), data_columns)
+    return ChangePlan(plain, ChangeAddresser(classifier, fields), tasks)
+
+
+def _writer_count(table: AcidTable, tasks: int, insert_files: int | None) -> int:
+    """Over how many bucket ids inserts are spread if no CLUSTERED BY decides; 0 if one does."""
+    if insert_files is not None and (table.is_bucketed or not 1 <= insert_files <= MAX_BUCKETS):
+        raise ConfigurationError(
+            f"table {table.full_name}: insert_files={insert_files}, but "
+            + (
+                f"its {table.num_buckets} buckets decide how many files there are"
+                if table.is_bucketed
+                else f"it must be in 1 to {MAX_BUCKETS}"
+            )
+        )
+    if table.is_bucketed:
+        return 0
+    if table.version.wants_one_writer_if_unbucketed:
+        return insert_files or 1
+    default = min(tasks, INSERT_FILES_PER_PARTITION) if table.partition_keys else tasks
+    return insert_files or min(default, MAX_BUCKETS)
+
+
+def default_num_partitions(spark: SparkSession, written: Location | None = None) -> int:
+    """The session's ``spark.sql.shuffle.partitions``, but at most TASKS_PER_CORE tasks for each core it has
+    now, or as many as pay where files are ``written``.
+
+    On a cluster whose executors come and go name the number yourself: the cores are counted before the job
+    runs.
+    """
+    configured = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    waits = written is not None and storage_at(written).closing_waits
+    most = TASKS_PER_CORE_IF_CLOSING_WAITS if waits else TASKS_PER_CORE
+    return max(1, min(configured, most * spark_context(spark).defaultParallelism))
+
+
+def match_columns(
+    table: AcidTable, schema: StructType, operation_column: str = OPERATION_COLUMN_DEFAULT
+) -> ChangeLayout:
+    """Find the table's columns among the change set's, in any order and case, and check their types.
+
+    Data columns may be missing (then only deletes are allowed, which the classifier checks), and so may all
+    partition columns together if ROW__ID has the field ``partition``.
+
+    Raises: RecordLayoutError, listing every column in question.
+    """
+    actual = _by_lower_name(table, schema)
+    operation = operation_column.lower()
+    expected = (*table.column_names, *table.partition_key_names)
+    if operation in expected:
+        raise RecordLayoutError(
+            f"table {table.full_name} has a column {operation_column!r} itself; "
+            "give the operation another name and pass it as operation_column"
+        )
+    if operation not in actual:
+        raise RecordLayoutError(
+            f"table {table.full_name}: the change set has no column {operation_column!r} that says insert, "
+            "update or "
+            f"delete; its columns are {', '.join(schema.fieldNames())}"
+        )
+    special = {operation, ROW_ID_COLUMN.lower()}
+    extra = [actual[c].name for c in actual if c not in special and c not in expected]
+    if extra:
+        raise RecordLayoutError(
+            f"table {table.full_name}: the change set has columns that the table does not have: "
+            f"{', '.join(extra)}; "
+            f"the table's columns are {', '.join(expected)}"
+        )
+    row_id = actual.get(ROW_ID_COLUMN.lower())
+    layout = ChangeLayout(
+        operation=actual[operation].name,
+        row_id=None if row_id is None else row_id.name,
+        row_id_fields={} if row_id is None else _row_id_fields(table, row_id.dataType),
+        columns={c: actual[c].name for c in expected if c in actual},
+    )
+    _check_missing(table, layout)
+    _check_types(table, actual, layout)
+    return layout
+
+
+def _by_lower_name(table: AcidTable, schema: StructType) -> dict[str, StructField]:
+    actual: dict[str, StructField] = {}
+    doubled = []
+    for field in schema.fields:
+        if field.name.lower() in actual:
+            doubled.append(field.name)
+        actual[field.name.lower()] = field
+    if doubled:
+        raise RecordLayoutError(
+            f"table {table.full_name}: the change set has columns twice (names have no case): "
+            f"{', '.join(doubled)}"
+        )
+    return actual
+
+
+def _row_id_fields(table: AcidTable, row_id: DataType) -> dict[str, str]:
+    """Fields of the change set's ROW__ID under our names. Raises RecordLayoutError if others are found."""
+    found: dict[str, str] = {}
+    complaint = "is no struct" if not isinstance(row_id, StructType) else ""
+    for field in row_id.fields if isinstance(row_id, StructType) else []:
+        name = field.name.lower()
+        part = PARTITION_FIELD if name == PARTITION_FIELD else ROW_ID_FIELDS.get(name)
+        wanted = StringType if name == PARTITION_FIELD else IntegralType
+        if part is None or part in found or not isinstance(field.dataType, wanted):
+            complaint = f"has an unexpected field {field.name!r} of type {field.dataType.simpleString()}"
+        else:
+            found[part] = field.name
+    if complaint or not {"txn", "bucket", "row_id"} <= found.keys():
+        raise RecordLayoutError(
+            f"table {table.full_name}: {ROW_ID_COLUMN} {complaint or 'lacks fields'}: found "
+            f"{row_id.simpleString()}, expected struct<{table.version.transaction_field}:bigint,bucketid:int,"
+            "rowid:bigint>, optionally with partition:string"
+        )
+    return found
+
+
+def _check_missing(table: AcidTable, layout: ChangeLayout) -> None:
+    missing_keys = [k for k in table.partition_key_names if k not in layout.columns]
+    is_partition_known = PARTITION_FIELD in layout.row_id_fields
+    if missing_keys and not (is_partition_known and len(missing_keys) == len(table.partition_keys)):
+        raise RecordLayoutError(
+            f"table {table.full_name}: the change set lacks the partition columns "
+            f"{', '.join(missing_keys)}; they may "
+            f"be left out, all together, only if {ROW_ID_COLUMN} has the field {PARTITION_FIELD!r}"
+        )
+    missing = _missing_columns(table, layout)
+    if missing and layout.row_id is None:
+        raise RecordLayoutError(
+            f"table {table.full_name}: the change set lacks the columns {', '.join(missing)}"
+        )
+
+
+def _missing_columns(table: AcidTable, layout: ChangeLayout) -> tuple[str, ...]:
+    return tuple(c for c in table.column_names if c not in layout.columns)
+
+
+def _check_types(table: AcidTable, actual: dict[str, StructField], layout: ChangeLayout) -> None:
+    """Convert no rows at all: what cannot be converted then, can never be."""
+    if not isinstance(actual[layout.operation.lower()].dataType, StringType):
+        found = actual[layout.operation.lower()].dataType.simpleString()
+        raise RecordLayoutError(
+            f"table {table.full_name}: column {layout.operation!r} must be a string, found {found}"
+        )
+    complaints = []
+    for column in (*table.columns, *table.partition_keys):
+        if column.name not in layout.columns:
+            continue
+        spark_type = wall_clock_type(actual[column.name].dataType)
+        try:
+            empty = pa.array([], type=to_arrow_type(spark_type))
+            convert_to_column(empty, parse_hive_type(column.type), column=column.name)
+        except (RecordLayoutError, PySparkException, TypeError, ValueError) as error:
+            complaints.append(f"{column.name} {column.type} from {spark_type.simpleString()} ({error})")
+    if complaints:
+        raise RecordLayoutError(
+            f"table {table.full_name}: types of the change set that cannot fit: {'; '.join(complaints)}"
+        )
+
+
+def wall_clock_type(spark_type: DataType) -> DataType:
+    """The type with TIMESTAMP_NTZ for every TIMESTAMP; a cast to it takes the session's wall clock."""
+    match spark_type:
+        case TimestampType():
+            return TimestampNTZType()
+        case ArrayType():
+            return ArrayType(wall_clock_type(spark_type.elementType), spark_type.containsNull)
+        case MapType():
+            key, value = wall_clock_type(spark_type.keyType), wall_clock_type(spark_type.valueType)
+            return MapType(key, value, spark_type.valueContainsNull)
+        case StructType():
+            return StructType(
+                [StructField(f.name, wall_clock_type(f.dataType), f.nullable) for f in spark_type.fields]
+            )
+        case _:
+            return spark_type
+
+
+def _writer(schema: StructType, layout: ChangeLayout, writer_count: int) -> Column:
+    """A bucket id for each row, the same whenever and wherever its content is seen.
+
+    A row that a retried task sent elsewhere would be written twice, or not at all; hence no random or running
+    number. The hash is Spark's own and stays in the JVM.
+    """
+    contents = [_hashable(schema[name]) for name in layout.columns.values()]
+    if not contents:  # deletes alone, of which only ROW__ID is there
+        return sf.lit(0)
+    return sf.pmod(sf.xxhash64(*contents), sf.lit(writer_count)).cast("int")
+
+
+def _hashable(field: StructField) -> Column:
+    """The column, or if a map is in it (Spark refuses to hash maps) its text."""
+    column = sf.col(quoted(field.name))
+    return sf.to_json(sf.struct(column)) if "map<" in field.dataType.simpleString() else column
+
+
+def _row_id_parts(layout: ChangeLayout) -> list[Column]:
+    """Those of ROW__ID, in the order of ``row_id_fields``; all null where it was null."""
+    if layout.row_id is None:
+        return []
+    source = quoted(layout.row_id)
+    return [sf.col(f"{source}.{quoted(name)}") for name in layout.row_id_fields.values()]
+
+
+def _wall_clock(schema: StructType, name: str) -> Column:
+    found = schema[name].dataType
+    wanted = wall_clock_type(found)
+    column = sf.col(quoted(name))
+    return column if wanted == found else column.cast(wanted)

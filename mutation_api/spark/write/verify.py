@@ -1,0 +1,72 @@
+"""Look up the ROW__IDs of updates and deletes in the transaction's snapshot, before anything is written.
+
+Hive writes an update of a row that does not exist as a new row, and ignores a delete of one. Nobody notices,
+hence this check; it costs one more evaluation of the changes and a scan of the touched partitions' ROW__IDs.
+"""
+
+from __future__ import annotations
+
+import pyspark.sql.functions as sf
+from pyspark.sql import DataFrame, Row
+
+from mutation_api.acid.event import Operation
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.errors import RowIdNotFoundError
+from mutation_api.spark.write.address import BUCKET_PROPERTY, OPERATION, PARTITION, ROW_NUMBER, TXN
+from mutation_api.table.acid_table import AcidTable
+
+__all__ = ["touched_partitions", "verify_row_ids"]
+
+SAMPLE_ROWS = 5
+IDENTITY = (PARTITION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
+"""What makes a row of a table the one it is."""
+
+
+def touched_partitions(addresses: DataFrame) -> list[str]:
+    """Names of the partitions in which the changes update or delete rows, sorted."""
+    names = _existing_rows(addresses).select(PARTITION).distinct().collect()
+    return sorted(row[0] for row in names)
+
+
+def verify_row_ids(table: AcidTable, addresses: DataFrame, snapshot: DataFrame) -> None:
+    """Check that every update and delete names a row of the snapshot.
+
+    Args:
+        table: whose rows they are; for messages.
+        addresses: of the changes, ADDRESS_COLUMNS.
+        snapshot: at least the column ROW__ID of the touched partitions.
+
+    Raises:
+        RowIdNotFoundError: some do not; the message names the first few, their partition and bucket.
+    """
+    partition = sf.col(f"{ROW_ID_COLUMN}.partition") if table.partition_keys else sf.lit("")
+    known = snapshot.select(
+        partition.alias(PARTITION),
+        sf.col(f"{ROW_ID_COLUMN}.{table.version.transaction_field}").alias(TXN),
+        sf.col(f"{ROW_ID_COLUMN}.bucketid").alias(BUCKET_PROPERTY),
+        sf.col(f"{ROW_ID_COLUMN}.rowid").alias(ROW_NUMBER),
+    )
+    missing = (
+        _existing_rows(addresses)
+        .select(*IDENTITY, OPERATION)
+        .join(known, list(IDENTITY), "left_anti")
+        .take(SAMPLE_ROWS)
+    )
+    if missing:
+        raise RowIdNotFoundError(
+            f"table {table.full_name}: the change set updates or deletes rows that the snapshot of "
+            "transaction "
+            f"{table.required_txn_id()} does not hold, among them: {'; '.join(map(_describe, missing))}. "
+            "They never "
+            "existed or were deleted meanwhile; read the table again in this transaction"
+        )
+
+
+def _existing_rows(addresses: DataFrame) -> DataFrame:
+    return addresses.where(sf.col(OPERATION) != int(Operation.INSERT))
+
+
+def _describe(row: Row) -> str:
+    what = Operation(row[OPERATION]).name.lower()
+    where = f" in partition {row[PARTITION]}" if row[PARTITION] else ""
+    return f"{what} of ({row[TXN]}, {row[BUCKET_PROPERTY]}, {row[ROW_NUMBER]}){where}"

@@ -1,0 +1,1 @@
+"""Azure's blob storage and Data Lake Storage."""

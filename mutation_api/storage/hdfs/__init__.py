@@ -1,0 +1,1 @@
+"""HDFS, without a JVM."""

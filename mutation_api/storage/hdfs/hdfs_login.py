@@ -1,0 +1,174 @@
+"""Who we are to an HDFS: what is looked at before ``hdfs-native`` connects, for the client tells too little.
+
+It finds a delegation token by the text of the address that it connects to, whereas Hadoop names the NameNode
+by IP in most of them: such a token is overlooked where a location names the host, so the client gets the
+address that the token has. Without a token it does whatever the NameNode wants, which may be no proof at all;
+Hadoop refuses that, and so do we. And where the settings know of no security, it waits for three minutes for
+a NameNode that wants Kerberos, to say that the line was cut.
+
+It reads tokens and tickets each time it connects: a ticket that is renewed is taken.
+"""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import io
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from metastore_client.delegation_token import DelegationToken
+from metastore_client.protobuf_fields import fields, read_delimited, texts
+from mutation_api.storage.hadoop_settings import AUTHENTICATION, HadoopSettings
+from mutation_api.storage.hdfs.token_file import VARIABLE, hdfs_tokens
+
+__all__ = ["log_in", "what_to_do"]
+
+_ASK_SECONDS = 2.0
+_MARGIN_MILLIS = 60_000
+"""The client takes no token that ends earlier than that."""
+_SIMPLE = "SIMPLE"
+_FALLBACK = "ipc.client.fallback-to-simple-auth-allowed"
+_LINK = re.compile(r"fs\.viewfs\.mounttable\..+?\.link(Fallback$|\.)")
+_URL = re.compile(r"(?P<start>hdfs://(?:[^/@]*@)?)(?P<authority>[^/]+)(?P<path>.*)", re.DOTALL)
+
+_QUESTION = (
+    b"hrpc\x09\x00\xdf"  # version 9, no service class, SASL
+    b"\x00\x00\x00\x0e"
+    b"\x0a\x08\x02\x10\x00\x18\x41\x22\x00\x28\x01"  # RpcRequestHeaderProto: call -33, which is for SASL
+    b"\x02\x10\x01"  # RpcSaslProto: NEGOTIATE
+)
+_AUTHS, _METHOD = 4, 1
+"""Numbers of fields: of RpcSaslProto, and of SaslAuth within."""
+
+
+@dataclass(frozen=True)
+class _NameNode:
+    """One, or the several of a name service: what tokens for it are called, and where it listens."""
+
+    services: Sequence[str]
+    addresses: Sequence[str]
+
+
+def log_in(url: str, settings: HadoopSettings) -> tuple[str, dict[str, str]]:
+    """URL and properties with which the client proves who we are.
+
+    Raises:
+        OSError: EACCES (PermissionError), the settings and the NameNode do not agree on whether that has to
+            be proved; EINVAL, the file of tokens cannot be read.
+    """
+    tokens = hdfs_tokens()
+    properties = {**settings.properties, AUTHENTICATION: "kerberos" if settings.is_secure else "simple"}
+    if not url.startswith("viewfs:"):
+        return _addressed(url, settings, tokens), properties
+    for name, target in settings.properties.items():
+        if _LINK.match(name) and target.startswith("hdfs:"):
+            properties[name] = _addressed(target, settings, tokens)
+    return url, properties
+
+
+def what_to_do() -> str:
+    """For who was refused: how one gets on, and which tokens there are."""
+    advice = "get a ticket with kinit (see klist), or name a keytab in KRB5_CLIENT_KTNAME; "
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return f"{advice}{VARIABLE} is not set"
+    try:
+        found = ", ".join(_described(token) for token in hdfs_tokens())
+    except OSError as error:
+        return f"{advice}{path}: {error.strerror}"
+    return f"{advice}{path} ({VARIABLE}) holds tokens for {found or 'no HDFS'}"
+
+
+def _described(token: DelegationToken) -> str:
+    last = datetime.datetime.fromtimestamp(token.last_millis / 1000, datetime.UTC)
+    verb = "ends" if _is_fresh(token) else "ended"
+    return f"{token.service} ({verb} {last:%Y-%m-%dT%H:%M:%SZ})"
+
+
+def _is_fresh(token: DelegationToken) -> bool:
+    return token.last_millis > time.time() * 1000 + _MARGIN_MILLIS
+
+
+def _addressed(url: str, settings: HadoopSettings, tokens: Sequence[DelegationToken]) -> str:
+    """The URL by the name that a token of ours has for it, if there is one."""
+    match = _URL.fullmatch(url)
+    if match is None:
+        return url  # the client tells
+    name_node = _name_node(match["authority"], settings)
+    services = [token.service for token in tokens if token.service in name_node.services]
+    if services and not settings.is_secure:
+        raise _refused(
+            f"{os.environ[VARIABLE]} ({VARIABLE}) holds a token for it that would not be used, since "
+            f"{_stated(settings)}",
+            url,
+        )
+    usable = [t.service for t in tokens if t.service in services and _is_fresh(t)]
+    _check_methods(name_node, settings, url, has_token=bool(usable))
+    if usable and ":" in match["authority"]:
+        return f"{match['start']}{usable[0]}{match['path']}"
+    return url
+
+
+def _name_node(authority: str, settings: HadoopSettings) -> _NameNode:
+    if ":" in authority:
+        return _NameNode([authority, *_resolved(authority)], [authority])
+    names = (settings.get(f"dfs.ha.namenodes.{authority}") or "").split(",")
+    addresses = [settings.get(f"dfs.namenode.rpc-address.{authority}.{name.strip()}") for name in names]
+    return _NameNode([f"ha-hdfs:{authority}"], [address for address in addresses if address])
+
+
+def _resolved(address: str) -> Iterator[str]:
+    """The address by IP, as Hadoop names it in tokens."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)
+    except OSError:
+        return  # the client tells
+    for *_, place in found:
+        yield f"{place[0]!s}:{port}"
+
+
+def _check_methods(name_node: _NameNode, settings: HadoopSettings, url: str, *, has_token: bool) -> None:
+    """Refuse a NameNode that wants more than the settings say, or asks for no proof where they want one."""
+    methods = next(filter(None, map(_methods, name_node.addresses)), None)
+    if methods is None:
+        return  # the client tells
+    if not settings.is_secure and _SIMPLE not in methods:
+        raise _refused(f"it wants {' or '.join(methods)}, and {_stated(settings)}", url)
+    takes_anybody = _SIMPLE in methods and not has_token
+    if settings.is_secure and takes_anybody and not settings.flag(_FALLBACK, default=False):
+        raise _refused(
+            f"it asks for no proof of who we are, and {_stated(settings)} ({_FALLBACK} allows it)", url
+        )
+
+
+def _stated(settings: HadoopSettings) -> str:
+    return (
+        f"{AUTHENTICATION} is {settings.get(AUTHENTICATION, 'simple')!r}: it comes from core-site.xml in "
+        f"HADOOP_CONF_DIR or from spark.hadoop.{AUTHENTICATION}"
+    )
+
+
+def _refused(why: str, url: str) -> PermissionError:
+    return PermissionError(errno.EACCES, f"the NameNode is not connected to: {why}", url)
+
+
+def _methods(address: str) -> list[str] | None:
+    """How one may log in there (SIMPLE, KERBEROS, TOKEN); None if nobody tells."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), _ASK_SECONDS) as line:
+            line.sendall(_QUESTION)
+            with line.makefile("rb") as answer:
+                answer.read(4)  # how long it is
+                read_delimited(answer)  # RpcResponseHeaderProto
+                said = read_delimited(answer)
+        auths = [value for number, value in fields(io.BytesIO(said)) if number == _AUTHS]
+        return [texts(io.BytesIO(auth))[_METHOD].decode() for auth in auths if isinstance(auth, bytes)]
+    except (OSError, EOFError, ValueError, LookupError):
+        return None

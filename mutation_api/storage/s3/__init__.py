@@ -1,0 +1,1 @@
+"""S3 and the stores that speak its protocol."""

@@ -1,0 +1,1 @@
+"""Hive types, and the conversion of values to and between them. Pure."""

@@ -1,0 +1,220 @@
+"""Users' values as the table's column type, the way Hive would store them, or an error; never a silent NULL.
+
+Hive's ORC reader turns a value that does not fit the declared type into NULL, or cuts it. So every value is
+checked before it is written: what fits is converted, what does not is refused by row and value.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.types.hive_type import HiveType, arrow_type
+from mutation_api.types.plain_array import (
+    dense_union,
+    has_union,
+    list_offsets,
+    map_parts,
+    plain_array,
+    rebased_list,
+    struct_fields,
+    union_parts,
+)
+from mutation_api.types.scalar_conversion import MisfitError, UnfitTypeError, convert_scalars
+
+__all__ = ["convert_to_column"]
+
+
+def convert_to_column(
+    array: pa.Array | pa.ChunkedArray, hive_type: HiveType, *, column: str, timestamp_unit: str = "ns"
+) -> pa.Array:
+    """Convert values to a table column's type.
+
+    =================  ==================================================================================
+    column             accepted
+    =================  ==================================================================================
+    boolean            boolean
+    tinyint … bigint   integers in range; floats and decimals that are whole numbers in range
+    float, double      floats (to the nearest, as Hive casts; overflow refused); decimals; integers that
+                       stay exact
+    decimal(p,s)       decimals, rounded half up to s digits; integers; floats whose shortest decimal text
+                       has at most s digits after the point; p - s digits before the point must be enough
+    string             strings; integers; dates
+    varchar(n)         the same, cut to n code points
+    char(n)            the same, cut, then without trailing blanks
+    binary             binary of any width
+    date               dates; timestamps without zone at midnight; 0001-01-01 to 9999-12-31
+    timestamp          timestamps without zone that the unit can hold exactly; dates; years 1 to 9999
+    array, map         lists and maps (a list of two-field structs counts as a map), element by element
+    struct             structs, fields by name whatever the case; one that is missing is null, an extra
+                       one refused
+    uniontype          unions with as many alternatives, position by position
+    =================  ==================================================================================
+
+    Dictionary, run-end encoded, large, view and chunked arrays are accepted likewise; so is the null type.
+
+    Args:
+        array: n values.
+        hive_type: the column's type.
+        column: the column's name, for messages.
+        timestamp_unit: unit of timestamps in the result.
+
+    Returns:
+        n values of exactly ``arrow_type(hive_type, timestamp_unit=…)``; nulls stay nulls.
+
+    Raises:
+        RecordLayoutError: values of this type can never be stored in the column.
+        RecordValueError: a value does not fit; the message has its row (counted from 0) and the value.
+
+    Source: casts as in Hive's PrimitiveObjectInspectorUtils and HiveDecimal.enforcePrecisionScale, where they
+    lose nothing.
+    """
+    try:
+        return _convert(array, hive_type, timestamp_unit)
+    except MisfitError as misfit:
+        found = f"row {misfit.row}{misfit.place}: value {misfit.value} {misfit.reason}"
+        raise RecordValueError(f"column {column!r} ({hive_type.text}): {found}") from misfit
+    except UnfitTypeError as unfit:
+        message = f"column {column!r} ({hive_type.text}){unfit.place}: {unfit.reason}"
+        raise RecordLayoutError(message) from unfit
+
+
+def _convert(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, unit: str) -> pa.Array:
+    array = plain_array(array)
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), arrow_type(hive_type, timestamp_unit=unit))
+    convert = _NESTED.get(hive_type.kind)
+    if convert:
+        return convert(array, hive_type, unit)
+    return convert_scalars(array, hive_type, unit)
+
+
+def _convert_child(
+    array: pa.Array,
+    hive_type: HiveType,
+    unit: str,
+    place: str,
+    parents: Callable[[], np.ndarray] | None = None,
+) -> pa.Array:
+    """Convert nested values; ``parents()`` gives the outer row of each, called only to name a bad one."""
+    try:
+        return _convert(array, hive_type, unit)
+    except MisfitError as misfit:
+        row = misfit.row if parents is None else int(parents()[misfit.row])
+        raise MisfitError(row, misfit.value, misfit.reason, place + misfit.place) from misfit
+    except UnfitTypeError as unfit:
+        raise UnfitTypeError(unfit.reason, place + unfit.place) from unfit
+
+
+def _convert_array(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
+    if not _is_list(array.type):
+        raise UnfitTypeError(f"values of type {array.type} cannot become an array")
+    offsets, values = rebased_list(array)
+    element = _convert_child(values, hive_type.children[0], unit, ", element", lambda: _parents(offsets))
+    return pa.ListArray.from_arrays(list_offsets(offsets, array), element)
+
+
+def _convert_map(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
+    keys, items, offsets = _map_parts(array)
+    key = _convert_child(keys, hive_type.children[0], unit, ", key", lambda: _parents(offsets))
+    if key.null_count:
+        row = int(_parents(offsets)[pc.index(key.is_null(), True).as_py()])
+        raise MisfitError(row, "null", "cannot be the key of a map")
+    item = _convert_child(items, hive_type.children[1], unit, ", value", lambda: _parents(offsets))
+    return pa.MapArray.from_arrays(list_offsets(offsets, array), key, item)
+
+
+def _map_parts(array: pa.Array) -> tuple[pa.Array, pa.Array, np.ndarray]:
+    """Keys, values and n + 1 offsets of a map array, or of a list of two-field structs."""
+    if pa.types.is_map(array.type):
+        offsets, keys, items = map_parts(array)
+        return keys, items, offsets
+    if not _is_list(array.type):
+        raise UnfitTypeError(f"values of type {array.type} cannot become a map")
+    offsets, entries = rebased_list(array)
+    if not pa.types.is_struct(entries.type) or entries.type.num_fields != 2:
+        raise UnfitTypeError(f"values of type {array.type} cannot become a map: its elements are not pairs")
+    keys, items = struct_fields(entries)
+    return keys, items, offsets
+
+
+def _convert_struct(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        raise UnfitTypeError(f"values of type {array.type} cannot become a struct")
+    if array.null_count and has_union(array.type):
+        row = int(pc.index(array.is_null(), True).as_py())
+        raise MisfitError(
+            row, "null", "cannot be written: the struct has a union field; make its fields null"
+        )
+    given = _fields_by_lower_name(array, hive_type)
+    children = [
+        _convert_child(given[name.lower()], child, unit, f", field {name!r}")
+        if name.lower() in given
+        else pa.nulls(len(array), arrow_type(child, timestamp_unit=unit))
+        for name, child in zip(hive_type.field_names, hive_type.children, strict=True)
+    ]
+    fields = list(arrow_type(hive_type, timestamp_unit=unit))
+    # Without a mask if it would be empty: pyarrow aborts the process when it finds one above a union.
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
+def _fields_by_lower_name(array: pa.Array, hive_type: HiveType) -> dict[str, pa.Array]:
+    names = [array.type.field(i).name.lower() for i in range(array.type.num_fields)]
+    if len(set(names)) < len(names):
+        raise UnfitTypeError(f"fields {names} have the same name twice (case does not count)")
+    known = {name.lower() for name in hive_type.field_names}
+    extra = [name for name in names if name not in known]
+    if extra:
+        raise UnfitTypeError(f"the struct has no field {extra}; it has {list(hive_type.field_names)}")
+    # With nulls where the struct is null: what lies there is garbage, not to be checked.
+    return dict(zip(names, struct_fields(array), strict=True))
+
+
+def _convert_union(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
+    if not pa.types.is_union(array.type):
+        raise UnfitTypeError(f"values of type {array.type} cannot become a union")
+    if array.type.num_fields != len(hive_type.children):
+        raise UnfitTypeError(
+            f"the union has {array.type.num_fields} alternatives, the column's {len(hive_type.children)}"
+        )
+    tags, parts = union_parts(array)
+    children = []
+    for tag, (part, child) in enumerate(zip(parts, hive_type.children, strict=True)):
+        rows = np.flatnonzero(tags == tag)
+        children.append(
+            _convert_child(part, child, unit, f", alternative {tag}", functools.partial(_same, rows))
+        )
+    names = [field.name for field in arrow_type(hive_type, timestamp_unit=unit)]
+    return dense_union(tags, children, names)
+
+
+def _same(rows: np.ndarray) -> np.ndarray:
+    return rows
+
+
+def _parents(offsets: np.ndarray) -> np.ndarray:
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def _is_list(arrow: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(arrow)
+        or pa.types.is_large_list(arrow)
+        or pa.types.is_fixed_size_list(arrow)
+        or pa.types.is_list_view(arrow)
+        or pa.types.is_large_list_view(arrow)
+    )
+
+
+_NESTED = {
+    "array": _convert_array,
+    "map": _convert_map,
+    "struct": _convert_struct,
+    "uniontype": _convert_union,
+}

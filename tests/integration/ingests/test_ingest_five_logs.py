@@ -1,0 +1,256 @@
+"""One workload of a real MariaDB as the logs of five tools, each followed by tables of real Hive.
+
+The row events come from the server's binary log, as an independent library decodes them; the tests' own
+writers make the five logs of them. In the end all five have the same rows, and these are what SELECT gives.
+
+Not all of a row reaches a log. Tungsten's staging files lose line ends in texts and all but milliseconds of a
+time, as its documentation says; its tables are compared with what SELECT gives without these. Columns that
+the tools write each in its own way, or not whole, are left out, as each of them can leave out columns:
+
+* ENUM and SET: Canal writes their numbers, Maxwell a SET as an array;
+* TIME: Tungsten and Maxwell take it for a time of a day, without sign;
+* POINT: Debezium and Maxwell write a structure or a text;
+* BINARY(n): its last zeros are not in MariaDB's log, and not all tools add them;
+* texts that are not in UTF-8: Canal decodes all texts of a server alike.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from judges.hive import HiveJudge
+from judges.mariadb import MariaDb
+from metastore_client.client import MetastoreClient
+from metastore_client.model import ColumnInfo
+from metastore_client.thrift_client import connect
+from mutation_api.inputs import ChangeSource, Following, ingest
+from mutation_api.inputs.collector.collector_source import CollectorSource
+from mutation_api.inputs.messages.canal import Canal
+from mutation_api.inputs.messages.debezium import Debezium
+from mutation_api.inputs.messages.json_log import JsonLog
+from mutation_api.inputs.messages.maxwell import Maxwell
+from mutation_api.inputs.tungsten.tungsten_source import TungstenSource
+from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.types.text_values import BinaryText
+from mutation_api.upkeep.create_acid_table import create_acid_table
+from tests.cdc_writers import canal, collector, debezium, maxwell, tungsten
+from tests.cdc_writers.history import Table, Transaction, events_of
+from tests.cdc_writers.mariadb_log import LogFollower
+from tests.integration.files.hive_values import read_back
+from tests.integration.ingests.mysql_workload import (
+    KEYS,
+    TABLES,
+    Workload,
+    create_tables,
+    in_order,
+    source_rows,
+)
+
+pytestmark = pytest.mark.slow
+
+TOOLS = ("tungsten", "collector", "debezium", "maxwell", "canal")
+LEFT_OUT = frozenset({"kind", "tags", "span", "span2", "span6", "place", "fixed", "west", "wide_text"})
+ONE_OF_EACH = frozenset(
+    {"id", "tiny_u", "medium", "big_u", "bit1", "bit11", "year", "money", "real4", "code", "note", "bytes"}
+    | {"day", "moment6", "instant3"}
+)
+"""Columns of the larger table that do for a short run: one of each kind."""
+
+SERVICE = "alpha"
+RAW_FILES_EACH = 2
+LONG_TIMEOUT_SECONDS = 1800.0
+"""Slices whose operations are in one of the collector's files."""
+
+
+class Logs:
+    """The logs of all five tools below one folder."""
+
+    def __init__(self, folder: Path, tables: Sequence[Table]) -> None:
+        self.folder = folder
+        self.tables = tables
+        self._slices = 0
+        tungsten.write_metadata(folder / "metadata.json", tables)
+
+    def add(self, transactions: Sequence[Transaction]) -> None:
+        """Write what was committed since the last time."""
+        number = self._slices
+        self._slices += 1
+        tungsten.write_staging(self.folder / "staging", SERVICE, transactions)
+        for table in self.tables:
+            raw = self.folder / "raw" / table.name / f"raw-{number // RAW_FILES_EACH}"
+            collector.append_raw(raw, events_of(transactions, table))
+        debezium.write_topics(self.folder / "debezium", number, transactions)
+        maxwell.write_messages(self.folder / "maxwell" / f"{number}.json", transactions)
+        canal.write_messages(self.folder / "canal" / f"{number}.json", transactions)
+
+    def sources(self, tool: str) -> list[tuple[ChangeSource, Sequence[Table]]]:
+        """The sources that read the tool's log, with their tables."""
+        match tool:
+            case "tungsten":
+                return [(self._tungsten(), self.tables)]
+            case "collector":
+                return [(self._collector(table), [table]) for table in self.tables]
+        message_format = {"debezium": Debezium, "maxwell": Maxwell, "canal": Canal}[tool]()
+        return [(JsonLog(message_format, (self.folder / tool,), "erp"), self.tables)]
+
+    def _tungsten(self) -> TungstenSource:
+        staging, metadata = self.folder / "staging", self.folder / "metadata.json"
+        return TungstenSource(staging, SERVICE, metadata=metadata, binary=BinaryText.HEX)
+
+    def _collector(self, table: Table) -> CollectorSource:
+        return CollectorSource(
+            self.folder / "raw" / table.name, table.name, list(table.columns), BinaryText.HEX
+        )
+
+
+class Followers:
+    """Two tables in Hive for each tool, and the source that they follow."""
+
+    def __init__(
+        self, judge: HiveJudge, metastore: MetastoreClient, database: str, mariadb: MariaDb, source: str
+    ) -> None:
+        self.judge = judge
+        self.metastore = metastore
+        self.database = database
+        self.mariadb = mariadb
+        self.source = source
+        self.tables: list[Table] = []
+
+    def create(self, *, all_columns: bool) -> None:
+        """Make the tables, empty."""
+        create_tables(self.mariadb, self.source)
+        left_out = LEFT_OUT if all_columns else LEFT_OUT | (set(TABLES["orders"]) - ONE_OF_EACH)
+        for name, columns in TABLES.items():
+            kept = {column: of.source for column, of in columns.items() if column not in left_out}
+            self.tables.append(Table(self.source, name, kept, KEYS[name]))
+        for tool in TOOLS:
+            for table in self.tables:
+                self._create(tool, table)
+
+    def ingest(self, spark: SparkSession, logs: Logs, tool: str) -> int:
+        """Bring the tool's tables up to the end of its log; tells how many operations that were."""
+        count = 0
+        for source, tables in logs.sources(tool):
+            following = [self._following(tool, table) for table in tables]
+            report = ingest(self.metastore, spark, source, following)
+            count += sum(each.operations for each in report.tables)
+        return count
+
+    def check(self) -> int:
+        """Compare all tables with SELECT; tells how many rows that has."""
+        count = 0
+        for table in self.tables:
+            rows = self._source_rows(table)
+            count += len(rows)
+            for tool in TOOLS:
+                expected = in_order(map(self._as_staged(table), rows)) if tool == "tungsten" else rows
+                assert self._hive_rows(tool, table) == expected, f"{tool}, {table.name}"
+        return count
+
+    def _create(self, tool: str, table: Table) -> None:
+        create_acid_table(
+            self.metastore,
+            self._hive_name(tool, table),
+            [ColumnInfo(name, kind) for name, kind in self._hive_types(table).items()],
+            bucket_columns=list(table.key[:1]),
+            num_buckets=2,
+        )
+
+    def _hive_name(self, tool: str, table: Table) -> str:
+        return f"{self.database}.{tool}_{table.name}"
+
+    def _hive_types(self, table: Table) -> Mapping[str, str]:
+        return {name: TABLES[table.name][name].hive for name in table.columns}
+
+    def _following(self, tool: str, table: Table) -> Following:
+        """The collector's files have no key in them; all others do."""
+        source_name, key = (table.name, table.key) if tool == "collector" else (table.full_name, ())
+        return Following(source_name, self._hive_name(tool, table), key)
+
+    def _source_rows(self, table: Table) -> list[list[Any]]:
+        kept = [number for number, name in enumerate(TABLES[table.name]) if name in table.columns]
+        rows = source_rows(self.mariadb, table.database, table.name)
+        return in_order([row[number] for number in kept] for row in rows)
+
+    def _as_staged(self, table: Table) -> Any:
+        kinds = [parse_hive_type(kind) for kind in self._hive_types(table).values()]
+
+        def staged(row: Sequence[Any]) -> list[Any]:
+            return [_as_staged(value, kind) for value, kind in zip(row, kinds, strict=True)]
+
+        return staged
+
+    def _hive_rows(self, tool: str, table: Table) -> list[list[Any]]:
+        kinds = [parse_hive_type(kind) for kind in self._hive_types(table).values()]
+        found = self.judge.table_rows(self._hive_name(tool, table), row_ids=False, reader="row")
+        return in_order(
+            [read_back(v, kind) for v, kind in zip(row.values, kinds, strict=True)] for row in found
+        )
+
+
+def _as_staged(value: Any, hive_type: Any) -> Any:
+    """What Tungsten leaves of a value, in the common form of ``hive_values``."""
+    if value is None:
+        return None
+    match hive_type.kind:
+        case "char":
+            return tungsten.without_line_ends(value).rstrip(" ").ljust(hive_type.length)
+        case "string" | "varchar":
+            return tungsten.without_line_ends(value)
+        case "timestamp" if "." in value:
+            return value[: len("2017-06-07 09:22:28.000")].rstrip("0").removesuffix(".")
+    return value
+
+
+@pytest.fixture
+def followers(
+    hive_line: HiveJudge, line_database: str, mariadb: MariaDb, mariadb_database: str
+) -> Iterator[Followers]:
+    """No tables yet."""
+    with connect(hive_line.uri) as metastore:
+        yield Followers(hive_line, metastore, line_database, mariadb, mariadb_database)
+
+
+@pytest.mark.parametrize("hive_line", ["2.3"], indirect=True)
+def test_five_logs_of_one_workload_give_one_table(
+    followers: Followers, spark: SparkSession, tmp_path: Path
+) -> None:
+    """One slice, written and then ingested from all five logs; the long run goes on from there."""
+    followers.create(all_columns=False)
+    follow(followers, spark, tmp_path, random.Random(5), slices=1, transactions=40)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(LONG_TIMEOUT_SECONDS)
+@pytest.mark.parametrize("hive_line", ["2.3", "3.1", "4.1"], indirect=True)
+def test_five_logs_of_a_long_workload(followers: Followers, spark: SparkSession, tmp_path: Path) -> None:
+    """The same on all lines of Hive, for all columns, and more and longer slices."""
+    followers.create(all_columns=True)
+    follow(followers, spark, tmp_path, random.Random(0), slices=5, transactions=100)
+
+
+def follow(
+    followers: Followers,
+    spark: SparkSession,
+    folder: Path,
+    rng: random.Random,
+    *,
+    slices: int,
+    transactions: int,
+) -> None:
+    """Change the source, write the logs and ingest them, in turn; compare in the end."""
+    log = LogFollower(followers.mariadb, followers.tables)
+    logs = Logs(folder, followers.tables)
+    with Workload(followers.mariadb, followers.tables[0].database, rng) as workload:
+        for _ in range(slices):
+            workload.run(transactions)
+            logs.add(log.transactions())
+            for tool in TOOLS:
+                assert followers.ingest(spark, logs, tool)
+    assert followers.check()

@@ -1,0 +1,632 @@
+"""What a MySQL source refuses, and what it makes of the log of a real MariaDB; no Hive takes part."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from judges.mariadb import MariaDb
+from mutation_api.acid.version import AcidVersion
+from mutation_api.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    InputError,
+    InputFormatError,
+    RecordLayoutError,
+    RecordValueError,
+    SourcePositionError,
+)
+from mutation_api.inputs.mysql import spill
+from mutation_api.inputs.mysql.binary_log import BinaryLog, RowImages, Undone
+from mutation_api.inputs.mysql.mysql_source import MySqlAddress, MySqlSource
+from mutation_api.inputs.mysql.server import LogPosition, MySqlServer
+from mutation_api.inputs.mysql.spill import Spill
+from mutation_api.inputs.source import OPERATION, POSITION, Position, SourceTable
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from tests.fixtures.fix_clock import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+class Shop:
+    """A database of the judge, read through a source; ``run`` changes it."""
+
+    def __init__(self, server: MariaDb, database: str) -> None:
+        self.server = server
+        self.database = database
+        plain = {"ssl_disabled": True}
+        self.address = MySqlAddress("127.0.0.1", server.user, server.password, server.port, plain)
+        self._connection = server.connect(database)
+
+    def run(self, *statements: str) -> None:
+        """Run statements, each in a transaction of its own unless they say otherwise."""
+        with self._connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def read(
+        self,
+        types: Mapping[str, str],
+        after: Position | None = None,
+        *,
+        key: Sequence[str] = (),
+        table: str = "t",
+        **options: Any,
+    ) -> tuple[list[tuple[Any, ...]], Position | None]:
+        """Operations on one table in their order, positions left out; and the position reached."""
+        with MySqlSource(self.address, self.database, **options) as source:
+            tables = [SourceTable(table, acid_table(types), tuple(key))]
+            found = source.collect(tables, {} if after is None else {table: after})
+            return [row for _, spill in found.tables for row in rows_of(spill)], found.position
+
+    def now(self) -> Position:
+        """Where the log ends."""
+        server = MySqlServer(self.address)
+        try:
+            return server.position().to_position()
+        finally:
+            server.close()
+
+
+def rows_of(spill: Spill) -> list[tuple[Any, ...]]:
+    """The rows of the files, without Spark, which would only make them slower to get."""
+    rows = pq.read_table(spill.location.path).to_pylist()
+    rows.sort(key=lambda row: tuple(row[POSITION].values()))
+    return [(row.pop(OPERATION), *list(row.values())[1:]) for row in rows]
+
+
+def acid_table(types: Mapping[str, str]) -> AcidTable:
+    """A table of Hive with these columns."""
+    columns = tuple(AcidColumn(name, kind) for name, kind in types.items())
+    return AcidTable("h", "t", "/nowhere", columns, (), 1, ("id",), AcidVersion.V1_LEGACY)
+
+
+@pytest.fixture
+def shop(mariadb: MariaDb, mariadb_database: str) -> Iterator[Shop]:
+    """An empty database."""
+    made = Shop(mariadb, mariadb_database)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def set_global(mariadb: MariaDb) -> Iterator[Callable[[str, Any], None]]:
+    """Sets a global variable of the server for the test."""
+    before: dict[str, Any] = {}
+
+    def change(name: str, value: Any) -> None:
+        before.setdefault(name, mariadb.sql(f"SELECT @@global.{name}")[0][0])
+        mariadb.sql(f"SET GLOBAL {name} = %s", value)
+
+    yield change
+    for name, value in before.items():
+        mariadb.sql(f"SET GLOBAL {name} = %s", value)
+
+
+TWO = {"id": "int", "msg": "string"}
+T = "CREATE TABLE t (id INT PRIMARY KEY, msg VARCHAR(20))"
+
+
+# -- B1: what the source must be -----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("binlog_format", "MIXED"),
+        ("binlog_format", "STATEMENT"),
+        ("binlog_row_image", "MINIMAL"),
+        ("binlog_row_metadata", "MINIMAL"),
+        ("log_bin_compress", 1),
+    ],
+)
+def test_b1_a_server_that_does_not_log_whole_rows_is_refused(
+    shop: Shop, set_global: Callable[[str, Any], None], name: str, value: Any
+) -> None:
+    """The message says which setting is wrong, and what it must be."""
+    shop.run(T)
+    set_global(name, value)
+    with pytest.raises(ConfigurationError, match=f"{name} is .*, it must be "):
+        shop.read(TWO)
+
+
+@pytest.mark.parametrize("keys", ["", ", UNIQUE (msg)"])
+def test_b1_a_table_without_a_key_is_refused(shop: Shop, keys: str) -> None:
+    """A unique key that may be NULL tells no rows apart."""
+    shop.run(f"CREATE TABLE t (id INT, msg VARCHAR(20){keys})")
+    with pytest.raises(RecordLayoutError, match=r"no primary key.*ADD PRIMARY KEY"):
+        shop.read(TWO)
+
+
+def test_b1_a_unique_key_is_enough(shop: Shop) -> None:
+    """The rows' key is told to whoever applies them."""
+    shop.run(
+        "CREATE TABLE t (id INT NOT NULL, msg VARCHAR(20), UNIQUE (id))", "INSERT INTO t VALUES (1, 'a')"
+    )
+    with MySqlSource(shop.address, shop.database) as source:
+        found = source.collect([SourceTable("t", acid_table(TWO))], {})
+    assert [table.key for table, _ in found.tables] == [("id",)]
+
+
+def test_b1_a_key_that_rows_can_share_is_refused(shop: Shop) -> None:
+    """The key that was given has to hold one that is unique."""
+    shop.run(T)
+    with pytest.raises(RecordLayoutError, match=r"equal in msg.*unique and never NULL are \(id\)"):
+        shop.read(TWO, key=["msg"])
+
+
+@pytest.mark.parametrize("rule", ["ON DELETE CASCADE", "ON UPDATE CASCADE", "ON DELETE SET NULL"])
+def test_a_table_whose_rows_a_foreign_key_changes_is_refused(shop: Shop, rule: str) -> None:
+    """The log has no rows of a cascade, so Hive would keep what the source has lost."""
+    shop.run(
+        "CREATE TABLE parents (id INT PRIMARY KEY)",
+        "CREATE TABLE t (id INT PRIMARY KEY, msg INT, CONSTRAINT f FOREIGN KEY (msg) REFERENCES parents (id) "
+        f"{rule})",
+    )
+    with pytest.raises(RecordLayoutError, match="foreign key f changes its rows"):
+        shop.read({"id": "int", "msg": "int"})
+    shop.run("DROP TABLE t")
+
+
+@pytest.mark.parametrize("made", ["CREATE VIEW t AS SELECT 1 AS id", ""])
+def test_what_is_no_table_is_refused(shop: Shop, made: str) -> None:
+    """A view has no rows in the log."""
+    shop.run(*[made] if made else [])
+    with pytest.raises(RecordLayoutError, match=r"is a VIEW|does not exist"):
+        shop.read({"id": "int"})
+
+
+def test_the_password_is_never_shown(shop: Shop) -> None:
+    """Neither in the address nor in an error."""
+    wrong = replace(shop.address, password="tops3cret")
+    assert "tops3cret" not in f"{wrong} {wrong!r}"
+    with pytest.raises(ConnectionFailedError, match="REPLICATION SLAVE") as caught:
+        MySqlServer(wrong).position()
+    assert "tops3cret" not in str(caught.value)
+
+
+def test_an_account_with_the_grants_that_are_named_is_enough(shop: Shop) -> None:
+    """No more rights are used than the message asks for."""
+    shop.run(T, "INSERT INTO t VALUES (1, 'a')")
+    shop.run(
+        "CREATE OR REPLACE USER reader@'127.0.0.1' IDENTIFIED BY 'x'",
+        f"GRANT SELECT ON {shop.database}.* TO reader@'127.0.0.1'",
+        "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO reader@'127.0.0.1'",
+    )
+    shop.address = replace(shop.address, user="reader", password="x")
+    rows, position = shop.read(TWO)
+    shop.run("INSERT INTO t VALUES (2, 'b')")
+    assert rows + shop.read(TWO, position)[0] == [("insert", 1, "a"), ("insert", 2, "b")]
+
+
+# -- B2: the first run ---------------------------------------------------------------------------------------
+def test_b2_the_place_is_noted_before_the_select(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes in between is read twice, by SELECT and from the log; nothing is missed.
+
+    Aria has no snapshots, so the SELECT sees what was written after the place was noted.
+    """
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, msg VARCHAR(20)) ENGINE=Aria")
+    shop.run("INSERT INTO t VALUES (1, 'old'), (2, 'old'), (3, 'old')")
+    note = MySqlServer.position
+    changes = iter([("UPDATE t SET msg = 'new' WHERE id = 1", "DELETE FROM t WHERE id = 2")])
+
+    def note_then_change(server: MySqlServer) -> LogPosition:
+        noted = note(server)
+        shop.run(*next(changes, ()))
+        return noted
+
+    monkeypatch.setattr(MySqlServer, "position", note_then_change)
+    rows, _ = shop.read(TWO)
+    assert rows[:2] == [("insert", 1, "new"), ("insert", 3, "old")]
+    assert rows[2:] == [("update", 1, "new"), ("delete", 2, "old")]
+
+
+def test_b2_select_shows_all_tables_as_of_one_moment(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the log brings what was committed while it ran, so the batch ends at one place."""
+    shop.run(T, "CREATE TABLE u LIKE t", "INSERT INTO t VALUES (1, 'a')", "INSERT INTO u VALUES (1, 'a')")
+    with MySqlSource(shop.address, shop.database) as source:
+        tables = [SourceTable("t", acid_table(TWO)), SourceTable("u", acid_table(TWO))]
+        first = source.collect(tables[:1], {})
+        assert first.position
+        shop.run("INSERT INTO t VALUES (2, 'b')", "INSERT INTO u VALUES (2, 'b')")
+        both = source.collect(tables, {"t": first.position})
+        assert {table.name: spill.row_count for table, spill in both.tables} == {"t": 1, "u": 2}
+
+
+def test_a_source_without_news_has_no_position(shop: Shop) -> None:
+    """So nothing is written in Hive."""
+    shop.run(T)
+    _, position = shop.read(TWO)
+    assert position
+    assert shop.read(TWO, position) == ([], None)
+
+
+# -- operations ----------------------------------------------------------------------------------------------
+def test_a_key_that_changes_is_a_delete_and_an_insert(shop: Shop) -> None:
+    """Also where the server takes both keys for equal (a and A), since Hive does not."""
+    shop.run("CREATE TABLE t (id VARCHAR(9) PRIMARY KEY, msg VARCHAR(9))", "INSERT INTO t VALUES ('a', 'x')")
+    after = shop.now()
+    shop.run("UPDATE t SET msg = 'y'", "UPDATE t SET id = 'A'")
+    rows, _ = shop.read({"id": "string", "msg": "string"}, after)
+    assert rows == [("update", "a", "y"), ("delete", "a", "y"), ("insert", "A", "y")]
+
+
+def test_only_what_was_committed_is_read(shop: Shop) -> None:
+    """Transactions that are open, rolled back, or rolled back in part leave nothing."""
+    shop.run(T)
+    after = shop.now()
+    shop.run("BEGIN", "INSERT INTO t VALUES (1, 'a')", "ROLLBACK")
+    shop.run("BEGIN", "INSERT INTO t VALUES (2, 'b')", "SAVEPOINT s", "INSERT INTO t VALUES (3, 'c')")
+    shop.run("ROLLBACK TO s", "COMMIT", "BEGIN", "INSERT INTO t VALUES (4, 'd')")
+    rows, position = shop.read(TWO, after)
+    assert rows == [("insert", 2, "b")]
+    shop.run("COMMIT")
+    assert shop.read(TWO, position)[0] == [("insert", 4, "d")]
+
+
+@pytest.mark.parametrize("batch", [1, 20_000])
+def test_what_the_log_rolls_back_is_not_read(
+    shop: Shop, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    """Behind a temporary table the log keeps what is rolled back, whole or to a savepoint, and says so."""
+    monkeypatch.setattr(spill, "ROWS_PER_BATCH", batch)
+    shop.run(T, "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    after = shop.now()
+    temporary = "CREATE OR REPLACE TEMPORARY TABLE scratch (id INT)"
+    shop.run("BEGIN", "INSERT INTO t VALUES (3, 'c')", temporary, "DELETE FROM t WHERE id = 1", "ROLLBACK")
+    shop.run("BEGIN", temporary, "UPDATE t SET id = 5 WHERE id = 2", "SAVEPOINT s", "DELETE FROM t")
+    shop.run("INSERT INTO t VALUES (6, 'f')", "ROLLBACK TO s", "INSERT INTO t VALUES (7, 'g')", "SAVEPOINT S")
+    shop.run("DELETE FROM t WHERE id = 7", "ROLLBACK TO S", "INSERT INTO t VALUES (8, 'h')", "COMMIT")
+    log = shop.server.sql(f"SHOW BINLOG EVENTS IN '{json.loads(shop.now().text)['file']}'")
+    assert {"ROLLBACK", "ROLLBACK TO `s`"} <= {event[5] for event in log}, "the log tells nothing undone"
+    with MySqlSource(shop.address, shop.database) as source:
+        found = source.read(spark, [SourceTable("t", acid_table(TWO))], {"t": after})
+        (operations,) = found.tables
+        rows = operations.operations.orderBy(POSITION).select(OPERATION, "id", "msg").collect()
+    assert [tuple(row) for row in rows] == [
+        ("delete", 2, "b"),
+        ("insert", 5, "b"),
+        ("insert", 7, "g"),
+        ("insert", 8, "h"),
+    ]
+
+
+def test_rows_that_an_engine_does_not_roll_back_stay(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MariaDB logs them apart from the transaction; a server that logs them within it stops the reading."""
+    shop.run(T, "CREATE TABLE m (id INT PRIMARY KEY, msg VARCHAR(9)) ENGINE=MyISAM")
+    shop.run("INSERT INTO t VALUES (1, 'a')", "INSERT INTO m VALUES (1, 'a')")
+    after = shop.now()
+    shop.run("BEGIN", "UPDATE t JOIN m USING (id) SET t.msg = 'x', m.msg = 'y'", "ROLLBACK")
+    assert shop.server.sql(f"SELECT msg FROM {shop.database}.m") == [("y",)]
+    assert shop.read(TWO, after)[0] == []
+    assert shop.read(TWO, after, table="m")[0] == [("update", 1, "y")]
+
+    def between(log: BinaryLog, *places: Any) -> Iterator[RowImages | Undone]:
+        for images in whole(log, *places):
+            assert isinstance(images, RowImages)
+            yield images
+            yield Undone(images.place[:2], (images.place[2], images.place[2]), "mysql-bin.000001:7")
+
+    whole = BinaryLog.between
+    monkeypatch.setattr(BinaryLog, "between", between)
+    message = rf"source table {shop.database}\.m: the log at mysql-bin.000001:7 .* its engine keeps them"
+    with pytest.raises(InputFormatError, match=message):
+        shop.read(TWO, after, table="m")
+
+
+def test_the_log_is_followed_over_files(shop: Shop) -> None:
+    """And positions in later files are later."""
+    shop.run(T)
+    position: Position | None = shop.now()
+    for number in range(3):
+        before = position
+        shop.run(f"INSERT INTO t VALUES ({number}, 'x')", "FLUSH BINARY LOGS")
+        rows, position = shop.read(TWO, before)
+        assert rows == [("insert", number, "x")]
+        assert position and before and position > before
+
+
+# -- DDL -----------------------------------------------------------------------------------------------------
+def test_a_column_that_hive_has_may_be_added(shop: Shop) -> None:
+    """Rows of before have NULL there."""
+    shop.run(T)
+    after = shop.now()
+    shop.run(
+        "INSERT INTO t VALUES (1, 'a')",
+        "ALTER TABLE t ADD COLUMN more INT",
+        "INSERT INTO t VALUES (2, 'b', 5)",
+    )
+    rows, _ = shop.read({**TWO, "more": "int"}, after)
+    assert rows == [("insert", 1, "a", None), ("insert", 2, "b", 5)]
+    with pytest.raises(RecordLayoutError, match="Hive lacks more; add them there, or leave them out"):
+        shop.read(TWO, after)
+    rows, _ = shop.read(TWO, after, leave_out=["t.more"])
+    assert rows == [("insert", 1, "a"), ("insert", 2, "b")]
+
+
+def test_other_ddl_stops_before_anything_is_applied(shop: Shop) -> None:
+    """The message names the statement and its place; with the place given as seen to, the reading goes on."""
+    shop.run(T)
+    after = shop.now()
+    shop.run(
+        "INSERT INTO t VALUES (1, 'a')",
+        "ALTER TABLE t MODIFY msg VARCHAR(40)",
+        "INSERT INTO t VALUES (2, 'b')",
+    )
+    with pytest.raises(InputError, match="'ALTER TABLE t MODIFY msg") as caught:
+        shop.read(TWO, after)
+    place = str(caught.value).partition(" at ")[2].split()[0]
+    assert f"({place})" in str(caught.value)
+    assert shop.read(TWO, after, seen_to=[place])[0] == [("insert", 1, "a"), ("insert", 2, "b")]
+
+
+def test_ddl_before_the_place_from_which_a_table_is_read_does_not_stop_it(shop: Shop) -> None:
+    """Another table may be behind, and what it misses is read past what the first one has seen already."""
+    shop.run(T, T.replace("t (", "u ("))
+    behind = shop.now()
+    shop.run(
+        "INSERT INTO t VALUES (1, 'a')", "INSERT INTO u VALUES (1, 'a')", "ALTER TABLE t MODIFY msg TEXT"
+    )
+    ahead = shop.now()
+    shop.run("INSERT INTO t VALUES (2, 'b')")
+    with MySqlSource(shop.address, shop.database) as source:
+        tables = [SourceTable("t", acid_table(TWO)), SourceTable("u", acid_table(TWO))]
+        found = source.collect(tables, {"t": ahead, "u": behind})
+        rows = {table.name: rows_of(spill) for table, spill in found.tables}
+    assert rows == {"t": [("insert", 2, "b")], "u": [("insert", 1, "a")]}
+
+
+@pytest.mark.parametrize("statement", ["TRUNCATE t", "DROP TABLE t", "ALTER TABLE t RENAME TO u"])
+def test_rows_that_go_without_row_events_stop_the_reading(shop: Shop, statement: str) -> None:
+    """Else Hive would keep them without a word."""
+    shop.run(T, "INSERT INTO t VALUES (1, 'a')")
+    after = shop.now()
+    shop.run(statement, T.replace("TABLE t", "TABLE IF NOT EXISTS t"))
+    with pytest.raises(InputError, match="Nothing was applied"):
+        shop.read(TWO, after)
+
+
+def test_statements_in_the_place_of_rows_stop_the_reading(shop: Shop) -> None:
+    """A session may log statements whatever the server's setting is."""
+    shop.run(T)
+    after = shop.now()
+    shop.run("SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO t VALUES (1, 'a')")
+    with pytest.raises(InputError, match=r"INSERT INTO t VALUES \(1"):
+        shop.read(TWO, after)
+
+
+def test_rows_without_some_columns_stop_the_reading(shop: Shop) -> None:
+    """A session may log parts of rows whatever the server's setting is."""
+    shop.run(T, "INSERT INTO t VALUES (1, 'a')")
+    after = shop.now()
+    shop.run("SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE t SET msg = 'b'")
+    with pytest.raises(InputFormatError, match="binlog_row_image=FULL"):
+        shop.read(TWO, after)
+
+
+def test_rows_without_names_of_columns_stop_the_reading(
+    shop: Shop, set_global: Callable[[str, Any], None]
+) -> None:
+    """Which column a value belongs to would be a guess after a change of the table."""
+    shop.run(T)
+    after = shop.now()
+    set_global("binlog_row_metadata", "MINIMAL")
+    shop.server.sql(f"INSERT INTO {shop.database}.t VALUES (1, 'a')")
+    set_global("binlog_row_metadata", "FULL")
+    with pytest.raises(InputFormatError, match="binlog_row_metadata=FULL"):
+        shop.read(TWO, after)
+
+
+def test_compressed_events_stop_the_reading(shop: Shop, set_global: Callable[[str, Any], None]) -> None:
+    """The library has no class for them, and what it leaves out must not be lost."""
+    shop.run(T.replace("20", "2000"))
+    after = shop.now()
+    set_global("log_bin_compress", 1)
+    shop.server.sql(f"INSERT INTO {shop.database}.t VALUES (1, REPEAT('a', 2000))")
+    set_global("log_bin_compress", 0)
+    with pytest.raises(InputFormatError, match=r"an event of type 1.. at .*log_bin_compress"):
+        shop.read({"id": "int", "msg": "string"}, after)
+
+
+def test_prepared_transactions_stop_the_reading(shop: Shop) -> None:
+    """XA PREPARE logs rows that may still be rolled back."""
+    shop.run(T)
+    after = shop.now()
+    shop.run("XA START 'x'", "INSERT INTO t VALUES (1, 'a')", "XA END 'x'", "XA PREPARE 'x'")
+    try:
+        with pytest.raises(InputFormatError, match="XA PREPARE"):
+            shop.read(TWO, after)
+    finally:
+        shop.run("XA ROLLBACK 'x'")
+
+
+# -- positions -----------------------------------------------------------------------------------------------
+def moved(position: Position, **changes: Any) -> Position:
+    """The position with other words."""
+    return replace(LogPosition.of(position), **changes).to_position()
+
+
+def test_a_purged_log_says_how_to_start_over(shop: Shop) -> None:
+    """Going on from the oldest file would lose changes."""
+    shop.run(T)
+    after = shop.now()
+    shop.run("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    newest = LogPosition.of(shop.now()).file
+
+    def is_purged() -> bool:
+        """What a connection of an earlier test still reads is kept until the server notices its end."""
+        shop.run(f"PURGE BINARY LOGS TO '{newest}'")
+        return [name for name, *_ in shop.server.sql("SHOW BINARY LOGS")] == [newest]
+
+    wait_until(is_purged, "the end of the older logs")
+    with pytest.raises(SourcePositionError, match=r"was purged.*To start over, empty the tables"):
+        shop.read(TWO, after)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"server": "99"}, "is of server 99, this is server 1"),
+        ({"offset": 1 << 31}, "began its log anew"),
+        ({"gtid": "0-1-1000000"}, "began its log anew.*To start over"),
+    ],
+)
+def test_another_server_or_another_log_is_refused(shop: Shop, changes: dict[str, Any], message: str) -> None:
+    """A replica, a restored server and RESET MASTER have other transactions at the same place."""
+    shop.run(T)
+    with pytest.raises(SourcePositionError, match=message):
+        shop.read(TWO, moved(shop.now(), **changes))
+
+
+def test_a_watermark_of_another_kind_of_source_is_refused(shop: Shop) -> None:
+    """Its numbers would mean something else."""
+    shop.run(T)
+    with pytest.raises(SourcePositionError, match="is none of a binary log"):
+        shop.read(TWO, Position((1, 2), '{"seqno": 1}'))
+
+
+# -- values --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("source", "hive", "message"),
+    [
+        ("BIGINT UNSIGNED", "boolean", "cannot go into a column of type boolean"),
+        ("DECIMAL(9,4)", "decimal(20,2)", "4 digits after the point"),
+        ("VARCHAR(30)", "varchar(29)", "may have 30 characters"),
+        ("TEXT", "varchar(100)", "may have 65535 characters"),
+        ("TIME(3)", "timestamp", "only string, char, varchar can hold it"),
+        ("DOUBLE", "float", "only double can hold it"),
+        ("BLOB", "string", "only binary can hold it"),
+        ("DATETIME", "date", "only timestamp can hold it"),
+        ("UUID", "string", "type uuid is not supported; leave the column out"),
+        ("INET6", "string", "type inet6 is not supported"),
+        ("TEXT COMPRESSED", "string", "COMPRESSED.* is not supported"),
+        ("TEXT CHARACTER SET cp1251", "string", "character set cp1251 is not supported"),
+    ],
+)
+def test_types_that_do_not_fit_are_refused_before_anything_is_read(
+    shop: Shop, source: str, hive: str, message: str
+) -> None:
+    """By name, whatever the values are."""
+    shop.run(f"CREATE TABLE t (id INT PRIMARY KEY, v {source})")
+    with pytest.raises(RecordLayoutError, match=f"column 'v'.*{message}"):
+        shop.read({"id": "int", "v": hive})
+
+
+@pytest.mark.parametrize(
+    ("source", "hive", "value", "message"),
+    [
+        ("INT", "smallint", "40000", "40000 is not a whole number from -32768 to 32767"),
+        ("BOOLEAN", "boolean", "2", "2 is neither 0 nor 1"),
+        ("BIGINT UNSIGNED", "bigint", "18446744073709551615", "is not a whole number"),
+        ("DATE", "date", "'0000-00-00'", "zero month or day"),
+        ("DATE", "date", "'2020-00-10'", "zero month or day"),
+        ("DATE", "date", "'2023-02-31'", "there is no date 2023-02-31"),
+        ("DATETIME(3)", "timestamp", "'0000-00-00 00:00:00'", "zero month or day"),
+        ("TIMESTAMP", "timestamp", "'0000-00-00 00:00:00'", "zero month or day"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_from_select_and_from_the_log(
+    shop: Shop, source: str, hive: str, value: str, message: str
+) -> None:
+    """Alike, naming table, column and value."""
+    shop.run(f"CREATE TABLE t (id INT PRIMARY KEY, v {source})", "SET sql_mode = 'ALLOW_INVALID_DATES'")
+    after = shop.now()
+    shop.run(f"INSERT INTO t VALUES (1, {value})")
+    for start in (None, after):
+        with pytest.raises(RecordValueError, match=rf"\.t: column 'v'.*{message}"):
+            shop.read({"id": "int", "v": hive}, start)
+
+
+@pytest.mark.parametrize("source", ["DATE", "DATETIME(3)", "TIMESTAMP(6) NULL"])
+def test_zero_dates_become_null_where_that_was_chosen(shop: Shop, source: str) -> None:
+    """From SELECT and from the log."""
+    hive = "date" if source == "DATE" else "timestamp"
+    shop.run(f"CREATE TABLE t (id INT PRIMARY KEY, v {source})", "SET sql_mode = ''")
+    after = shop.now()
+    shop.run("INSERT INTO t VALUES (1, '0000-00-00')")
+    for start in (None, after):
+        assert shop.read({"id": "int", "v": hive}, start, zero_dates="null")[0] == [("insert", 1, None)]
+
+
+def test_a_timestamp_is_the_wall_clock_of_the_zone_that_was_chosen(shop: Shop) -> None:
+    """Summer time included; a DATETIME stays what it is."""
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, v TIMESTAMP NULL, w DATETIME)", "SET time_zone = '+00:00'")
+    after = shop.now()
+    shop.run("INSERT INTO t VALUES (1, '2024-07-01 12:00:00', '2024-07-01 12:00:00')")
+    noon = datetime.datetime(2024, 7, 1, 12)
+    types = {"id": "int", "v": "timestamp", "w": "timestamp"}
+    for start in (None, after):
+        rows, _ = shop.read(types, start, time_zone="Europe/Berlin")
+        assert rows == [("insert", 1, noon + datetime.timedelta(hours=2), noon)]
+
+
+@pytest.mark.parametrize("options", [{"time_zone": "Nowhere/Never"}, {"zero_dates": "today"}])
+def test_options_without_sense_are_refused(options: dict[str, str]) -> None:
+    """Before anything is connected."""
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        MySqlSource(MySqlAddress("127.0.0.1", "nobody"), "none", **options)  # type: ignore[arg-type]
+
+
+def test_a_server_that_does_not_answer_is_named(shop: Shop) -> None:
+    """With the account, so that a wrong address shows."""
+    source = MySqlSource(replace(shop.address, port=1), shop.database)
+    with pytest.raises(ConnectionFailedError, match=r"judge@127\.0\.0\.1:1"):
+        source.collect([], {})
+
+
+@pytest.mark.parametrize(
+    ("source", "hive", "value", "expected"),
+    [
+        ("TINYINT UNSIGNED", "smallint", "255", 255),
+        ("INT UNSIGNED ZEROFILL", "bigint", "7", 7),
+        ("BIGINT", "bigint", "-9223372036854775808", -(2**63)),
+        ("BIGINT UNSIGNED", "decimal(20,0)", "18446744073709551615", Decimal(2**64 - 1)),
+        ("BIGINT UNSIGNED", "string", "18446744073709551615", str(2**64 - 1)),
+        ("BIT(64)", "decimal(20,0)", "b'1' | ~0", Decimal(2**64 - 1)),
+        ("BIT(9)", "int", "257", 257),
+        ("BIT(1)", "boolean", "1", True),
+        ("YEAR", "int", "0", 0),
+        ("DECIMAL(65,30)", "decimal(38,30)", "-0.000000000000000000000000000001", Decimal("-1E-30")),
+        ("DECIMAL(38,10)", "decimal(38,10)", "-1234567890123456789012345678.0123456789", None),
+        ("DECIMAL(5,2) UNSIGNED ZEROFILL", "decimal(7,3)", "1.5", Decimal("1.5")),
+        ("FLOAT", "float", "16777216", 16777216.0),
+        ("FLOAT", "double", "0.1", 0.10000000149011612),
+        ("DOUBLE", "double", "-1.7976931348623157e308", -1.7976931348623157e308),
+        ("DOUBLE", "double", "5e-324", 5e-324),
+        ("CHAR(10)", "char(10)", "'ab  '", "ab"),
+        ("VARCHAR(9) CHARACTER SET latin1", "string", "CONCAT('é€', CHAR(129 USING latin1))", "é€\x81"),
+        ("VARCHAR(9) CHARACTER SET utf16", "string", "'😀ü'", "😀ü"),
+        ("ENUM('a','b''c','d,e','ü')", "string", "'b''c'", "b'c"),
+        ("ENUM('back\\\\slash','new\\nline')", "string", "2", "new\nline"),
+        ("SET('x','y','ö')", "string", "'ö,x'", "x,ö"),
+        ("SET('x')", "string", "''", ""),
+        ("BINARY(5)", "binary", "x'0100'", b"\1\0\0\0\0"),
+        ("VARBINARY(300)", "binary", "x'00ff00'", b"\0\xff\0"),
+        ("POINT", "binary", "ST_GeomFromText('POINT(0 2)')", bytes(4) + b"\1\1" + bytes(18) + b"\x40"),
+        ("DATETIME(6)", "timestamp", "'9999-12-31 23:59:59.999999'", datetime.datetime.max),
+        ("DATETIME(1)", "timestamp", "'0001-01-01 00:00:00.9'", datetime.datetime(1, 1, 1, 0, 0, 0, 900000)),
+        ("TIMESTAMP(6)", "timestamp", "FROM_UNIXTIME(1.000001)", datetime.datetime(1970, 1, 1, 0, 0, 1, 1)),
+        ("TIME(1)", "string", "'-00:00:00.1'", "-00:00:00.1"),
+        ("TIME(6)", "string", "'-838:59:58.999999'", "-838:59:58.999999"),
+        ("INT AS (id * 2) VIRTUAL", "int", "DEFAULT", 2),
+    ],
+)
+def test_values_at_the_edges_are_the_same_from_select_and_from_the_log(
+    shop: Shop, source: str, hive: str, value: str, expected: Any
+) -> None:
+    """Each type's, and NULL where the column may be that."""
+    shop.run(f"CREATE TABLE t (id INT PRIMARY KEY, v {source})")
+    after = shop.now()
+    shop.run(f"INSERT INTO t VALUES (1, {value})")
+    types = {"id": "int", "v": hive}
+    wanted = Decimal(value) if expected is None else expected
+    assert shop.read(types)[0] == shop.read(types, after)[0] == [("insert", 1, wanted)]

@@ -1,0 +1,206 @@
+"""Random merges on every line of Hive.
+
+A table of a random shape is filled and changed by us and by Hive, then rows are merged into it. A model in
+plain Python says what has to come out; Hive's two readers say what did; Hive's own MERGE, UPDATE and DELETE
+on a copy of the table say what it would have done. A failing case prints its seed and itself;
+``--history-seed N`` runs it alone (with ``--long`` for the seeds of the long run).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from judges.hive import Hive23, Hive31, Hive41
+from metastore_client.thrift_client import connect
+from mutation_api.changes import MergeInto, MergeReport, first_by, merge_into
+from mutation_api.changes.merge_options import COLLECTED_KEYS_DEFAULT
+from mutation_api.client.transaction import Transaction
+from mutation_api.errors import DuplicateKeyError, RecordValueError
+from tests.fixtures.fix_judge import new_database
+from tests.integration.merges.merge_by_sql import SqlMerge
+from tests.integration.merges.merge_cases import (
+    Source,
+    random_merge,
+    random_shape,
+    random_source,
+    random_steps,
+)
+from tests.integration.merges.merge_model import Merge, Outcome, Row, Rule, Target, outcome
+from tests.integration.merges.merge_tables import Place, Table, arrow_table, in_order
+
+pytestmark = pytest.mark.slow
+
+LAYOUTS = [
+    ("2.3", "legacy", 21000),
+    ("2.3", "default", 22000),
+    ("3.1", "default", 31000),
+    ("4.1", "default", 41000),
+    ("3.1", "insert_only", 32000),
+    ("4.1", "insert_only", 42000),
+]
+"""Line, layout, and where its seeds begin, which no other test has."""
+
+DEFAULT_COUNT = 2
+INSERT_ONLY_COUNT = 1
+LONG_COUNT = 75
+INSERT_ONLY_LONG_COUNT = 5
+ONE_MERGE_SHARE = 0.8
+"""The other cases merge a second time, into what the first merge left."""
+
+BY_SQL_COUNT = 1
+"""Of the default cases so many of a layout are said in Hive's SQL too; of the long run all."""
+
+
+@pytest.fixture(scope="module")
+def place(hive_line: Hive23 | Hive31 | Hive41) -> Iterator[Place]:
+    """A database for the tables of all cases."""
+    with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
+        yield Place(hive_line, metastore, database)
+
+
+def cases(count: int, insert_only_count: int, first: int = 0) -> list[Any]:
+    """(line, layout, seed)."""
+    return [
+        (line, layout, start + first + number)
+        for line, layout, start in LAYOUTS
+        for number in range(insert_only_count if layout == "insert_only" else count)
+    ]
+
+
+@pytest.mark.feature("merges by key, also judged by SQL's MERGE")
+@pytest.mark.parametrize(
+    ("hive_line", "layout", "seed"), cases(DEFAULT_COUNT, INSERT_ONLY_COUNT), indirect=["hive_line"]
+)
+def test_random_merges(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
+    """Rows, counts of merge and dry run, and refusals are those of the model; Hive's SQL gives its rows."""
+    run(place, spark, layout, seed, by_sql=seed % 1000 < BY_SQL_COUNT)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("hive_line", "layout", "seed"),
+    cases(LONG_COUNT, INSERT_ONLY_LONG_COUNT, first=100),
+    indirect=["hive_line"],
+)
+def test_random_merges_in_the_long_run(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
+    """The same over many more cases, all that SQL has words for said in it."""
+    run(place, spark, layout, seed, by_sql=True)
+
+
+def run(place: Place, spark: SparkSession, layout: str, seed: int, *, by_sql: bool) -> None:
+    """One case: a table, and one merge, or two after each other."""
+    rng = random.Random(seed)
+    shape = random_shape(rng, place.judge.line, layout)
+    steps = random_steps(rng, shape)
+    story = [f"Hive {place.judge.line}, seed {seed}: {shape}, {steps}"]
+    table = place.of(shape)
+    for number, step in enumerate(steps):
+        table.step(step, rng, shape)
+        if not number and shape.is_original:
+            table.make_transactional()
+    if not steps and shape.is_original:
+        table.make_transactional()
+    for _ in range(1 if rng.random() < ONE_MERGE_SHARE else 2):
+        before = sorted(table.rows(), key=repr)
+        merge = random_merge(rng, shape)
+        given = random_source(rng, shape, merge, before)
+        story += [f"rows {before}", str(merge), f"source {given}"]
+        try:
+            judge_merge(spark, table, shape.target, before, merge, given, by_sql=by_sql)
+        except Exception as error:
+            error.add_note("\n".join(story))
+            raise
+
+
+def judge_merge(
+    spark: SparkSession,
+    table: Table,
+    into: Target,
+    before: list[Row],
+    merge: Merge,
+    given: Source,
+    *,
+    by_sql: bool,
+) -> None:
+    """Merge, and hear all judges."""
+    expected = outcome(into, before, given.rows, merge)
+    said = SqlMerge.of(table, before, merge) if by_sql else None
+    known = set(table.partitions())
+    with table.client() as client, client.new_transaction() as transaction:
+        if expected.refused_by:
+            for ask in (MergeInto.dry_run, MergeInto.merge):
+                with pytest.raises(RecordValueError if expected.refused_by == "key" else DuplicateKeyError):
+                    ask(begun(spark, transaction, table, merge, given))
+        else:
+            dry = begun(spark, transaction, table, merge, given).dry_run()
+            done = begun(spark, transaction, table, merge, given).merge()
+            check_report(done, expected, known)
+            check_report(dry, expected, known)
+            assert (dry.files, dry.new_partitions) == (done.files, done.new_partitions)
+    after = in_order(before if expected.refused_by else expected.rows)
+    assert in_order(table.rows("both")) == after
+    if said and said.is_sayable(before, given, expected):
+        if expected.refused_by:
+            said.refuses(given)
+        else:
+            assert in_order(said.run(given, expected)) == after, "Hive's own SQL"
+
+
+def check_report(report: MergeReport, expected: Outcome, known: set[str]) -> None:
+    """Counts, in all and by partition, and the partitions that come to be."""
+    assert report.total == expected.total
+    assert {unquote(name): counts for name, counts in report.partitions.items()} == expected.counts()
+    new = expected.placed - {unquote(name) for name in known} - {""}
+    assert {unquote(name) for name in report.new_partitions} == new
+
+
+def begun(
+    spark: SparkSession, transaction: Transaction, table: Table, merge: Merge, given: Source
+) -> MergeInto:
+    """The merge as a user says it."""
+    order = sf.col("source.seq") if merge.first_by > 0 else sf.col("source.seq").desc()
+    on: Any = list(merge.on)
+    if merge.on_too:
+        on = " AND ".join([*(f"source.{name} = target.{name}" for name in merge.on), merge.on_too.text])
+    found = merge_into(
+        transaction,
+        table.full_name,
+        source=frame(spark, merge, given),
+        on=on,
+        null_safe=merge.null_safe,
+        on_duplicate=first_by(order) if merge.first_by else "error",
+        write_unchanged=merge.write_unchanged,
+        collected_keys=COLLECTED_KEYS_DEFAULT if merge.collects_keys else 0,
+    )
+    for rule in merge.rules:
+        add(found, rule)
+    return found
+
+
+def add(merge: MergeInto, rule: Rule) -> None:
+    """Add the clause."""
+    when = getattr(merge, rule.when)(rule.condition and rule.condition.text)
+    if rule.then == "delete":
+        when.delete()
+    elif rule.assignments is None:
+        getattr(when, f"{rule.then}All")()
+    else:
+        getattr(when, rule.then)({name.upper(): e.text for name, e in rule.assignments.items()})
+
+
+def frame(spark: SparkSession, merge: Merge, given: Source) -> DataFrame:
+    """The source; columns that nothing reads would be extra ones, and some names are in upper case."""
+    texts = [merge.on_too.text] if merge.on_too else []
+    texts += [rule.condition.text for rule in merge.rules if rule.condition]
+    unread = [] if "source.op" in " ".join(texts) else ["op"]
+    unread += [] if merge.first_by else ["seq"]
+    rows = arrow_table(given.rows, given.types).drop_columns(unread)
+    names = [name.upper() if name in ("k", "v") else name for name in rows.column_names]
+    return spark.createDataFrame(rows.rename_columns(names))

@@ -1,0 +1,70 @@
+"""What the doctor says about a server and its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from metastore_client.errors import MetastoreError, MetastoreUnavailableError
+from metastore_client.testing import InMemoryMetastore
+from mutation_api.acid.version import AcidVersion
+from mutation_api.errors import ConfigurationError, ConnectionFailedError
+from mutation_api.upkeep.doctor import NOT_TOLD, TableReport, examine
+from tests.client_support import table_info
+
+
+def test_each_table_has_its_layout_or_its_reason(tmp_path: Path) -> None:
+    """Tables come sorted; what cannot be mutated says why, also if the server does not describe it."""
+    metastore = InMemoryMetastore(warehouse=tmp_path)
+    metastore.create_table(table_info("split", parameters={"transactional": "true"}))
+    metastore.create_table(table_info("plain", parameters={}))
+    metastore.create_table(table_info("broken"))
+    metastore.fail_next("get_table", MetastoreError("no such class"))
+    broken, plain, split = examine(metastore, "DEFAULT").tables
+    assert broken == TableReport("default.broken", None, "the metastore does not describe it: no such class")
+    assert plain.version is None
+    assert plain.reason is not None
+    assert "must be transactional" in plain.reason
+    assert split == TableReport("default.split", AcidVersion.V1_LEGACY, None)
+
+
+def test_a_table_whose_place_cannot_be_used_says_so(tmp_path: Path) -> None:
+    """Also if the storage lacks its package, or is one that nobody knows; nothing is left of the trying."""
+    metastore = InMemoryMetastore(warehouse=tmp_path)
+    parameters = {"transactional": "true"}
+    for name, location in {
+        "gone": f"file:{tmp_path}/gone",
+        "there": f"file:{tmp_path}/there",
+        "unknown": "ftp://host/t",
+        "relative": "warehouse/t",
+    }.items():
+        metastore.create_table(table_info(name, parameters=parameters, location=location))
+    (tmp_path / "gone").rmdir()
+    gone, relative, there, unknown = examine(metastore, "default").tables
+    assert there == TableReport("default.there", AcidVersion.V1_LEGACY, None)
+    assert [*(tmp_path / "there").iterdir()] == []
+    assert "cannot be reached: [Errno 2]" in str(gone.reason)
+    assert "no storage is known for this scheme" in str(unknown.reason)
+    assert "a location is scheme:/path" in str(relative.reason)
+
+
+def test_the_server_is_described_and_nothing_is_changed() -> None:
+    """Line, capabilities and settings; a setting that it keeps to itself is no error."""
+    metastore = InMemoryMetastore(configuration={"hive.metastore.dml.events": "true"})
+    server = dict(examine(metastore, "default").server)
+    assert server["line"] == "Hive 2.x"
+    assert server["write ids"] == "no"
+    assert server["hive.metastore.dml.events"] == "true"
+    assert server["hive.compactor.worker.threads"] == NOT_TOLD
+    assert set(metastore.calls) == {"capabilities", "get_config_value", "get_all_tables"}
+
+
+def test_a_server_that_cannot_be_asked_is_an_error() -> None:
+    """No report is better than half of one."""
+    metastore = InMemoryMetastore()
+    metastore.fail_next("get_all_tables", MetastoreUnavailableError("line cut"))
+    with pytest.raises(ConnectionFailedError, match=r"database default.*line cut"):
+        examine(metastore, "default")
+    with pytest.raises(ConfigurationError, match="not a table's full name"):
+        examine(metastore, "a.b")
