@@ -49,17 +49,19 @@ from benchmarks.measure import (
     versions,
 )
 from benchmarks.report import save_cases, show_case
-from metastore_client.model import OpenTxns, PartitionInfo
-from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
+from metastore_client import OpenTxns, PartitionInfo, ValidTxnList, ValidWriteIdList
+from mutation_api import (
+    AcidColumn,
+    AcidTable,
+    BucketIdResolver,
+    DeltaManifest,
+    Location,
+    apply_changes,
+    local_session,
+)
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.version import AcidVersion
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.commit.manifest import DeltaManifest
-from mutation_api.spark.local_session import local_session
 from mutation_api.spark.write.change_splitter import ADDRESSED_ROWS_MAX
-from mutation_api.spark.write.job import apply_changes
-from mutation_api.storage.location import Location
-from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = ["HELP", "TYPES", "add_arguments", "run"]
 
@@ -320,8 +322,8 @@ def job(spark: SparkSession, updates: Updates, name: str, version: AcidVersion, 
 
     def write(number: int) -> None:
         done = apply_changes(transactions[-1], "default.hashed", spark.read.parquet(str(updates.path)))
-        if done.update_count != updates.keys.num_rows:
-            raise RuntimeError(f"{done.update_count} of {updates.keys.num_rows} updates written")
+        if done.updated != updates.keys.num_rows:
+            raise RuntimeError(f"{done.updated} of {updates.keys.num_rows} updates written")
 
     return Contestant(name, write, SPARK_KINDS, folder, prepare)
 

@@ -50,13 +50,9 @@ from benchmarks.peers.java_writers import JavaWriters
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from judges.hive import Hive23
-from metastore_client import EmbeddedMetastore
-from metastore_client.thrift_client import connect
+from metastore_client import EmbeddedMetastore, connect
+from mutation_api import AcidColumn, AcidTable, Location, MutatorClientBuilder, MutatorCoordinator
 from mutation_api.acid.version import AcidVersion
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.storage.location import Location
-from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.worker.coordinator import MutatorCoordinator
 
 __all__ = ["HELP", "add_arguments", "run"]
 

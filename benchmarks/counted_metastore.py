@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metastore_client.hive_site import MetastoreConfig
-from metastore_client.thrift_client import ThriftMetastoreClient
+from metastore_client import MetastoreConfig, ThriftMetastoreClient
 
 __all__ = ["Call", "CountedMetastore", "by_name"]
 

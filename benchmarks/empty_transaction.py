@@ -38,18 +38,17 @@ from benchmarks.measure import (
 )
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
-from metastore_client.client import MetastoreClient
-from metastore_client.model import (
+from metastore_client import (
     DataOperationType,
     LockComponent,
     LockLevel,
     LockRequest,
     LockState,
     LockType,
+    MetastoreClient,
+    connect,
 )
-from metastore_client.thrift_client import connect
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
+from mutation_api import MutatorClient, MutatorClientBuilder
 
 __all__ = ["HELP", "add_arguments", "run"]
 

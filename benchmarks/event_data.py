@@ -15,7 +15,7 @@ from typing import Protocol
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api import ROW_ID_COLUMN
 
 __all__ = [
     "BUCKETS",

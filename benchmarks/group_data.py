@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from benchmarks.merge_data import scrambled
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.table.acid_table import AcidTable
+from mutation_api import AcidTable, BucketIdResolver
 
 __all__ = ["COLUMNS", "GroupedRows"]
 

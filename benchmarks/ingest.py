@@ -42,11 +42,8 @@ from benchmarks.measure import (
 )
 from benchmarks.merge_stage import OURS_KINDS, Content, Stage, checksums
 from benchmarks.report import save_cases, show_case
-from metastore_client.thrift_client import connect
-from mutation_api.inputs import Following, ingest
-from mutation_api.inputs.source import SourceTable
-from mutation_api.inputs.tungsten.tungsten_source import TungstenSource
-from mutation_api.spark.read.snapshot_frame import snapshot
+from metastore_client import connect
+from mutation_api import Following, SourceTable, TungstenSource, ingest, snapshot
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -187,7 +184,7 @@ class Follower:
     def content(self) -> Content:
         """What the table holds."""
         with self._stage.tables.client(self._name.partition(".")[2]) as client:
-            return checksums(snapshot(self._stage.spark, client.open_snapshot(self._name), self._name))
+            return checksums(snapshot(client.open_snapshot(self._name), self._name, spark=self._stage.spark))
 
 
 class Rewriter:

@@ -29,11 +29,7 @@ from benchmarks.memory import MemoryWatch
 from examples.local import PrintLoss, create_table
 from judges.hive import Hive23
 from metastore_client import EmbeddedMetastore
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.spark.local_session import local_session
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.spark.write.job import apply_changes
+from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes, local_session, snapshot
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -86,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             local_session(master=f"local[{CORES}]", settings=settings) as spark,
         ):
             builder = MutatorClientBuilder().metastore(metastore.uri).lock_failure_listener(PrintLoss())
-            builder.add_sink_table("default", "large", create_partitions=True)
+            builder.add_sink_table("default.large", create_partitions=True)
             with builder.build() as client:
                 load(client, spark, rows, phases)
                 change(client, spark, rows, work / "changes", phases)
@@ -113,7 +109,7 @@ def change(client: MutatorClient, spark: SparkSession, rows: int, folder: Path, 
     with client.new_transaction() as transaction:
         phases.seconds["changes: begin"] = time.monotonic() - started
         with phases.measured("changes: read the snapshot and compute"):
-            table = snapshot(spark, transaction, TABLE)
+            table = snapshot(transaction, TABLE, spark=spark)
             change_set(table, spark, rows).write.parquet(str(folder))
         with phases.measured("changes: write"):
             print(apply_changes(transaction, TABLE, spark.read.parquet(str(folder))))

@@ -41,11 +41,8 @@ from benchmarks.measure import (
 )
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
-from metastore_client.model import DataOperationType
-from metastore_client.thrift_client import connect
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.transaction import Transaction
-from mutation_api.worker.coordinator import MutatorCoordinator
+from metastore_client import DataOperationType, connect
+from mutation_api import MutatorClientBuilder, MutatorCoordinator, Transaction
 
 __all__ = ["HELP", "add_arguments", "run"]
 

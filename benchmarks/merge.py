@@ -36,9 +36,7 @@ from benchmarks.merge_report import save_results, show_case
 from benchmarks.merge_stage import HIVE, OURS_KINDS, Content, Stage, checksums
 from benchmarks.merge_tables import linked_copy
 from judges.hive import Hive23
-from mutation_api.changes.merge import merge_into
-from mutation_api.client.transaction import Transaction
-from mutation_api.spark.read.snapshot_frame import snapshot
+from mutation_api import Transaction, merge_into, snapshot
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -227,7 +225,7 @@ def ours_entry(stage: Stage, stack: contextlib.ExitStack, name: str, changes: Ch
 
     def content() -> Content:
         with client.new_transaction() as transaction:
-            return checksums(snapshot(stage.spark, transaction, f"default.{table}"))
+            return checksums(snapshot(transaction, f"default.{table}", spark=stage.spark))
 
     return Entry(Contestant(name, merge, OURS_KINDS, folder), content, table)
 
@@ -328,7 +326,7 @@ def hive_entry(stage: Stage, stack: contextlib.ExitStack, changes: ChangeSets) -
 
     def content() -> Content:
         with client.new_transaction() as transaction:
-            return checksums(snapshot(stage.spark, transaction, f"default.{table}"))
+            return checksums(snapshot(transaction, f"default.{table}", spark=stage.spark))
 
     return Entry(Contestant(HIVE, merge, (HIVE, "metastore"), folder), content, table)
 

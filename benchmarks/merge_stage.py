@@ -18,7 +18,7 @@ from benchmarks.merge_tables import HiveTables
 from benchmarks.peers import PeerProcess
 from judges.hive import Hive23
 from metastore_client import EmbeddedMetastore
-from mutation_api.spark.local_session import local_session
+from mutation_api import local_session
 
 __all__ = ["HIVE", "OURS_KINDS", "Content", "Stage", "checksums"]
 

@@ -12,9 +12,7 @@ from pyspark.sql import SparkSession
 from benchmarks.merge_data import COLUMNS
 from examples.local import PrintLoss, create_table
 from metastore_client import EmbeddedMetastore
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.spark.write.job import apply_changes
+from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes
 
 __all__ = ["BUCKETS", "HiveTables", "linked_copy"]
 

@@ -44,17 +44,20 @@ from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from judges.hive import Hive23
 from judges.s3_server import BUCKET, S3Server
-from metastore_client.thrift_client import connect
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.transaction import Transaction
-from mutation_api.storage.connect import configure, storage_at
-from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.location import Location
+from metastore_client import connect
+from mutation_api import (
+    BucketIdResolver,
+    HadoopSettings,
+    Location,
+    MutatorClient,
+    MutatorClientBuilder,
+    MutatorCoordinator,
+    Transaction,
+    configure,
+)
+from mutation_api.storage.connect import storage_at
 from mutation_api.storage.protocol import Staged
 from mutation_api.storage.side_by_side import side_by_side
-from mutation_api.worker.coordinator import MutatorCoordinator
 
 __all__ = ["HELP", "add_arguments", "run"]
 

@@ -39,12 +39,7 @@ from benchmarks.measure import (
 )
 from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.snapshot import Snapshot
-from mutation_api.spark.local_session import local_session
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.spark.write.job import apply_changes
+from mutation_api import MutatorClient, MutatorClientBuilder, Snapshot, apply_changes, local_session, snapshot
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -133,7 +128,7 @@ class Stage:
 
     def ours(self, columns: Sequence[str]) -> DataFrame:
         """The snapshot's rows."""
-        return snapshot(self.spark, self.snapshot, TABLE, columns=columns)
+        return snapshot(self.snapshot, TABLE, columns=columns, spark=self.spark)
 
     def bare(self, columns: Sequence[str]) -> DataFrame:
         """What lies in the files with rows."""
@@ -161,10 +156,10 @@ def fill(client: MutatorClient, spark: SparkSession, rows: int) -> int:
     with client.new_transaction() as transaction:
         apply_changes(transaction, TABLE, made)
     with client.new_transaction() as transaction:
-        found = snapshot(spark, transaction, TABLE, columns=["id"])
+        found = snapshot(transaction, TABLE, columns=["id"], spark=spark)
         gone = found.where(sf.pmod(sf.xxhash64("id", sf.lit(1)), sf.lit(100)) < DELETED_PERCENT)
         written = apply_changes(transaction, TABLE, gone.withColumn("operation", sf.lit("delete")))
-    return written.delete_count
+    return written.deleted
 
 
 def run_case(

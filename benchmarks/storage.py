@@ -28,9 +28,7 @@ from benchmarks.write_input import prepare_changes
 from benchmarks.write_stage import LAYOUTS, Stage, add_common_arguments
 from benchmarks.writers import TableWriter
 from judges.hdfs_cluster import MiniHdfs
-from mutation_api.storage.connect import configure
-from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.location import Location
+from mutation_api import HadoopSettings, Location, configure
 
 __all__ = ["HELP", "add_arguments", "run"]
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 from benchmarks.write_input import Prepared
 from benchmarks.write_stage import Layout, Stage
 from benchmarks.writers import OURS_KINDS, TableWriter
+from mutation_api import Location
 from mutation_api.storage.connect import storage_at
-from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged
 from mutation_api.storage.side_by_side import side_by_side
 

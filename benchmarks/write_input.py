@@ -12,10 +12,7 @@ from pyspark.sql import SparkSession
 from benchmarks.event_data import BUCKETS, KEY, PARTITION_KEYS, RowSource, bucket_of, shuffled
 from benchmarks.write_stage import DATABASE, LAYOUTS, Layout, Server, Stage
 from examples.local import PrintLoss, create_table
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.spark.write.job import apply_changes
+from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes, snapshot
 
 __all__ = ["Prepared", "client_of", "new_table", "prepare_changes", "prepare_inserts"]
 
@@ -61,7 +58,7 @@ def prepare_changes(stage: Stage, name: str, source: RowSource, line: str) -> Pr
             rows = source.base(stage.spark).withColumn("operation", sf.lit("insert"))
             summary = apply_changes(transaction, f"{DATABASE}.{table}", rows)
         full_name = f"{DATABASE}.{table}"
-        loaded = snapshot(stage.spark, client.open_snapshot(full_name), full_name, columns=["id", "ds"])
+        loaded = snapshot(client.open_snapshot(full_name), full_name, columns=["id", "ds"], spark=stage.spark)
         source.changes(loaded).write.parquet(str(changes))
     days = tuple(each.partition("=")[2] for each in summary.partitions)
     counts = _counts(stage.spark, changes)

@@ -19,7 +19,7 @@ from benchmarks.arguments import Rounds
 from benchmarks.local_metastore import METASTORE, measured_metastore
 from benchmarks.measure import Watch, versions
 from judges.hive import Hive23, Hive41, HiveJudge
-from mutation_api.spark.local_session import local_session
+from mutation_api import local_session
 
 __all__ = [
     "DATABASE",

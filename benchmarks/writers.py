@@ -20,13 +20,9 @@ from benchmarks.measure import Contestant
 from benchmarks.merge_tables import linked_copy
 from benchmarks.write_input import Prepared, client_of, new_table
 from benchmarks.write_stage import DATABASE, Layout, Stage
-from metastore_client.thrift_client import connect
+from metastore_client import connect
+from mutation_api import ROW_ID_COLUMN, ApplySummary, MutatorClient, WriterOptions, apply_changes
 from mutation_api.acid.event import Operation
-from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.orc.write.event_writer import WriterOptions
-from mutation_api.spark.write.apply_summary import ApplySummary
-from mutation_api.spark.write.job import apply_changes
 
 __all__ = ["OURS_KINDS", "SparkWriter", "TableWriter", "plain_files", "sorted_events"]
 
@@ -69,7 +65,7 @@ class TableWriter:
     def is_complete(self) -> bool:
         """Whether the last round wrote all changes."""
         found, counts = self._summary, self._prepared.counts
-        return found is not None and (found.insert_count, found.update_count, found.delete_count) == tuple(
+        return found is not None and (found.inserted, found.updated, found.deleted) == tuple(
             counts.get(operation, 0) for operation in ("insert", "update", "delete")
         )
 

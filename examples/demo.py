@@ -44,18 +44,22 @@ from judges.hdfs_cluster import MiniHdfs
 from judges.hive import Hive23, Hive31, Hive41, HiveJudge
 from judges.s3_server import BUCKET, S3Server
 from metastore_client import EmbeddedMetastore
-from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.changes import MergeCounts, MergeReport, merge_into
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
+from mutation_api import (
+    ROW_ID_COLUMN,
+    AcidTable,
+    ApplySummary,
+    HadoopSettings,
+    MergeCounts,
+    MergeReport,
+    MutatorClient,
+    MutatorClientBuilder,
+    apply_changes,
+    configure,
+    local_session,
+    merge_into,
+    snapshot,
+)
 from mutation_api.commit.staging import list_staged
-from mutation_api.spark.local_session import local_session
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.spark.write.apply_summary import ApplySummary
-from mutation_api.spark.write.job import apply_changes
-from mutation_api.storage.connect import configure
-from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.table.acid_table import AcidTable
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 PACKAGE = "airportsdata"
@@ -273,7 +277,7 @@ def abort_half_way(client: MutatorClient, spark: SparkSession) -> Report:
     started = time.monotonic()
     with contextlib.suppress(Aborted), client.new_transaction() as transaction:
         begun, table = time.monotonic(), transaction.table(TABLE)
-        rows = snapshot(spark, transaction, TABLE, columns=[])
+        rows = snapshot(transaction, TABLE, columns=[], spark=spark)
         changes = rows.select(ROW_ID_COLUMN, sf.lit("delete").alias("operation"))
         with step(f"transaction {transaction.id}: writing"):
             applied = apply_changes(transaction, TABLE, changes)
@@ -382,8 +386,8 @@ def print_reports(reports: Sequence[Report]) -> None:
     rows = [heads]
     for report in reports:
         applied = report.applied
-        counts = (applied.insert_count, applied.update_count, applied.delete_count)
-        sizes = (len(applied.partitions), *counts, applied.file_count, applied.byte_count)
+        counts = (applied.inserted, applied.updated, applied.deleted)
+        sizes = (len(applied.partitions), *counts, applied.files, applied.bytes)
         seconds = (report.begin_seconds, applied.write_seconds, report.end_seconds)
         rows.append(
             [

@@ -7,10 +7,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from metastore_client import EmbeddedMetastore
-from metastore_client.model import ColumnInfo, TableInfo
-from metastore_client.thrift_client import connect
-from mutation_api.upkeep.create_acid_table import create_acid_table
+from metastore_client import ColumnInfo, EmbeddedMetastore, TableInfo, connect
+from mutation_api import create_acid_table
 
 
 @contextlib.contextmanager
@@ -63,7 +61,7 @@ def create_table(
     with connect(uri) as metastore:
         if metastore.capabilities().has_write_ids:
             create_acid_table(
-                metastore, table, data, keys, bucket_columns=(bucket_column,), num_buckets=num_buckets
+                metastore, table, data, keys, clustered_by=(bucket_column,), num_buckets=num_buckets
             )
             return
         database, _, name = table.partition(".")

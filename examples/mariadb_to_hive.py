@@ -24,12 +24,16 @@ from pyspark.sql import SparkSession
 
 from examples.local import PrintLoss, create_table, metastore_address
 from judges.mariadb import MariaDb
-from metastore_client.thrift_client import connect
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.inputs import Following, ingest
-from mutation_api.inputs.mysql.mysql_source import MySqlAddress, MySqlSource
-from mutation_api.spark.local_session import local_session
-from mutation_api.spark.read.snapshot_frame import snapshot
+from metastore_client import connect
+from mutation_api import (
+    Following,
+    MutatorClientBuilder,
+    MySqlAddress,
+    MySqlSource,
+    ingest,
+    local_session,
+    snapshot,
+)
 
 TABLE = "default.orders"
 
@@ -91,10 +95,10 @@ def show(server: MariaDb, uri: str, spark: SparkSession) -> int:
     columns = "id, customer, total, status, placed"
     here = server.sql(f"SELECT {columns} FROM shop.orders ORDER BY id")
     with (
-        MutatorClientBuilder().metastore(uri).add_source_table(*TABLE.split(".")).build() as client,
+        MutatorClientBuilder().metastore(uri).add_source_table(TABLE).build() as client,
         client.new_transaction() as transaction,
     ):
-        rows = snapshot(spark, transaction, TABLE).select(*columns.split(", ")).orderBy("id").collect()
+        rows = snapshot(transaction, TABLE, spark=spark).select(*columns.split(", ")).orderBy("id").collect()
     there = [tuple(row) for row in rows]
     for name, found in (("MariaDB", here), ("Hive", there)):
         print(f"{name}:", *found, sep="\n  ")

@@ -18,15 +18,18 @@ from typing import Any
 import pyarrow as pa
 
 from examples.local import PrintLoss, create_table, metastore_address
-from mutation_api.acid.row_id import ROW_ID_COLUMN, RecordIdentifier
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.transaction import Transaction
+from mutation_api import (
+    ROW_ID_COLUMN,
+    AcidTable,
+    AcidTableSerializer,
+    BucketIdResolver,
+    MutatorClient,
+    MutatorClientBuilder,
+    MutatorCoordinator,
+    RecordIdentifier,
+    Transaction,
+)
 from mutation_api.orc.read.snapshot_reader import plan_splits, read_split
-from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.serializer import AcidTableSerializer
-from mutation_api.worker.coordinator import MutatorCoordinator
 
 TABLE = "default.stock"
 INSERT, UPDATE, DELETE = range(3)
@@ -135,7 +138,7 @@ def issue(coordinator: MutatorCoordinator, change: Record) -> None:
 
 def _client(uri: str) -> MutatorClient:
     builder = MutatorClientBuilder().metastore(uri).lock_failure_listener(PrintLoss())
-    return builder.add_sink_table("default", "stock", create_partitions=True).build()
+    return builder.add_sink_table("default.stock", create_partitions=True).build()
 
 
 if __name__ == "__main__":

@@ -13,10 +13,7 @@ from collections.abc import Sequence
 import pyspark.sql.functions as sf
 
 from examples.local import PrintLoss, create_table, metastore_address
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.spark.local_session import local_session
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.spark.write.job import apply_changes
+from mutation_api import MutatorClientBuilder, apply_changes, local_session, snapshot
 
 TABLE = "default.products"
 
@@ -26,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     with metastore_address(arguments) as uri, local_session() as spark:
         create_table(uri, TABLE, "id bigint, name string, price decimal(10,2)", "shelf string", "id", 2)
         builder = MutatorClientBuilder().metastore(uri).lock_failure_listener(PrintLoss())
-        builder.add_sink_table("default", "products", create_partitions=True)
+        builder.add_sink_table("default.products", create_partitions=True)
         with builder.build() as client:
             with client.new_transaction() as transaction:
                 first = spark.createDataFrame(
@@ -41,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
                 print(apply_changes(transaction, TABLE, inserts.withColumn("operation", sf.lit("insert"))))
 
             with client.new_transaction() as transaction:
-                rows = snapshot(spark, transaction, TABLE)
+                rows = snapshot(transaction, TABLE, spark=spark)
                 # Garden tools get dearer, the saw goes, a spade comes: one DataFrame, one transaction.
                 dearer = rows.where("shelf = 'garden'").withColumn(
                     "price", (sf.col("price") * sf.lit("1.1").cast("decimal(2,1)")).cast("decimal(10,2)")
@@ -56,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
                 print(apply_changes(transaction, TABLE, changes, verify_row_ids=True))
 
             with client.new_transaction() as transaction:
-                snapshot(spark, transaction, TABLE).drop("ROW__ID").orderBy("id").show()
+                snapshot(transaction, TABLE, spark=spark).drop("ROW__ID").orderBy("id").show()
     return 0
 
 

@@ -16,12 +16,14 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from examples.local import PrintLoss, create_table, metastore_address
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.transaction import Transaction
-from mutation_api.spark.local_session import local_session
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.spark.write.job import apply_changes
+from mutation_api import (
+    MutatorClient,
+    MutatorClientBuilder,
+    Transaction,
+    apply_changes,
+    local_session,
+    snapshot,
+)
 
 ACCOUNTS = "default.accounts"
 JOURNAL = "default.journal"
@@ -39,8 +41,8 @@ def main(arguments: Sequence[str]) -> int:
         create_table(uri, ACCOUNTS, "id bigint, balance bigint", "", "id", 2)
         create_table(uri, JOURNAL, "source bigint, target bigint, amount bigint", "day string", "source", 2)
         builder = MutatorClientBuilder().metastore(uri).lock_failure_listener(PrintLoss())
-        builder.add_sink_table("default", "accounts")
-        builder.add_sink_table("default", "journal", create_partitions=True)
+        builder.add_sink_table("default.accounts")
+        builder.add_sink_table("default.journal", create_partitions=True)
         with builder.build() as client:
             open_accounts(client, spark)
             transfer(client, spark, source=1, target=2, amount=250)
@@ -72,7 +74,7 @@ def _new_balances(
     spark: SparkSession, transaction: Transaction, source: int, target: int, amount: int
 ) -> DataFrame:
     step = sf.when(sf.col("id") == source, -amount).otherwise(amount)
-    rows = snapshot(spark, transaction, ACCOUNTS).where(sf.col("id").isin(source, target))
+    rows = snapshot(transaction, ACCOUNTS, spark=spark).where(sf.col("id").isin(source, target))
     changed = rows.withColumn("balance", sf.col("balance") + step)
     return changed.withColumn("operation", sf.lit("update"))
 
@@ -80,8 +82,8 @@ def _new_balances(
 def show(client: MutatorClient, spark: SparkSession) -> int:
     """Print both tables; 0 if accounts and journal agree."""
     with client.new_transaction() as transaction:
-        accounts = snapshot(spark, transaction, ACCOUNTS).drop("ROW__ID").orderBy("id")
-        journal = snapshot(spark, transaction, JOURNAL).drop("ROW__ID")
+        accounts = snapshot(transaction, ACCOUNTS, spark=spark).drop("ROW__ID").orderBy("id")
+        journal = snapshot(transaction, JOURNAL, spark=spark).drop("ROW__ID")
         balances = {row["id"]: row["balance"] for row in accounts.collect()}
         entries = [(row["source"], row["target"], row["amount"]) for row in journal.collect()]
     print(f"balances {balances}\njournal {entries}")

@@ -12,7 +12,7 @@ import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from mutation_api.spark.local_session import local_session
+from mutation_api import local_session
 
 __all__ = ["files", "load", "merge", "version"]
 

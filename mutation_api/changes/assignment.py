@@ -33,7 +33,7 @@ _CUT = ("char", "varchar")
 class ColumnConverter:
     """The function that runs in tasks: values in, values of the column's type out."""
 
-    full_name: str
+    table_name: str
     column: AcidColumn
 
     def __call__(self, values: pa.Array, keys: pa.Array) -> pa.Array:
@@ -49,18 +49,18 @@ class ColumnConverter:
             if not isinstance(misfit, MisfitError):
                 raise
             raise RecordValueError(
-                f"table {self.full_name}: row {keys[misfit.row].as_py()}: column {self.column.name!r} "
+                f"table {self.table_name}: row {keys[misfit.row].as_py()}: column {self.column.name!r} "
                 f"({self.column.type}){misfit.place}: value {misfit.value} {misfit.reason}"
             ) from error
 
 
 def stored(
-    full_name: str, column: AcidColumn, value: Column, found: DataType, *, where: Column, key: Column
+    table_name: str, column: AcidColumn, value: Column, found: DataType, *, where: Column, key: Column
 ) -> Column:
     """``value`` as the column will hold it, null where ``where`` is not true.
 
     Args:
-        full_name: the table's, for messages.
+        table_name: the table's, for messages.
         column: where it goes.
         value: what is assigned.
         found: its type.
@@ -72,12 +72,12 @@ def stored(
             raises RecordValueError in the job.
     """
     wall_clock = wall_clock_type(found)
-    _check_type(full_name, column, wall_clock)
+    _check_type(table_name, column, wall_clock)
     masked = sf.when(where, value if wall_clock == found else value.cast(wall_clock))
     if is_stored_unchanged(column, found):
         return masked
     wanted = spark_type(parse_hive_type(column.type))
-    converted: Column = _converter(ColumnConverter(full_name, column), wanted)(masked, key)
+    converted: Column = _converter(ColumnConverter(table_name, column), wanted)(masked, key)
     return converted
 
 
@@ -93,13 +93,13 @@ def _converter(convert: ColumnConverter, ddl: str):  # type: ignore[no-untyped-d
     return arrow_udf(converted, ddl)  # type: ignore[call-overload]
 
 
-def _check_type(full_name: str, column: AcidColumn, found: DataType) -> None:
+def _check_type(table_name: str, column: AcidColumn, found: DataType) -> None:
     try:
         empty = pa.array([], type=to_arrow_type(found))
         convert_to_column(empty, parse_hive_type(column.type), column=column.name)
     except (RecordLayoutError, PySparkException, TypeError, ValueError) as error:
         raise RecordLayoutError(
-            f"table {full_name}: column {column.name!r} ({column.type}) cannot hold a "
+            f"table {table_name}: column {column.name!r} ({column.type}) cannot hold a "
             f"{found.simpleString()}; cast it in the source"
         ) from error
 

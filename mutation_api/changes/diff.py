@@ -31,11 +31,11 @@ _DOUBLED = "doubled"
 
 
 def diff(
+    table: AcidTable,
     old: DataFrame,
     new: DataFrame,
     keys: Sequence[str],
     *,
-    table: AcidTable,
     operation_column: str = OPERATION_COLUMN_DEFAULT,
 ) -> DataFrame:
     """The changes that make ``old`` what ``new`` is.
@@ -46,11 +46,11 @@ def diff(
     The two are evaluated by this call, once, and the changes cached: ``unpersist()`` the result when done.
 
     Args:
+        table: the table of ``old``.
         old: a snapshot of the table, all columns, with ROW__ID.
         new: the table's columns, in any order and case; a ROW__ID is overlooked. Values are compared as the
             table would store them.
         keys: names of the columns that tell rows apart.
-        table: the table of ``old``.
         operation_column: name of the operation's column.
 
     Returns:

@@ -57,11 +57,11 @@ def order_of(first: FirstBy) -> list[Column]:
     return [*map(column_of, first.columns), sf.xxhash64(sf.to_json("source"))]
 
 
-def duplicate_key_error(full_name: str, key_count: int, samples: Sequence[Row]) -> DuplicateKeyError:
+def duplicate_key_error(table_name: str, key_count: int, samples: Sequence[Row]) -> DuplicateKeyError:
     """The error that names some of the keys.
 
     Args:
-        full_name: the table's.
+        table_name: the table's.
         key_count: how many keys there are in all.
         samples: rows of ``key`` (JSON text), ``row_count`` and ``rows`` (JSON texts of source rows).
     """
@@ -69,7 +69,7 @@ def duplicate_key_error(full_name: str, key_count: int, samples: Sequence[Row]) 
     more = f"; and {key_count - len(samples):,} more" if key_count > len(samples) else ""
     have = "key has" if key_count == 1 else "keys have"
     return DuplicateKeyError(
-        f"table {full_name}: {key_count:,} {have} several source rows that would act, so the outcome "
+        f"table {table_name}: {key_count:,} {have} several source rows that would act, so the outcome "
         f"would be chance: {shown}{more}. Nothing was written. Leave one source row for each key, or say "
         "which one counts: on_duplicate=first_by(…)"
     )

@@ -54,11 +54,11 @@ class Conjunct:
 class ExpressionAnalyser:
     """Resolves expressions over empty frames of the two sides' schemas; runs no job.
 
-    ``full_name`` is the table's, for messages.
+    ``table_name`` is the table's, for messages.
     """
 
     spark: SparkSession
-    full_name: str
+    table_name: str
     source: StructType
     target: StructType
 
@@ -79,7 +79,7 @@ class ExpressionAnalyser:
         plan = analyzed_plan(resolved)
         if not plan.deterministic():
             raise RecordLayoutError(
-                f"table {self.full_name}: {what} {text_of(expression)!r} gives another value each time it "
+                f"table {self.table_name}: {what} {text_of(expression)!r} gives another value each time it "
                 "is evaluated; a task that is tried again would write other rows. Put it into the source"
             )
         read = _attributes(plan.references())
@@ -90,7 +90,7 @@ class ExpressionAnalyser:
         found = self.analyse(expression, sides, what)
         if not isinstance(found.data_type, BooleanType):
             raise RecordLayoutError(
-                f"table {self.full_name}: {what} {text_of(expression)!r} must be boolean, found "
+                f"table {self.table_name}: {what} {text_of(expression)!r} must be boolean, found "
                 f"{found.data_type.simpleString()}"
             )
         return found
@@ -110,7 +110,7 @@ class ExpressionAnalyser:
             resolved.schema  # noqa: B018  (a Column is resolved when its type is asked for)
         except (AnalysisException, ParseException) as error:
             raise RecordLayoutError(
-                f"table {self.full_name}: {what} {text_of(expression)!r} cannot be resolved over "
+                f"table {self.table_name}: {what} {text_of(expression)!r} cannot be resolved over "
                 f"{' and '.join(map(self._described, sides))}: {str(error).splitlines()[0]}"
             ) from error
         return resolved

@@ -44,7 +44,7 @@ ROWS_PER_TASK = 20_000
 
 def merge_into(
     transaction: LookingTransaction,
-    full_name: str,
+    table_name: str,
     *,
     source: DataFrame,
     on: Sequence[str] | Expression,
@@ -69,7 +69,7 @@ def merge_into(
 
     Args:
         transaction: begun; the table is one of its sinks.
-        full_name: ``database.table``.
+        table_name: ``database.table``.
         source: the rows to merge.
         on: key columns, which both sides have; or a condition.
         null_safe: with key columns, whether NULL equals NULL; in SQL it does not.
@@ -111,7 +111,7 @@ def merge_into(
         count_by=None if count_by is None else count_by.lower(),
     )
     condition = on if isinstance(on, str | Column) else None
-    return MergeInto(transaction, full_name, source, keys, condition, options)
+    return MergeInto(transaction, table_name, source, keys, condition, options)
 
 
 @dataclass
@@ -119,7 +119,7 @@ class MergeInto:
     """A merge that is being described; made by :func:`merge_into`."""
 
     transaction: LookingTransaction
-    full_name: str
+    table_name: str
     source: DataFrame
     keys: tuple[str, ...] | None
     on: Expression | None
@@ -173,7 +173,7 @@ class MergeInto:
                 return report
             written = apply_changes(
                 self.transaction,
-                self.full_name,
+                self.table_name,
                 plan.changes(),
                 num_partitions=num_partitions or self._task_count(report),
                 operation_column=CHANGE_COLUMN,
@@ -204,7 +204,7 @@ class MergeInto:
             report = plan.report(is_dry_run=True)
             preview = preview_changes(
                 self.transaction,
-                self.full_name,
+                self.table_name,
                 plan.changes(),
                 plan.shown_rows() if samples > 0 else None,
                 operation_column=CHANGE_COLUMN,
@@ -215,17 +215,17 @@ class MergeInto:
             return dataclasses.replace(report, preview=preview)
 
     def _task_count(self, report: MergeReport) -> int:
-        location = self.transaction.table(self.full_name).location
+        location = self.transaction.table(self.table_name).location
         most = default_num_partitions(self.source.sparkSession, location)
         return max(1, min(most, math.ceil(report.total.changed / ROWS_PER_TASK)))
 
     @contextmanager
     def _planned(self, *, keeps_old_rows: bool = False) -> Iterator[MergePlan]:
-        what = f"merging into {self.full_name}"
+        what = f"merging into {self.table_name}"
         with translated_worker_errors(what), counted_by_rows(self.source.sparkSession):
             plan = MergePlan.of(
                 self.transaction,
-                self.full_name,
+                self.table_name,
                 self.source,
                 self.keys,
                 self.on,

@@ -79,7 +79,7 @@ class MergePlan:
     def of(
         cls,
         transaction: OpenTransaction,
-        full_name: str,
+        table_name: str,
         source: DataFrame,
         keys: tuple[str, ...] | None,
         on: Expression | None,
@@ -93,7 +93,7 @@ class MergePlan:
         ``keeps_old_rows``: for :meth:`shown_rows`; the cache needs more memory then.
         """
         transaction.check()
-        table = transaction.table(full_name)
+        table = transaction.table(table_name)
         sides = Sides.of(table, source)
         resolved = resolve(table, sides, keys, on, clauses, options)
         collected = source_keys(
@@ -295,7 +295,6 @@ class _Reader:
             )
         else:
             rows = snapshot(
-                self.sides.source.sparkSession,
                 self.transaction,
                 self.table.full_name,
                 columns=columns,
@@ -304,6 +303,7 @@ class _Reader:
                 null_safe_keys=keys is not None and keys.null_safe,
                 without_keys=without_keys,
                 prune_buckets=self.prune_buckets,
+                spark=self.sides.source.sparkSession,
             )
         return rows.select(_row_of(rows.columns).alias(TARGET))
 

@@ -47,26 +47,28 @@ class MergeCounts:
 class Share:
     """What of all changes falls to one partition, or with ``bucket`` to one bucket of it.
 
-    ``rows`` are changes as they are written: a moved row is two. ``share`` is in 0 to 1.
+    ``rows`` are changes as they are written: a moved row is two. ``share`` is in 0 to 1. ``partition`` is
+    None if the table is not partitioned.
     """
 
-    partition: str
+    partition: str | None
     bucket: int | None
     rows: int
     share: float
 
     def __str__(self) -> str:
         """Where and how much."""
-        place = [self.partition] if self.partition else []
-        place += [] if self.bucket is None else [f"bucket {self.bucket}"]
-        return f"{', '.join(place) or 'the table'}: {100 * self.share:.0f} %"
+        parts = [self.partition] if self.partition else []
+        parts += [] if self.bucket is None else [f"bucket {self.bucket}"]
+        return f"{', '.join(parts) or 'the table'}: {100 * self.share:.0f} %"
 
 
 @dataclass(frozen=True)
 class MergeReport:
     """What a merge did; of a dry run, what it would do.
 
-    ``partitions`` has the counts by (escaped) partition name, '' for an unpartitioned table.
+    ``total`` has the counts of the whole table, ``partitions`` those by (escaped) partition name; it is empty
+    if the table is not partitioned.
     ``new_partitions`` will be created by the commit. ``written`` is None for a dry run, and where there was
     nothing to write. ``preview`` is there for a dry run: the writer's groups, other people's locks, samples.
     ``counts_by`` has the counts by the values of the source's column that ``count_by`` named; those of rows
@@ -75,6 +77,7 @@ class MergeReport:
 
     table: str
     is_dry_run: bool
+    total: MergeCounts
     partitions: Mapping[str, MergeCounts]
     new_partitions: tuple[str, ...] = ()
     written: ApplySummary | None = None
@@ -93,28 +96,28 @@ class MergeReport:
         preview: Preview | None = None,
         counts_by: Iterable[tuple[object, str, int]] = (),
     ) -> MergeReport:
-        """Add up ``counts``: (partition, field of MergeCounts, rows); and ``counts_by`` by its first."""
+        """Add up ``counts``: (partition, field of MergeCounts, rows), the partition '' if the table has none;
+        and ``counts_by`` by its first.
+        """
+        found = _added(sorted(counts))
+        total = sum(found.values(), MergeCounts())
+        found.pop("", None)
         new = tuple(sorted(new_partitions))
-        return cls(table, is_dry_run, _added(sorted(counts)), new, written, preview, _added(counts_by))
-
-    @property
-    def total(self) -> MergeCounts:
-        """Counts of the whole table."""
-        return sum(self.partitions.values(), MergeCounts())
+        return cls(table, is_dry_run, total, found, new, written, preview, _added(counts_by))
 
     @property
     def files(self) -> int:
         """Files written; of a dry run, those that would be."""
         if self.written:
-            return self.written.file_count
-        return self.preview.forecast.file_count if self.preview else 0
+            return self.written.files
+        return self.preview.forecast.files if self.preview else 0
 
     @property
     def bytes(self) -> int:
         """Bytes written; of a dry run, an estimate (see :mod:`mutation_api.spark.write.forecast`)."""
         if self.written:
-            return self.written.byte_count
-        return self.preview.forecast.byte_count if self.preview else 0
+            return self.written.bytes
+        return self.preview.forecast.bytes if self.preview else 0
 
     @property
     def groups(self) -> tuple[GroupCount, ...]:
@@ -134,15 +137,15 @@ class MergeReport:
     @property
     def biggest_partitions(self) -> tuple[Share, ...]:
         """Of a dry run: the five partitions with the most changes."""
-        rows: dict[str, int] = {}
+        rows: dict[str | None, int] = {}
         for group in self.groups:
-            rows[group.partition] = rows.get(group.partition, 0) + group.row_count
+            rows[group.partition] = rows.get(group.partition, 0) + group.rows
         return _biggest((name, None, count) for name, count in rows.items())
 
     @property
     def biggest_buckets(self) -> tuple[Share, ...]:
         """Of a dry run: the five buckets with the most changes; each is written by one task."""
-        return _biggest((group.partition, group.bucket_id, group.row_count) for group in self.groups)
+        return _biggest((group.partition, group.bucket_id, group.rows) for group in self.groups)
 
     def to_dict(self) -> dict[str, object]:
         """The report for programs, of JSON's types alone."""
@@ -177,7 +180,7 @@ class MergeReport:
         return "\n".join(lines)
 
     def _partition_lines(self) -> list[str]:
-        if not set(self.partitions) - {""}:
+        if not self.partitions:
             return []
         ranked = sorted(self.partitions.items(), key=lambda each: (-each[1].changed, each[0]))
         shown = ranked[:_SHOWN_PARTITIONS]
@@ -219,8 +222,8 @@ def _added(counts: Iterable[tuple[_Group, str, int]]) -> dict[_Group, MergeCount
     return found
 
 
-def _biggest(counts: Iterable[tuple[str, int | None, int]]) -> tuple[Share, ...]:
-    ranked = sorted(counts, key=lambda each: (-each[2], each[0], each[1] or 0))
+def _biggest(counts: Iterable[tuple[str | None, int | None, int]]) -> tuple[Share, ...]:
+    ranked = sorted(counts, key=lambda each: (-each[2], each[0] or "", each[1] or 0))
     total = sum(rows for _, _, rows in ranked)
     return tuple(Share(name, bucket, rows, rows / total) for name, bucket, rows in ranked[:_BIGGEST])
 

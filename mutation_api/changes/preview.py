@@ -50,7 +50,7 @@ _NO_JSON = object()
 class LookingTransaction(OpenTransaction, Protocol):
     """What a preview needs of :class:`mutation_api.client.transaction.Transaction`."""
 
-    def other_locks(self, full_name: str) -> Sequence[LockInfo]:
+    def other_locks(self, table_name: str) -> Sequence[LockInfo]:
         """Locks for writing that others hold or wait for on a table."""
         ...
 
@@ -59,7 +59,7 @@ class LookingTransaction(OpenTransaction, Protocol):
 class ForeignLock:
     """A lock of somebody else where the merge would write.
 
-    ``partition`` is its escaped name, '' for the whole table; ``type`` and ``state`` are Hive's words
+    ``partition`` is its escaped name, None for the whole table; ``type`` and ``state`` are Hive's words
     (SHARED_WRITE; ACQUIRED, WAITING). ``txn_id`` is None for a lock that belongs to no transaction.
     """
 
@@ -68,19 +68,19 @@ class ForeignLock:
     hostname: str
     type: str
     state: str
-    partition: str
+    partition: str | None
 
     def __str__(self) -> str:
         """Who has what where, and what comes of it."""
         owner = "somebody without transaction" if self.txn_id is None else f"transaction {self.txn_id}"
-        place = self.partition or "the whole table"
+        where = self.partition or "the whole table"
         if self.state == LockState.ACQUIRED.name:
             does = (
-                f"holds {self.type} on {place}: if both change rows of one partition, the second to commit "
+                f"holds {self.type} on {where}: if both change rows of one partition, the second to commit "
             )
             does += "is refused"
         else:
-            does = f"waits for {self.type} on {place}"
+            does = f"waits for {self.type} on {where}"
         return f"{owner} ({self.user}@{self.hostname}) {does}"
 
 
@@ -90,11 +90,11 @@ class SampleRow:
 
     ``kind`` is a field of MergeCounts. ``before`` is None for an inserted row, lacks columns that the merge
     need not read, and is None if it reads none; ``after`` is None for a deleted one. ``key`` names the row:
-    JSON text of its key columns.
+    JSON text of its key columns. ``partition`` is None if the table is not partitioned.
     """
 
     kind: str
-    partition: str
+    partition: str | None
     key: str | None
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
@@ -105,10 +105,10 @@ class SampleRow:
 
     def __str__(self) -> str:
         """Where, which, and the values; of a row that stays only those that differ."""
-        place = f" in {self.partition}" if self.partition else ""
+        where = f" in {self.partition}" if self.partition else ""
         key = f" {_cut(self.key)}" if self.key else ""
         values = _shown(self.before, self.after)
-        return f"{self.kind}{place}{key}{': ' if values else ''}{values}"
+        return f"{self.kind}{where}{key}{': ' if values else ''}{values}"
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Preview:
 
 def preview_changes(
     transaction: LookingTransaction,
-    full_name: str,
+    table_name: str,
     changes: DataFrame,
     rows: DataFrame | None = None,
     *,
@@ -135,7 +135,7 @@ def preview_changes(
 
     Args:
         transaction: begun; the table is one of its sinks.
-        full_name: ``database.table``.
+        table_name: ``database.table``.
         changes: the change set as apply_changes would get it; evaluated twice, so better cached.
         rows: see :func:`sample_rows`; None for no samples.
         operation_column: of ``changes``.
@@ -146,7 +146,7 @@ def preview_changes(
     Raises: as :func:`mutation_api.spark.apply_changes` before it writes; what a worker raises is to be
         translated by the caller.
     """
-    table = transaction.table(full_name)
+    table = transaction.table(table_name)
     forecast = forecast_changes(
         table,
         changes,
@@ -163,18 +163,20 @@ def preview_changes(
     )
 
 
-def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str]) -> tuple[ForeignLock, ...]:
+def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str | None]) -> tuple[ForeignLock, ...]:
     """Of these locks on a table those that cover one of the partitions, each once, by transaction.
 
     A lock on the whole table covers all; one on the first partition keys alone, as Hive's DDL takes it,
     covers those below (``ds=a`` covers ``ds=a/hr=1``).
     """
     found = {
-        ForeignLock(i.txn_id, i.user, i.hostname, i.type.name, i.state.name, i.partition or "")
+        ForeignLock(i.txn_id, i.user, i.hostname, i.type.name, i.state.name, i.partition or None)
         for i in locks
-        if not i.partition or any(f"{name}/".startswith(f"{i.partition}/") for name in partitions)
+        if not i.partition or any(f"{name}/".startswith(f"{i.partition}/") for name in partitions if name)
     }
-    return tuple(sorted(found, key=lambda lock: (lock.txn_id or 0, lock.partition, lock.type, lock.state)))
+    return tuple(
+        sorted(found, key=lambda lock: (lock.txn_id or 0, lock.partition or "", lock.type, lock.state))
+    )
 
 
 def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
@@ -205,7 +207,7 @@ def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
     return tuple(
         SampleRow(
             kind,
-            each["partition"].as_py() or "",
+            each["partition"].as_py() or None,
             each["key"].as_py(),
             _values(each["before"]),
             _values(each["after"]),

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.table,
             _columns(arguments.columns),
             _columns(arguments.partitioned_by) if arguments.partitioned_by.strip() else (),
-            bucket_columns=[name.strip() for name in arguments.clustered_by.split(",") if name.strip()],
+            clustered_by=[name.strip() for name in arguments.clustered_by.split(",") if name.strip()],
             num_buckets=arguments.buckets,
             insert_only=arguments.insert_only,
             location=arguments.location,

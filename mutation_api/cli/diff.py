@@ -132,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         table, old, new = _states(spark, client, arguments)
         _check_columns(table, output_format, arguments.operation_column)
-        changes = diff(old, new, keys, table=table, operation_column=arguments.operation_column)
+        changes = diff(table, old, new, keys, operation_column=arguments.operation_column)
         try:
             counts = _counts(changes, arguments.operation_column)
             if output_format is not None:
@@ -191,19 +191,23 @@ def _states(
     if arguments.since_write_id is not None:
         opened = client.open_snapshot(name)
         past = PastSnapshot(opened, name, arguments.since_write_id)
-        then, now = snapshot(spark, past, name), snapshot(spark, opened, name)
+        then, now = snapshot(past, name, spark=spark), snapshot(opened, name, spark=spark)
         past.check_history(name)
         return (opened.table(name), *((now, then) if arguments.undo else (then, now)))
     against = Location.given(arguments.against)
     if not _is_file_name(arguments, against):
         opened = client.open_snapshot(name, arguments.against)
-        return opened.table(name), snapshot(spark, opened, name), snapshot(spark, opened, arguments.against)
+        return (
+            opened.table(name),
+            snapshot(opened, name, spark=spark),
+            snapshot(opened, arguments.against, spark=spark),
+        )
     opened = client.open_snapshot(name)
     table = opened.table(name)
     source = existing_file(against)
     files = TableFiles(spark, table, has_row_ids=True)
     new = files.read(source, file_format(source, arguments.format))
-    return table, snapshot(spark, opened, name), new
+    return table, snapshot(opened, name, spark=spark), new
 
 
 def _file_or_table(text: str) -> str:

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         report = examine(metastore, database)
     tables = report.tables
     if dot:
-        tables = tuple(table for table in tables if table.full_name == arguments.name.lower())
+        tables = tuple(table for table in tables if table.table == arguments.name.lower())
         if not tables:
             raise ConfigurationError(f"there is no table {arguments.name}")
     print(_json(report, tables) if arguments.json else _text(report, tables))
@@ -52,13 +52,13 @@ def _text(report: DoctorReport, tables: tuple[TableReport, ...]) -> str:
 def _line(table: TableReport) -> str:
     if table.version is not None:
         but = "" if table.reason is None else f", but {table.reason}"
-        return f"{table.full_name}: can be mutated ({table.version.value}){but}"
-    return f"{table.full_name}: NO: {table.reason}"
+        return f"{table.table}: can be mutated ({table.version.value}){but}"
+    return f"{table.table}: NO: {table.reason}"
 
 
 def _json(report: DoctorReport, tables: tuple[TableReport, ...]) -> str:
     each = [
-        {"table": t.full_name, "layout": None if t.version is None else t.version.value, "reason": t.reason}
+        {"table": t.table, "layout": None if t.version is None else t.version.value, "reason": t.reason}
         for t in tables
     ]
     return json.dumps({"server": dict(report.server), "tables": each})

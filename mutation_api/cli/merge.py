@@ -28,8 +28,10 @@ from dataclasses import dataclass
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from mutation_api.changes import MergeInto, MergeReport, first_by, merge_into
 from mutation_api.changes.clauses import SOURCE, TARGET
+from mutation_api.changes.duplicates import first_by
+from mutation_api.changes.merge import MergeInto, merge_into
+from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.short_names import names_side, with_sides
 from mutation_api.cli.arguments.locations import place
 from mutation_api.cli.arguments.metastore_arguments import (

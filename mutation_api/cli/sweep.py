@@ -44,10 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _lines(swept: SweptTable, arguments: argparse.Namespace) -> list[str]:
     if arguments.json:
         found = [_member(each, swept) for each in swept.found]
-        return [json.dumps({"table": swept.full_name, "found": found, "reason": swept.reason})]
+        return [json.dumps({"table": swept.table, "found": found, "reason": swept.reason})]
     if swept.reason is not None:
-        return [f"{swept.full_name}: not looked at: {swept.reason}"]
-    return [f"{swept.full_name}: {_line(each, swept, is_dry=arguments.dry_run)}" for each in swept.found]
+        return [f"{swept.table}: not looked at: {swept.reason}"]
+    return [f"{swept.table}: {_line(each, swept, is_dry=arguments.dry_run)}" for each in swept.found]
 
 
 def _member(each: Abandoned, swept: SweptTable) -> dict[str, object]:

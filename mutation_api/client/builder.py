@@ -61,24 +61,34 @@ class MutatorClientBuilder:
         self._user = name
         return self
 
-    def add_source_table(self, database: str, table: str) -> MutatorClientBuilder:
-        """A table that the transactions read; locked against DDL, not against writers."""
-        return self._add(TableSpec(*_names(database, table), TableRole.SOURCE))
+    def add_source_table(self, name: str, table: str | None = None) -> MutatorClientBuilder:
+        """A table that the transactions read; locked against DDL, not against writers.
+
+        Args:
+            name: ``database.table``, or the database, if the table is given apart.
+            table: the table's own name; as in the Java API.
+        """
+        return self._add(TableSpec(*_names(name, table), TableRole.SOURCE))
 
     def add_sink_table(
-        self, database: str, table: str, create_partitions: bool = False, *, insert_only: bool = False
+        self,
+        name: str,
+        table: str | None = None,
+        create_partitions: bool = False,
+        *,
+        insert_only: bool = False,
     ) -> MutatorClientBuilder:
         """A table that the transactions write.
 
         Args:
-            database: its database.
-            table: its name.
+            name: ``database.table``, or the database, if the table is given apart.
+            table: the table's own name; as in the Java API.
             create_partitions: whether missing partitions are created; otherwise they are refused.
             insert_only: the transactions will only insert, so other inserters need not wait, and nobody's
                 commit can conflict; an update or delete is then refused.
         """
         spec = TableSpec(
-            *_names(database, table),
+            *_names(name, table),
             TableRole.SINK,
             create_partitions=create_partitions,
             insert_only=insert_only,
@@ -155,8 +165,8 @@ class MutatorClientBuilder:
         return self
 
 
-def _names(database: str, table: str) -> tuple[str, str]:
-    return split_full_name(f"{database}.{table}")
+def _names(name: str, table: str | None) -> tuple[str, str]:
+    return split_full_name(name if table is None else f"{name}.{table}")
 
 
 def _opener(target: MetastoreTarget, user: str | None) -> tuple[Callable[[], MetastoreClient], bool]:

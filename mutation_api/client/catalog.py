@@ -191,11 +191,11 @@ def probed_partitions(metastore: MetastoreClient, table: AcidTable) -> Sequence[
     return () if len(names) > MAX_PROBED_PARTITIONS else names
 
 
-def split_full_name(full_name: str) -> tuple[str, str]:
+def split_full_name(table_name: str) -> tuple[str, str]:
     """Database and table of ``database.table``, in lower case. Raises ConfigurationError."""
-    database, dot, name = full_name.strip().lower().partition(".")
+    database, dot, name = table_name.strip().lower().partition(".")
     if not (database and dot and name) or "." in name:
-        raise ConfigurationError(f"not a table's full name: {full_name!r} (expected database.table)")
+        raise ConfigurationError(f"not a table's full name: {table_name!r} (expected database.table)")
     return database, name
 
 

@@ -141,13 +141,13 @@ class Lease:
         """The snapshot of each table by ``database.table``; empty where there are no write ids."""
         return self._valid_write_ids
 
-    def valid_ids(self, full_name: str) -> ValidIdList:
+    def valid_ids(self, table_name: str) -> ValidIdList:
         """The ids in a table's files that the snapshot sees."""
-        return self._valid_write_ids[full_name] if self._has_write_ids else self.valid_txn_list
+        return self._valid_write_ids[table_name] if self._has_write_ids else self.valid_txn_list
 
-    def write_id(self, full_name: str) -> int | None:
+    def write_id(self, table_name: str) -> int | None:
         """The transaction's write id for a sink; None where there are no write ids."""
-        return self._write_ids.get(full_name)
+        return self._write_ids.get(table_name)
 
     def acquire(self) -> None:
         """Open a transaction and hold its lock.

@@ -69,17 +69,17 @@ class Snapshot:
         """The reading transaction."""
         return self._open_lease().txn_id
 
-    def table(self, full_name: str) -> AcidTable:
+    def table(self, table_name: str) -> AcidTable:
         """The descriptor of a table; it belongs to no transaction, so it can only be read."""
-        return self._opened(full_name).table
+        return self._opened(table_name).table
 
-    def valid_ids(self, full_name: str) -> ValidIdList:
+    def valid_ids(self, table_name: str) -> ValidIdList:
         """Which of the ids in the table's files it sees: write ids, or transaction ids in v1."""
-        return self._open_lease().valid_ids(self._opened(full_name).table.full_name)
+        return self._open_lease().valid_ids(self._opened(table_name).table.full_name)
 
-    def partitions(self, full_name: str) -> tuple[PartitionInfo, ...]:
+    def partitions(self, table_name: str) -> tuple[PartitionInfo, ...]:
         """The partitions of a table; empty if it has no partition keys."""
-        return self._opened(full_name).partitions or ()
+        return self._opened(table_name).partitions or ()
 
     def check(self) -> None:
         """Raise LockLostError or TransactionAbortedError if the lock is lost: files may go away from then
@@ -118,12 +118,12 @@ class Snapshot:
         with metastore_errors_as_ours("could not read the tables of a snapshot"):
             return lock_components([catalog.to_lock(s) for s in self._specs])
 
-    def _opened(self, full_name: str) -> OpenTable:
+    def _opened(self, table_name: str) -> OpenTable:
         self._open_lease()
-        opened = self._tables.get(full_name.strip().lower())
+        opened = self._tables.get(table_name.strip().lower())
         if opened is None:
             raise ConfigurationError(
-                f"table {full_name} is not in this snapshot; it holds {', '.join(self._tables)}"
+                f"table {table_name} is not in this snapshot; it holds {', '.join(self._tables)}"
             )
         return opened
 

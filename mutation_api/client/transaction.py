@@ -102,7 +102,7 @@ class Transaction:
             roll_overs=0 if lease is None else lease.roll_overs,
         )
 
-    def table(self, full_name: str) -> AcidTable:
+    def table(self, table_name: str) -> AcidTable:
         """The descriptor of ``database.table``; a sink's is bound to this transaction and goes to the
         workers.
 
@@ -114,24 +114,24 @@ class Transaction:
             ConfigurationError: the table was not added to the client.
             ConnectionFailedError, TransactionError: the metastore failed.
         """
-        return self._bound(self._with_partitions(full_name))
+        return self._bound(self._with_partitions(table_name))
 
-    def valid_ids(self, full_name: str) -> ValidIdList:
+    def valid_ids(self, table_name: str) -> ValidIdList:
         """Which of the ids in the table's files its snapshot sees: write ids, or transaction ids in v1.
 
         Raises as :meth:`table`.
         """
-        return self._begun_lease().valid_ids(self._opened(full_name).table.full_name)
+        return self._begun_lease().valid_ids(self._opened(table_name).table.full_name)
 
-    def partitions(self, full_name: str) -> tuple[PartitionInfo, ...]:
+    def partitions(self, table_name: str) -> tuple[PartitionInfo, ...]:
         """The table's partitions as they were when the transaction began; empty if it has no partition
         keys.
 
         Raises as :meth:`table`; ConnectionFailedError, TransactionError: the metastore failed.
         """
-        return self._with_partitions(full_name).partitions or ()
+        return self._with_partitions(table_name).partitions or ()
 
-    def other_locks(self, full_name: str) -> tuple[LockInfo, ...]:
+    def other_locks(self, table_name: str) -> tuple[LockInfo, ...]:
         """Locks that others hold or wait for on the table or its partitions, asked of the metastore now.
 
         Left out are this transaction's own, and those for reading: whoever asks for SHARED_READ reads, or
@@ -140,7 +140,7 @@ class Transaction:
 
         Raises: as :meth:`table`; ConnectionFailedError, TransactionError: the metastore failed.
         """
-        table = self._opened(full_name).table
+        table = self._opened(table_name).table
         with metastore_errors_as_ours(f"could not ask for the locks of table {table.full_name}"):
             locks = self._session.metastore.show_locks(table.database, table.name)
         ours = self._begun_lease().txn_ids
@@ -172,7 +172,7 @@ class Transaction:
         self._remove_abandoned(self._sinks())
 
     @contextlib.contextmanager
-    def changing(self, full_name: str) -> Iterator[None]:
+    def changing(self, table_name: str) -> Iterator[None]:
         """The block in which a table gets a change set; it may get one. A block that raises does not count.
 
         Two change sets could hold the same row, and neither would know of the other.
@@ -181,7 +181,7 @@ class Transaction:
             TransactionStateError: the transaction is not open, or the table has got its changes.
             ConfigurationError: the table was not added to the client.
         """
-        name = self._opened(full_name).table.full_name
+        name = self._opened(table_name).table.full_name
         with self._mutex:
             if name in self._changed:
                 raise TransactionStateError(
@@ -195,7 +195,7 @@ class Transaction:
             self._changed.discard(name)
             raise
 
-    def add_manifests(self, full_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+    def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Hand in what a writer (one Spark job, or one coordinator) has written to a table; once per writer.
 
         Raises:
@@ -203,7 +203,7 @@ class Transaction:
             ConfigurationError: the table is no sink of this transaction.
             ManifestError: the writer has handed in before. Everything else is checked by :meth:`commit`.
         """
-        opened = self._opened(full_name)
+        opened = self._opened(table_name)
         name = opened.table.full_name
         if opened.table.role is not TableRole.SINK:
             raise ConfigurationError(
@@ -332,9 +332,9 @@ class Transaction:
         if self._lease is not None:
             self._abort_quietly()
 
-    def _with_partitions(self, full_name: str) -> OpenTable:
+    def _with_partitions(self, table_name: str) -> OpenTable:
         """A table with its partitions, which are read when somebody wants to know them."""
-        opened = self._opened(full_name)
+        opened = self._opened(table_name)
         if opened.partitions is None:
             name = opened.table.full_name
             with metastore_errors_as_ours(f"could not read the partitions of table {name}"):
@@ -445,12 +445,12 @@ class Transaction:
     def _sinks(self) -> list[str]:
         return [name for name, opened in self._tables.items() if opened.table.role is TableRole.SINK]
 
-    def _opened(self, full_name: str) -> OpenTable:
-        require(self._state, TransactionState.OPEN, f"use table {full_name}", self._txn_id())
-        opened = self._tables.get(full_name.strip().lower())
+    def _opened(self, table_name: str) -> OpenTable:
+        require(self._state, TransactionState.OPEN, f"use table {table_name}", self._txn_id())
+        opened = self._tables.get(table_name.strip().lower())
         if opened is None:
             raise ConfigurationError(
-                f"table {full_name} is not part of the transaction; add it to the MutatorClientBuilder. "
+                f"table {table_name} is not part of the transaction; add it to the MutatorClientBuilder. "
                 f"It has {', '.join(self._tables)}"
             )
         return opened

@@ -17,7 +17,7 @@ _HEADINGS = ("table", "partitions", "created", "inserted", "updated", "deleted",
 class TableSummary:
     """What was written into one table; rows are counted by the operations the user issued."""
 
-    name: str
+    table: str
     partitions_touched: tuple[str, ...] = ()
     partitions_created: tuple[str, ...] = ()
     inserted: int = 0
@@ -29,7 +29,7 @@ class TableSummary:
     @classmethod
     def of(
         cls,
-        name: str,
+        table: str,
         manifests: Sequence[DeltaManifest],
         partitions_created: tuple[str, ...] = (),
     ) -> TableSummary:
@@ -37,7 +37,7 @@ class TableSummary:
         # In a split table an update occurs in both files; every layout has it in the delta.
         deltas = [m for m in manifests if m.kind is FileKind.DELTA]
         return cls(
-            name=name,
+            table=table,
             partitions_touched=tuple(sorted({m.partition_name for m in manifests if m.partition_name})),
             partitions_created=partitions_created,
             inserted=sum(m.insert_count for m in manifests),
@@ -103,4 +103,4 @@ def _row(table: TableSummary) -> tuple[str, ...]:
         table.files,
         table.bytes,
     )
-    return (table.name, *(f"{n:,}" for n in numbers))
+    return (table.table, *(f"{n:,}" for n in numbers))

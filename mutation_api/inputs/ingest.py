@@ -18,7 +18,8 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.client import MetastoreClient
-from mutation_api.changes import MergeInto, MergeReport, merge_into
+from mutation_api.changes.merge import MergeInto, merge_into
+from mutation_api.changes.merge_report import MergeReport
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.client.catalog import split_full_name
 from mutation_api.client.listener import LockFailureListener
@@ -292,7 +293,7 @@ def _table_contradicts(
     key = given.table.key
     name = given.table.target.full_name
     with translated_worker_errors(f"looking for contradictions with table {name}"):
-        present = snapshot(run.spark, transaction, name, columns=key).select(
+        present = snapshot(transaction, name, columns=key, spark=run.spark).select(
             *[sf.col(quoted(k)).alias(f"__{k}") for k in key], sf.lit(True).alias("__is_present")
         )
         if given.is_emptied:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mutation_api.changes import MergeReport
+from mutation_api.changes.merge_report import MergeReport
 from mutation_api.inputs.reduce import Contradictions
 from mutation_api.inputs.source import Position
 

@@ -193,7 +193,7 @@ def ensure_watermark_table(metastore: MetastoreClient, full_name: str) -> None:
     if watermark_table_exists(metastore, full_name):
         return
     try:
-        create_acid_table(metastore, full_name, _COLUMNS, bucket_columns=["source_id"], num_buckets=1)
+        create_acid_table(metastore, full_name, _COLUMNS, clustered_by=["source_id"], num_buckets=1)
     except ConfigurationError as error:
         if not isinstance(error.__cause__, AlreadyExistsError):
             raise

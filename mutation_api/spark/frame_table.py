@@ -51,7 +51,7 @@ _PLAIN_TYPES: dict[type[DataType], str] = {
 
 def create_table(
     metastore: MetastoreClient,
-    full_name: str,
+    table_name: str,
     schema: StructType,
     *,
     partitioned_by: Sequence[str] = (),
@@ -68,7 +68,7 @@ def create_table(
 
     Args:
         metastore: where the table is created; ``metastore_client.connect(...)`` gives one.
-        full_name: ``database.table``.
+        table_name: ``database.table``.
         schema: of the rows, partition columns included: ``df.schema``.
         partitioned_by: names of the partition columns, in their order; they leave the data columns.
         clustered_by: names of the bucket columns, any case; Hive 2 needs some.
@@ -85,13 +85,13 @@ def create_table(
         Others: see create_acid_table.
     """
     columns = hive_columns(schema)
-    keys = [_named(full_name, columns, name) for name in partitioned_by]
+    keys = [_named(table_name, columns, name) for name in partitioned_by]
     return create_acid_table(
         metastore,
-        full_name,
+        table_name,
         [column for column in columns if column not in keys],
         keys,
-        bucket_columns=clustered_by,
+        clustered_by=clustered_by,
         num_buckets=num_buckets,
         insert_only=insert_only,
         location=location,
@@ -112,12 +112,12 @@ def hive_columns(schema: StructType) -> tuple[ColumnInfo, ...]:
     )
 
 
-def _named(full_name: str, columns: Sequence[ColumnInfo], name: str) -> ColumnInfo:
+def _named(table_name: str, columns: Sequence[ColumnInfo], name: str) -> ColumnInfo:
     for column in columns:
         if column.name == name.lower():
             return column
     raise RecordLayoutError(
-        f"table {full_name}: partition column {name!r} is not in the schema; it has "
+        f"table {table_name}: partition column {name!r} is not in the schema; it has "
         f"{', '.join(column.name for column in columns)}"
     )
 

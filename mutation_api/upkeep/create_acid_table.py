@@ -21,11 +21,11 @@ NOT_BUCKETED = -1
 
 def create_acid_table(
     metastore: MetastoreClient,
-    full_name: str,
+    table_name: str,
     columns: Sequence[ColumnInfo],
-    partition_keys: Sequence[ColumnInfo] = (),
+    partitioned_by: Sequence[ColumnInfo] = (),
     *,
-    bucket_columns: Sequence[str] = (),
+    clustered_by: Sequence[str] = (),
     num_buckets: int | None = None,
     insert_only: bool = False,
     location: str | None = None,
@@ -38,11 +38,11 @@ def create_acid_table(
 
     Args:
         metastore: where the table is created.
-        full_name: ``database.table``.
+        table_name: ``database.table``.
         columns: the data columns in table order.
-        partition_keys: the partition columns.
-        bucket_columns: CLUSTERED BY; must be given to a Hive 2 server.
-        num_buckets: INTO … BUCKETS; goes with ``bucket_columns``.
+        partitioned_by: the partition columns.
+        clustered_by: names of the bucket columns; a Hive 2 server needs some.
+        num_buckets: INTO … BUCKETS; goes with ``clustered_by``.
         insert_only: rows can be inserted, but never updated or deleted; Hive 3 and later.
         location: None for the server's default.
         properties: further table properties, such as ``orc.compress``.
@@ -51,26 +51,26 @@ def create_acid_table(
         The table as the server describes it.
 
     Raises:
-        ConfigurationError: it exists, its database does not, bucket_columns and num_buckets do not go
+        ConfigurationError: it exists, its database does not, clustered_by and num_buckets do not go
             together, or the server refuses it.
         TableNotMutableError: this server's Hive has no such ACID table; says which rule it breaks.
         ConnectionFailedError, TransactionError: the server could not be asked.
     """
-    database, name = split_full_name(full_name)
-    if bool(bucket_columns) != (num_buckets is not None):
+    database, name = split_full_name(table_name)
+    if bool(clustered_by) != (num_buckets is not None):
         raise ConfigurationError(
-            f"table {database}.{name}: bucket_columns and num_buckets go together, but they are "
-            f"{list(bucket_columns)} and {num_buckets}"
+            f"table {database}.{name}: clustered_by and num_buckets go together, but they are "
+            f"{list(clustered_by)} and {num_buckets}"
         )
     try:
         wanted = TableInfo(
             database,
             name,
             tuple(columns),
-            tuple(partition_keys),
+            tuple(partitioned_by),
             location=location or "",
             num_buckets=NOT_BUCKETED if num_buckets is None else num_buckets,
-            bucket_columns=tuple(b.lower() for b in bucket_columns),
+            bucket_columns=tuple(b.lower() for b in clustered_by),
             parameters=_parameters(metastore, insert_only, properties or {}),
         )
         check_mutable(wanted, metastore.capabilities(), TableRole.SINK)

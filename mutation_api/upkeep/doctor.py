@@ -44,7 +44,7 @@ class TableReport:
     With both, ``reason`` tells which of its partitions cannot be written.
     """
 
-    full_name: str
+    table: str
     version: AcidVersion | None
     reason: str | None
 
@@ -100,18 +100,18 @@ class _Candidate:
 
 
 def _described(metastore: MetastoreClient, database: str, name: str) -> _Candidate | TableReport:
-    full_name = f"{database}.{name}"
+    table_name = f"{database}.{name}"
     try:
         info = metastore.get_table(database, name)
         version = check_mutable(info, metastore.capabilities(), TableRole.SINK)
         table = describe(info, version, TableRole.SINK, create_partitions=True, time_zone=None)
         return _Candidate(table, probed_partitions(metastore, table))
     except TableNotMutableError as error:
-        return TableReport(full_name, None, str(error))
+        return TableReport(table_name, None, str(error))
     except NoSuchObjectError:
         raise
     except MetastoreError as error:
-        return TableReport(full_name, None, f"the metastore does not describe it: {error}")
+        return TableReport(table_name, None, f"the metastore does not describe it: {error}")
 
 
 def _looked_at(found: _Candidate | TableReport) -> TableReport:

@@ -34,11 +34,11 @@ class PastSnapshot:
         ConfigurationError: ``last_id`` is above all that the snapshot sees, or below 0.
     """
 
-    def __init__(self, snapshot: Snapshot, full_name: str, last_id: int) -> None:
-        newest = snapshot.valid_ids(full_name).high_watermark
+    def __init__(self, snapshot: Snapshot, table_name: str, last_id: int) -> None:
+        newest = snapshot.valid_ids(table_name).high_watermark
         if not 0 <= last_id <= newest:
             raise ConfigurationError(
-                f"table {full_name}: there is no past at id {last_id}; ids in it go from 0 to {newest}"
+                f"table {table_name}: there is no past at id {last_id}; ids in it go from 0 to {newest}"
             )
         self._snapshot = snapshot
         self._last_id = last_id
@@ -48,31 +48,31 @@ class PastSnapshot:
         """Transactions of now: they tell which compactions have committed."""
         return self._snapshot.valid_txn_list
 
-    def valid_ids(self, full_name: str) -> ValidIdList:
+    def valid_ids(self, table_name: str) -> ValidIdList:
         """Which of the ids in the table's files it sees."""
-        return self._snapshot.valid_ids(full_name).up_to(self._last_id)
+        return self._snapshot.valid_ids(table_name).up_to(self._last_id)
 
-    def table(self, full_name: str) -> AcidTable:
+    def table(self, table_name: str) -> AcidTable:
         """The descriptor of a table."""
-        return self._snapshot.table(full_name)
+        return self._snapshot.table(table_name)
 
-    def partitions(self, full_name: str) -> Sequence[PartitionInfo]:
+    def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
         """The partitions of a table as they are now."""
-        return self._snapshot.partitions(full_name)
+        return self._snapshot.partitions(table_name)
 
     def check(self) -> None:
         """Raise if the lock is lost."""
         self._snapshot.check()
 
-    def check_history(self, full_name: str) -> None:
+    def check_history(self, table_name: str) -> None:
         """Refuse a past that may have lost rows.
 
         Raises:
             DirectoryStateError: a base or a delta holds ids up to ``last_id`` together with later ones, so
                 what it was made of may be gone; names it.
         """
-        table = self.table(full_name)
-        names = [p.name for p in self.partitions(full_name)] if table.partition_keys else [""]
+        table = self.table(table_name)
+        names = [p.name for p in self.partitions(table_name)] if table.partition_keys else [""]
         found = side_by_side(
             lambda name: self._spanning(table, table.partition_location(name)),
             names,

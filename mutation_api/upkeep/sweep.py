@@ -27,7 +27,7 @@ class SweptTable:
     ``found`` is what lay there of transactions that are over, ``removed`` what of it is gone now.
     """
 
-    full_name: str
+    table: str
     found: tuple[Abandoned, ...]
     removed: tuple[Abandoned, ...]
     reason: str | None = None

@@ -19,6 +19,7 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import ConfigurationError, RecordLayoutError, listed
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.partition_plan import plan_partitions
+from mutation_api.spark.active_session import given_or_active
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.read.bucket_search import search_buckets
@@ -29,7 +30,7 @@ from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = [
     "BATCH_ROWS_DEFAULT",
-    "SnapshotSource",
+    "SnapshotView",
     "snapshot",
     "snapshot_by_bucket",
 ]
@@ -38,7 +39,7 @@ BATCH_ROWS_DEFAULT = 16_384
 """Rows of one Arrow batch on its way from a Python worker to Spark."""
 
 
-class SnapshotSource(Protocol):
+class SnapshotView(Protocol):
     """What is needed of a transaction, or of a snapshot that a client opened."""
 
     @property
@@ -46,15 +47,15 @@ class SnapshotSource(Protocol):
         """The transactions it sees, compactions among them."""
         ...
 
-    def valid_ids(self, full_name: str) -> ValidIdList:
+    def valid_ids(self, table_name: str) -> ValidIdList:
         """What it sees of one of its tables."""
         ...
 
-    def table(self, full_name: str) -> AcidTable:
+    def table(self, table_name: str) -> AcidTable:
         """Descriptor of one of its tables."""
         ...
 
-    def partitions(self, full_name: str) -> Sequence[PartitionInfo]:
+    def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
         """Partitions of one of its tables."""
         ...
 
@@ -64,10 +65,10 @@ class SnapshotSource(Protocol):
 
 
 def snapshot(
-    spark: SparkSession,
-    source: SnapshotSource,
+    view: SnapshotView,
     table_name: str,
     *,
+    spark: SparkSession | None = None,
     columns: Sequence[str] | None = None,
     partitions: Sequence[str] | None = None,
     keys: pa.Table | None = None,
@@ -79,14 +80,14 @@ def snapshot(
 ) -> DataFrame:
     """The rows of a table that a transaction, or an open snapshot, sees, with their ROW__ID.
 
-    Files are read when the DataFrame is evaluated, each time it is; so evaluate it while the source is open,
+    Files are read when the DataFrame is evaluated, each time it is; so evaluate it while the view is open,
     or the cleaner may have removed them. Directories are listed once, now.
 
     Args:
-        spark: the session.
-        source: a begun transaction that declared the table as source or sink, or what
+        view: a begun transaction that declared the table as source or sink, or what
             ``client.open_snapshot("db.table")`` gives, best in a ``with`` block, whose end releases its lock.
         table_name: ``database.table``.
+        spark: the session; default: the active one of this thread.
         columns: names of data and partition columns, any case, in the order wanted; None for all. ``[]``
             gives ROW__ID alone, and reads no other column; of an insert-only table it is refused.
         partitions: escaped names (``ds=2015-11-19``) of the partitions to read; None for all.
@@ -111,20 +112,21 @@ def snapshot(
         timestamp_ntz, char and varchar are strings.
 
     Raises:
-        ConfigurationError: the source is a client.
+        ConfigurationError: the view is a client, or there is no session.
         RecordLayoutError: a column or partition that the table does not have, or keys of another type.
         TableNotMutableError: a column Spark cannot hold (uniontype); name the others in ``columns``.
         DirectoryStateError: see :func:`mutation_api.orc.read.snapshot_reader.plan_splits`.
-        ClientError: the source does not know the table, is not open, or has lost its lock.
+        ClientError: the view does not know the table, is not open, or has lost its lock.
         Evaluating it raises pyspark's exception, whose text ends with our CorruptFileError,
         DirectoryStateError or RecordValueError; within
         :func:`~mutation_api.spark.worker_errors.translated_worker_errors` it raises these themselves.
     """
-    _check_source(source, table_name)
-    table = source.table(table_name)
+    _check_view(view, table_name)
+    session = given_or_active(spark)
+    table = view.table(table_name)
     wanted = _select(table, columns)
-    valid_ids = source.valid_ids(table.full_name)
-    locations = known = _locations(table, source, partitions)
+    valid_ids = view.valid_ids(table.full_name)
+    locations = known = _locations(table, view, partitions)
     groups = None
     if keys is not None:
         names = list(locations)
@@ -136,12 +138,12 @@ def snapshot(
             excludes=without_keys,
             prunes_buckets=prune_buckets,
         )
-        locations = {name: place for name, place in locations.items() if groups.has_partition(name)}
+        locations = {name: each for name, each in locations.items() if groups.has_partition(name)}
     splits = plan_partitions(
         table,
         locations,
         valid_ids,
-        source.valid_txn_list,
+        view.valid_txn_list,
         is_whole_table=partitions is None and 2 * len(locations) >= len(known),
     )
     if groups is not None:
@@ -150,13 +152,13 @@ def snapshot(
         valid_ids,
         wanted,
         ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
-        worker_settings(spark_context(spark), (table.location, *locations.values())),
+        worker_settings(spark_context(session), (table.location, *locations.values())),
     )
-    return read_splits(spark, table, splits, reader, groups)
+    return read_splits(session, table, splits, reader, groups)
 
 
 def snapshot_by_bucket(
-    transaction: SnapshotSource,
+    transaction: SnapshotView,
     table_name: str,
     keys: DataFrame,
     *,
@@ -171,7 +173,7 @@ def snapshot_by_bucket(
     the table was transactional) are read as a whole.
 
     Args:
-        transaction: as :func:`snapshot` takes its source.
+        transaction: as :func:`snapshot` takes its view.
         table_name: of a table whose rows' bucket the keys tell
             (:func:`mutation_api.bucketing.placement.tells_bucket`).
         keys: key columns of the table under its names, of its Spark types; not distinct.
@@ -201,13 +203,13 @@ def snapshot_by_bucket(
     return found.unionAll(read_splits(keys.sparkSession, table, others, reader)) if others else found
 
 
-def _check_source(source: SnapshotSource, table_name: str) -> None:
-    if hasattr(source, "open_snapshot"):
+def _check_view(view: SnapshotView, table_name: str) -> None:
+    if hasattr(view, "open_snapshot"):
         raise ConfigurationError(
             f"a client has no snapshot of its own: with client.open_snapshot({table_name!r}) as view: "
-            f"snapshot(spark, view, {table_name!r})"
+            f"snapshot(view, {table_name!r})"
         )
-    source.check()
+    view.check()
 
 
 def _select(table: AcidTable, columns: Sequence[str] | None) -> tuple[AcidColumn, ...]:
@@ -228,14 +230,14 @@ def _select(table: AcidTable, columns: Sequence[str] | None) -> tuple[AcidColumn
 
 
 def _locations(
-    table: AcidTable, source: SnapshotSource, partitions: Sequence[str] | None
+    table: AcidTable, view: SnapshotView, partitions: Sequence[str] | None
 ) -> Mapping[str, Location]:
     """Locations by partition name."""
     if not table.partition_keys:
         if partitions is not None:
             raise RecordLayoutError(f"table {table.full_name} is not partitioned; leave partitions out")
         return {"": table.location}
-    known = {p.name: table.partition_location(p.name) for p in source.partitions(table.full_name)}
+    known = {p.name: table.partition_location(p.name) for p in view.partitions(table.full_name)}
     if partitions is None:
         return known
     unknown = sorted(set(partitions) - set(known))

@@ -51,46 +51,46 @@ class GroupCount:
     """Changes of one (partition, bucket) as the writer gets them; a moved row is a delete in one group and an
     insert in another.
 
-    ``partition`` is the escaped name, '' for an unpartitioned table.
+    ``partition`` is the escaped name, None of an unpartitioned table.
     """
 
-    partition: str
+    partition: str | None
     bucket_id: int
-    insert_count: int = 0
-    update_count: int = 0
-    delete_count: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
 
     @property
-    def row_count(self) -> int:
+    def rows(self) -> int:
         """All changes."""
-        return self.insert_count + self.update_count + self.delete_count
+        return self.inserted + self.updated + self.deleted
 
     @property
-    def new_row_count(self) -> int:
+    def new_rows(self) -> int:
         """Rows that are written with their values."""
-        return self.insert_count + self.update_count
+        return self.inserted + self.updated
 
     def has_delta(self, version: AcidVersion) -> bool:
         """Whether a delta file is written; where updates are split, deletes alone make none."""
-        return bool(self.new_row_count if version.splits_updates else self.row_count)
+        return bool(self.new_rows if version.splits_updates else self.rows)
 
     def has_delete_delta(self, version: AcidVersion) -> bool:
         """Whether a file of delete events is written beside it."""
-        return version.splits_updates and bool(self.update_count + self.delete_count)
+        return version.splits_updates and bool(self.updated + self.deleted)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What would be written; ``groups`` are sorted by partition and bucket, ``byte_count`` is an estimate."""
+    """What would be written; ``groups`` are sorted by partition and bucket, ``bytes`` an estimate."""
 
     groups: tuple[GroupCount, ...]
-    file_count: int
-    byte_count: int
+    files: int
+    bytes: int
 
     @property
-    def row_count(self) -> int:
+    def rows(self) -> int:
         """All changes."""
-        return sum(group.row_count for group in self.groups)
+        return sum(group.rows for group in self.groups)
 
 
 def forecast_changes(
@@ -123,25 +123,25 @@ def forecast_changes(
     return Forecast(
         groups,
         sum(group.has_delta(version) + group.has_delete_delta(version) for group in groups),
-        round(_byte_count(table, plan.addressed(), groups)),
+        round(_bytes_of_files(table, plan.addressed(), groups)),
     )
 
 
 def _groups(addresses: DataFrame) -> tuple[GroupCount, ...]:
     counts = [sf.count_if(sf.col(OPERATION) == int(operation)) for operation in Operation]
     rows = addresses.groupBy(PARTITION, BUCKET).agg(*counts).collect()
-    return tuple(sorted((GroupCount(*row) for row in rows), key=lambda g: (g.partition, g.bucket_id)))
+    return tuple(GroupCount(name or None, *counts) for name, *counts in sorted(map(tuple, rows)))
 
 
-def _byte_count(table: AcidTable, addressed: DataFrame, groups: Sequence[GroupCount]) -> float:
+def _bytes_of_files(table: AcidTable, addressed: DataFrame, groups: Sequence[GroupCount]) -> float:
     version = table.version
-    new_rows = sum(group.new_row_count for group in groups)
-    deltas = sum(bool(group.new_row_count) for group in groups)
-    events = sum(group.row_count - group.insert_count for group in groups)
+    new_rows = sum(group.new_rows for group in groups)
+    deltas = sum(bool(group.new_rows) for group in groups)
+    events = sum(group.rows - group.inserted for group in groups)
     if version.splits_updates:
         event_files = sum(group.has_delete_delta(version) for group in groups)
     else:
-        event_files = sum(not group.new_row_count for group in groups)
+        event_files = sum(not group.new_rows for group in groups)
     total = 0.0
     if new_rows:
         first, further = _bytes_of_rows(table, addressed)

@@ -51,15 +51,15 @@ class OpenTransaction(Protocol):
         """The transactions that it sees."""
         ...
 
-    def valid_ids(self, full_name: str) -> ValidIdList:
+    def valid_ids(self, table_name: str) -> ValidIdList:
         """The snapshot of one of its tables."""
         ...
 
-    def table(self, full_name: str) -> AcidTable:
+    def table(self, table_name: str) -> AcidTable:
         """Descriptor of one of its tables, bound to it."""
         ...
 
-    def partitions(self, full_name: str) -> Sequence[PartitionInfo]:
+    def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
         """Partitions that exist."""
         ...
 
@@ -71,11 +71,11 @@ class OpenTransaction(Protocol):
         """Have ``callback`` called when the lock or the transaction is lost."""
         ...
 
-    def changing(self, full_name: str) -> contextlib.AbstractContextManager[None]:
+    def changing(self, table_name: str) -> contextlib.AbstractContextManager[None]:
         """The block in which a table gets its changes, which happens once."""
         ...
 
-    def add_manifests(self, full_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+    def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Hand over what a writer staged, to be published by the commit."""
         ...
 
@@ -226,11 +226,11 @@ def _verify(transaction: OpenTransaction, table: AcidTable, addresses: DataFrame
             return
         _check_known_partitions(transaction, table, names)
         known = snapshot(
-            addresses.sparkSession,
             transaction,
             table.full_name,
             columns=[],
             partitions=names if table.partition_keys else None,
+            spark=addresses.sparkSession,
         )
         verify_changed_row_ids(table, addresses, known)
 

@@ -16,9 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mutation_api import MutatorClientBuilder
-from mutation_api.changes import merge_into
-from mutation_api.spark import apply_changes, local_session, snapshot
+from mutation_api import MutatorClientBuilder, apply_changes, local_session, merge_into, snapshot
 
 ROWS = 200
 PARTITIONS = 4
@@ -45,7 +43,7 @@ def main(master: str, uri: str, table: str, java_options: str, *pairs: str) -> i
                 "source.op = 'D'"
             ).delete().whenMatched().updateAll().merge()
         with client.new_transaction() as transaction:
-            found = snapshot(spark, transaction, table).select("id", "msg", "ds").collect()
+            found = snapshot(transaction, table, spark=spark).select("id", "msg", "ds").collect()
         places = spark.range(0, 16, 1, 16).mapInArrow(places_of_tasks, "place string").distinct().collect()
     print(json.dumps({"rows": sorted(map(list, found)), "places": sorted(row[0] for row in places)}))
     return 0

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from mutation_api.changes import merge_into
+from mutation_api import merge_into
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.errors import TransactionAbortedError

@@ -20,9 +20,9 @@ from typing import Any
 import pyarrow as pa
 
 from judges.judge import SPEED_OPTIONS
+from mutation_api import local_session
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.commit.manifest import DeltaManifest, staging_directory
-from mutation_api.spark import local_session
 from mutation_api.spark.write import job
 from mutation_api.spark.write.change_writer import ChangeWriter
 from mutation_api.storage.connect import storage_at
@@ -85,7 +85,7 @@ def main(master: str, uri: str, table: str, marker: str) -> int:
         with builder.build() as client, client.new_transaction() as transaction:
             options = WriterOptions(sort_memory_bytes=BATCH_BYTES)
             summary = job.apply_changes(transaction, table, changes, num_partitions=4, options=options)
-    print(json.dumps(found | {"files": summary.file_count, "groups": summary.group_count}))
+    print(json.dumps(found | {"files": summary.files, "groups": summary.buckets}))
     return 0
 
 

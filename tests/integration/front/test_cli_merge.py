@@ -111,7 +111,7 @@ def test_differences_are_applied(
     words = ("diff", "--table", table.full_name, "--against", file, *where)
     found = run_here(*words, "--key", "ID,ds", "--output", changes, "--json")
     assert found.returncode == EXIT_OK, found.stderr
-    counts = {"insert_count": 2, "update_count": 1, "delete_count": 2}
+    counts = {"inserted": 2, "updated": 1, "deleted": 2}
     assert json.loads(found.stdout) == {"table": table.full_name, **counts}
     applied = run_here("apply", table.full_name, changes, "--create-partitions", "--verify-row-ids", *where)
     assert applied.returncode == EXIT_OK, applied.stderr
@@ -158,7 +158,7 @@ def test_a_compacted_past_is_refused(
     last = table.commit(insert(None, 6, "new"))
     with table.client() as client, client.open_snapshot(table.full_name) as opened:
         past = PastSnapshot(opened, table.full_name, first)
-        rows = snapshot(spark, past, table.full_name)
+        rows = snapshot(past, table.full_name, spark=spark)
         past.check_history(table.full_name)
         assert sorted((r.id, r.msg) for r in rows.collect()) == [(n, "old") for n in range(4)]
     table.metastore.compact(table.info.database, table.info.name, None, kind)

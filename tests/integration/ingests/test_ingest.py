@@ -267,7 +267,7 @@ def test_tables_and_watermarks_on_every_line(
         return sorted(hive_line.sql(f"SELECT {what} FROM {table}"))
 
     with connect(hive_line.uri) as metastore:
-        create_acid_table(metastore, name, columns, bucket_columns=["id"], num_buckets=2)
+        create_acid_table(metastore, name, columns, clustered_by=["id"], num_buckets=2)
         for end in (2, 4):
             report = ingest(metastore, spark, ListSource(log[:end]), [Following("orders", name, ("id",))])
         assert rows("id, msg", name) == [[1, "uno"]]

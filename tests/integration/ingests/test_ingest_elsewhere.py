@@ -238,7 +238,7 @@ def test_a_table_on_hdfs_follows_a_log_elsewhere(
     name = f"{database_on_hdfs}.orders"
     log = that_settings_tell(hdfs_root if storage == "hdfs" else s3_root) / "log"
     with connect(hive_on_hdfs.uri) as metastore:
-        create_acid_table(metastore, name, COLUMNS, bucket_columns=["id"], num_buckets=2)
+        create_acid_table(metastore, name, COLUMNS, clustered_by=["id"], num_buckets=2)
     options = {
         "tungsten": ("--staging", log, "--service", "alpha", "--table", f"{NAME}={name}:id"),
         "maxwell": ("--files", log, "--table-map", f"{NAME}={name}"),

@@ -158,7 +158,7 @@ class Followers:
             self.metastore,
             self._hive_name(tool, table),
             [ColumnInfo(name, kind) for name, kind in self._hive_types(table).items()],
-            bucket_columns=list(table.key[:1]),
+            clustered_by=list(table.key[:1]),
             num_buckets=2,
         )
 

@@ -115,7 +115,7 @@ def legacy(hive: Hive23, hive_database: str, spark: SparkSession) -> Iterator[Be
 
 def row_ids(bench: Bench, transaction: Any) -> dict[int, Any]:
     """ROW__ID, without its partition, by id."""
-    rows = snapshot(bench.spark, transaction, bench.table).select("id", "ROW__ID").collect()
+    rows = snapshot(transaction, bench.table, spark=bench.spark).select("id", "ROW__ID").collect()
     return {row["id"]: tuple(row["ROW__ID"])[:3] for row in rows}
 
 
@@ -125,7 +125,7 @@ def test_m1_insert_update_delete_in_one_transaction(bench: Bench) -> None:
     before = bench.rows()
     ds = "d1" if bench.is_partitioned else "-"
     with bench.client.new_transaction() as transaction:
-        old = snapshot(bench.spark, transaction, bench.table)
+        old = snapshot(transaction, bench.table, spark=bench.spark)
         changes = (
             old.where("id % 5 = 0")
             .withColumns({"msg": sf.lit("new"), "operation": sf.lit("Update")})
@@ -138,7 +138,7 @@ def test_m1_insert_update_delete_in_one_transaction(bench: Bench) -> None:
         assert bench.rows() == before
     expected = [r for r in before if r[0] % 5 > 1] + [(r[0], "new", r[2]) for r in before if r[0] % 5 == 0]
     assert bench.rows() == sorted([*expected, (100, "in", ds)], key=repr)
-    assert (summary.insert_count, summary.update_count, summary.delete_count) == (1, 6, 6)
+    assert (summary.inserted, summary.updated, summary.deleted) == (1, 6, 6)
     assert len(summary.partitions) == (3 if bench.is_partitioned else 1)
     assert "1 inserts, 6 updates, 6 deletes" in str(summary)
     assert not bench.hidden()
@@ -161,7 +161,7 @@ def test_an_empty_change_set_commits(legacy: Bench) -> None:
     legacy.load((1, "a", "x"))
     with legacy.client.new_transaction() as transaction:
         summary = apply_changes(transaction, legacy.table, legacy.changes())
-    assert (summary.row_count, summary.file_count, summary.partitions) == (0, 0, ())
+    assert (summary.rows, summary.files, summary.partitions) == (0, 0, ())
     assert legacy.rows() == [(1, "a", "x")]
 
 
@@ -169,7 +169,7 @@ def test_deletes_need_nothing_but_the_row_id(legacy: Bench) -> None:
     """ROW__ID as the snapshot reads it knows the partition; no other column is needed for a delete."""
     legacy.load((1, "a", "x"), (2, "b", "y"))
     with legacy.client.new_transaction() as transaction:
-        doomed = snapshot(legacy.spark, transaction, legacy.table).where("id = 2").select("ROW__ID")
+        doomed = snapshot(transaction, legacy.table, spark=legacy.spark).where("id = 2").select("ROW__ID")
         apply_changes(transaction, legacy.table, doomed.withColumn("operation", sf.lit("delete")))
     assert legacy.rows() == [(1, "a", "x")]
 

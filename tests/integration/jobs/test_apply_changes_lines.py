@@ -110,7 +110,7 @@ class Lines:
         """What our own snapshot finds, by id."""
         found: list[Found] = []
         name = self.name(table)
-        for row in snapshot(self.spark, self.client.open_snapshot(name), name).orderBy("id").collect():
+        for row in snapshot(self.client.open_snapshot(name), name, spark=self.spark).orderBy("id").collect():
             assert row["tags"] == {"k": row["id"]}, row
             partition = f"ds={row['ds']}" if is_partitioned(table) else ""
             txn, bucket, number, *where = row["ROW__ID"] if table in ACID else (None, None, None)
@@ -169,7 +169,7 @@ def changes_of(lines: Lines, transaction: Transaction, table: str) -> DataFrame:
     inserts = lines.inserts(range(200, 210))
     if table not in ACID:
         return inserts
-    rows = snapshot(lines.spark, transaction, lines.name(table))
+    rows = snapshot(transaction, lines.name(table), spark=lines.spark)
     updates = rows.where("id % 5 = 0").withColumns({"msg": sf.lit("new"), "operation": sf.lit("update")})
     deletes = rows.where("id % 5 = 1").withColumn("operation", sf.lit("delete"))
     return updates.unionByName(deletes).unionByName(inserts, allowMissingColumns=True)
@@ -198,7 +198,7 @@ def test_all_kinds_of_tables_change_in_one_transaction(lines: Lines) -> None:
                 transaction, lines.name(table), changes, verify_row_ids=table == "plain_parts"
             )
             changed = [n for n in lines.expected[table] if n % 5 == 0] if table in ACID else []
-            assert (summary.insert_count, summary.update_count) == (10, len(changed))
+            assert (summary.inserted, summary.updated) == (10, len(changed))
     for table in TABLES:
         expect_changes(lines, table)
     with pytest.raises(ZeroDivisionError), lines.client.new_transaction() as transaction:
@@ -213,7 +213,7 @@ def _ruin(lines: Lines, transaction: Transaction, table: str) -> DataFrame:
     """Delete everything there is; of an insert-only table, insert what must never be seen."""
     if table not in ACID:
         return lines.inserts(range(900, 905))
-    rows = snapshot(lines.spark, transaction, lines.name(table), columns=[])
+    rows = snapshot(transaction, lines.name(table), columns=[], spark=lines.spark)
     return rows.withColumn("operation", sf.lit("delete"))
 
 
@@ -222,7 +222,7 @@ def test_what_cannot_be_right_is_refused(lines: Lines) -> None:
     snapshot can hold, rows that do not exist.
     """
     with lines.client.new_transaction() as transaction:
-        rows = snapshot(lines.spark, transaction, lines.name("plain")).where("id = 7")
+        rows = snapshot(transaction, lines.name("plain"), spark=lines.spark).where("id = 7")
         txn, bucket, number = rows.select("ROW__ID.*").collect()[0]
         write_id = transaction.table(lines.name("plain")).required_write_id()
         wrong: Iterable[tuple[str, tuple[int, int, int], type[Exception], str]] = [

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from mutation_api.changes import MergeCounts
+from mutation_api import MergeCounts
 
 Row = dict[str, Any]
 MATCHED, NOT_MATCHED, NOT_MATCHED_BY_SOURCE = "whenMatched", "whenNotMatched", "whenNotMatchedBySource"

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from judges.hive import Hive23
-from mutation_api.changes import MergeCounts, MergeInto, merge_into
+from mutation_api import MergeCounts, MergeInto, merge_into
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import BucketIdError, CorruptFileError, DirectoryStateError
 from tests.integration.conftest import MakeTable

@@ -27,7 +27,7 @@ from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import ColumnInfo, TxnState
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
 from metastore_client.valid_ids import ValidTxnList
-from mutation_api.changes import merge_into
+from mutation_api import merge_into
 from mutation_api.errors import TransactionAbortedError
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.fixtures.fix_judge import new_database
@@ -184,7 +184,7 @@ def bank_of_line(hive_line: HiveJudge) -> Iterator[Bank]:
     with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
         tables = [f"{database}.bucketed", f"{database}.plain"]
         columns = (ColumnInfo("id", "bigint"), ColumnInfo("balance", "bigint"))
-        create_acid_table(metastore, tables[0], columns, bucket_columns=["id"], num_buckets=2)
+        create_acid_table(metastore, tables[0], columns, clustered_by=["id"], num_buckets=2)
         create_acid_table(metastore, tables[1], columns)
         both = " UNION ALL ".join(f"SELECT balance FROM {table}" for table in tables)
 

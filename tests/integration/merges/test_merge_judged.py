@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 
 from judges.hive import Hive23
 from metastore_client.client import MetastoreClient
-from mutation_api.changes import MergeCounts, MergeInto, first_by, merge_into
+from mutation_api import MergeCounts, MergeInto, first_by, merge_into
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.errors import (
     ClientError,

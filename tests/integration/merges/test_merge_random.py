@@ -19,7 +19,7 @@ from pyspark.sql import functions as sf
 
 from judges.hive import Hive23, Hive31, Hive41
 from metastore_client.thrift_client import connect
-from mutation_api.changes import MergeInto, MergeReport, first_by, merge_into
+from mutation_api import MergeInto, MergeReport, first_by, merge_into
 from mutation_api.changes.merge_options import COLLECTED_KEYS_DEFAULT
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import DuplicateKeyError, RecordValueError

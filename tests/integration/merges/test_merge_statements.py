@@ -67,9 +67,9 @@ from judges.errors import HiveError
 from judges.hive import Hive23, Hive31, Hive41
 from metastore_client.model import ColumnInfo, LockState
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from mutation_api import MergeCounts, MergeReport, merge_into
 from mutation_api.acid.bucket_codec import bucket_ids
 from mutation_api.acid.event import Operation
-from mutation_api.changes import MergeCounts, MergeReport, merge_into
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import DuplicateKeyError, TransactionStateError, WriteConflictError
@@ -136,7 +136,7 @@ def test_hive_delete_then_update_and_type_2_scd(make_table: MakeTable, spark: Sp
         merge.whenMatched("source.a < 5").delete().whenMatched("source.a < 3").update({"b": "0"})
         assert merge.whenNotMatched().insertAll().merge().total == MergeCounts(inserted=1, deleted=2)
 
-        current = snapshot(spark, transaction, history.full_name).where("cur = 1").select("key")
+        current = snapshot(transaction, history.full_name, spark=spark).where("cur = 1").select("key")
         new = given(spark, key=[1, 3], data=[7, 8])
         inserts = new.withColumn("o/p\n", sf.lit(0))
         source = inserts.unionByName(new.join(current, "key", "left_semi").withColumn("o/p\n", sf.lit(1)))
@@ -261,7 +261,7 @@ def test_trino_delete_after_delete(make_table: MakeTable, spark: SparkSession, h
         for table, left in ((by_hive, [3]), (by_us, [2, 3])):
             assert table.values() == [("ds=b", number, "x") for number in left]
             opened = client.open_snapshot(table.full_name)
-            ours = snapshot(spark, opened, table.full_name, columns=["ds", "id", "msg"])
+            ours = snapshot(opened, table.full_name, columns=["ds", "id", "msg"], spark=spark)
             assert sorted(row[1:] for row in ours.collect()) == [("b", number, "x") for number in left]
     counts = " UNION ALL ".join(f"SELECT count(*) FROM {table.full_name}" for table in tables)
     assert sorted(hive.sql(counts)) == [[1], [2]]
@@ -426,7 +426,7 @@ def test_iceberg_nulls_and_self_merge(make_table: MakeTable, spark: SparkSession
     expected = [(1, "a"), (2, "b"), (3, "c"), (4, "D"), (None, "N")]
     assert table.values() == expected
     with table.transaction() as transaction:
-        itself = snapshot(spark, transaction, table.full_name, columns=["id", "b"]).drop("ROW__ID")
+        itself = snapshot(transaction, table.full_name, columns=["id", "b"], spark=spark).drop("ROW__ID")
         merge = merge_into(transaction, table.full_name, source=itself, on=["id"])
         merge.whenMatched("source.id > 2").update({"b": "upper(source.b)"}).whenMatched(
             "source.id = 1"

@@ -37,7 +37,7 @@ def test_locks_of_others_are_seen(hive_line: HiveJudge, line_database: str) -> N
     with connect(hive_line.uri) as metastore:
         is_4 = metastore.capabilities().has_exclusive_write_lock
         create_acid_table(
-            metastore, name, COLUMNS, [ColumnInfo("ds", "string")], bucket_columns=["id"], num_buckets=2
+            metastore, name, COLUMNS, [ColumnInfo("ds", "string")], clustered_by=["id"], num_buckets=2
         )
         metastore.add_partitions(line_database, "t", [["a"], ["b"]])
 

@@ -184,7 +184,9 @@ def test_a_spark_job_that_loses_workers(
             frame = inserts(spark).withColumn("id", sf.col("id").cast("int"))
             apply_changes(transaction, NAME, frame, num_partitions=2, options=OPTIONS)
         assert [row[0] for row in rows(client)] == [*range(ROWS)]
-        read = snapshot(spark, client.open_snapshot(NAME), NAME).agg(sf.count("*"), sf.sum("id")).first()
+        read = (
+            snapshot(client.open_snapshot(NAME), NAME, spark=spark).agg(sf.count("*"), sf.sum("id")).first()
+        )
         assert read == (ROWS, ROWS * (ROWS - 1) // 2)
     assert hidden(place.root) == []
     assert storage_at(place.root).unfinished(place.root) in ((), [])

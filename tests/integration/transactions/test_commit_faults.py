@@ -146,7 +146,7 @@ def _check_killed_at_steps(
     assert _rows_by_table(hive, metastore, root, tables) == only_old, steps
     if sweeps:
         assert any(hidden(root / f"table=k{n}") for n in tried)
-        swept = {each.full_name: each for each in sweep(metastore, database)}
+        swept = {each.table: each for each in sweep(metastore, database)}
         assert all(swept[table].removed == swept[table].found for table in tables)
         assert hidden(root) == []
         assert _rows_by_table(hive, metastore, root, tables) == only_old, steps

@@ -79,7 +79,7 @@ class HistoryWithWriteIds(History):
                 self.full_name,
                 COLUMNS,
                 [ColumnInfo("ds", "string")] if self.is_partitioned else [],
-                bucket_columns=["id"] if self.num_buckets else [],
+                clustered_by=["id"] if self.num_buckets else [],
                 num_buckets=self.num_buckets or None,
             )
         rows = [[n] for n in range(LARGEST_ID)] if self.num_buckets else []

@@ -212,7 +212,7 @@ def test_one_transaction_over_tables_of_every_kind(line: Line) -> None:
     line.judge.sql(f"DELETE FROM {bucketed} WHERE id = 1")
     assert line.rows(parts) == [(2, "c")]
     assert line.rows(bucketed) == []
-    reasons = {t.full_name: t.reason for t in examine(line.metastore, line.database).tables}
+    reasons = {t.table: t.reason for t in examine(line.metastore, line.database).tables}
     assert [reasons[name] for name in (bucketed, parts, plain)] == [None] * 3
 
 
@@ -566,7 +566,7 @@ def test_targets_of_a_replication_are_refused(line: Line) -> None:
     for table, rule in ((name, "target of a replication"), (external, "must be a managed table")):
         with pytest.raises(TableNotMutableError, match=f"{table} cannot be used: .*{rule}"):
             line.builder(table).build().connect()
-    reasons = {t.full_name: t.reason for t in examine(line.metastore, line.database).tables}
+    reasons = {t.table: t.reason for t in examine(line.metastore, line.database).tables}
     assert "replication" in str(reasons[name])
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.changes import MergeCounts, MergeInto, MergeReport, merge_into
+from mutation_api import MergeCounts, MergeInto, MergeReport, merge_into
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction
@@ -26,7 +26,7 @@ COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))
 def client_of(place: Path) -> MutatorClient:
     """A client of a new table."""
     metastore = InMemoryMetastore(place, capabilities=HIVE_4_1)
-    create_acid_table(metastore, NAME, COLUMNS, bucket_columns=["id"], num_buckets=1)
+    create_acid_table(metastore, NAME, COLUMNS, clustered_by=["id"], num_buckets=1)
     return MutatorClientBuilder().metastore(metastore).add_sink_table("default", "t").build()
 
 

@@ -105,23 +105,23 @@ def test_the_changes_lead_from_one_state_to_the_other(spark: SparkSession, seed:
         dice.choice([row for row in old if row[:2] == each[:2]] or [each]) if dice.random() < 0.4 else each
         for each in new
     ]
-    changes = diff(old_state(spark, old), new_state(spark, new), ["ID", "sub"], table=TABLE)
+    changes = diff(TABLE, old_state(spark, old), new_state(spark, new), ["ID", "sub"])
     assert changes.columns == ["operation", "ROW__ID", "id", "sub", "price", "tags", "ratio", "ds"]
     found = [tuple(row) for row in changes.collect()]
     changes.unpersist()
     assert sorted(map(repr, applied(old, found))) == sorted(map(repr, new))
     assert len(found) <= 2 * len(set(map(repr, old)) ^ set(map(repr, new)))
-    assert not diff(old_state(spark, new), new_state(spark, new), ["id", "sub"], table=TABLE).collect()
+    assert not diff(TABLE, old_state(spark, new), new_state(spark, new), ["id", "sub"]).collect()
 
 
 def test_values_are_compared_as_they_would_be_stored(spark: SparkSession) -> None:
     """What is rounded to the value that is there is no change; what does not fit is named by its key."""
     old = old_state(spark, [(1, "a", Decimal("1.50"), None, 0.0, "u")])
     rounded = new_state(spark, [(1, "a", Decimal("1.501"), None, -0.0, "u")])
-    assert not diff(old, rounded, ["id"], table=TABLE).collect()
+    assert not diff(TABLE, old, rounded, ["id"]).collect()
     too_big = new_state(spark, [(1, "a", Decimal("99999.5"), None, 0.0, "u")])
     with pytest.raises(RecordValueError, match=r'row \{"id":1\}: column .price.'):
-        diff(old, too_big, ["id"], table=TABLE)
+        diff(TABLE, old, too_big, ["id"])
 
 
 def test_keys_that_occur_twice_are_named(spark: SparkSession) -> None:
@@ -129,13 +129,13 @@ def test_keys_that_occur_twice_are_named(spark: SparkSession) -> None:
     once = [(1, "a", None, None, None, "u"), (None, "b", None, None, None, "u")]
     twice = [*once, (None, "c", None, None, None, "v")]
     with pytest.raises(DuplicateKeyError) as caught:
-        diff(old_state(spark, twice), new_state(spark, once), ["id"], table=TABLE)
+        diff(TABLE, old_state(spark, twice), new_state(spark, once), ["id"])
     assert str(caught.value) == (
         'table default.t: id cannot tell the rows of the table apart: {"id":null} in 2 rows. Choose a key '
         "that can, or leave one row for each"
     )
     with pytest.raises(DuplicateKeyError, match=r"the rows of what it is compared with apart: .* in 2 rows"):
-        diff(old_state(spark, once), new_state(spark, twice), ["id"], table=TABLE)
+        diff(TABLE, old_state(spark, once), new_state(spark, twice), ["id"])
 
 
 def test_what_cannot_be_compared_is_refused(spark: SparkSession) -> None:
@@ -143,12 +143,12 @@ def test_what_cannot_be_compared_is_refused(spark: SparkSession) -> None:
     old, new = old_state(spark, []), new_state(spark, [])
     for keys in ([], ["nix"], ["id", "ID"]):
         with pytest.raises(ConfigurationError, match="cannot be its key: name at least one of its columns"):
-            diff(old, new, keys, table=TABLE)
+            diff(TABLE, old, new, keys)
     with pytest.raises(ConfigurationError, match="maps cannot be keys: tags"):
-        diff(old, new, ["tags"], table=TABLE)
+        diff(TABLE, old, new, ["tags"])
     for other in (new.drop("ratio"), new.withColumnRenamed("sub", "more")):
         with pytest.raises(RecordLayoutError, match="what it is compared with must have the same, found"):
-            diff(old, other, ["id"], table=TABLE)
+            diff(TABLE, old, other, ["id"])
     insert_only = dataclasses.replace(TABLE, version=AcidVersion.INSERT_ONLY_HIVE4)
     with pytest.raises(RecordLayoutError, match="insert-only: its rows have no ROW__ID"):
-        diff(old.drop("ROW__ID"), new, ["id"], table=insert_only)
+        diff(insert_only, old.drop("ROW__ID"), new, ["id"])

@@ -17,7 +17,7 @@ from metastore_client.model import (
     LockType,
 )
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.changes import MergeCounts, MergeInto, merge_into
+from mutation_api import MergeCounts, MergeInto, merge_into
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction import Transaction
 from mutation_api.spark.write.job import apply_changes
@@ -34,7 +34,7 @@ def test_it_tells_what_the_merge_then_does(spark: SparkSession, tmp_path: Path) 
     """
     metastore = InMemoryMetastore(tmp_path, capabilities=HIVE_4_1)
     create_acid_table(
-        metastore, NAME, COLUMNS, [ColumnInfo("ds", "string")], bucket_columns=["id"], num_buckets=2
+        metastore, NAME, COLUMNS, [ColumnInfo("ds", "string")], clustered_by=["id"], num_buckets=2
     )
     builder = MutatorClientBuilder().metastore(metastore).add_sink_table("default", "t", True)
     with builder.build() as client:
@@ -54,9 +54,9 @@ def test_it_tells_what_the_merge_then_does(spark: SparkSession, tmp_path: Path) 
     assert (dry.partitions, dry.new_partitions) == (done.partitions, done.new_partitions)
     assert dry.new_partitions == ("ds=c",)
     assert done.written is not None
-    assert dry.files == done.files == done.written.file_count
+    assert dry.files == done.files == done.written.files
     assert done.bytes / 3 < dry.bytes < done.bytes * 3
-    assert [(g.partition, g.row_count) for g in dry.groups if g.partition != "ds=a"] == [
+    assert [(g.partition, g.rows) for g in dry.groups if g.partition != "ds=a"] == [
         ("ds=b", 1),
         ("ds=c", 2),
     ]

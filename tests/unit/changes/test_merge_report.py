@@ -99,7 +99,7 @@ def test_the_biggest_parts() -> None:
         ("ds=a", 0),
     ]
     assert REPORT.biggest_buckets == ()
-    assert str(Share("", None, 1, 1.0)) == "the table: 100 %"
+    assert str(Share(None, None, 1, 1.0)) == "the table: 100 %"
 
 
 def test_what_was_written_counts_after_a_merge() -> None:

@@ -31,7 +31,7 @@ def test_locks_that_cover_a_touched_partition() -> None:
     ]
     found = foreign_locks(locks, {"ds=a/hr=1", "ds=c/hr=1"})
     assert found == (
-        ForeignLock(None, "etl", "host", "EXCLUSIVE", "WAITING", ""),
+        ForeignLock(None, "etl", "host", "EXCLUSIVE", "WAITING", None),
         ForeignLock(7, "etl", "host", "SHARED_WRITE", "ACQUIRED", "ds=a"),
         ForeignLock(7, "etl", "host", "SHARED_WRITE", "ACQUIRED", "ds=a/hr=1"),
     )

@@ -66,7 +66,7 @@ def metastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryMetast
     """What the commands connect to; it has a table ``default.orders``."""
     made = InMemoryMetastore(tmp_path, capabilities=HIVE_4_1)
     columns = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))
-    create_acid_table(made, "default.orders", columns, bucket_columns=["id"], num_buckets=1)
+    create_acid_table(made, "default.orders", columns, clustered_by=["id"], num_buckets=1)
     for module in (ingest, watermarks):
         monkeypatch.setattr(module, "metastore_from", lambda arguments: contextlib.nullcontext(made))
     return made

@@ -133,7 +133,7 @@ def sales(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) 
     """A table (id, msg) of what the commands connect to."""
     made = InMemoryMetastore(tmp_path, capabilities=HIVE_4_1)
     columns = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))
-    create_acid_table(made, "default.sales", columns, bucket_columns=["id"], num_buckets=1)
+    create_acid_table(made, "default.sales", columns, clustered_by=["id"], num_buckets=1)
     for module in (ingest, diff):
         monkeypatch.setattr(module, "metastore_from", lambda arguments: contextlib.nullcontext(made))
         monkeypatch.setattr(module, "spark_session", lambda name: contextlib.nullcontext(spark))

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TxnState
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
-from mutation_api.changes import MergeCounts
+from mutation_api import MergeCounts
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.errors import (
     ConfigurationError,
@@ -60,7 +60,7 @@ class Warehouse:
 
     def create(self, name: str, *keys: str, columns: Sequence[ColumnInfo] = COLUMNS) -> None:
         partition_keys = [ColumnInfo(key, "string") for key in keys]
-        create_acid_table(self.metastore, name, columns, partition_keys, bucket_columns=["id"], num_buckets=1)
+        create_acid_table(self.metastore, name, columns, partition_keys, clustered_by=["id"], num_buckets=1)
 
     def ingest(self, source: ListSource, *tables: Following, **options: Any) -> IngestReport:
         return ingest(self.metastore, self.spark, source, tables or (ORDERS,), **options)

@@ -143,7 +143,7 @@ def test_its_database_must_exist(metastore: MetastoreClient) -> None:
 
 def test_another_table_is_refused(metastore: MetastoreClient) -> None:
     """What was meant for something else is not written to."""
-    create_acid_table(metastore, NAME, [ColumnInfo("id", "bigint")], bucket_columns=["id"], num_buckets=1)
+    create_acid_table(metastore, NAME, [ColumnInfo("id", "bigint")], clustered_by=["id"], num_buckets=1)
     ensure_watermark_table(metastore, NAME)
     builder = MutatorClientBuilder().metastore(metastore).add_sink_table(*NAME.split("."))
     with (

@@ -45,7 +45,7 @@ def test_which_files_a_group_makes() -> None:
     split, legacy = AcidVersion.V2_HIVE4, AcidVersion.V1_LEGACY
     expected = {(1, 0, 0): (1, 0), (0, 1, 0): (1, 1), (0, 0, 1): (0, 1), (1, 0, 1): (1, 1)}
     for counts, files in expected.items():
-        group = GroupCount("", 0, *counts)
+        group = GroupCount(None, 0, *counts)
         assert (group.has_delta(split), group.has_delete_delta(split)) == files
         assert (group.has_delta(legacy), group.has_delete_delta(legacy)) == (1, 0)
 
@@ -87,23 +87,23 @@ def _check(transaction: Transaction, name: str, changes: DataFrame) -> None:
     found = forecast_changes(table, changes, transaction.valid_ids(name), num_partitions=3)
     written = apply_changes(transaction, name, changes, num_partitions=3)
     assert _counts(found) == (
-        *(written.insert_count, written.update_count, written.delete_count),
-        *(written.file_count, written.group_count, written.partitions),
+        *(written.inserted, written.updated, written.deleted),
+        *(written.files, written.group_count, written.partitions),
     ), name
-    assert found.row_count == written.row_count > 0
-    assert written.byte_count / 3 < found.byte_count < written.byte_count * 3, _sizes(name, found, written)
+    assert found.rows == written.rows > 0
+    assert written.bytes / 3 < found.bytes < written.bytes * 3, _sizes(name, found, written)
 
 
 def _counts(found: Forecast) -> tuple[object, ...]:
-    operations = ("insert_count", "update_count", "delete_count")
+    operations = ("inserted", "updated", "deleted")
     return (
         *(sum(getattr(group, name) for group in found.groups) for name in operations),
-        *(found.file_count, len(found.groups), tuple(sorted({g.partition for g in found.groups}))),
+        *(found.files, len(found.groups), tuple(sorted({g.partition for g in found.groups}))),
     )
 
 
 def _sizes(name: str, found: Forecast, written: ApplySummary) -> str:
-    return f"{name}: {found.byte_count} bytes forecast, {written.byte_count} written"
+    return f"{name}: {found.bytes} bytes forecast, {written.bytes} written"
 
 
 def _inserts(spark: SparkSession, ids: range) -> DataFrame:
@@ -120,7 +120,7 @@ def _inserts(spark: SparkSession, ids: range) -> DataFrame:
 
 def _changes(spark: SparkSession, transaction: Transaction, name: str) -> DataFrame:
     """Partitions differ in what happens to them: in 7 only deletes, in 8 only updates, in 9 nothing."""
-    rows = snapshot(spark, transaction, name)
+    rows = snapshot(transaction, name, spark=spark)
     place = "ds" if transaction.table(name).partition_keys else "0"
     updates = rows.where(f"id % 10 < 3 AND {place} NOT IN (7, 9)")
     updates = updates.withColumns({"name": sf.upper("name"), "operation": sf.lit("update")})

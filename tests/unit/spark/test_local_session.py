@@ -13,7 +13,7 @@ TIMEOUT_SECONDS = 300
 PROGRAM = """
 import sys
 import pyarrow
-from mutation_api.spark import local_session
+from mutation_api import local_session
 
 def executable(batches):
     yield from (pyarrow.record_batch({"path": [sys.executable]}) for batch in batches if batch.num_rows)

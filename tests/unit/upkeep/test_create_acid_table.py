@@ -35,7 +35,7 @@ def test_properties_are_those_of_the_line(
         "Default.T",
         COLUMNS,
         [ColumnInfo("ds", "string")],
-        bucket_columns=["ID"],
+        clustered_by=["ID"],
         num_buckets=4,
         properties={"orc.compress": "SNAPPY", "Transactional_Properties": "insert_only"},
     )
@@ -65,18 +65,18 @@ def test_what_a_line_does_not_have_is_refused_before_it_is_asked() -> None:
         create_acid_table(metastore, "default.t", COLUMNS)
     with pytest.raises(TableNotMutableError, match="does not know transactional_properties='insert_only'"):
         create_acid_table(
-            metastore, "default.t", COLUMNS, bucket_columns=["id"], num_buckets=2, insert_only=True
+            metastore, "default.t", COLUMNS, clustered_by=["id"], num_buckets=2, insert_only=True
         )
     with pytest.raises(TableNotMutableError, match="'at' has type"):
         columns = [ColumnInfo("at", "timestamp with local time zone")]
-        create_acid_table(metastore, "default.t", columns, bucket_columns=["at"], num_buckets=2)
+        create_acid_table(metastore, "default.t", columns, clustered_by=["at"], num_buckets=2)
     assert "create_table" not in metastore.calls
 
 
 def test_contradictory_wishes_and_what_is_there_are_named() -> None:
     """Half a CLUSTERED BY, a table that exists, a database that does not."""
     metastore = InMemoryMetastore()
-    buckets = {"bucket_columns": ["id"], "num_buckets": 2}
+    buckets = {"clustered_by": ["id"], "num_buckets": 2}
     with pytest.raises(ConfigurationError, match="go together"):
         create_acid_table(metastore, "default.t", COLUMNS, num_buckets=2)
     create_acid_table(metastore, "default.t", COLUMNS, **buckets)  # type: ignore[arg-type]
