@@ -53,6 +53,7 @@ from metastore_client import OpenTxns, PartitionInfo, ValidTxnList, ValidWriteId
 from mutation_api import (
     AcidColumn,
     AcidTable,
+    AcidVersion,
     BucketIdResolver,
     DeltaManifest,
     Location,
@@ -60,7 +61,6 @@ from mutation_api import (
     local_session,
 )
 from mutation_api.acid.bucket_codec import bucket_property
-from mutation_api.acid.version import AcidVersion
 from mutation_api.spark.write.change_splitter import ADDRESSED_ROWS_MAX
 
 __all__ = ["HELP", "TYPES", "add_arguments", "run"]

@@ -51,8 +51,14 @@ from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from judges.hive import Hive23
 from metastore_client import EmbeddedMetastore, connect
-from mutation_api import AcidColumn, AcidTable, Location, MutatorClientBuilder, MutatorCoordinator
-from mutation_api.acid.version import AcidVersion
+from mutation_api import (
+    AcidColumn,
+    AcidTable,
+    AcidVersion,
+    Location,
+    MutatorClientBuilder,
+    MutatorCoordinator,
+)
 
 __all__ = ["HELP", "add_arguments", "run"]
 

@@ -26,8 +26,7 @@ from benchmarks.event_data import (
     is_updated,
     random_key,
 )
-from mutation_api import ROW_ID_COLUMN
-from mutation_api.types.hive_type import arrow_type, parse_hive_type
+from mutation_api import ROW_ID_COLUMN, arrow_type, parse_hive_type
 
 __all__ = ["FLIGHT_COUNT", "Flights"]
 

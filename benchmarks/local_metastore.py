@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.memory import process_tree
-from metastore_client import EmbeddedMetastore
-from metastore_client.java import spark_jars
+from metastore_client import EmbeddedMetastore, spark_jars
 
 __all__ = ["METASTORE", "measured_metastore", "metastore_version"]
 

@@ -21,8 +21,7 @@ from benchmarks.merge_tables import linked_copy
 from benchmarks.write_input import Prepared, client_of, new_table
 from benchmarks.write_stage import DATABASE, Layout, Stage
 from metastore_client import connect
-from mutation_api import ROW_ID_COLUMN, ApplySummary, MutatorClient, WriterOptions, apply_changes
-from mutation_api.acid.event import Operation
+from mutation_api import ROW_ID_COLUMN, ApplySummary, MutatorClient, Operation, WriterOptions, apply_changes
 
 __all__ = ["OURS_KINDS", "SparkWriter", "TableWriter", "plain_files", "sorted_events"]
 

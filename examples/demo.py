@@ -55,11 +55,11 @@ from mutation_api import (
     MutatorClientBuilder,
     apply_changes,
     configure,
+    list_staged,
     local_session,
     merge_into,
     snapshot,
 )
-from mutation_api.commit.staging import list_staged
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 PACKAGE = "airportsdata"

@@ -18,7 +18,11 @@ from .errors import UnsupportedByServerError as UnsupportedByServerError
 from .hive_site import Address as Address
 from .hive_site import MetastoreConfig as MetastoreConfig
 from .hive_site import UriSelection as UriSelection
+from .java import ADD_OPENS as ADD_OPENS
 from .java import JavaNotFoundError as JavaNotFoundError
+from .java import find_java as find_java
+from .java import hive_class_path as hive_class_path
+from .java import spark_jars as spark_jars
 from .model import ColumnInfo as ColumnInfo
 from .model import CompactionInfo as CompactionInfo
 from .model import CompactionType as CompactionType

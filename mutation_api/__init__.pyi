@@ -1,6 +1,8 @@
 from ._version import __version__ as __version__
+from .acid.event import Operation as Operation
 from .acid.row_id import ROW_ID_COLUMN as ROW_ID_COLUMN
 from .acid.row_id import RecordIdentifier as RecordIdentifier
+from .acid.version import AcidVersion as AcidVersion
 from .bucketing.bucket_resolver import BucketIdResolver as BucketIdResolver
 from .changes.diff import diff as diff
 from .changes.duplicates import FirstBy as FirstBy
@@ -18,6 +20,7 @@ from .client.transaction_state import TransactionState as TransactionState
 from .client.transaction_summary import TableSummary as TableSummary
 from .client.transaction_summary import TransactionSummary as TransactionSummary
 from .commit.manifest import DeltaManifest as DeltaManifest
+from .commit.staging import list_staged as list_staged
 from .errors import MAX_NAMES_IN_MESSAGE as MAX_NAMES_IN_MESSAGE
 from .errors import BucketIdError as BucketIdError
 from .errors import ClientError as ClientError
@@ -89,6 +92,8 @@ from .table.acid_table import AcidColumn as AcidColumn
 from .table.acid_table import AcidTable as AcidTable
 from .table.acid_table import TableRole as TableRole
 from .table.serializer import AcidTableSerializer as AcidTableSerializer
+from .types.hive_type import arrow_type as arrow_type
+from .types.hive_type import parse_hive_type as parse_hive_type
 from .upkeep.create_acid_table import create_acid_table as create_acid_table
 from .upkeep.doctor import DoctorReport as DoctorReport
 from .upkeep.doctor import TableReport as TableReport

@@ -13,7 +13,7 @@ from typing import Any
 from judges.jars import fetch_all, read_pins
 from judges.java import compiled
 from judges.process import JudgeProcess
-from metastore_client.java import ADD_OPENS, find_java, hive_class_path, spark_jars
+from metastore_client import ADD_OPENS, find_java, hive_class_path, spark_jars
 
 __all__ = ["JavaWriters"]
 

@@ -136,4 +136,4 @@ def test_summary_counts_changes_not_events(tmp_path: Path, version: AcidVersion)
     assert (summary.inserted, summary.updated, summary.deleted) == (2, changed, changed)
     assert summary.rows == 2 + 2 * changed
     assert (summary.partitions, summary.buckets) == (("ds=a", "ds=b"), 3 if version.has_row_ids else 2)
-    assert summary.byte_count == sum(Path(m.staged.location.path).stat().st_size for m in manifests)
+    assert summary.bytes == sum(Path(m.staged.location.path).stat().st_size for m in manifests)
