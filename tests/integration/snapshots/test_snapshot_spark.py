@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shutil
+import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -114,6 +115,25 @@ def test_a_client_holds_a_lock_until_it_is_closed(filled: FilledTable, spark: Sp
         assert frame.count() == 24
         assert locks()
     assert not locks()
+
+
+@pytest.mark.parametrize("readings", [20, pytest.param(200, marks=pytest.mark.long)])
+def test_many_readings_leave_nothing(filled: FilledTable, spark: SparkSession, readings: int) -> None:
+    """A loop in a notebook piles up neither locks and transactions at the server nor threads here."""
+    metastore = filled.metastore
+    before, threads = {t.id for t in metastore.get_open_txns().txns}, set(threading.enumerate())
+    with filled.client() as client:
+        for number in range(readings):
+            with client.open_snapshot(filled.full_name) as view:
+                frame = snapshot(view, filled.full_name, columns=["id"], spark=spark)
+                assert number % 10 or frame.count() == 24
+                assert metastore.show_locks(filled.info.database, filled.info.name)
+                assert {t.id for t in metastore.get_open_txns().txns} - before
+        assert not metastore.show_locks(filled.info.database, filled.info.name)
+        assert {t.id for t in metastore.get_open_txns().txns} <= before
+        for thread in set(threading.enumerate()) - threads:
+            thread.join(10)
+        assert not set(threading.enumerate()) - threads
 
 
 def test_an_undeclared_table_is_refused(
