@@ -32,13 +32,8 @@ from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion, FileCalendar
 from mutation_api.errors import ConfigurationError, CorruptFileError, DeltaWriteError, RecordValueError
 from mutation_api.orc.format.stored_values import holds_dates, hollow, nulled, storable, union_safe
-from mutation_api.orc.format.tail import (
-    TAIL_CHECKSUM_BYTES,
-    OrcTail,
-    append_user_metadata,
-    parse_tail,
-    tail_checksum,
-)
+from mutation_api.orc.format.tail import TAIL_CHECKSUM_BYTES, OrcTail, parse_tail, tail_checksum
+from mutation_api.orc.format.user_metadata import append_user_metadata
 from mutation_api.orc.write.file_compressor import FileCompressor
 from mutation_api.orc.write.key_log import KeyLog
 from mutation_api.orc.write.pyorc_encoder import PyorcEncoder

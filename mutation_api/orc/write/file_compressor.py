@@ -24,6 +24,18 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from mutation_api.errors import CorruptFileError
+from mutation_api.orc.format.compression import Compression, chunk_header
+from mutation_api.orc.format.orc_proto import (
+    FOOTER_STRIPE,
+    MAGIC,
+    POSTSCRIPT_BLOCK_BYTES,
+    POSTSCRIPT_COMPRESSION,
+    POSTSCRIPT_FOOTER_LENGTH,
+    POSTSCRIPT_STATISTICS_LENGTH,
+    STREAM_COLUMN,
+    STREAM_LENGTH,
+    STRIPE_STREAM,
+)
 from mutation_api.orc.format.protobuf import (
     as_bytes,
     as_number,
@@ -37,18 +49,7 @@ from mutation_api.orc.format.protobuf import (
     varint_at,
     with_numbers,
 )
-from mutation_api.orc.format.tail import (
-    FOOTER_STRIPE,
-    MAGIC,
-    POSTSCRIPT_BLOCK_BYTES,
-    POSTSCRIPT_COMPRESSION,
-    POSTSCRIPT_FOOTER_LENGTH,
-    POSTSCRIPT_STATISTICS_LENGTH,
-    Compression,
-    StripeInfo,
-    chunk_header,
-    parse_tail,
-)
+from mutation_api.orc.format.tail import StripeInfo, parse_tail
 
 __all__ = ["FileCompressor"]
 
@@ -60,17 +61,17 @@ _LEAST_BYTES = 64
 
 # Numbers of fields, and of kinds of streams and encodings.
 _FOOTER_CONTENT_LENGTH = 2
-_STRIPE_STREAM, _STRIPE_ENCODING = 1, 2
-_STREAM_KIND, _STREAM_COLUMN, _STREAM_LENGTH = 1, 2, 3
+_STRIPE_ENCODING = 2
+_STREAM_KIND = 1
 _ENCODING_KIND = 1
 _INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1
 _PRESENT, _DATA, _LENGTH, _SECONDARY, _ROW_INDEX = 0, 1, 2, 5, 6
 _STREAM_AT, _FIRST_STREAM = (
     slice(2, 6),
-    number_field(_STREAM_KIND, _ROW_INDEX) + number_field(_STREAM_COLUMN, 0),
+    number_field(_STREAM_KIND, _ROW_INDEX) + number_field(STREAM_COLUMN, 0),
 )
 """How each footer of a stripe begins, behind field and length of its first stream, the index of rows."""
-_STREAM_KEYS = tuple(number_field(field, 0)[0] for field in (_STREAM_KIND, _STREAM_COLUMN, _STREAM_LENGTH))
+_STREAM_KEYS = tuple(number_field(field, 0)[0] for field in (_STREAM_KIND, STREAM_COLUMN, STREAM_LENGTH))
 _WITH_DICTIONARY = {1, 3}
 """Encodings DICTIONARY and DICTIONARY_V2."""
 
@@ -293,7 +294,7 @@ class _Stream(NamedTuple):
 
     def message(self, length: int) -> bytes:
         """The same stream, of another length."""
-        return bytes_field(_STRIPE_STREAM, self.named + varint(length))
+        return bytes_field(STRIPE_STREAM, self.named + varint(length))
 
 
 @dataclass(frozen=True)
@@ -311,7 +312,7 @@ class _StripeFooter:
         encodings = []
         others = []
         for field, value, raw in raw_fields_of(footer):
-            if field == _STRIPE_STREAM:
+            if field == STRIPE_STREAM:
                 streams.append(_Stream.parsed(as_bytes(value)))
                 continue
             others.append(raw)

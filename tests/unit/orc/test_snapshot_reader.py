@@ -13,7 +13,9 @@ import pytest
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordLayoutError, RecordValueError
-from mutation_api.orc.format.tail import _with_footer_length, parse_tail
+from mutation_api.orc.format.orc_proto import POSTSCRIPT_FOOTER_LENGTH
+from mutation_api.orc.format.protobuf import with_numbers
+from mutation_api.orc.format.tail import parse_tail
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.snapshot_reader import SnapshotSplit, plan_splits, read_split, snapshot_schema
 from mutation_api.storage.location import Location
@@ -375,7 +377,8 @@ def test_a_file_may_name_the_calendar_of_its_dates(tmp_path: Path) -> None:
     tail = parse_tail(content)
     start = len(content) - 1 - tail.postscript_length
     calendar = bytes([11 << 3, 2])
-    postscript = _with_footer_length(content[start:-1], tail.footer_length + len(calendar))
+    length = tail.footer_length + len(calendar)
+    postscript = with_numbers(content[start:-1], {POSTSCRIPT_FOOTER_LENGTH: length})
     path.write_bytes(content[:start] + calendar + postscript + bytes([len(postscript)]))
     read_again = read(table, timestamp_form=TimestampForm.MICROSECONDS)
     assert [row[1:] for row in read_again] == list(zip(days.to_pylist(), times.to_pylist(), strict=True))
