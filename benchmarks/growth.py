@@ -36,7 +36,7 @@ from benchmarks.write_stage import (
     add_partitions_argument,
 )
 from benchmarks.writers import TableWriter
-from mutation_api.orc.write.event_writer import WriterOptions
+from mutation_api.table.writer_options import WriterOptions
 
 __all__ = ["HELP", "add_arguments", "run"]
 

@@ -14,7 +14,7 @@ from benchmarks.write_input import Prepared, prepare_changes, prepare_inserts
 from benchmarks.write_stage import LAYOUTS, Layout, Stage
 from benchmarks.writers import SparkWriter, TableWriter
 from judges.hive import HiveJudge
-from mutation_api.orc.write.event_writer import WriterOptions
+from mutation_api.table.writer_options import WriterOptions
 
 __all__ = ["JUDGED", "RESULTS", "Writer", "agreed", "hive_content", "run_case", "save"]
 

@@ -24,9 +24,9 @@ from metastore_client.thrift_client import connect
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.orc.write.event_writer import WriterOptions
 from mutation_api.spark.write.apply_summary import ApplySummary
 from mutation_api.spark.write.job import apply_changes
+from mutation_api.table.writer_options import WriterOptions
 
 __all__ = ["OURS_KINDS", "SparkWriter", "TableWriter", "plain_files", "sorted_events"]
 

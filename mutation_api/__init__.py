@@ -16,6 +16,7 @@ from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.errors import MutationError
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.serializer import AcidTableSerializer
+from mutation_api.table.writer_options import WriterOptions
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.upkeep.doctor import DoctorReport, TableReport, examine
 from mutation_api.worker.coordinator import MutatorCoordinator
@@ -38,6 +39,7 @@ __all__ = [
     "Transaction",
     "TransactionState",
     "TransactionSummary",
+    "WriterOptions",
     "create_acid_table",
     "examine",
 ]

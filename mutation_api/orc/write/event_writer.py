@@ -30,7 +30,7 @@ from mutation_api.acid.event import Operation, event_schema
 from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion, FileCalendar
-from mutation_api.errors import ConfigurationError, CorruptFileError, DeltaWriteError, RecordValueError
+from mutation_api.errors import CorruptFileError, DeltaWriteError, RecordValueError
 from mutation_api.orc.format.stored_values import holds_dates, hollow, nulled, storable, union_safe
 from mutation_api.orc.format.tail import TAIL_CHECKSUM_BYTES, OrcTail, parse_tail, tail_checksum
 from mutation_api.orc.format.user_metadata import append_user_metadata
@@ -38,35 +38,15 @@ from mutation_api.orc.write.file_compressor import FileCompressor
 from mutation_api.orc.write.key_log import KeyLog
 from mutation_api.orc.write.pyorc_encoder import PyorcEncoder
 from mutation_api.storage.protocol import OutputFile
+from mutation_api.table.writer_options import ZLIB, WriterOptions
 from mutation_api.types.plain_array import has_union, struct_fields
 
-__all__ = [
-    "BATCH_ROWS_DEFAULT",
-    "COMPRESSIONS",
-    "SORT_MEMORY_BYTES_DEFAULT",
-    "SORT_MEMORY_BYTES_MAX",
-    "STRIPE_BYTES_DEFAULT",
-    "EventFileFacts",
-    "OrcEventWriter",
-    "WriterOptions",
-]
+__all__ = ["EventFileFacts", "OrcEventWriter"]
 
 _ACID_VERSION_2 = b"2"
 
-STRIPE_BYTES_DEFAULT = 8 * 1024 * 1024
-"""What Hive's own writer uses for deltas (64 MiB / ``orc.base.delta.ratio``)."""
-BATCH_ROWS_DEFAULT = 10_000
-"""Rows that a coordinator collects from single records before it encodes them."""
-SORT_MEMORY_BYTES_DEFAULT = 128 * 1024 * 1024
-"""Beside it a Python worker needs about 150 MiB and a stripe."""
-SORT_MEMORY_BYTES_MAX = 2**31
-"""Half of it is the most that Arrow's arrays of texts surely hold."""
-COMPRESSIONS = ("zlib", "snappy", "lz4", "zstd", "none")
-"""Codecs that pyarrow and pyorc both write; which of them a line reads, its version says."""
-
-_ZLIB = COMPRESSIONS[0]
 _PYARROW_CODECS = {
-    _ZLIB: "UNCOMPRESSED",
+    ZLIB: "UNCOMPRESSED",
     "snappy": "SNAPPY",
     "lz4": "LZ4",
     "zstd": "ZSTD",
@@ -82,38 +62,6 @@ _ALL_DIFFERENT = 0.98
 """Of the first texts of a file; of 10,000 that are drawn from 250,000 so many differ."""
 _FEW_ROWS = 500
 """In a first batch: that their texts differ says too little of those that follow."""
-
-
-@dataclass(frozen=True)
-class WriterOptions:
-    """Settings of the files that are written.
-
-    Attributes:
-        stripe_bytes: a stripe is closed when it has so many bytes, with zlib before they are compressed; also
-            bounds the memory of a writer.
-        batch_rows: single records are encoded in batches of so many rows.
-        compression: one of COMPRESSIONS, or None for the table's own.
-        sort_memory_bytes: memory in which a Spark task sorts its changes, at most SORT_MEMORY_BYTES_MAX; what
-            does not fit goes to the executor's local disk. Of no account to a coordinator.
-    """
-
-    stripe_bytes: int = STRIPE_BYTES_DEFAULT
-    batch_rows: int = BATCH_ROWS_DEFAULT
-    compression: str | None = None
-    sort_memory_bytes: int = SORT_MEMORY_BYTES_DEFAULT
-
-    def __post_init__(self) -> None:
-        """Raise ConfigurationError if a setting makes no sense."""
-        if self.stripe_bytes < 1 or self.batch_rows < 1:
-            raise ConfigurationError(
-                f"stripe_bytes ({self.stripe_bytes}) and batch_rows ({self.batch_rows}) must be 1 or more"
-            )
-        if not 1 <= self.sort_memory_bytes <= SORT_MEMORY_BYTES_MAX:
-            raise ConfigurationError(
-                f"sort_memory_bytes ({self.sort_memory_bytes}) must be in 1 to {SORT_MEMORY_BYTES_MAX}"
-            )
-        if self.compression is not None and self.compression.lower() not in COMPRESSIONS:
-            raise ConfigurationError(f"compression {self.compression!r} is none of {', '.join(COMPRESSIONS)}")
 
 
 @dataclass(frozen=True)
@@ -165,7 +113,7 @@ class OrcEventWriter:
         self._date_columns = [i for i, field in enumerate(row_type) if holds_dates(field.type)]
         self._union_columns = [i for i, field in enumerate(row_type) if has_union(field.type)]
         self._own_id = own_id
-        self._compression = (options.compression or _ZLIB).lower()
+        self._compression = (options.compression or ZLIB).lower()
         self._stripe_bytes = options.stripe_bytes
         self._counts = np.zeros(len(Operation), np.int64)
         self._sink = _TailHoldingSink(file)
@@ -379,7 +327,7 @@ class _PyarrowEncoder:
     ) -> None:
         self.keys = KeyLog()
         self._compressor = (
-            FileCompressor(sink, schema, _COMPRESSION_BLOCK_BYTES) if compression == _ZLIB else None
+            FileCompressor(sink, schema, _COMPRESSION_BLOCK_BYTES) if compression == ZLIB else None
         )
         self._sink = self._compressor or sink
         self._schema = schema
