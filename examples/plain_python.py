@@ -29,7 +29,8 @@ from mutation_api import (
     RecordIdentifier,
     Transaction,
 )
-from mutation_api.orc.read.snapshot_reader import plan_splits, read_split
+from mutation_api.orc.read.partition_plan import plan_splits
+from mutation_api.orc.read.snapshot_reader import read_split
 
 TABLE = "default.stock"
 INSERT, UPDATE, DELETE = range(3)

@@ -78,7 +78,6 @@ from .inputs.source import Position as Position
 from .inputs.source import SourceTable as SourceTable
 from .inputs.source import TableOperations as TableOperations
 from .inputs.tungsten.tungsten_source import TungstenSource as TungstenSource
-from .orc.write.event_writer import WriterOptions as WriterOptions
 from .spark.frame_table import create_table as create_table
 from .spark.local_session import local_session as local_session
 from .spark.read.snapshot_frame import snapshot as snapshot
@@ -92,6 +91,7 @@ from .table.acid_table import AcidColumn as AcidColumn
 from .table.acid_table import AcidTable as AcidTable
 from .table.acid_table import TableRole as TableRole
 from .table.serializer import AcidTableSerializer as AcidTableSerializer
+from .table.writer_options import WriterOptions as WriterOptions
 from .types.hive_type import arrow_type as arrow_type
 from .types.hive_type import parse_hive_type as parse_hive_type
 from .upkeep.create_acid_table import create_acid_table as create_acid_table

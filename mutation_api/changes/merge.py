@@ -27,7 +27,7 @@ from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.spark.write.job import apply_changes
 from mutation_api.spark.write.plan import default_num_partitions
-from mutation_api.worker.coordinator import WriterOptions
+from mutation_api.table.writer_options import WriterOptions
 
 __all__ = [
     "MergeInto",

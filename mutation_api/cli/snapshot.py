@@ -37,13 +37,8 @@ from mutation_api.errors import ClientError, ConfigurationError, DirectoryStateE
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.partition_plan import plan_partitions
 from mutation_api.orc.read.read_ahead import read_in_turn
-from mutation_api.orc.read.snapshot_reader import (
-    SnapshotSplit,
-    read_split,
-    row_id_type,
-    select_columns,
-    snapshot_schema,
-)
+from mutation_api.orc.read.snapshot_reader import read_split, row_id_type, select_columns, snapshot_schema
+from mutation_api.orc.read.snapshot_split import SnapshotSplit
 from mutation_api.orc.read.table_directory import find_partitions, is_written_by_hive_4, uses_write_ids
 from mutation_api.storage.location import Location
 from mutation_api.storage.replacing import replacing

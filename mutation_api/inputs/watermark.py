@@ -24,8 +24,9 @@ from mutation_api.client.catalog import split_full_name
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.errors import ConfigurationError, SourcePositionError
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.partition_plan import plan_splits
 from mutation_api.orc.read.read_ahead import read_in_turn
-from mutation_api.orc.read.snapshot_reader import plan_splits, read_split
+from mutation_api.orc.read.snapshot_reader import read_split
 from mutation_api.spark.write.job import OpenTransaction
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.upkeep.create_acid_table import create_acid_table

@@ -37,13 +37,13 @@ from mutation_api.errors import (
     RecordValueError,
     TransactionStateError,
 )
-from mutation_api.orc.write.event_writer import WriterOptions
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.permissions import KnowsPermissions
 from mutation_api.storage.side_by_side import Background, side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.partition import partition_name, partition_texts, partition_value
+from mutation_api.table.writer_options import WriterOptions
 from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.worker.idle_memory import give_back
 from mutation_api.worker.mutator import FinishedFile, Mutator, MutatorGroup
@@ -53,7 +53,7 @@ from mutation_api.worker.record_checks import RecordChecks
 from mutation_api.worker.record_inspector import RecordInspector, Records
 from mutation_api.worker.validators import GroupingValidator, SequenceValidator
 
-__all__ = ["MutatorCoordinator", "WriterOptions"]
+__all__ = ["MutatorCoordinator"]
 
 LONGEST_SHOWN_RECORD = 300
 """Characters of a record that a message quotes; the column at fault is named before it."""

@@ -28,12 +28,13 @@ from mutation_api.acid.layout import bucket_file_name
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.commit.manifest import STATEMENT_ID, DeltaManifest, FileKind, relative_path
 from mutation_api.errors import DeltaWriteError, RecordValueError
-from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter, WriterOptions
+from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import parse_partition_name
+from mutation_api.table.writer_options import WriterOptions
 
 __all__ = ["FinishedFile", "Mutator", "MutatorGroup"]
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mutation_api.errors import CorruptFileError
-from mutation_api.orc.format.tail import append_user_metadata, parse_tail
+from mutation_api.orc.format.tail import parse_tail
+from mutation_api.orc.format.user_metadata import append_user_metadata
 
 codecs = st.sampled_from(["uncompressed", "zlib", "snappy", "lz4", "zstd"])
 names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=30)
@@ -36,8 +37,9 @@ def test_added_metadata_comes_back_and_rows_stay(codec, entries, rows, columns, 
     ) as writer:
         writer.write(table)
     data = sink.getvalue().to_pybytes()
-    extended = append_user_metadata(data, entries)
-    before, after = parse_tail(data), parse_tail(extended)
+    before = parse_tail(data)
+    extended = append_user_metadata(data, entries, before)
+    after = parse_tail(extended)
     assert (after.stripes, after.row_count, after.user_metadata) == (before.stripes, rows, entries)
     file = orc.ORCFile(pa.BufferReader(extended))
     assert file.read().equals(table)

@@ -36,6 +36,7 @@ ALLOWED = {
         "mutation_api.types",
         "mutation_api.acid",
         "mutation_api.storage",
+        "mutation_api.table.writer_options",
         "mutation_api.orc.format",
     },
     "mutation_api.orc.read": {

@@ -39,14 +39,14 @@ from mutation_api.types.plain_array import (
     union_parts,
 )
 
-__all__ = ["StorableColumn", "holds_dates", "hollow", "nulled", "storable", "union_safe"]
+__all__ = ["Storable", "holds_dates", "hollow", "nulled", "storable", "union_safe"]
 
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SECONDS_PER_DAY = 86_400
 
 
 @dataclass(frozen=True)
-class StorableColumn:
+class Storable:
     """Values ready to be encoded; ``needs_pyorc`` if pyarrow would encode one of them wrongly."""
 
     values: pa.Array
@@ -130,7 +130,7 @@ def nulled(array: pa.Array, mask: np.ndarray) -> pa.Array:
     return pa.StructArray.from_arrays([array], names=[""], mask=pa.array(mask)).flatten()[0]
 
 
-def storable(array: pa.Array, column: str, *, hybrid: bool) -> StorableColumn:
+def storable(array: pa.Array, column: str, *, hybrid: bool) -> Storable:
     """Values of one column as they are to be stored.
 
     Args:
@@ -143,11 +143,11 @@ def storable(array: pa.Array, column: str, *, hybrid: bool) -> StorableColumn:
     """
     arrow = array.type
     if pa.types.is_date32(arrow):
-        return StorableColumn(_dates(array) if hybrid else array, False)
+        return Storable(_dates(array) if hybrid else array, False)
     if pa.types.is_timestamp(arrow):
         return _timestamps(array, column, hybrid)
     if not holds_dates(arrow) or not len(array):
-        return StorableColumn(array, False)
+        return Storable(array, False)
     if pa.types.is_map(arrow):
         return _map(array, column, hybrid)
     if pa.types.is_list(arrow):
@@ -157,46 +157,46 @@ def storable(array: pa.Array, column: str, *, hybrid: bool) -> StorableColumn:
     return _struct(array, column, hybrid)
 
 
-def _list(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
+def _list(array: pa.Array, column: str, hybrid: bool) -> Storable:
     offsets, values = rebased_list(array)
     child = storable(values, column, hybrid=hybrid)
     if child.values is values:
-        return StorableColumn(array, child.needs_pyorc)
+        return Storable(array, child.needs_pyorc)
     rebuilt = pa.ListArray.from_arrays(list_offsets(offsets, array), child.values)
-    return StorableColumn(rebuilt, child.needs_pyorc)
+    return Storable(rebuilt, child.needs_pyorc)
 
 
-def _map(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
+def _map(array: pa.Array, column: str, hybrid: bool) -> Storable:
     offsets, keys, items = map_parts(array)
     key, item = storable(keys, column, hybrid=hybrid), storable(items, column, hybrid=hybrid)
     needs_pyorc = key.needs_pyorc or item.needs_pyorc
     if key.values is keys and item.values is items:
-        return StorableColumn(array, needs_pyorc)
+        return Storable(array, needs_pyorc)
     rebuilt = pa.MapArray.from_arrays(list_offsets(offsets, array), key.values, item.values)
-    return StorableColumn(rebuilt, needs_pyorc)
+    return Storable(rebuilt, needs_pyorc)
 
 
-def _struct(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
+def _struct(array: pa.Array, column: str, hybrid: bool) -> Storable:
     # With nulls where the struct is null: garbage there must not be judged.
     given = struct_fields(array)
     children = [storable(child, column, hybrid=hybrid) for child in given]
     needs_pyorc = any(child.needs_pyorc for child in children)
     if all(child.values is old for child, old in zip(children, given, strict=True)):
-        return StorableColumn(array, needs_pyorc)
+        return Storable(array, needs_pyorc)
     rebuilt = pa.StructArray.from_arrays(
         [child.values for child in children],
         fields=list(array.type),
         mask=array.is_null() if array.null_count else None,
     )
-    return StorableColumn(rebuilt, needs_pyorc)
+    return Storable(rebuilt, needs_pyorc)
 
 
-def _union(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
+def _union(array: pa.Array, column: str, hybrid: bool) -> Storable:
     tags, parts = union_parts(array)
     children = [storable(part, column, hybrid=hybrid) for part in parts]
     needs_pyorc = any(child.needs_pyorc for child in children)
     names = [array.type.field(i).name for i in range(array.type.num_fields)]
-    return StorableColumn(dense_union(tags, [child.values for child in children], names), needs_pyorc)
+    return Storable(dense_union(tags, [child.values for child in children], names), needs_pyorc)
 
 
 def _dates(array: pa.Array) -> pa.Array:
@@ -208,19 +208,19 @@ def _dates(array: pa.Array) -> pa.Array:
     return pa.array(hybrid, pa.int32(), mask=_nulls(array)).cast(pa.date32())
 
 
-def _timestamps(array: pa.Array, column: str, hybrid: bool) -> StorableColumn:
+def _timestamps(array: pa.Array, column: str, hybrid: bool) -> Storable:
     """Most columns are done after one look at their smallest value."""
     ticks = array.cast(pa.int64())
     first = pc.min(ticks).as_py()
     if first is None or first >= 0:
-        return StorableColumn(array, False)
+        return Storable(array, False)
     unit = array.type.unit
     numbers = _numbers(ticks)
     needs_pyorc = _has_early_fraction(numbers, unit, column)
     if not hybrid or first >= FIRST_GREGORIAN_DAY * _SECONDS_PER_DAY * _UNITS_PER_SECOND[unit]:
-        return StorableColumn(array, needs_pyorc)
+        return Storable(array, needs_pyorc)
     shifted = hybrid_from_proleptic_timestamps(numbers, unit)
-    return StorableColumn(pa.array(shifted, pa.int64(), mask=_nulls(array)).cast(array.type), needs_pyorc)
+    return Storable(pa.array(shifted, pa.int64(), mask=_nulls(array)).cast(array.type), needs_pyorc)
 
 
 def _has_early_fraction(ticks: np.ndarray, unit: str, column: str) -> bool:

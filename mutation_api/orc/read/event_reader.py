@@ -13,22 +13,15 @@ Source: Hive's OrcRawRecordMerger (2.3) and VectorizedOrcAcidRowBatchReader (3.1
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from mutation_api.acid.bucket_codec import (
-    MAX_BUCKETS,
-    MAX_STATEMENT_ID,
-    bucket_ids,
-    bucket_property,
-    unreadable_properties,
-)
+from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.event import (
     BUCKET,
     CURRENT_TRANSACTION,
@@ -40,160 +33,20 @@ from mutation_api.acid.event import (
     Operation,
     event_schema,
 )
-from mutation_api.acid.merge_events import EventKeys, count_below, find_disorder
-from mutation_api.acid.row_id import RecordIdentifier
+from mutation_api.acid.merge_events import EventKeys, count_below
 from mutation_api.acid.version import AcidVersion
-from mutation_api.bucketing.placement import Placement
-from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordValueError
-from mutation_api.orc.read.column_reader import ReadOptions, column_type, read_column
-from mutation_api.orc.read.key_filter import KeyFilter
+from mutation_api.errors import CorruptFileError, DirectoryStateError
+from mutation_api.orc.read.event_checks import check_buckets, check_operations, check_order
+from mutation_api.orc.read.event_chunk import EventChunk, LateColumns, StripeEvents
+from mutation_api.orc.read.event_file import EventFile, EventFileKind
+from mutation_api.orc.read.file_columns import FileColumns, Wanted, names_in_file
 from mutation_api.orc.read.orc_input import OrcInput
-from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
-from mutation_api.table.acid_table import AcidColumn
-from mutation_api.types.hive_type import parse_hive_type
-from mutation_api.types.plain_array import struct_fields
 
-__all__ = [
-    "EventChunk",
-    "EventFile",
-    "EventFileKind",
-    "LateColumns",
-    "StripeEvents",
-    "Wanted",
-    "read_events",
-]
+__all__ = ["read_events"]
 
 _KEY_FIELDS = EVENT_FIELDS[:-1]
 _NO_STATEMENT = -1
-_NAMELESS_COLUMN = re.compile(r"_col([0-9]+)")
-
-
-class EventFileKind(enum.Enum):
-    """What a file is to its partition. ORIGINAL: rows without events; original, loaded or insert-only."""
-
-    BASE = "base"
-    ORIGINAL = "original"
-    DELTA = "delta"
-    DELETE_DELTA = "delete_delta"
-
-
-@dataclass(frozen=True)
-class EventFile:
-    """One file that a snapshot reads.
-
-    ``bucket_id`` is -1 for an original file whose name has none. ``first``..``last`` are the ids of its
-    directory (0, 0 outside of one; 0, N for a base). ``length`` is the committed length in bytes if a side
-    file says so, else None. ``byte_count`` is its size as it was listed.
-    """
-
-    location: Location
-    kind: EventFileKind
-    bucket_id: int
-    first: int
-    last: int
-    statement_id: int | None = None
-    length: int | None = None
-    byte_count: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to read of each file: ``columns`` out of ``table_columns`` (all data columns, in table order).
-
-    ``only``: the keys of the rows that are wanted; their columns need not be among ``columns``.
-    ``placement``: what to check of every row, wanted or not; only where ``only`` has the bucket columns.
-    """
-
-    table_columns: tuple[AcidColumn, ...]
-    columns: tuple[AcidColumn, ...]
-    options: ReadOptions = field(default_factory=ReadOptions)
-    only: KeyFilter | None = None
-    placement: Placement | None = None
-
-    @functools.cached_property
-    def key_columns(self) -> tuple[AcidColumn, ...]:
-        """The columns of ``only``, in its order."""
-        by_name = {c.name: c for c in self.table_columns}
-        return () if self.only is None else tuple(by_name[name] for name in self.only.names)
-
-    @functools.cached_property
-    def late_columns(self) -> tuple[AcidColumn, ...]:
-        """The columns that are read only of stripes that have a wanted row."""
-        return () if self.only is None else tuple(c for c in self.columns if c not in self.key_columns)
-
-
-class LateColumns:
-    """Columns of some rows of a stripe, read when they are first asked for.
-
-    Holds these rows' values only, not the stripe's.
-    """
-
-    def __init__(self, stripe: _Stripe, positions: np.ndarray) -> None:
-        self._stripe = stripe
-        self._positions = positions
-
-    @functools.cached_property
-    def arrays(self) -> dict[str, pa.Array]:
-        """Values by column, in the order of the positions."""
-        return self._stripe.columns.read_late(self._stripe.index, self._positions)
-
-
-@dataclass(frozen=True)
-class EventChunk:
-    """Events of one stripe: n keys and, by column asked for, n values (none for delete deltas).
-
-    If only certain rows are wanted, ``places`` (int64, shape (n,)) tells where in ``late`` each row is; -1 is
-    a row that is not wanted, but has a say in the merge. ``rows`` then lacks the columns of ``late``.
-    """
-
-    keys: EventKeys
-    rows: dict[str, pa.Array]
-    late: LateColumns | None = None
-    places: np.ndarray | None = None
-
-    def slice(self, start: int, stop: int) -> EventChunk:
-        """Events start..stop-1, without a copy."""
-        rows = {name: array.slice(start, stop - start) for name, array in self.rows.items()}
-        places = None if self.places is None else self.places[start:stop]
-        return EventChunk(self.keys.slice(start, stop), rows, self.late, places)
-
-    def take(self, indices: np.ndarray) -> EventChunk:
-        """The events at these positions; without a copy if they are consecutive."""
-        count = len(indices)
-        if count and indices[-1] - indices[0] + 1 == count and bool((indices[1:] > indices[:-1]).all()):
-            return self.slice(int(indices[0]), int(indices[-1]) + 1)
-        taken = pa.array(indices)
-        rows = {name: array.take(taken) for name, array in self.rows.items()}
-        places = None if self.places is None else self.places[indices]
-        return EventChunk(self.keys.take(indices), rows, self.late, places)
-
-    def complete(self) -> EventChunk:
-        """The same events with all columns; each of them must be wanted."""
-        if self.late is None:
-            return self
-        taken = pa.array(self.places)
-        late = {name: array.take(taken) for name, array in self.late.arrays.items()}
-        return EventChunk(self.keys, self.rows | late)
-
-
-@dataclass(frozen=True)
-class StripeEvents:
-    """One stripe of a file.
-
-    Attributes:
-        chunk: its events; rows that are not wanted may be missing.
-        row_count: rows of the stripe, whatever the chunk holds.
-        first: ROW__ID of its first event.
-        complete_through: no later stripe has an event of a ROW__ID up to this one; None if there is no such.
-        is_last: no later stripe follows.
-    """
-
-    chunk: EventChunk
-    row_count: int
-    first: RecordIdentifier
-    complete_through: RecordIdentifier | None
-    is_last: bool
 
 
 def read_events(
@@ -241,11 +94,11 @@ def read_events(
     drops_rows = version.splits_updates or file.kind is EventFileKind.BASE
     previous: EventKeys | None = None
     for keys, stripe in _read_acid(source, file, wanted, version, drops_rows=drops_rows):
-        _check_order(keys, previous, file)
+        check_order(keys, previous, file)
         if version.splits_updates:
-            _check_operations(keys, file, version)
+            check_operations(keys, file, version)
         if version.encodes_buckets and not any_bucket:
-            _check_buckets(keys, file)
+            check_buckets(keys, file)
         previous = keys.slice(len(keys) - 1, len(keys))
         is_last = stripe.index == source.stripe_count - 1
         yield _stripe_events(stripe.chunk(keys, drops_rows=drops_rows), keys, is_last=is_last)
@@ -268,8 +121,8 @@ def _read_acid(
     source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion, *, drops_rows: bool
 ) -> Iterator[tuple[EventKeys, _Stripe]]:
     stored = _event_fields(source, version)
-    in_file = _names_in_file([f.name for f in source.schema.field(ROW).type], wanted, version)
-    columns = _FileColumns(source, file, wanted, in_file, stored[ROW])
+    in_file = names_in_file([f.name for f in source.schema.field(ROW).type], wanted, version)
+    columns = FileColumns(source, file, wanted, in_file, stored[ROW])
     canonical = {name: field for field, name in stored.items()}
     names = [*(stored[name] for name in _KEY_FIELDS), *columns.early_names]
     without = columns.stripes_without_keys() if drops_rows else frozenset()
@@ -290,8 +143,8 @@ def _read_plain(
             f"{file.location} is an ACID file where plain rows belong; Hive would read its events as "
             "rows: move it away"
         )
-    in_file = _names_in_file(source.schema.names, wanted, version)
-    columns = _FileColumns(source, file, wanted, in_file, None)
+    in_file = names_in_file(source.schema.names, wanted, version)
+    columns = FileColumns(source, file, wanted, in_file, None)
     # The first column if there is no other: without any pyarrow does not tell how many rows there are.
     names = columns.early_names or source.schema.names[:1]
     bucket = _bucket_of_plain_rows(file, version)
@@ -312,80 +165,10 @@ def _read_plain(
 
 
 @dataclass(frozen=True)
-class _FileColumns:
-    """The wanted columns of one file; ``struct`` is the file's name of the struct that they are fields of."""
-
-    source: OrcInput
-    file: EventFile
-    wanted: Wanted
-    in_file: dict[str, str]
-    struct: str | None
-
-    @functools.cached_property
-    def early(self) -> tuple[AcidColumn, ...]:
-        """Columns that are read of every stripe."""
-        return self.wanted.columns if self.wanted.only is None else self.wanted.key_columns
-
-    @property
-    def early_names(self) -> list[str]:
-        """What to ask :meth:`OrcInput.read_stripe` for, to have ``early``."""
-        return self._names(self.early)
-
-    def read(
-        self, columns: Sequence[AcidColumn], batch: pa.RecordBatch, positions: np.ndarray | None = None
-    ) -> dict[str, pa.Array]:
-        """Columns of a stripe's rows (at some positions), in the wanted form."""
-        stored = {f.name: array for f, array in self._stored(columns, batch)}
-        arrays = {c.name: stored[self.in_file[c.name]] for c in columns if c.name in self.in_file}
-        count = batch.num_rows
-        if positions is not None:
-            count, taken = len(positions), pa.array(positions)
-            arrays = {name: array.take(taken) for name, array in arrays.items()}
-        options, file = self.wanted.options, self.file.location
-        return {c.name: _column(arrays.get(c.name), c, count, options, file) for c in columns}
-
-    def read_late(self, index: int, positions: np.ndarray) -> dict[str, pa.Array]:
-        """The late columns of a stripe's rows at these positions."""
-        columns = self.wanted.late_columns
-        names = self._names(columns)
-        if not names:
-            options, file = self.wanted.options, self.file.location
-            return {c.name: _column(None, c, len(positions), options, file) for c in columns}
-        return self.read(columns, self.source.read_stripe(index, names), positions)
-
-    def stripes_without_keys(self) -> frozenset[int]:
-        """Stripes that hold none of the wanted keys, by what the file's writer noted of them."""
-        only = self.wanted.only
-        if only is None:
-            return frozenset()
-        columns = [c for c in self.wanted.key_columns if c.name in self.in_file]
-        stored = dict(zip(self._names(columns), columns, strict=True))
-        types = {name: parse_hive_type(column.type) for name, column in stored.items()}
-        return frozenset(
-            index
-            for index, ranges in enumerate(self.source.stripe_ranges(types))
-            if not all(only.meets(stored[name].name, *ends) for name, ends in ranges.items())
-        )
-
-    def _names(self, columns: Sequence[AcidColumn]) -> list[str]:
-        prefix = "" if self.struct is None else f"{self.struct}."
-        return [f"{prefix}{self.in_file[c.name]}" for c in columns if c.name in self.in_file]
-
-    def _stored(
-        self, columns: Sequence[AcidColumn], batch: pa.RecordBatch
-    ) -> Iterator[tuple[pa.Field, pa.Array]]:
-        if self.struct is None:
-            yield from zip(batch.schema, batch.columns, strict=True)
-        elif any(c.name in self.in_file for c in columns):
-            rows = batch.column(self.struct)
-            yield from zip(rows.type, struct_fields(rows), strict=True)
-
-
-@dataclass(frozen=True)
 class _Stripe:
     """One stripe, of which the early columns are read."""
 
-    columns: _FileColumns
+    columns: FileColumns
     index: int
     batch: pa.RecordBatch
 
@@ -399,27 +182,13 @@ class _Stripe:
             wanted.placement.check(early, str(self.columns.file.location))
         positions = wanted.only.find(list(early.values()))
         given = {c.name: early[c.name] for c in wanted.columns if c.name in early}
-        late = LateColumns(self, positions)
+        late = LateColumns(functools.partial(self.columns.read_late, self.index, positions))
         if drops_rows:
             chunk = EventChunk(keys, given).take(positions)
-            return dataclasses.replace(chunk, late=late, places=np.arange(len(positions)))
-        places = np.full(len(keys), -1, np.int64)
-        places[positions] = np.arange(len(positions))
-        return EventChunk(keys, given, late, places)
-
-
-def _names_in_file(names: Sequence[str], wanted: Wanted, version: AcidVersion) -> dict[str, str]:
-    """Column of the table -> column of the file, for the wanted columns that the file has.
-
-    By position, or by name, case included, as the version has it. Hive's SQL often writes ``_col0``,
-    ``_col1``, … instead of names; those always go by position.
-    """
-    nameless = all(_NAMELESS_COLUMN.fullmatch(name) for name in names)
-    if version.matches_columns_by_position or nameless:
-        by_name = dict(zip((c.name for c in wanted.table_columns), names, strict=False))
-    else:
-        by_name = {name: name for name in names}
-    return {c.name: by_name[c.name] for c in (*wanted.columns, *wanted.key_columns) if c.name in by_name}
+            return dataclasses.replace(chunk, late=late, late_rows=np.arange(len(positions)))
+        late_rows = np.full(len(keys), -1, np.int64)
+        late_rows[positions] = np.arange(len(positions))
+        return EventChunk(keys, given, late, late_rows)
 
 
 def _event_fields(source: OrcInput, version: AcidVersion) -> dict[str, str]:
@@ -487,79 +256,5 @@ def _plain_keys(position: int, count: int, file: EventFile, bucket: int) -> Even
     )
 
 
-def _precedence(file: EventFile, count: int) -> np.ndarray:
+def _precedence(file: EventFile, count: int) -> NDArray[np.int32]:
     return np.full(count, _NO_STATEMENT if file.statement_id is None else file.statement_id, np.int32)
-
-
-def _column(
-    array: pa.Array | None, column: AcidColumn, count: int, options: ReadOptions, file: Location
-) -> pa.Array:
-    hive_type = parse_hive_type(column.type)
-    if array is None:
-        return pa.nulls(count, column_type(hive_type, options.timestamp_form))
-    try:
-        return read_column(array, hive_type, options)
-    except (CorruptFileError, RecordValueError) as error:
-        raise type(error)(f"{file}, column {column.name!r}: {error}") from error
-
-
-def _check_order(keys: EventKeys, previous: EventKeys | None, file: EventFile) -> None:
-    at = find_disorder(keys)
-    if at is not None:
-        raise _disorder(file, keys.slice(at - 1, at), keys.slice(at, at + 1))
-    if previous is None:
-        return
-    key, last = keys.key(0), previous.key(0)
-    if key < last or (key == last and keys.current_txn[0] > previous.current_txn[0]):
-        raise _disorder(file, previous, keys)
-
-
-def _disorder(file: EventFile, before: EventKeys, after: EventKeys) -> CorruptFileError:
-    def text(keys: EventKeys) -> str:
-        return f"{tuple(keys.key(0))} of transaction {int(keys.current_txn[0])}"
-
-    return CorruptFileError(
-        f"{file.location} is not sorted: event {text(after)} comes after {text(before)}; Hive would show old "
-        "or deleted rows of such a file. Its writer is broken: write the transaction again"
-    )
-
-
-def _check_operations(keys: EventKeys, file: EventFile, version: AcidVersion) -> None:
-    expected = {EventFileKind.DELTA: Operation.INSERT, EventFileKind.DELETE_DELTA: Operation.DELETE}
-    operation = expected.get(file.kind)
-    if operation is None or bool((keys.operation == operation).all()):
-        return
-    found = sorted({Operation(int(code)).name for code in np.unique(keys.operation)})
-    advice = (
-        "Hive 2 wrote it before the table was upgraded, and this server shows wrong rows: let Hive 2 compact "
-        "the table (major) before the upgrade, or restore it from there"
-        if version.uses_write_ids
-        else "it was written for a legacy table"
-    )
-    raise DirectoryStateError(
-        f"{file.location} holds {' and '.join(found)} events, but in a table with transactional_properties"
-        f"=default a {file.kind.value} holds {operation.name} events only: {advice}"
-    )
-
-
-def _check_buckets(keys: EventKeys, file: EventFile) -> None:
-    """Every ROW__ID must name the bucket of its file: by that Hive finds the deletes of a row."""
-    if file.bucket_id < MAX_BUCKETS:
-        first = bucket_property(file.bucket_id, 0)
-        if first <= int(keys.bucket.min()) and int(keys.bucket.max()) <= first + MAX_STATEMENT_ID:
-            return
-    unreadable = unreadable_properties(keys.bucket)
-    if unreadable.any():
-        at = int(unreadable.argmax())
-        raise CorruptFileError(
-            f"{file.location}: event {tuple(keys.key(at))} has a bucket property that Hive never wrote"
-        )
-    ids = bucket_ids(keys.bucket)
-    misplaced = ids != file.bucket_id
-    if misplaced.any():
-        at = int(misplaced.argmax())
-        raise DirectoryStateError(
-            f"{file.location} holds event {tuple(keys.key(at))} of bucket {int(ids[at])}, but the file "
-            f"belongs to bucket {file.bucket_id}: Hive overlooks such deletes, and deletes of such rows, in "
-            "silence. Its writer is broken: write the transaction again"
-        )

@@ -21,13 +21,8 @@ import pyorc
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordValueError
 from mutation_api.orc.format.stored_values import holds_dates
 from mutation_api.orc.format.stripe_ranges import Range, column_id, column_ids, comparable_range
-from mutation_api.orc.format.tail import (
-    OrcTail,
-    parse_statistics,
-    parse_streams,
-    parse_tail,
-    tail_length,
-)
+from mutation_api.orc.format.stripe_sections import parse_statistics, parse_streams
+from mutation_api.orc.format.tail import OrcTail, parse_tail, tail_length
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, replace_timestamps
 from mutation_api.orc.read.ranged_input import RangedInput
 from mutation_api.storage.location import Location

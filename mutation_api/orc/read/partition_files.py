@@ -27,7 +27,7 @@ from mutation_api.acid.layout import (
 )
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError
-from mutation_api.orc.read.event_reader import EventFile, EventFileKind
+from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 from mutation_api.storage.tree import Directories

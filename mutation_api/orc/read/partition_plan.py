@@ -1,18 +1,76 @@
-"""Plan many partitions of a table at once: their directories are listed side by side."""
+"""Plan what a snapshot reads of a table's partitions: which files make up each bucket.
+
+:func:`plan_splits` lists one partition, :func:`plan_partitions` many at once, their directories side by side.
+A split is a small value with a text form: it may be read in another process (:mod:`.snapshot_reader`).
+Insert-only tables have neither events nor ROW__IDs: each of their files is a split.
+
+Where Hive would lose or double rows in silence, the plan is refused: delta buckets beyond the table's bucket
+count, original files whose rows events would hit twice.
+
+Source: Hive's OrcInputFormat (split generation; 2.3, 3.1, 4.x).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
-from mutation_api.orc.read.snapshot_reader import SnapshotSplit, plan_splits
+from mutation_api.acid.version import AcidVersion
+from mutation_api.errors import DirectoryStateError
+from mutation_api.orc.read.event_file import EventFile, EventFileKind
+from mutation_api.orc.read.partition_files import list_partition_files
+from mutation_api.orc.read.snapshot_split import SnapshotSplit, takes_deletes_of_all_buckets
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.side_by_side import side_by_side
-from mutation_api.storage.tree import directories_below
+from mutation_api.storage.tree import Directories, directories_below
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["plan_partitions"]
+__all__ = ["plan_partitions", "plan_splits"]
+
+
+def plan_splits(
+    table: AcidTable,
+    partition_name: str,
+    location: Location,
+    valid: ValidIdList,
+    valid_txns: ValidTxnList | None = None,
+    directories: Directories | None = None,
+) -> list[SnapshotSplit]:
+    """What a snapshot reads of one partition: one split per bucket that has anything, by bucket id.
+
+    Lists directories only; no file is opened but side files.
+
+    Args:
+        table: its version and bucket count decide.
+        partition_name: escaped name, '' for an unpartitioned table.
+        location: the partition's location; a missing directory is a partition without rows.
+        valid: the ids the snapshot sees: the table's write ids, in v1 transactions.
+        valid_txns: the transactions it sees; needed with Hive 4, whose compactions name theirs.
+        directories: what lists them; None for the storage itself.
+
+    Raises:
+        DirectoryStateError: the directory holds what Hive fails on, or would lose or double rows of.
+    """
+    directories = directories or storage_at(location)
+    files = list_partition_files(directories, table, location, valid, valid_txns)
+    if not table.version.has_row_ids:
+        return [SnapshotSplit(partition_name, location, f.bucket_id, (f,)) for f in files]
+    buckets: dict[int, list[EventFile]] = defaultdict(list)
+    for file in files:
+        buckets[file.bucket_id].append(file)
+    if takes_deletes_of_all_buckets(table):
+        deletes = [f for f in files if f.kind is EventFileKind.DELETE_DELTA]
+        for bucket_id, found in buckets.items():
+            found += [f for f in deletes if f.bucket_id != bucket_id]
+    for bucket_id, found in buckets.items():
+        _check_bucket(table, location, bucket_id, found)
+    return [
+        SnapshotSplit(partition_name, location, bucket_id, group)
+        for bucket_id, found in sorted(buckets.items())
+        for group in _groups(found, table.version)
+    ]
 
 
 def plan_partitions(
@@ -35,10 +93,10 @@ def plan_partitions(
     Returns:
         By partition, in the order given.
     """
-    places: Iterable[Location] = locations.values()
+    listed: Iterable[Location] = locations.values()
     if is_whole_table:
-        places = [table.location if place.is_within(table.location) else place for place in places]
-    directories = directories_below(places)
+        listed = [table.location if each.is_within(table.location) else each for each in listed]
+    directories = directories_below(listed)
 
     def plan(partition: tuple[str, Location]) -> list[SnapshotSplit]:
         name, location = partition
@@ -46,3 +104,39 @@ def plan_partitions(
 
     threads = storage_at(table.location).threads
     return [split for splits in side_by_side(plan, locations.items(), threads) for split in splits]
+
+
+def _check_bucket(table: AcidTable, location: Location, bucket_id: int, files: Sequence[EventFile]) -> None:
+    originals = [f for f in files if f.kind is EventFileKind.ORIGINAL]
+    has_base = bool(originals) or any(f.kind is EventFileKind.BASE for f in files)
+    events = [f for f in files if f.kind in (EventFileKind.DELTA, EventFileKind.DELETE_DELTA)]
+    if events and bucket_id >= table.num_buckets and not has_base and not table.version.splits_updates:
+        raise DirectoryStateError(
+            f"table {table.full_name}: {events[0].location} belongs to bucket {bucket_id}, but the table has "
+            f"{table.num_buckets} buckets, so Hive 2.3 never reads it; its rows would be lost in silence"
+        )
+    merged = [f for f in events if f.kind is EventFileKind.DELETE_DELTA or not table.version.splits_updates]
+    if not merged or table.version.numbers_files_through:
+        return
+    misplaced = [f for f in originals if f.location.parent != location]
+    if misplaced or len(originals) > 1:
+        raise DirectoryStateError(
+            f"table {table.full_name}: {(misplaced or originals[1:])[0].location} is one of {len(originals)} "
+            f"original file(s) of bucket {bucket_id}, and {merged[0].location} has events for that bucket; "
+            "Hive 2.3 doubles or loses rows of several such files or of files in subdirectories: "
+            "let Hive compact the table before it is changed"
+        )
+
+
+def _groups(files: Sequence[EventFile], version: AcidVersion) -> Iterator[tuple[EventFile, ...]]:
+    """Files to merge with each other.
+
+    If several original files of one bucket repeat each other's identities, each is read alone;
+    :func:`_check_bucket` saw that no event is for them.
+    """
+    originals = [f for f in files if f.kind is EventFileKind.ORIGINAL]
+    alone = originals if len(originals) > 1 and not version.numbers_files_through else []
+    yield from ((f,) for f in alone)
+    rest = tuple(f for f in files if f not in alone)
+    if any(f.kind is not EventFileKind.DELETE_DELTA for f in rest):
+        yield rest

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from mutation_api.orc.read.snapshot_reader import SnapshotSplit
+from mutation_api.orc.read.snapshot_split import SnapshotSplit
 from mutation_api.storage.connect import reading_threads, storage_at
 
 __all__ = ["read_in_turn"]

@@ -1,10 +1,10 @@
 """OrcEventWriter: batches of ACID events -> one ORC file, rows in order, with the metadata that Hive's
 readers need. For insert-only tables: the rows alone, without events and metadata.
 
-pyarrow encodes, and what is to be compressed by zlib we compress (:mod:`.file_compressor`).
-The file is completed while it is being written: from the moment the encoder is closed, everything it emits
-(the last stripe and the tail, at most a stripe) is held back, the tail is extended, and only then both are
-written. So a file is never read or written twice, and the same code serves storage that cannot overwrite.
+pyarrow encodes (:mod:`.pyarrow_encoder`). The file is completed while it is written: from the moment the
+encoder is closed, everything it emits (the last stripe and the tail, at most a stripe) is held back
+(:mod:`.tail_holding_sink`), the tail is extended, and only then both are written. So a file is never read or
+written twice, and the same code serves storage that cannot overwrite.
 
 Hive loses rows in silence if the key index or the statistics are wrong (measured on 2.3.10: an index 500 keys
 off lost 7,500 of 60,000 rows). Therefore both are built from the *finished* tail: the stripes' own row counts
@@ -23,102 +23,26 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.orc
+from numpy.typing import NDArray
 
 from mutation_api.acid.event import Operation, event_schema
 from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion, FileCalendar
-from mutation_api.errors import ConfigurationError, CorruptFileError, DeltaWriteError, RecordValueError
-from mutation_api.orc.format.stored_values import holds_dates, hollow, nulled, storable, union_safe
-from mutation_api.orc.format.tail import (
-    TAIL_CHECKSUM_BYTES,
-    OrcTail,
-    append_user_metadata,
-    parse_tail,
-    tail_checksum,
-)
-from mutation_api.orc.write.file_compressor import FileCompressor
-from mutation_api.orc.write.key_log import KeyLog
+from mutation_api.errors import CorruptFileError, DeltaWriteError, RecordValueError
+from mutation_api.orc.format.tail import OrcTail, parse_tail
+from mutation_api.orc.format.user_metadata import append_user_metadata
+from mutation_api.orc.write.event_rows import EventRows
+from mutation_api.orc.write.pyarrow_encoder import PyarrowEncoder
 from mutation_api.orc.write.pyorc_encoder import PyorcEncoder
+from mutation_api.orc.write.tail_holding_sink import TailHoldingSink
 from mutation_api.storage.protocol import OutputFile
+from mutation_api.table.writer_options import ZLIB, WriterOptions
 from mutation_api.types.plain_array import has_union, struct_fields
 
-__all__ = [
-    "BATCH_ROWS_DEFAULT",
-    "COMPRESSIONS",
-    "SORT_MEMORY_BYTES_DEFAULT",
-    "SORT_MEMORY_BYTES_MAX",
-    "STRIPE_BYTES_DEFAULT",
-    "EventFileFacts",
-    "OrcEventWriter",
-    "WriterOptions",
-]
+__all__ = ["EventFileFacts", "OrcEventWriter"]
 
 _ACID_VERSION_2 = b"2"
-
-STRIPE_BYTES_DEFAULT = 8 * 1024 * 1024
-"""What Hive's own writer uses for deltas (64 MiB / ``orc.base.delta.ratio``)."""
-BATCH_ROWS_DEFAULT = 10_000
-"""Rows that a coordinator collects from single records before it encodes them."""
-SORT_MEMORY_BYTES_DEFAULT = 128 * 1024 * 1024
-"""Beside it a Python worker needs about 150 MiB and a stripe."""
-SORT_MEMORY_BYTES_MAX = 2**31
-"""Half of it is the most that Arrow's arrays of texts surely hold."""
-COMPRESSIONS = ("zlib", "snappy", "lz4", "zstd", "none")
-"""Codecs that pyarrow and pyorc both write; which of them a line reads, its version says."""
-
-_ZLIB = COMPRESSIONS[0]
-_PYARROW_CODECS = {
-    _ZLIB: "UNCOMPRESSED",
-    "snappy": "SNAPPY",
-    "lz4": "LZ4",
-    "zstd": "ZSTD",
-    "none": "UNCOMPRESSED",
-}
-_ENCODER_BATCH_ROWS = 1024
-"""A stripe can end only after so many rows of a write; small, so that wide rows stay in bounds."""
-_ROW_INDEX_STRIDE = 10_000
-_COMPRESSION_BLOCK_BYTES = 64 * 1024
-_DICTIONARY_THRESHOLD = 0.8
-"""Java's default. Measured: 1 M strings of 300 values shrink to 58 %; unique ones cost nothing more."""
-_ALL_DIFFERENT = 0.98
-"""Of the first texts of a file; of 10,000 that are drawn from 250,000 so many differ."""
-_FEW_ROWS = 500
-"""In a first batch: that their texts differ says too little of those that follow."""
-
-
-@dataclass(frozen=True)
-class WriterOptions:
-    """Settings of the files that are written.
-
-    Attributes:
-        stripe_bytes: a stripe is closed when it has so many bytes, with zlib before they are compressed; also
-            bounds the memory of a writer.
-        batch_rows: single records are encoded in batches of so many rows.
-        compression: one of COMPRESSIONS, or None for the table's own.
-        sort_memory_bytes: memory in which a Spark task sorts its changes, at most SORT_MEMORY_BYTES_MAX; what
-            does not fit goes to the executor's local disk. Of no account to a coordinator.
-    """
-
-    stripe_bytes: int = STRIPE_BYTES_DEFAULT
-    batch_rows: int = BATCH_ROWS_DEFAULT
-    compression: str | None = None
-    sort_memory_bytes: int = SORT_MEMORY_BYTES_DEFAULT
-
-    def __post_init__(self) -> None:
-        """Raise ConfigurationError if a setting makes no sense."""
-        if self.stripe_bytes < 1 or self.batch_rows < 1:
-            raise ConfigurationError(
-                f"stripe_bytes ({self.stripe_bytes}) and batch_rows ({self.batch_rows}) must be 1 or more"
-            )
-        if not 1 <= self.sort_memory_bytes <= SORT_MEMORY_BYTES_MAX:
-            raise ConfigurationError(
-                f"sort_memory_bytes ({self.sort_memory_bytes}) must be in 1 to {SORT_MEMORY_BYTES_MAX}"
-            )
-        if self.compression is not None and self.compression.lower() not in COMPRESSIONS:
-            raise ConfigurationError(f"compression {self.compression!r} is none of {', '.join(COMPRESSIONS)}")
 
 
 @dataclass(frozen=True)
@@ -163,18 +87,18 @@ class OrcEventWriter:
     ) -> None:
         options = options or WriterOptions()
         self._file = file
-        self._place = file.staged.location
+        self._location = file.staged.location
         self._version = version
         self._schema = _file_schema(row_type, version)
         self._row_type = row_type
-        self._date_columns = [i for i, field in enumerate(row_type) if holds_dates(field.type)]
-        self._union_columns = [i for i, field in enumerate(row_type) if has_union(field.type)]
+        is_hybrid = version.calendar is FileCalendar.HYBRID
+        self._rows = EventRows(row_type, is_hybrid=is_hybrid, location=self._location)
         self._own_id = own_id
-        self._compression = (options.compression or _ZLIB).lower()
+        self._compression = (options.compression or ZLIB).lower()
         self._stripe_bytes = options.stripe_bytes
         self._counts = np.zeros(len(Operation), np.int64)
-        self._sink = _TailHoldingSink(file)
-        self._encoder: _PyarrowEncoder | PyorcEncoder = self._pyarrow_encoder()
+        self._sink = TailHoldingSink(file)
+        self._encoder: PyarrowEncoder | PyorcEncoder = self._pyarrow_encoder()
 
     @property
     def row_count(self) -> int:
@@ -183,7 +107,7 @@ class OrcEventWriter:
 
     def write(
         self,
-        operations: np.ndarray,
+        operations: NDArray[np.integer],
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
@@ -203,15 +127,10 @@ class OrcEventWriter:
         count = len(operations)
         if not count:
             return
-        rows, needs_pyorc = self._storable_rows(operations, rows)
-        if rows.type != self._row_type:
-            rows, needs_pyorc = self._in_unit_of_file(rows, needs_pyorc)
-        if needs_pyorc and not isinstance(self._encoder, PyorcEncoder):
+        stored = self._rows.storable(operations, rows)
+        if stored.needs_pyorc and not isinstance(self._encoder, PyorcEncoder):
             self._change_to_pyorc()
-        # A copy without offsets: of a struct with nulls pyarrow 26 encodes the wrong rows if it, or a child
-        # of it, is a slice.
-        rows = pa.concat_arrays([rows])
-        table = self._table(operations, row_ids, rows)
+        table = self._table(operations, row_ids, stored.values)
         with self._encoding():
             if isinstance(self._encoder, PyorcEncoder):
                 self._encoder.write(table)
@@ -249,7 +168,7 @@ class OrcEventWriter:
         self._sink.drop()
         self._file.discard()
 
-    def _table(self, operations: np.ndarray, row_ids: RowIdArrays, rows: pa.StructArray) -> pa.Table:
+    def _table(self, operations: NDArray[np.integer], row_ids: RowIdArrays, rows: pa.StructArray) -> pa.Table:
         """What the file holds: events around the rows, or the rows alone."""
         schema = _file_schema(rows.type, self._version)
         if not self._version.has_row_ids:
@@ -266,57 +185,22 @@ class OrcEventWriter:
             schema=schema,
         )
 
-    def _pyarrow_encoder(self) -> _PyarrowEncoder:
-        return _PyarrowEncoder(self._sink, self._schema, self._compression, self._stripe_bytes)
-
-    def _storable_rows(
-        self, operations: np.ndarray, rows: pa.StructArray | None
-    ) -> tuple[pa.StructArray, bool]:
-        """Rows with deletes as NULL and dates as Hive stores them, and whether pyarrow cannot encode them."""
-        deletes = operations == Operation.DELETE
-        if rows is None or deletes.all():
-            # With unions no NULL rows; Hive does not look into the rows of deletes (measured on 2.3.10).
-            return hollow(self._row_type, len(operations)), False
-        if rows.null_count and (~deletes & rows.is_null().to_numpy(zero_copy_only=False)).any():
-            raise RecordValueError(f"{self._place}: the row of an insert or update is NULL; Hive fails on it")
-        any_deletes = bool(deletes.any())
-        if not self._date_columns and not self._union_columns and not any_deletes:
-            return rows, False
-        children = struct_fields(rows)
-        needs_pyorc = False
-        hybrid = self._version.calendar is FileCalendar.HYBRID
-        for index in self._date_columns:
-            column = nulled(children[index], deletes) if any_deletes else children[index]
-            stored = storable(column, rows.type.field(index).name, hybrid=hybrid)
-            children[index] = stored.values
-            needs_pyorc |= stored.needs_pyorc
-        for index in self._union_columns:
-            children[index] = union_safe(children[index], rows.type.field(index).name)
-        mask = pa.array(deletes) if any_deletes and not self._union_columns else None
-        return pa.StructArray.from_arrays(children, fields=list(rows.type), mask=mask), needs_pyorc
-
-    def _in_unit_of_file(self, rows: pa.StructArray, needs_pyorc: bool) -> tuple[pa.StructArray, bool]:
-        """Rows with timestamps of another unit than the file's: cast if that is exact, else for pyorc."""
-        if needs_pyorc:
-            return rows, True
-        try:
-            return rows.cast(self._row_type), False
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return rows, True
+    def _pyarrow_encoder(self) -> PyarrowEncoder:
+        return PyarrowEncoder(self._sink, self._schema, self._compression, self._stripe_bytes)
 
     def _change_to_pyorc(self) -> None:
         """Go on with pyorc: directly if nothing is written yet, else after copying what is."""
         unions = [field.name for field in self._row_type if has_union(field.type)]
         if unions:
             raise RecordValueError(
-                f"{self._place}: in a table with union columns ({', '.join(unions)}) no timestamp before "
+                f"{self._location}: in a table with union columns ({', '.join(unions)}) no timestamp before "
                 "1970 with a fraction of a second can be written, nor timestamps of several units: use whole "
                 "seconds, one unit"
             )
         with self._encoding():
             self._encoder.close()
         written = self._file.restart()
-        self._sink = _TailHoldingSink(self._file)
+        self._sink = TailHoldingSink(self._file)
         encoder = PyorcEncoder(
             self._sink,
             self._schema,
@@ -335,7 +219,7 @@ class OrcEventWriter:
             yield
         except CorruptFileError as error:
             raise DeltaWriteError(
-                f"{self._place}: the encoder lays out its file in another way than this version "
+                f"{self._location}: the encoder lays out its file in another way than this version "
                 f"knows: {error}; the file must not be used. With another codec than zlib it may work: "
                 "WriterOptions(compression=...)"
             ) from error
@@ -345,12 +229,12 @@ class OrcEventWriter:
             tail = parse_tail(held)
         except CorruptFileError as error:
             raise DeltaWriteError(
-                f"{self._place}: the encoder made a file without a readable tail: {error}"
+                f"{self._location}: the encoder made a file without a readable tail: {error}"
             ) from error
         rows_in_stripes = sum(stripe.row_count for stripe in tail.stripes)
         if not tail.row_count == rows_in_stripes == self.row_count:
             raise DeltaWriteError(
-                f"{self._place}: {self.row_count} events were written, but the file says {tail.row_count} "
+                f"{self._location}: {self.row_count} events were written, but the file says {tail.row_count} "
                 f"rows and {rows_in_stripes} in its stripes; the file must not be used"
             )
         return tail
@@ -363,7 +247,7 @@ class OrcEventWriter:
             keys = self._encoder.keys.at(ends)
         except KeyError as error:
             raise DeltaWriteError(
-                f"{self._place}: a stripe ends after row {error}, whose key was not noted; "
+                f"{self._location}: a stripe ends after row {error}, whose key was not noted; "
                 "the encoder cuts stripes in another way than this version knows; the file must not be used"
             ) from error
         index = "".join(f"{key.original_txn},{key.bucket},{key.row_id};" for key in keys)
@@ -374,125 +258,3 @@ class OrcEventWriter:
 
 def _file_schema(row_type: pa.StructType, version: AcidVersion) -> pa.Schema:
     return event_schema(row_type) if version.has_row_ids else pa.schema(list(row_type))
-
-
-class _PyarrowEncoder:
-    """pyarrow's ORC writer over a sink; may end a stripe after each _ENCODER_BATCH_ROWS rows of a write."""
-
-    def __init__(
-        self, sink: _TailHoldingSink, schema: pa.Schema, compression: str, stripe_bytes: int
-    ) -> None:
-        self.keys = KeyLog()
-        self._compressor = (
-            FileCompressor(sink, schema, _COMPRESSION_BLOCK_BYTES) if compression == _ZLIB else None
-        )
-        self._sink = self._compressor or sink
-        self._schema = schema
-        self._compression = compression
-        self._stripe_bytes = stripe_bytes
-        self._rows = 0
-        self._writer: pa.orc.ORCWriter | None = None
-
-    def write(self, table: pa.Table, keys: RowIdArrays) -> None:
-        if self._writer is None:
-            self._writer = self._opened(table)
-        self._writer.write(table)
-        count = table.num_rows
-        ends = np.append(np.arange(_ENCODER_BATCH_ROWS, count, _ENCODER_BATCH_ROWS), count)
-        self.keys.note(self._rows + ends, keys.take(ends - 1))
-        self._rows += count
-
-    def close(self) -> None:
-        if self._writer is None:
-            empty = self._schema.empty_table()
-            self._writer = self._opened(empty)
-            self._writer.write(empty)  # otherwise it writes not even a tail
-        self._writer.close()
-        if self._compressor is not None:
-            self._compressor.finish()
-
-    def _opened(self, first: pa.Table) -> pa.orc.ORCWriter:
-        return pa.orc.ORCWriter(
-            pa.PythonFile(self._sink, mode="w"),
-            batch_size=_ENCODER_BATCH_ROWS,
-            stripe_size=self._stripe_bytes,
-            compression=_PYARROW_CODECS.get(self._compression, "UNCOMPRESSED"),
-            compression_block_size=_COMPRESSION_BLOCK_BYTES,
-            row_index_stride=_ROW_INDEX_STRIDE,
-            dictionary_key_size_threshold=_DICTIONARY_THRESHOLD if _repeats_texts(first) else 0.0,
-        )
-
-
-def _repeats_texts(table: pa.Table) -> bool:
-    """Whether the encoder shall try to make dictionaries; it gives up after _ROW_INDEX_STRIDE rows.
-
-    Files with fewer rows pay for the whole attempt (measured: 0.5 s for a million texts that all differ).
-    """
-    if table.num_rows < _FEW_ROWS:
-        return True
-    arrays = [column.chunk(0) for column in table.slice(0, _ROW_INDEX_STRIDE).columns]
-    fields = [field for a in arrays for field in (struct_fields(a) if pa.types.is_struct(a.type) else [a])]
-    is_nested = any(pa.types.is_nested(field.type) for field in fields)
-    return is_nested or any(_may_repeat(field) for field in fields if pa.types.is_string(field.type))
-
-
-def _may_repeat(texts: pa.StringArray) -> bool:
-    count: int = len(texts) - texts.null_count
-    distinct: int = pc.count_distinct(texts).as_py()
-    return distinct < _ALL_DIFFERENT * count
-
-
-class _TailHoldingSink:
-    """File object for an encoder: passes bytes on until :meth:`hold`, then keeps them: the tail grows."""
-
-    def __init__(self, file: OutputFile) -> None:
-        self._file = file
-        self._held: list[bytes] | None = None
-        self._recent = b""
-        self.byte_count = 0
-        self.closed = False
-
-    def write(self, data: bytes) -> int:
-        """Take bytes; the encoder's buffer may change afterwards, so they are copied if they are kept."""
-        self.byte_count += len(data)
-        if self._held is not None:
-            self._held.append(bytes(data))
-        else:
-            self._pass_on(data)
-        return len(data)
-
-    def hold(self) -> None:
-        """Keep what is written from now on."""
-        self._held = []
-
-    def held(self) -> bytes:
-        """What was kept."""
-        return b"".join(self._held or ())
-
-    def finish(self, end: bytes) -> None:
-        """Write the end of the file, in place of what was kept."""
-        self.byte_count += len(end) - sum(map(len, self._held or ()))
-        self._pass_on(end)
-
-    def checksum(self) -> int:
-        """Checksum of the end of the file."""
-        return tail_checksum(self._recent)
-
-    def drop(self) -> None:
-        """Pass nothing on any more: an encoder that is thrown away writes its tail, and dies if it cannot."""
-        self._held = []
-
-    def tell(self) -> int:
-        """Bytes written so far."""
-        return self.byte_count
-
-    def flush(self) -> None:
-        """Nothing to do: encoders call it, but a half file is of no use to anybody."""
-
-    def close(self) -> None:
-        """Called by encoders; the file stays open for its tail."""
-
-    def _pass_on(self, data: bytes) -> None:
-        self._file.write(data)
-        recent = bytes(data[-TAIL_CHECKSUM_BYTES:])
-        self._recent = (self._recent + recent)[-TAIL_CHECKSUM_BYTES:]

@@ -4,19 +4,17 @@ pyarrow's encoder compresses with the zlib that it brings, which takes longer th
 ISA-L makes the same format in a quarter of the time (figures: DESIGN.md). So pyarrow encodes without
 compression, and here its streams are compressed, a stripe at a time, while the file is being written.
 
-What changes in a file: each stream becomes chunks; the row index says where a row group begins by a chunk
-and a place in it, instead of a place in the stream; the lengths of streams, stripes and sections; the
-postscript names the codec. Everything else is passed on byte by byte.
+What changes in a file: each stream becomes chunks; the row index says where a row group begins in them
+(:mod:`.row_index`); the lengths of streams, stripes and sections; the postscript names the codec. Everything
+else is passed on byte by byte.
 
-Source: the ORC v1 specification (compression, stripe footer, row index: positions of each kind of stream),
-orc_proto.proto.
+Source: the ORC v1 specification (compression, stripe footer), orc_proto.proto.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -24,31 +22,31 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from mutation_api.errors import CorruptFileError
-from mutation_api.orc.format.protobuf import (
-    as_bytes,
-    as_number,
-    bytes_field,
-    field_at,
-    fields_of,
-    number_field,
-    numbers_in,
-    raw_fields_of,
-    varint,
-    varint_at,
-    with_numbers,
-)
-from mutation_api.orc.format.tail import (
+from mutation_api.orc.format.compression import Compression, chunk_header
+from mutation_api.orc.format.orc_proto import (
     FOOTER_STRIPE,
     MAGIC,
     POSTSCRIPT_BLOCK_BYTES,
     POSTSCRIPT_COMPRESSION,
     POSTSCRIPT_FOOTER_LENGTH,
     POSTSCRIPT_STATISTICS_LENGTH,
-    Compression,
-    StripeInfo,
-    chunk_header,
-    parse_tail,
+    STREAM_COLUMN,
+    STREAM_LENGTH,
+    STRIPE_STREAM,
 )
+from mutation_api.orc.format.protobuf import (
+    as_bytes,
+    as_number,
+    bytes_field,
+    field_at,
+    number_field,
+    raw_fields_of,
+    varint,
+    varint_at,
+    with_numbers,
+)
+from mutation_api.orc.format.tail import StripeInfo, parse_tail
+from mutation_api.orc.write.row_index import MovedRowIndex
 
 __all__ = ["FileCompressor"]
 
@@ -58,43 +56,16 @@ _RAW_DEFLATE = -15
 _LEAST_BYTES = 64
 """Shorter streams, of which small files have many, are not worth the call."""
 
-# Numbers of fields, and of kinds of streams and encodings.
+# Numbers of fields, and of a kind of streams.
 _FOOTER_CONTENT_LENGTH = 2
-_STRIPE_STREAM, _STRIPE_ENCODING = 1, 2
-_STREAM_KIND, _STREAM_COLUMN, _STREAM_LENGTH = 1, 2, 3
+_STRIPE_ENCODING = 2
+_STREAM_KIND = 1
 _ENCODING_KIND = 1
-_INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1
-_PRESENT, _DATA, _LENGTH, _SECONDARY, _ROW_INDEX = 0, 1, 2, 5, 6
-_STREAM_AT, _FIRST_STREAM = (
-    slice(2, 6),
-    number_field(_STREAM_KIND, _ROW_INDEX) + number_field(_STREAM_COLUMN, 0),
-)
+_ROW_INDEX = 6
+_STREAM_AT = slice(2, 6)
+_FIRST_STREAM = number_field(_STREAM_KIND, _ROW_INDEX) + number_field(STREAM_COLUMN, 0)
 """How each footer of a stripe begins, behind field and length of its first stream, the index of rows."""
-_STREAM_KEYS = tuple(number_field(field, 0)[0] for field in (_STREAM_KIND, _STREAM_COLUMN, _STREAM_LENGTH))
-_WITH_DICTIONARY = {1, 3}
-"""Encodings DICTIONARY and DICTIONARY_V2."""
-
-_StreamParts = Sequence[tuple[int, int]]
-"""Kinds of streams in the order of their positions; how many numbers each has there behind its byte."""
-
-_BYTES, _RUNS, _BITS = 0, 1, 2
-"""Numbers behind the byte of plain values, of runs (the place in the run), of bits in runs of bytes."""
-_DICTIONARY: _StreamParts = ((_DATA, _RUNS),)
-_POSITIONS: Sequence[tuple[Callable[[pa.DataType], bool], _StreamParts]] = (
-    (pa.types.is_boolean, ((_DATA, _BITS),)),
-    (pa.types.is_integer, ((_DATA, _RUNS),)),
-    (pa.types.is_date, ((_DATA, _RUNS),)),
-    (pa.types.is_floating, ((_DATA, _BYTES),)),
-    (pa.types.is_timestamp, ((_DATA, _RUNS), (_SECONDARY, _RUNS))),
-    (pa.types.is_decimal, ((_DATA, _BYTES), (_SECONDARY, _RUNS))),
-    (pa.types.is_union, ((_DATA, _RUNS),)),
-    (pa.types.is_struct, ()),
-    (pa.types.is_list, ((_LENGTH, _RUNS),)),
-    (pa.types.is_map, ((_LENGTH, _RUNS),)),
-    (pa.types.is_string, ((_DATA, _BYTES), (_LENGTH, _RUNS))),
-    (pa.types.is_binary, ((_DATA, _BYTES), (_LENGTH, _RUNS))),
-)
-"""What the row index says of a column's streams, without that of its nulls."""
+_STREAM_KEYS = tuple(number_field(field, 0)[0] for field in (_STREAM_KIND, STREAM_COLUMN, STREAM_LENGTH))
 
 
 class _Sink(Protocol):
@@ -120,7 +91,7 @@ class FileCompressor:
 
     def __init__(self, sink: _Sink, schema: pa.Schema, block_bytes: int) -> None:
         self._sink = sink
-        self._columns = _columns_of(schema)
+        self._row_index = MovedRowIndex(schema, block_bytes)
         self._block_bytes = block_bytes
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -220,7 +191,8 @@ class FileCompressor:
         chunks = {key: starts for key, (_, starts) in packed.items()}
         for key, data in plain.items():
             if key[0] == _ROW_INDEX:
-                packed[key] = self._packed(self._moved(bytes(data), key[1], footer.encodings, chunks))
+                moved = self._row_index.moved(bytes(data), key[1], footer.encodings, chunks)
+                packed[key] = self._packed(moved)
         parts = [packed[stream[:2]][0] for stream in streams]
         lengths = list(map(len, parts))
         messages = map(_Stream.message, streams, lengths)
@@ -232,22 +204,6 @@ class FileCompressor:
         new = (self._written, index_length, sum(lengths) - index_length, len(new_footer))
         self._stripes.append((began, StripeInfo(*new, row_count=0)))
         self._emit(b"".join([*parts, new_footer]))
-
-    def _moved(
-        self,
-        index: bytes,
-        column: int,
-        encodings: Sequence[int],
-        chunks: Mapping[tuple[int, int], Sequence[int]],
-    ) -> bytes:
-        """The row index of a column; the chunks of streams, by kind and column, begin at these bytes."""
-        known = _DICTIONARY if encodings[column] in _WITH_DICTIONARY else self._columns[column]
-        nulls = ((_PRESENT, _BITS),) if (_PRESENT, column) in chunks else ()
-        parts = [(chunks.get((kind, column), ()), numbers) for kind, numbers in (*nulls, *known)]
-        return b"".join(
-            bytes_field(_INDEX_ENTRY, _moved_entry(as_bytes(entry), parts, self._block_bytes))
-            for _, entry in fields_of(index)
-        )
 
     def _packed(self, data: bytes | memoryview) -> tuple[bytes, list[int]]:
         """A stream in chunks, and where these begin."""
@@ -293,7 +249,7 @@ class _Stream(NamedTuple):
 
     def message(self, length: int) -> bytes:
         """The same stream, of another length."""
-        return bytes_field(_STRIPE_STREAM, self.named + varint(length))
+        return bytes_field(STRIPE_STREAM, self.named + varint(length))
 
 
 @dataclass(frozen=True)
@@ -311,7 +267,7 @@ class _StripeFooter:
         encodings = []
         others = []
         for field, value, raw in raw_fields_of(footer):
-            if field == _STRIPE_STREAM:
+            if field == STRIPE_STREAM:
                 streams.append(_Stream.parsed(as_bytes(value)))
                 continue
             others.append(raw)
@@ -321,33 +277,6 @@ class _StripeFooter:
                     raise ValueError("an encoding does not begin with its kind")
                 encodings.append(as_number(kind))
         return cls(streams, encodings, b"".join(others))
-
-
-def _moved_entry(entry: bytes, parts: Sequence[tuple[Sequence[int], int]], block_bytes: int) -> bytes:
-    """An entry of a row index, for streams in chunks.
-
-    Args:
-        entry: message RowIndexEntry.
-        parts: of each stream where its chunks begin, and how many numbers follow its byte.
-        block_bytes: of a stream in each chunk.
-    """
-    position_count = sum(1 + count for _, count in parts)
-    # Most files have one row group, which begins where its streams begin.
-    begins = bytes_field(_ENTRY_POSITIONS, bytes(position_count))
-    if entry.startswith(begins):
-        return bytes_field(_ENTRY_POSITIONS, bytes(position_count + len(parts))) + entry[len(begins) :]
-    old = numbers_in(as_bytes(dict(fields_of(entry)).get(_ENTRY_POSITIONS, b"")))
-    if len(old) != position_count:
-        raise CorruptFileError(f"a row index names {len(old)} positions of {len(parts)} streams")
-    new = b""
-    at = 0
-    for starts, count in parts:
-        chunk = min(old[at] // block_bytes, max(0, len(starts) - 1))
-        new += varint(starts[chunk] if starts else 0) + varint(old[at] - chunk * block_bytes)
-        new += b"".join(map(varint, old[at + 1 : at + 1 + count]))
-        at += 1 + count
-    rest = b"".join(raw for field, _, raw in raw_fields_of(entry) if field != _ENTRY_POSITIONS)
-    return bytes_field(_ENTRY_POSITIONS, new) + rest
 
 
 def _new_footer(footer: bytes, stripes: Sequence[StripeInfo], content_length: int) -> bytes:
@@ -363,21 +292,3 @@ def _stripe_information(stripe: StripeInfo) -> bytes:
 
 def _lengths(stripe: StripeInfo) -> tuple[int, int, int, int]:
     return stripe.offset, stripe.index_length, stripe.data_length, stripe.footer_length
-
-
-@functools.lru_cache
-def _columns_of(schema: pa.Schema) -> Sequence[_StreamParts]:
-    """Of all columns of a file, in the order in which ORC numbers them: each before its inner ones."""
-    return tuple(_parts_within(pa.struct(list(schema))))
-
-
-def _parts_within(arrow: pa.DataType) -> Iterator[_StreamParts]:
-    yield next(parts for is_type, parts in _POSITIONS if is_type(arrow))
-    if pa.types.is_map(arrow):
-        inner = [arrow.key_type, arrow.item_type]
-    elif pa.types.is_list(arrow):
-        inner = [arrow.value_type]
-    else:
-        inner = [arrow.field(place).type for place in range(arrow.num_fields)]
-    for each in inner:
-        yield from _parts_within(each)

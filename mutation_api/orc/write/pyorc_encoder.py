@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyorc
 
 from mutation_api.acid.row_id import RowIdArrays
+from mutation_api.orc.write.encoder_settings import BATCH_ROWS, COMPRESSION_BLOCK_BYTES, ROW_INDEX_STRIDE
 from mutation_api.orc.write.key_log import KeyLog
 from mutation_api.types.plain_array import map_parts, rebased_list
 
 __all__ = ["PyorcEncoder"]
 
-_BATCH_ROWS = 1024
 _COMPRESSION_KINDS = {
     "zlib": pyorc.CompressionKind.ZLIB,
     "snappy": pyorc.CompressionKind.SNAPPY,
@@ -28,10 +28,8 @@ _COMPRESSION_KINDS = {
     "zstd": pyorc.CompressionKind.ZSTD,
     "none": pyorc.CompressionKind.NONE,
 }
-_COMPRESSION_BLOCK_BYTES = 64 * 1024
-_ROW_INDEX_STRIDE = 10_000
 _KEY_FIELDS = slice(1, 4)
-"""Places of original transaction, bucket and row id in an event."""
+"""Positions of original transaction, bucket and row id in an event."""
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _NANOS_PER_SECOND = 10**9
 
@@ -83,7 +81,7 @@ class PyorcEncoder:
     """pyorc's writer over a sink; ``keys`` notes each row at which it may end a stripe, if rows have keys."""
 
     def __init__(
-        self, sink: Any, schema: pa.Schema, compression: str, stripe_bytes: int, *, has_keys: bool = True
+        self, sink: Any, schema: pa.Schema, compression: str, stripe_bytes: int, *, has_keys: bool
     ) -> None:
         self.keys = KeyLog()
         self._has_keys = has_keys
@@ -92,11 +90,11 @@ class PyorcEncoder:
         self._writer: pyorc.Writer[Any] = pyorc.Writer(
             sink,
             _orc_type(pa.struct(list(schema))),
-            batch_size=_BATCH_ROWS,
+            batch_size=BATCH_ROWS,
             stripe_size=stripe_bytes,
-            row_index_stride=_ROW_INDEX_STRIDE,
+            row_index_stride=ROW_INDEX_STRIDE,
             compression=_COMPRESSION_KINDS[compression],
-            compression_block_size=_COMPRESSION_BLOCK_BYTES,
+            compression_block_size=COMPRESSION_BLOCK_BYTES,
             struct_repr=pyorc.StructRepr.TUPLE,
             converters=_CONVERTERS,
         )
@@ -121,7 +119,7 @@ class PyorcEncoder:
         self._writer.write(row)
         self._rows += 1
         self._last = row
-        if self._rows % _BATCH_ROWS == 0:
+        if self._rows % BATCH_ROWS == 0:
             self._note_last()
 
     def _note_last(self) -> None:

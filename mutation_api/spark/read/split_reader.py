@@ -14,7 +14,8 @@ from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.read_ahead import read_in_turn
-from mutation_api.orc.read.snapshot_reader import SnapshotSplit, read_split
+from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.orc.read.snapshot_split import SnapshotSplit
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.read.key_groups import KeyGroups, partition_scalars
 from mutation_api.storage.connect import configure

@@ -33,8 +33,9 @@ from mutation_api.spark.write.change_splitter import batches_in
 from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.serializer import AcidTableSerializer
+from mutation_api.table.writer_options import WriterOptions
 from mutation_api.worker.batch_sorter import BatchSorter, KeyParts
-from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.worker.coordinator import MutatorCoordinator
 from mutation_api.worker.idle_memory import give_back
 
 __all__ = ["ChangeWriter", "WritingOrder", "write_batch"]

@@ -36,7 +36,7 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.serializer import AcidTableSerializer
-from mutation_api.worker.coordinator import WriterOptions
+from mutation_api.table.writer_options import WriterOptions
 
 __all__ = ["OpenTransaction", "apply_changes"]
 

@@ -27,7 +27,7 @@ from mutation_api.spark.write import job
 from mutation_api.spark.write.change_writer import ChangeWriter
 from mutation_api.storage.connect import storage_at
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.worker.coordinator import WriterOptions
+from mutation_api.table.writer_options import WriterOptions
 
 ROWS = 5000
 BATCH_ROWS = 200

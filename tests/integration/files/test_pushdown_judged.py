@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.table.writer_options import WriterOptions
+from mutation_api.worker.coordinator import MutatorCoordinator
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,8 @@ import pytest
 
 from mutation_api.acid.row_id import RecordIdentifier, RowIdArrays
 from mutation_api.acid.version import AcidVersion
-from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.table.writer_options import WriterOptions
+from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.unit.worker.tables import acid_table, ids_of_bucket
 
 pytestmark = pytest.mark.slow

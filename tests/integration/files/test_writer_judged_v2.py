@@ -31,8 +31,9 @@ from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.json_column import column_from_json
+from mutation_api.table.writer_options import WriterOptions
 from mutation_api.types.hive_type import parse_hive_type
-from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.fixtures.fix_judge import new_database
 
 pytestmark = [

@@ -32,7 +32,8 @@ from mutation_api.spark.write.job import apply_changes
 from mutation_api.storage.connect import configure, settings, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
-from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.table.writer_options import WriterOptions
+from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import FakeClock, wait_until
 from tests.fixtures.fix_hive_elsewhere import ELSEWHERE
 from tests.integration.jobs.spark_cluster import spark_cluster

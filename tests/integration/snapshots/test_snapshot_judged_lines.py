@@ -19,8 +19,9 @@ from judges.hive import Hive31, Hive41, HiveRow
 from metastore_client.thrift_client import connect
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.read.event_reader import EventFile
-from mutation_api.orc.read.snapshot_reader import plan_splits, read_split
+from mutation_api.orc.read.event_file import EventFile
+from mutation_api.orc.read.partition_plan import plan_splits
+from mutation_api.orc.read.snapshot_reader import read_split
 from mutation_api.types.hive_type import parse_hive_type
 from tests.acid_files import write_orc
 from tests.fixtures.fix_judge import new_database, started

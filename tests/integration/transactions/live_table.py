@@ -27,7 +27,8 @@ from mutation_api.client.transaction import Transaction
 from mutation_api.errors import MutationError
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.table.writer_options import WriterOptions
+from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.integration.storages.remote_table import files_in, text_for_judge
 
 LAYOUTS = ("legacy", "default")

@@ -18,7 +18,8 @@ from mutation_api.client.preconditions import check_mutable
 from mutation_api.commit.committer import Committer, TableOutput
 from mutation_api.commit.manifest import DeltaManifest, FileKind
 from mutation_api.errors import CorruptFileError, TableNotMutableError
-from mutation_api.orc.format.tail import append_user_metadata
+from mutation_api.orc.format.tail import parse_tail
+from mutation_api.orc.format.user_metadata import append_user_metadata
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, TableRole
 from tests.acid_files import inserts, write_events
@@ -173,7 +174,9 @@ def _old_delta(tmp_path: Path, operations: list[int], statistics: str, partition
     path = tmp_path / "t" / partition / "delta_0000003_0000003_0000" / "bucket_00000"
     rows = [(op, *event[1:]) for op, event in zip(operations, inserts(3, 0, 0, [(1, "a")] * 9), strict=False)]
     write_events(path, rows)
-    path.write_bytes(append_user_metadata(path.read_bytes(), {"hive.acid.stats": statistics.encode()}))
+    data = path.read_bytes()
+    added = {"hive.acid.stats": statistics.encode()}
+    path.write_bytes(append_user_metadata(data, added, parse_tail(data)))
     return path
 
 

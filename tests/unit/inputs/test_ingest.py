@@ -27,7 +27,8 @@ from mutation_api.errors import (
 )
 from mutation_api.inputs import Contradictions, Following, IngestReport, Position, ingest
 from mutation_api.inputs.watermark import Watermark, Watermarks, ensure_watermark_table
-from mutation_api.orc.read.snapshot_reader import plan_splits, read_split
+from mutation_api.orc.read.partition_plan import plan_splits
+from mutation_api.orc.read.snapshot_reader import read_split
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.change_source import Entry, ListSource, entries, position
 from tests.client_support import files_below

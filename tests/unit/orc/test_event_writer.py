@@ -19,11 +19,12 @@ from mutation_api.acid.event import EVENT_FIELDS
 from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion, FileCalendar
-from mutation_api.errors import ConfigurationError, DeltaWriteError, RecordValueError
+from mutation_api.errors import DeltaWriteError, RecordValueError
 from mutation_api.orc.format.tail import parse_tail, tail_checksum
-from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter, WriterOptions
+from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
+from mutation_api.table.writer_options import WriterOptions
 
 ROW = pa.struct([("id", pa.int64()), ("msg", pa.string())])
 EARLY = datetime.datetime(1960, 1, 1, 0, 0, 0, 250_000)
@@ -327,22 +328,6 @@ def test_unions_are_written_and_refused_with_early_fractions(tmp_path):
         insert(target, pa.StructArray.from_arrays([union, early], fields=list(row_type)), 2)
     facts = target.close()
     assert orc.ORCFile(facts.path).read()["row"].to_pylist()[1]["u"] == "x"
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"stripe_bytes": 0},
-        {"batch_rows": 0},
-        {"compression": "lzo"},
-        {"sort_memory_bytes": 0},
-        {"sort_memory_bytes": 2**31 + 1},
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options):
-    """What cannot be written is refused before anything is."""
-    with pytest.raises(ConfigurationError):
-        WriterOptions(**options)
 
 
 def test_a_row_count_that_disagrees_is_refused(tmp_path, monkeypatch):

@@ -14,8 +14,10 @@ import pyorc
 import pytest
 
 from mutation_api.errors import CorruptFileError
+from mutation_api.orc.format.compression import Compression
 from mutation_api.orc.format.protobuf import bytes_field, number_field
-from mutation_api.orc.format.tail import Compression, parse_statistics, parse_tail
+from mutation_api.orc.format.stripe_sections import parse_statistics
+from mutation_api.orc.format.tail import parse_tail
 from mutation_api.orc.write.file_compressor import FileCompressor
 
 BLOCK_BYTES = 1024

@@ -15,9 +15,10 @@ from mutation_api.errors import CorruptFileError
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.orc.read.ranged_input import END_BYTES, GAP_BYTES, RangedInput
-from mutation_api.orc.write.event_writer import OrcEventWriter, WriterOptions
+from mutation_api.orc.write.event_writer import OrcEventWriter
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
+from mutation_api.table.writer_options import WriterOptions
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 GOLDEN_FILES = sorted(

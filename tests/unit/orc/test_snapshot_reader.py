@@ -13,9 +13,12 @@ import pytest
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordLayoutError, RecordValueError
-from mutation_api.orc.format.tail import _with_footer_length, parse_tail
+from mutation_api.orc.format.orc_proto import POSTSCRIPT_FOOTER_LENGTH
+from mutation_api.orc.format.protobuf import with_numbers
+from mutation_api.orc.format.tail import parse_tail
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.read.snapshot_reader import SnapshotSplit, plan_splits, read_split, snapshot_schema
+from mutation_api.orc.read.partition_plan import plan_splits
+from mutation_api.orc.read.snapshot_reader import read_split, snapshot_schema
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.acid_files import inserts, write_events, write_orc
@@ -72,27 +75,6 @@ def test_split_rows_are_inserts_minus_deletes(tmp_path: Path) -> None:
     expected = [((1, 0, 0), 1, "a"), ((1, 0, 2), 3, "c"), ((2, 0, 0), 2, "B"), ((2, 0, 0), 9, "twin")]
     assert sorted(read(table_at(tmp_path, SPLIT))) == expected
     assert [row[1] for row in read(table_at(tmp_path, SPLIT), ValidTxnList(1))] == [1, 2, 3]
-
-
-def test_a_split_delete_only_bucket_has_no_split(tmp_path: Path) -> None:
-    """There is nothing to read in it."""
-    write_events(tmp_path / "delete_delta_0000002_0000002/bucket_00000", [(DELETE, 1, 0, 1, 2, None)])
-    assert plan_splits(table_at(tmp_path, SPLIT), "", Location.given(tmp_path), ALL) == []
-
-
-def test_a_missing_directory_has_no_rows(tmp_path: Path) -> None:
-    """A partition may be registered before anything is written to it."""
-    assert plan_splits(table_at(tmp_path), "", Location.given(tmp_path / "no"), ALL) == []
-
-
-def test_a_split_survives_its_text_form(tmp_path: Path) -> None:
-    """It travels to workers as a line of JSON."""
-    write_events(tmp_path / "delta_0000001_0000001_0003/bucket_00000", inserts(1, 0, 0, [(1, "a")]))
-    (split,) = plan_splits(table_at(tmp_path), "ds=é%3A", Location.given(tmp_path), ALL)
-    assert SnapshotSplit.from_json(split.to_json()) == split
-    assert "\n" not in split.to_json()
-    with pytest.raises(DirectoryStateError, match="not a snapshot split"):
-        SnapshotSplit.from_json('{"files": [{}]}')
 
 
 def test_columns_are_found_by_name_and_missing_ones_are_null(tmp_path: Path) -> None:
@@ -375,7 +357,8 @@ def test_a_file_may_name_the_calendar_of_its_dates(tmp_path: Path) -> None:
     tail = parse_tail(content)
     start = len(content) - 1 - tail.postscript_length
     calendar = bytes([11 << 3, 2])
-    postscript = _with_footer_length(content[start:-1], tail.footer_length + len(calendar))
+    length = tail.footer_length + len(calendar)
+    postscript = with_numbers(content[start:-1], {POSTSCRIPT_FOOTER_LENGTH: length})
     path.write_bytes(content[:start] + calendar + postscript + bytes([len(postscript)]))
     read_again = read(table, timestamp_form=TimestampForm.MICROSECONDS)
     assert [row[1:] for row in read_again] == list(zip(days.to_pylist(), times.to_pylist(), strict=True))

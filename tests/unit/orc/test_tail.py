@@ -1,4 +1,4 @@
-"""ORC tails: facts, and user metadata added behind the footer."""
+"""ORC tails: their facts."""
 
 from __future__ import annotations
 
@@ -10,28 +10,13 @@ import pyorc
 import pytest
 
 from mutation_api.errors import CorruptFileError
-from mutation_api.orc.format.tail import (
-    TAIL_CHECKSUM_BYTES,
-    Compression,
-    append_user_metadata,
-    parse_tail,
-    read_tail,
-    tail_checksum,
-)
+from mutation_api.orc.format.compression import Compression
+from mutation_api.orc.format.tail import TAIL_CHECKSUM_BYTES, parse_tail, read_tail, tail_checksum
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
+from tests.unit.orc.encoded_files import CODECS, orc_file
 
-CODECS = ["uncompressed", "zlib", "snappy", "lz4", "zstd"]
 KINDS = {"uncompressed": "NONE", "zlib": "ZLIB", "snappy": "SNAPPY", "lz4": "LZ4", "zstd": "ZSTD"}
-
-
-def orc_file(codec: str, rows: int = 100, stripe_bytes: int = 64 << 20, batch_rows: int = 1024) -> bytes:
-    sink = pa.BufferOutputStream()
-    table = pa.table({"a": range(rows), "s": [f"text {i}" for i in range(rows)]})
-    with orc.ORCWriter(sink, compression=codec, stripe_size=stripe_bytes, batch_size=batch_rows) as writer:
-        writer.write(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -59,56 +44,14 @@ def test_metadata_of_another_writer_is_read():
     assert parse_tail(sink.getvalue()).user_metadata == {"hive.acid.stats": b"1,0,0"}
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("length", [0, 1, 127, 128, 16_383, 70_000, 1_000_000])
-def test_added_metadata_is_seen_and_nothing_else_changes(codec, length):
-    """Both readers see the same rows and every entry, also beyond one compression block."""
-    data = orc_file(codec)
-    entries = {"hive.acid.key.index": bytes(i % 251 for i in range(length)), "é": b"\x00\xff"}
-    extended = append_user_metadata(data, entries)
-    assert parse_tail(extended).user_metadata == entries
-    ours = orc.ORCFile(pa.BufferReader(extended))
-    assert ours.read().equals(orc.ORCFile(pa.BufferReader(data)).read())
-    assert {k.decode(): v for k, v in ours.metadata.items()} == entries
-    reader = pyorc.Reader(io.BytesIO(extended))
-    assert reader.user_metadata == entries
-    assert list(reader) == list(pyorc.Reader(io.BytesIO(data)))
-
-
-def test_metadata_is_cut_at_the_block_size():
-    """A reader's buffer is one compression block: no chunk may be longer."""
-    data = orc_file("zlib")
-    extended = append_user_metadata(data, {"a": b"x" * 200_000})
-    postscript = parse_tail(data).postscript_length + 1
-    added = extended[len(data) - postscript : -postscript - 1]
-    lengths = []
-    while len(added) > 3:
-        header = int.from_bytes(added[:3], "little")
-        assert header & 1, "an added chunk must be marked as not compressed"
-        lengths.append(header >> 1)
-        added = added[3 + lengths[-1] :]
-    assert max(lengths) == 65536
-    assert sum(lengths) > 200_000
-
-
 def test_the_end_of_a_file_is_enough():
-    """The tail is extended while the file is being written; the front is long gone then."""
+    """Of a file that is being written the front is long gone."""
     data = orc_file("zlib", rows=10_000)
     tail = parse_tail(data)
     end = data[-(tail.footer_length + tail.postscript_length + 1) :]
     assert parse_tail(end) == tail
-    assert data[: -len(end)] + append_user_metadata(end, {"k": b"v"}) == append_user_metadata(
-        data, {"k": b"v"}
-    )
     with pytest.raises(CorruptFileError):
         parse_tail(end[1:])
-
-
-def test_a_name_is_not_added_twice():
-    """Readers would have to choose between two key indexes."""
-    data = append_user_metadata(orc_file("zlib"), {"hive.acid.stats": b"1,0,0"})
-    with pytest.raises(ValueError, match=r"hive\.acid\.stats"):
-        append_user_metadata(data, {"hive.acid.stats": b"2,0,0"})
 
 
 @pytest.mark.parametrize("stripe_bytes", [1 << 20, 200])

@@ -42,7 +42,7 @@ from mutation_api.spark.write.plan import (
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.worker.coordinator import WriterOptions
+from mutation_api.table.writer_options import WriterOptions
 
 TABLE = AcidTable(
     database="default",

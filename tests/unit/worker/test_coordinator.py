@@ -26,7 +26,8 @@ from mutation_api.errors import (
 )
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import TableRole
-from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.table.writer_options import WriterOptions
+from mutation_api.worker.coordinator import MutatorCoordinator
 from mutation_api.worker.partition_helper import CreatingPartitionHelper
 from tests.unit.worker.tables import TXN_ID, acid_table, events, ids_of_bucket
 

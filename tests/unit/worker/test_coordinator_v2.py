@@ -19,7 +19,8 @@ from mutation_api.errors import (
     TableNotMutableError,
     TransactionStateError,
 )
-from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.table.writer_options import WriterOptions
+from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.unit.worker.tables import acid_table, events, ids_of_bucket
 
 V2 = [version for version in AcidVersion if version.encodes_buckets]

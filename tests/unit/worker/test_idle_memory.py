@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from mutation_api.table.writer_options import WriterOptions
 from mutation_api.worker import coordinator, idle_memory
-from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.unit.worker.tables import acid_table, ids_of_bucket
 
 FRAGMENTED = """

@@ -1,0 +1,45 @@
+"""Numbers of the fields in the messages of an ORC file, those that several modules read or write.
+
+Source: orc_proto.proto.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "FOOTER_CALENDAR",
+    "FOOTER_METADATA",
+    "FOOTER_STRIPE",
+    "MAGIC",
+    "METADATA_NAME",
+    "METADATA_VALUE",
+    "POSTSCRIPT_BLOCK_BYTES",
+    "POSTSCRIPT_COMPRESSION",
+    "POSTSCRIPT_FOOTER_LENGTH",
+    "POSTSCRIPT_STATISTICS_LENGTH",
+    "PROLEPTIC_GREGORIAN",
+    "STREAM_COLUMN",
+    "STREAM_LENGTH",
+    "STRIPE_STREAM",
+]
+
+MAGIC = b"ORC"
+"""How a file begins; its postscript holds it too."""
+
+POSTSCRIPT_FOOTER_LENGTH = 1
+POSTSCRIPT_COMPRESSION = 2
+POSTSCRIPT_BLOCK_BYTES = 3
+POSTSCRIPT_STATISTICS_LENGTH = 5
+
+FOOTER_STRIPE = 3
+FOOTER_METADATA = 5
+FOOTER_CALENDAR = 11
+
+PROLEPTIC_GREGORIAN = 2
+"""Value of FOOTER_CALENDAR."""
+
+METADATA_NAME = 1
+METADATA_VALUE = 2
+
+STRIPE_STREAM = 1
+STREAM_COLUMN = 2
+STREAM_LENGTH = 3

@@ -1,0 +1,77 @@
+"""What an ORC file says of each stripe: statistics of its columns, and where its streams lie.
+
+The facts of the tail say where both sections are. What statistics mean: :mod:`.stripe_ranges`.
+
+Source: orc_proto.proto and the ORC v1 specification (stripe statistics, stripe footer).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator
+
+from mutation_api.errors import CorruptFileError
+from mutation_api.orc.format.compression import DAMAGE, unpacked
+from mutation_api.orc.format.orc_proto import STREAM_COLUMN, STREAM_LENGTH, STRIPE_STREAM
+from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
+from mutation_api.orc.format.tail import OrcTail, StripeInfo
+
+__all__ = ["parse_statistics", "parse_streams"]
+
+_STATISTICS_STRIPE = 1
+_STATISTICS_COLUMN = 1
+
+
+def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) -> list[dict[int, bytes]]:
+    """Statistics of some columns in each stripe.
+
+    Args:
+        section: the ``statistics_length`` bytes before the footer.
+        tail: of the same file.
+        columns: numbers of columns in the tree of types, counted from the root, which is 0, in pre-order.
+
+    Returns:
+        For each stripe (fewer, if the writer kept them of some only) the serialised ColumnStatistics by
+        column; of columns that the file does not have, none.
+
+    Raises:
+        CorruptFileError: the bytes are no such section.
+    """
+    try:
+        plain = unpacked(section, tail.compression, tail.block_bytes)
+        stripes = [as_bytes(value) for field, value in fields_of(plain) if field == _STATISTICS_STRIPE]
+        return [dict(_statistics_of(stripe, columns)) for stripe in stripes]
+    except DAMAGE as error:
+        raise CorruptFileError(f"no statistics of ORC stripes: {error}") from error
+
+
+def parse_streams(section: bytes, tail: OrcTail, stripe: StripeInfo) -> list[tuple[int, int, int]]:
+    """Streams of data of a stripe, in their order: the column's number in the tree of types, start, stop.
+
+    Args:
+        section: the ``footer_length`` bytes at the end of the stripe.
+        tail: of the same file.
+        stripe: which one.
+
+    Raises:
+        CorruptFileError: the bytes are no footer of a stripe.
+    """
+    try:
+        plain = unpacked(section, tail.compression, tail.block_bytes)
+        found = [as_bytes(value) for field, value in fields_of(plain) if field == STRIPE_STREAM]
+        streams = [dict(fields_of(stream)) for stream in found]
+        lengths = [as_number(stream.get(STREAM_LENGTH, 0)) for stream in streams]
+        columns = [as_number(stream.get(STREAM_COLUMN, 0)) for stream in streams]
+    except DAMAGE as error:
+        raise CorruptFileError(f"no footer of an ORC stripe: {error}") from error
+    stops = [stripe.offset + stop for stop in itertools.accumulate(lengths)]
+    starts = [stop - length for stop, length in zip(stops, lengths, strict=True)]
+    data_start = stripe.offset + stripe.index_length
+    return [each for each in zip(columns, starts, stops, strict=True) if each[1] >= data_start]
+
+
+def _statistics_of(stripe: bytes, columns: Collection[int]) -> Iterator[tuple[int, bytes]]:
+    found = (value for field, value in fields_of(stripe) if field == _STATISTICS_COLUMN)
+    for number, value in enumerate(found):
+        if number in columns:
+            yield number, as_bytes(value)

@@ -1,0 +1,91 @@
+"""EventChunk: events of one stripe, some columns of which may be read later."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mutation_api.acid.merge_events import EventKeys
+from mutation_api.acid.row_id import RecordIdentifier
+
+__all__ = ["EventChunk", "LateColumns", "StripeEvents"]
+
+
+class LateColumns:
+    """Columns of some rows of a stripe, read when they are first asked for.
+
+    Holds these rows' values only, not the stripe's.
+
+    Args:
+        read: gives the values by column, in the order of the rows.
+    """
+
+    def __init__(self, read: Callable[[], dict[str, pa.Array]]) -> None:
+        self._read = read
+
+    @functools.cached_property
+    def arrays(self) -> dict[str, pa.Array]:
+        """Values by column."""
+        return self._read()
+
+
+@dataclass(frozen=True)
+class EventChunk:
+    """Events of one stripe: n keys and, by column asked for, n values (none for delete deltas).
+
+    If only certain rows are wanted, ``late_rows`` (shape (n,)) says which of the rows of ``late`` each is; -1
+    is one that is not wanted, but has a say in the merge. ``rows`` then lacks the columns of ``late``.
+    """
+
+    keys: EventKeys
+    rows: dict[str, pa.Array]
+    late: LateColumns | None = None
+    late_rows: NDArray[np.int64] | None = None
+
+    def slice(self, start: int, stop: int) -> EventChunk:
+        """Events start..stop-1, without a copy."""
+        rows = {name: array.slice(start, stop - start) for name, array in self.rows.items()}
+        late_rows = None if self.late_rows is None else self.late_rows[start:stop]
+        return EventChunk(self.keys.slice(start, stop), rows, self.late, late_rows)
+
+    def take(self, indices: NDArray[np.int64]) -> EventChunk:
+        """The events at these positions; without a copy if they are consecutive."""
+        count = len(indices)
+        if count and indices[-1] - indices[0] + 1 == count and bool((indices[1:] > indices[:-1]).all()):
+            return self.slice(int(indices[0]), int(indices[-1]) + 1)
+        taken = pa.array(indices)
+        rows = {name: array.take(taken) for name, array in self.rows.items()}
+        late_rows = None if self.late_rows is None else self.late_rows[indices]
+        return EventChunk(self.keys.take(indices), rows, self.late, late_rows)
+
+    def complete(self) -> EventChunk:
+        """The same events with all columns; each of them must be wanted."""
+        if self.late is None:
+            return self
+        taken = pa.array(self.late_rows)
+        late = {name: array.take(taken) for name, array in self.late.arrays.items()}
+        return EventChunk(self.keys, self.rows | late)
+
+
+@dataclass(frozen=True)
+class StripeEvents:
+    """One stripe of a file.
+
+    Attributes:
+        chunk: its events; rows that are not wanted may be missing.
+        row_count: rows of the stripe, whatever the chunk holds.
+        first: ROW__ID of its first event.
+        complete_through: no later stripe has an event of a ROW__ID up to this one; None if there is no such.
+        is_last: no later stripe follows.
+    """
+
+    chunk: EventChunk
+    row_count: int
+    first: RecordIdentifier
+    complete_through: RecordIdentifier | None
+    is_last: bool

@@ -1,0 +1,159 @@
+"""FileColumns: the wanted columns of one file, in the wanted form.
+
+A column of the table is found in the file by position or by name, as the version has it; one that the file
+does not have (added since) is null. If only rows with certain keys are wanted, the key columns of a stripe
+are read first, the others when a row of it is given.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mutation_api.acid.version import AcidVersion
+from mutation_api.bucketing.placement import Placement
+from mutation_api.errors import CorruptFileError, RecordValueError
+from mutation_api.orc.read.column_reader import ReadOptions, column_type, read_column
+from mutation_api.orc.read.event_file import EventFile
+from mutation_api.orc.read.key_filter import KeyFilter
+from mutation_api.orc.read.orc_input import OrcInput
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidColumn
+from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.types.plain_array import struct_fields
+
+__all__ = ["FileColumns", "Wanted", "names_in_file"]
+
+_NAMELESS_COLUMN = re.compile(r"_col([0-9]+)")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to read of each file: ``columns`` out of ``table_columns`` (all data columns, in table order).
+
+    ``only``: the keys of the rows that are wanted; their columns need not be among ``columns``.
+    ``placement``: what to check of every row, wanted or not; only where ``only`` has the bucket columns.
+    """
+
+    table_columns: tuple[AcidColumn, ...]
+    columns: tuple[AcidColumn, ...]
+    options: ReadOptions = field(default_factory=ReadOptions)
+    only: KeyFilter | None = None
+    placement: Placement | None = None
+
+    @functools.cached_property
+    def key_columns(self) -> tuple[AcidColumn, ...]:
+        """The columns of ``only``, in its order."""
+        by_name = {c.name: c for c in self.table_columns}
+        return () if self.only is None else tuple(by_name[name] for name in self.only.names)
+
+    @functools.cached_property
+    def late_columns(self) -> tuple[AcidColumn, ...]:
+        """The columns that are read only of stripes that have a wanted row."""
+        return () if self.only is None else tuple(c for c in self.columns if c not in self.key_columns)
+
+
+@dataclass(frozen=True)
+class FileColumns:
+    """The wanted columns of one file.
+
+    ``in_file`` is of :func:`names_in_file`. ``struct`` is the file's name of the struct that the columns are
+    fields of; None if they stand alone.
+    """
+
+    source: OrcInput
+    file: EventFile
+    wanted: Wanted
+    in_file: dict[str, str]
+    struct: str | None
+
+    @functools.cached_property
+    def early(self) -> tuple[AcidColumn, ...]:
+        """Columns that are read of every stripe."""
+        return self.wanted.columns if self.wanted.only is None else self.wanted.key_columns
+
+    @property
+    def early_names(self) -> list[str]:
+        """What to ask :meth:`OrcInput.read_stripe` for, to have ``early``."""
+        return self._names(self.early)
+
+    def read(
+        self, columns: Sequence[AcidColumn], batch: pa.RecordBatch, positions: NDArray[np.int64] | None = None
+    ) -> dict[str, pa.Array]:
+        """Columns of a stripe's rows (at some positions), in the wanted form."""
+        stored = {f.name: array for f, array in self._stored(columns, batch)}
+        arrays = {c.name: stored[self.in_file[c.name]] for c in columns if c.name in self.in_file}
+        count = batch.num_rows
+        if positions is not None:
+            count, taken = len(positions), pa.array(positions)
+            arrays = {name: array.take(taken) for name, array in arrays.items()}
+        options, file = self.wanted.options, self.file.location
+        return {c.name: _column(arrays.get(c.name), c, count, options, file) for c in columns}
+
+    def read_late(self, index: int, positions: NDArray[np.int64]) -> dict[str, pa.Array]:
+        """The late columns of a stripe's rows at these positions."""
+        columns = self.wanted.late_columns
+        names = self._names(columns)
+        if not names:
+            options, file = self.wanted.options, self.file.location
+            return {c.name: _column(None, c, len(positions), options, file) for c in columns}
+        return self.read(columns, self.source.read_stripe(index, names), positions)
+
+    def stripes_without_keys(self) -> frozenset[int]:
+        """Stripes that hold none of the wanted keys, by what the file's writer noted of them."""
+        only = self.wanted.only
+        if only is None:
+            return frozenset()
+        columns = [c for c in self.wanted.key_columns if c.name in self.in_file]
+        stored = dict(zip(self._names(columns), columns, strict=True))
+        types = {name: parse_hive_type(column.type) for name, column in stored.items()}
+        return frozenset(
+            index
+            for index, ranges in enumerate(self.source.stripe_ranges(types))
+            if not all(only.meets(stored[name].name, *ends) for name, ends in ranges.items())
+        )
+
+    def _names(self, columns: Sequence[AcidColumn]) -> list[str]:
+        prefix = "" if self.struct is None else f"{self.struct}."
+        return [f"{prefix}{self.in_file[c.name]}" for c in columns if c.name in self.in_file]
+
+    def _stored(
+        self, columns: Sequence[AcidColumn], batch: pa.RecordBatch
+    ) -> Iterator[tuple[pa.Field, pa.Array]]:
+        if self.struct is None:
+            yield from zip(batch.schema, batch.columns, strict=True)
+        elif any(c.name in self.in_file for c in columns):
+            rows = batch.column(self.struct)
+            yield from zip(rows.type, struct_fields(rows), strict=True)
+
+
+def names_in_file(names: Sequence[str], wanted: Wanted, version: AcidVersion) -> dict[str, str]:
+    """Column of the table -> column of the file, for the wanted columns that the file has.
+
+    By position, or by name, case included, as the version has it. Hive's SQL often writes ``_col0``,
+    ``_col1``, … instead of names; those always go by position.
+    """
+    nameless = all(_NAMELESS_COLUMN.fullmatch(name) for name in names)
+    if version.matches_columns_by_position or nameless:
+        by_name = dict(zip((c.name for c in wanted.table_columns), names, strict=False))
+    else:
+        by_name = {name: name for name in names}
+    return {c.name: by_name[c.name] for c in (*wanted.columns, *wanted.key_columns) if c.name in by_name}
+
+
+def _column(
+    array: pa.Array | None, column: AcidColumn, count: int, options: ReadOptions, file: Location
+) -> pa.Array:
+    hive_type = parse_hive_type(column.type)
+    if array is None:
+        return pa.nulls(count, column_type(hive_type, options.timestamp_form))
+    try:
+        return read_column(array, hive_type, options)
+    except (CorruptFileError, RecordValueError) as error:
+        raise type(error)(f"{file}, column {column.name!r}: {error}") from error

@@ -1,0 +1,258 @@
+"""The rows that the files of a split show together, merged stripe by stripe.
+
+One stripe of each file is in memory at most. Files are sorted by ROW__ID, so all rows up to the smallest key
+at which some file's stripe in memory ends are decided by what is in memory. The rules on keys:
+:mod:`mutation_api.acid.merge_events`.
+
+Where Hive's two readers disagree, this one refuses: deletes older than their rows.
+
+Source: Hive's OrcRawRecordMerger and VectorizedOrcAcidRowBatchReader (2.3, 3.1, 4.x).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.acid.merge_events import (
+    concatenate_keys,
+    count_up_to,
+    find_early_delete,
+    merge_legacy,
+    merge_split,
+)
+from mutation_api.acid.row_id import RecordIdentifier
+from mutation_api.acid.version import AcidVersion
+from mutation_api.errors import DirectoryStateError
+from mutation_api.orc.read.event_chunk import EventChunk, StripeEvents
+from mutation_api.orc.read.event_file import EventFile, EventFileKind
+from mutation_api.orc.read.event_reader import read_events
+from mutation_api.orc.read.file_columns import Wanted
+from mutation_api.storage.connect import reading_threads
+from mutation_api.storage.protocol import Storage
+from mutation_api.storage.side_by_side import side_by_side
+
+__all__ = ["merge_files"]
+
+_LOWEST = RecordIdentifier(-(2**63), -(2**31), -(2**63))
+_HIGHEST = RecordIdentifier(2**63 - 1, 2**31 - 1, 2**63 - 1)
+
+
+def merge_files(
+    storage: Storage,
+    files: Sequence[EventFile],
+    valid: ValidIdList,
+    wanted: Wanted,
+    version: AcidVersion,
+    *,
+    any_bucket: bool,
+) -> Iterator[EventChunk]:
+    """The rows that remain of all events in some files, by ROW__ID, with all wanted columns.
+
+    Args:
+        storage: where the files lie.
+        files: all that hold events of the rows.
+        valid: the ids the snapshot sees.
+        wanted: columns, and which rows.
+        version: of the files; one with ROW__IDs.
+        any_bucket: delete deltas may hold events of other buckets than their own.
+
+    Raises:
+        Those of :func:`~.event_reader.read_events`.
+        DirectoryStateError: a file holds rows outside of its directory's range of ids, or a delete that one
+            of Hive's readers obeys and the other does not.
+    """
+    sources = [
+        _Source(each, _read_in_turn(storage, each, wanted, version, any_bucket), version)
+        for each in _sequences(files, version)
+    ]
+    for pieces in _rounds(sources, reading_threads(storage)):
+        yield from _merge(pieces, valid, version)
+
+
+def _sequences(files: Sequence[EventFile], version: AcidVersion) -> list[list[EventFile]]:
+    """Files whose rows are numbered one after the other, in that order; others are each alone."""
+    sequences: list[list[EventFile]] = []
+    for file in files:
+        last = sequences[-1][-1] if sequences else None
+        if version.numbers_files_through and last is not None and _continues(last, file):
+            sequences[-1].append(file)
+        else:
+            sequences.append([file])
+    return sequences
+
+
+def _continues(last: EventFile, file: EventFile) -> bool:
+    is_plain = last.kind is file.kind is EventFileKind.ORIGINAL
+    return is_plain and (last.last, last.statement_id) == (file.last, file.statement_id)
+
+
+def _read_in_turn(
+    storage: Storage, files: Sequence[EventFile], wanted: Wanted, version: AcidVersion, any_bucket: bool
+) -> Iterator[StripeEvents]:
+    first_row = 0
+    for file in files:
+        scattered = any_bucket and file.kind is EventFileKind.DELETE_DELTA
+        for stripe in read_events(
+            storage, file, wanted, version=version, any_bucket=scattered, first_row=first_row
+        ):
+            first_row += stripe.row_count
+            yield stripe if file is files[-1] else dataclasses.replace(stripe, is_last=False)
+
+
+class _Source:
+    """One file (or several in turn) in a merge: at most one stripe of its events, and how far they reach.
+
+    ``known_through`` is a key at or below which no event will come that is not in ``chunks`` by now. The
+    events of a stripe's last key are not known to be complete before the next stripe is read.
+    """
+
+    def __init__(
+        self, files: Sequence[EventFile], stripes: Iterator[StripeEvents], version: AcidVersion
+    ) -> None:
+        self.file = files[0]
+        self._stripes = stripes
+        self.chunks: list[EventChunk] = []
+        self.known_through = _LOWEST
+        if version.splits_updates and self.file.kind is EventFileKind.DELTA:
+            # Rows inserted under the ids first..last: the file need not be opened before the merge is there.
+            self.known_through = _HIGHEST._replace(original_txn=self.file.first - 1)
+
+    def load(self) -> None:
+        """Read on until ``known_through`` grows."""
+        before = self.known_through
+        while self.known_through == before:
+            stripe = next(self._stripes, None)
+            if stripe is None:
+                self.known_through = _HIGHEST
+                return
+            if len(stripe.chunk.keys):
+                self.chunks.append(stripe.chunk)
+            if stripe.first <= before:
+                raise DirectoryStateError(
+                    f"{self.file.location} holds a row with ROW__ID {tuple(stripe.first)}, but its "
+                    f"directory is for rows inserted by transactions {self.file.first} to {self.file.last}"
+                )
+            if stripe.is_last:
+                self.known_through = _HIGHEST
+            elif stripe.complete_through is not None:
+                self.known_through = stripe.complete_through
+
+    def take(self, limit: RecordIdentifier) -> Iterator[EventChunk]:
+        """Remove and return the events with a key <= limit."""
+        chunks, self.chunks = self.chunks, []
+        for chunk in chunks:
+            count = len(chunk.keys) if limit == _HIGHEST else count_up_to(chunk.keys, limit)
+            if count:
+                yield chunk.slice(0, count)
+            if count < len(chunk.keys):
+                self.chunks.append(chunk.slice(count, len(chunk.keys)))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    chunk: EventChunk
+    file: EventFile
+
+    @property
+    def is_delete(self) -> bool:
+        return self.file.kind is EventFileKind.DELETE_DELTA
+
+
+def _load(sources: Sequence[_Source], threads: int) -> None:
+    """Have sources read on, each a stripe or more."""
+    if threads == 1 or len(sources) == 1:
+        for source in sources:
+            source.load()
+    else:
+        side_by_side(_Source.load, sources, threads)
+
+
+def _rounds(sources: Sequence[_Source], threads: int) -> Iterator[list[_Piece]]:
+    """Slices of all sources; each round holds every event of the rows it mentions, and rounds ascend."""
+    remaining = list(sources)
+    while remaining:
+        limit = min(source.known_through for source in remaining)
+        pieces = [_Piece(chunk, s.file) for s in remaining for chunk in s.take(limit)]
+        if pieces:
+            yield pieces
+        if limit == _HIGHEST:
+            return
+        _load([source for source in remaining if source.known_through == limit], threads)
+        remaining = [s for s in remaining if s.chunks or s.known_through != _HIGHEST]
+
+
+def _merge(pieces: list[_Piece], valid: ValidIdList, version: AcidVersion) -> Iterator[EventChunk]:
+    """The rows that remain of one round, by key."""
+    # Deletes last: then indices of rows need no shift.
+    pieces = sorted(pieces, key=lambda piece: piece.is_delete)
+    keys = concatenate_keys([piece.chunk.keys for piece in pieces])
+    if version.splits_updates:
+        is_delete = np.repeat([p.is_delete for p in pieces], [len(p.chunk.keys) for p in pieces])
+        indices = merge_split(keys, is_delete, valid)
+    else:
+        indices = merge_legacy(keys, valid)
+    if version.encodes_buckets:
+        _check_deletes(pieces, valid, version)
+    chunks = [piece.chunk for piece in pieces if not piece.is_delete]
+    late_rows = [chunk.late_rows for chunk in chunks if chunk.late_rows is not None]
+    if late_rows:
+        # Only now: a row that is not wanted may have replaced an older one that is.
+        indices = indices[np.concatenate(late_rows)[indices] >= 0]
+    if len(indices):
+        yield from _gather(chunks, indices)
+
+
+def _check_deletes(pieces: list[_Piece], valid: ValidIdList, version: AcidVersion) -> None:
+    """Refuse deletes that one of Hive's readers obeys and the other does not.
+
+    That is a delete whose write id is lower than its row's; with Hive 4 also one with the same write id,
+    unless the row's statement comes before that of the delete's directory.
+    """
+    for piece in pieces:
+        if not piece.is_delete:
+            continue
+        file, keys = piece.file, piece.chunk.keys
+        is_single = version.is_hive_4 and file.first == file.last
+        at = find_early_delete(keys, valid, (file.statement_id or 0) if is_single else None)
+        if at is not None:
+            raise DirectoryStateError(
+                f"{file.location} deletes row {tuple(keys.key(at))} under write id "
+                f"{int(keys.current_txn[at])}, which does not come after the one that inserted it; "
+                "one of Hive's readers shows the row and the other does not: let Hive compact the table "
+                "(major), and look which of the two it kept"
+            )
+
+
+def _gather(chunks: list[EventChunk], indices: NDArray[np.int64]) -> Iterator[EventChunk]:
+    """The events at these positions of the chunks laid one behind the other, with all their columns.
+
+    Mostly they ascend (a base, few updates in this range); then no chunk need be joined to another.
+    """
+    if bool((indices[1:] > indices[:-1]).all()):
+        yield from _gather_ascending(chunks, indices)
+        return
+    ascending = np.sort(indices)
+    joined = _joined(list(_gather_ascending(chunks, ascending)))
+    yield joined.take(np.searchsorted(ascending, indices))
+
+
+def _gather_ascending(chunks: list[EventChunk], indices: NDArray[np.int64]) -> Iterator[EventChunk]:
+    ends = np.cumsum([len(chunk.keys) for chunk in chunks])
+    starts = ends - [len(chunk.keys) for chunk in chunks]
+    for chunk, start, end in zip(chunks, starts, ends, strict=True):
+        first, last = np.searchsorted(indices, (start, end))
+        if first < last:
+            yield chunk.take(indices[first:last] - start).complete()
+
+
+def _joined(chunks: Sequence[EventChunk]) -> EventChunk:
+    keys = concatenate_keys([chunk.keys for chunk in chunks])
+    names = chunks[0].rows
+    return EventChunk(keys, {name: pa.concat_arrays([c.rows[name] for c in chunks]) for name in names})

@@ -1,0 +1,139 @@
+"""Row indexes of an ORC file's columns, for streams that became chunks. Pure.
+
+An index says where each row group begins: in every stream of its column by a byte and numbers behind it (the
+value within a run, the bit within a byte). Once a stream is compressed, a chunk and a byte of what the chunk
+holds take the byte's place.
+
+Source: the ORC v1 specification (row index: positions of each kind of stream), orc_proto.proto.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from mutation_api.errors import CorruptFileError
+from mutation_api.orc.format.protobuf import (
+    as_bytes,
+    bytes_field,
+    fields_of,
+    numbers_in,
+    raw_fields_of,
+    varint,
+)
+
+__all__ = ["MovedRowIndex"]
+
+_INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1
+_PRESENT, _DATA, _LENGTH, _SECONDARY = 0, 1, 2, 5
+"""Kinds of streams."""
+_WITH_DICTIONARY = {1, 3}
+"""Encodings DICTIONARY and DICTIONARY_V2."""
+
+_StreamParts = Sequence[tuple[int, int]]
+"""Kinds of streams in the order of their positions; how many numbers each has there behind its byte."""
+
+_BYTES, _RUNS, _BITS = 0, 1, 2
+"""Numbers behind the byte of plain values, of runs (the position in the run), of bits in runs of bytes."""
+_DICTIONARY: _StreamParts = ((_DATA, _RUNS),)
+_POSITIONS: Sequence[tuple[Callable[[pa.DataType], bool], _StreamParts]] = (
+    (pa.types.is_boolean, ((_DATA, _BITS),)),
+    (pa.types.is_integer, ((_DATA, _RUNS),)),
+    (pa.types.is_date, ((_DATA, _RUNS),)),
+    (pa.types.is_floating, ((_DATA, _BYTES),)),
+    (pa.types.is_timestamp, ((_DATA, _RUNS), (_SECONDARY, _RUNS))),
+    (pa.types.is_decimal, ((_DATA, _BYTES), (_SECONDARY, _RUNS))),
+    (pa.types.is_union, ((_DATA, _RUNS),)),
+    (pa.types.is_struct, ()),
+    (pa.types.is_list, ((_LENGTH, _RUNS),)),
+    (pa.types.is_map, ((_LENGTH, _RUNS),)),
+    (pa.types.is_string, ((_DATA, _BYTES), (_LENGTH, _RUNS))),
+    (pa.types.is_binary, ((_DATA, _BYTES), (_LENGTH, _RUNS))),
+)
+"""What the row index says of a column's streams, without that of its nulls."""
+
+
+class MovedRowIndex:
+    """Row indexes of a file, moved from its streams to their chunks.
+
+    Args:
+        schema: of the file.
+        block_bytes: of a stream in each chunk.
+    """
+
+    def __init__(self, schema: pa.Schema, block_bytes: int) -> None:
+        self._columns = _parts_of_columns(schema)
+        self._block_bytes = block_bytes
+
+    def moved(
+        self,
+        index: bytes,
+        column: int,
+        encodings: Sequence[int],
+        chunks: Mapping[tuple[int, int], Sequence[int]],
+    ) -> bytes:
+        """The row index of a column.
+
+        Args:
+            index: the same for streams that are not compressed.
+            column: its number in the tree of types.
+            encodings: of all columns of the stripe.
+            chunks: at which bytes the chunks of streams begin, by kind and column.
+
+        Raises:
+            CorruptFileError: the index has other positions than a column of its type.
+        """
+        known = _DICTIONARY if encodings[column] in _WITH_DICTIONARY else self._columns[column]
+        nulls = ((_PRESENT, _BITS),) if (_PRESENT, column) in chunks else ()
+        parts = [(chunks.get((kind, column), ()), numbers) for kind, numbers in (*nulls, *known)]
+        return b"".join(
+            bytes_field(_INDEX_ENTRY, _moved_entry(as_bytes(entry), parts, self._block_bytes))
+            for _, entry in fields_of(index)
+        )
+
+
+def _moved_entry(entry: bytes, parts: Sequence[tuple[Sequence[int], int]], block_bytes: int) -> bytes:
+    """An entry of a row index, for streams in chunks.
+
+    Args:
+        entry: message RowIndexEntry.
+        parts: of each stream where its chunks begin, and how many numbers follow its byte.
+        block_bytes: of a stream in each chunk.
+    """
+    position_count = sum(1 + count for _, count in parts)
+    # Most files have one row group, which begins where its streams begin.
+    begins = bytes_field(_ENTRY_POSITIONS, bytes(position_count))
+    if entry.startswith(begins):
+        return bytes_field(_ENTRY_POSITIONS, bytes(position_count + len(parts))) + entry[len(begins) :]
+    old = numbers_in(as_bytes(dict(fields_of(entry)).get(_ENTRY_POSITIONS, b"")))
+    if len(old) != position_count:
+        raise CorruptFileError(f"a row index names {len(old)} positions of {len(parts)} streams")
+    new = b""
+    at = 0
+    for starts, count in parts:
+        chunk = min(old[at] // block_bytes, max(0, len(starts) - 1))
+        new += varint(starts[chunk] if starts else 0) + varint(old[at] - chunk * block_bytes)
+        new += b"".join(map(varint, old[at + 1 : at + 1 + count]))
+        at += 1 + count
+    rest = b"".join(raw for field, _, raw in raw_fields_of(entry) if field != _ENTRY_POSITIONS)
+    return bytes_field(_ENTRY_POSITIONS, new) + rest
+
+
+@functools.lru_cache
+def _parts_of_columns(schema: pa.Schema) -> Sequence[_StreamParts]:
+    """Of all columns of a file, in the order in which ORC numbers them: each before its inner ones."""
+    return tuple(_parts_within(pa.struct(list(schema))))
+
+
+def _parts_within(arrow: pa.DataType) -> Iterator[_StreamParts]:
+    yield next(parts for is_type, parts in _POSITIONS if is_type(arrow))
+    if pa.types.is_map(arrow):
+        inner = [arrow.key_type, arrow.item_type]
+    elif pa.types.is_list(arrow):
+        inner = [arrow.value_type]
+    else:
+        inner = [arrow.field(i).type for i in range(arrow.num_fields)]
+    for each in inner:
+        yield from _parts_within(each)

@@ -1,0 +1,64 @@
+"""TailHoldingSink: where an encoder writes; holds back the end of the file until it is extended."""
+
+from __future__ import annotations
+
+from mutation_api.orc.format.tail import TAIL_CHECKSUM_BYTES, tail_checksum
+from mutation_api.storage.protocol import OutputFile
+
+__all__ = ["TailHoldingSink"]
+
+
+class TailHoldingSink:
+    """File object for an encoder: passes bytes on until :meth:`hold`, then keeps them: the tail grows."""
+
+    def __init__(self, file: OutputFile) -> None:
+        self._file = file
+        self._held: list[bytes] | None = None
+        self._recent = b""
+        self.byte_count = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        """Take bytes; the encoder's buffer may change afterwards, so they are copied if they are kept."""
+        self.byte_count += len(data)
+        if self._held is not None:
+            self._held.append(bytes(data))
+        else:
+            self._pass_on(data)
+        return len(data)
+
+    def hold(self) -> None:
+        """Keep what is written from now on."""
+        self._held = []
+
+    def held(self) -> bytes:
+        """What was kept."""
+        return b"".join(self._held or ())
+
+    def finish(self, end: bytes) -> None:
+        """Write the end of the file, in place of what was kept."""
+        self.byte_count += len(end) - sum(map(len, self._held or ()))
+        self._pass_on(end)
+
+    def checksum(self) -> int:
+        """Checksum of the end of the file."""
+        return tail_checksum(self._recent)
+
+    def drop(self) -> None:
+        """Pass nothing on any more: an encoder that is thrown away writes its tail, and dies if it cannot."""
+        self._held = []
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self.byte_count
+
+    def flush(self) -> None:
+        """Nothing to do: encoders call it, but a half file is of no use to anybody."""
+
+    def close(self) -> None:
+        """Called by encoders; the file stays open for its tail."""
+
+    def _pass_on(self, data: bytes) -> None:
+        self._file.write(data)
+        recent = bytes(data[-TAIL_CHECKSUM_BYTES:])
+        self._recent = (self._recent + recent)[-TAIL_CHECKSUM_BYTES:]
