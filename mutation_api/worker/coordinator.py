@@ -106,6 +106,7 @@ class MutatorCoordinator:
             )
         self._table = table
         self._txn_id = table.required_txn_id()
+        table.required_write_id()
         self._writer_id = _directory_name("writer_id", uuid.uuid4().hex if writer_id is None else writer_id)
         self._attempt_id = _directory_name("attempt_id", attempt_id)
         self._options = _with_compression(options or WriterOptions(), table)
@@ -120,8 +121,7 @@ class MutatorCoordinator:
         self._finished: list[FinishedFile] = []
         self._background = Background()
         self._manifests: tuple[DeltaManifest, ...] = ()
-        self._pending = PendingRecords(self._inspector)
-        self._pending_partition = ""
+        self._pending = PendingRecords(table, self._inspector)
         self._names_by_texts: dict[tuple[str, ...], str] = {}
         self._names_by_values: dict[tuple[Any, ...], str] = {}
         self._attempt_directories: set[Location] = set()
@@ -197,8 +197,9 @@ class MutatorCoordinator:
             RecordSequenceError: out of order, or one ROW__ID twice.
             BucketIdError: the new values belong to another bucket than the ROW__ID, or there is no such
                 bucket.
-            RecordValueError: see :meth:`insert`; or a ROW__ID that no snapshot of this transaction can hold,
-                or of another partition.
+            RowIdNotFoundError: a ROW__ID that no snapshot of this transaction can hold.
+            RecordValueError: see :meth:`insert`; or no ROW__ID, or one of another partition.
+            TableNotMutableError: the table is insert-only.
             Others: see :meth:`insert`.
         """
         self._add(Operation.UPDATE, partition_values, record)
@@ -228,14 +229,14 @@ class MutatorCoordinator:
                 and may be None or lack columns.
 
         Raises:
-            RecordLayoutError: the arrays differ in length, or an operation code is none.
+            RecordLayoutError: the arrays differ in length.
+            RecordValueError: an unknown operation.
             Others: see :meth:`update`.
         """
         self._check_usable()
         try:
             self._flush()
-            self._checks.lengths(partition_name, operations, row_ids, rows)
-            self._checks.operations(partition_name, operations)
+            self._checks.check_events(partition_name, bucket_id, operations, row_ids, rows)
             if len(operations):
                 self._write_events(partition_name, bucket_id, operations, row_ids, rows)
         except BaseException as error:
@@ -312,9 +313,9 @@ class MutatorCoordinator:
                 self._flush()
                 self._add_batch(operation, name, record)
                 return
-            if self._pending_partition != name:
+            if self._pending.partition_name != name:
                 self._flush()
-                self._pending_partition = name
+                self._pending.partition_name = name
             self._pending.append(operation, record)
             if len(self._pending) >= self._options.batch_rows:
                 self._flush()
@@ -324,11 +325,7 @@ class MutatorCoordinator:
             raise
 
     def _add_batch(self, operation: Operation, name: str, batch: pa.RecordBatch | pa.Table) -> None:
-        records = self._inspector.of_batch(
-            batch,
-            with_row_ids=operation is not Operation.INSERT,
-            with_columns=operation is not Operation.DELETE,
-        )
+        records = self._inspector.of_batch(batch, with_columns=operation is not Operation.DELETE)
         if batch.num_rows:
             self._write_records(name, np.full(batch.num_rows, operation, np.int8), records)
 
@@ -338,7 +335,7 @@ class MutatorCoordinator:
             return
         try:
             operations, records = self._pending.batch()
-            self._write_records(self._pending_partition, operations, records)
+            self._write_records(self._pending.partition_name, operations, records)
         except (RecordLayoutError, RecordValueError) as error:
             raise self._naming_record(error) from error
         finally:
@@ -369,11 +366,10 @@ class MutatorCoordinator:
         deletes = operations == Operation.DELETE
         row_ids = records.row_ids
         rows = None
-        self._checks.operations(name, operations)
-        self._checks.row_ids(name, operations, records)
+        changes = self._checks.of_records(name, operations, records)
         if records.columns is not None and not deletes.all():
             rows = self._inspector.rows(records.columns, deletes)
-        buckets = self._checks.buckets(name, operations, records, rows)
+        buckets = self._checks.buckets(changes, rows)
         for start, stop in _runs(buckets):
             self._write_group(
                 name,
@@ -392,15 +388,6 @@ class MutatorCoordinator:
         rows: pa.StructArray | None,
     ) -> None:
         deletes = operations == Operation.DELETE
-        if rows is None and not deletes.all():
-            raise RecordLayoutError(
-                f"{self._checks.where(name)}: inserts and updates need the data columns "
-                f"{self._table.column_names}"
-            )
-        self._checks.bucket_range(name, np.array([bucket_id]))
-        existing = operations != Operation.INSERT
-        if existing.any():
-            self._checks.identities(name, row_ids if existing.all() else row_ids.take(existing), bucket_id)
         if deletes.all():
             rows = None
         if rows is not None:

@@ -7,13 +7,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from mutation_api.acid.event import Operation
-from mutation_api.worker.record_inspector import RecordInspector, RecordLayout, Records
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.worker.change_rules import Changes, check_operations, check_row_ids
+from mutation_api.worker.record_inspector import RecordInspector, RecordLayout, Records, RowIdParts
+from mutation_api.worker.row_ids import RowIds
 
 __all__ = ["PendingRecords"]
 
 _LAYOUTS_KEPT = 64
+_NUMBERS = 3
+"""Parts of a ROW__ID without the partition, which need not be known."""
 
 
 class PendingRecords:
@@ -22,9 +28,14 @@ class PendingRecords:
     Their values lie one after the other in one list: a tuple for each record is an object that Python's
     garbage collector visits again and again while it waits. Records are mostly alike, so their layout is
     looked up by their names.
+
+    Attributes:
+        partition_name: of all of them.
     """
 
-    def __init__(self, inspector: RecordInspector) -> None:
+    def __init__(self, table: AcidTable, inspector: RecordInspector) -> None:
+        self.partition_name = ""
+        self._table = table
         self._inspector = inspector
         self._layouts: tuple[dict[tuple[str, ...], RecordLayout], ...] = tuple({} for _ in Operation)
         self._operations = bytearray()
@@ -49,13 +60,15 @@ class PendingRecords:
         Raises:
             RecordLayoutError: it is no mapping; names are missing, extra or double; or ROW__ID has another
                 shape.
-            RecordValueError: ROW__ID of an update or delete has nulls.
+            RecordValueError: an update or delete lacks its ROW__ID, or a part of it.
         """
         if type(record) is not dict and not isinstance(record, Mapping):
             raise self._inspector.no_record(record)
         names = tuple(record)
         layout = self._layouts[operation].get(names) or self._new_layout(operation, names)
         row_id, values = layout.row_id(record), layout.values(record)
+        if operation is not Operation.INSERT and None in row_id[:_NUMBERS]:
+            self._refuse_row_id(operation, row_id)
         self._operations.append(operation)
         self._row_ids += row_id
         self._values += values
@@ -75,13 +88,20 @@ class PendingRecords:
         self._row_ids = []
         self._values = []
 
+    def _refuse_row_id(self, operation: Operation, row_id: RowIdParts) -> None:
+        """Now and not with the batch: the record at fault is the one at hand."""
+        parts = (pa.array([part], pa.int64()) for part in row_id[:_NUMBERS])
+        row_ids = RowIds.of_columns(parts, pa.array(row_id[_NUMBERS:], pa.string()))
+        changes = Changes(self._table, np.array([operation]), row_ids, self.partition_name)
+        check_operations(changes)
+        check_row_ids(changes)
+
     def _new_layout(self, operation: Operation, names: tuple[str, ...]) -> RecordLayout:
         layouts = self._layouts[operation]
         if len(layouts) >= _LAYOUTS_KEPT:
             layouts.clear()
         layouts[names] = self._inspector.layout(
             names,
-            with_row_id=operation is not Operation.INSERT,
             with_columns=operation is not Operation.DELETE,
         )
         return layouts[names]

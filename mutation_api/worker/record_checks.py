@@ -1,40 +1,47 @@
-"""RecordChecks: what must hold of records before any of them is written."""
+"""RecordChecks: the records of a coordinator, as changes that keep the rules, and the bucket of each.
+
+The order of records is the validators' affair, their values are the inspector's; the rules about operation,
+ROW__ID, bucket and partition are in :mod:`.change_rules`.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from mutation_api.acid.bucket_codec import MAX_BUCKETS, bucket_ids, unreadable_properties
+from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.event import Operation
-from mutation_api.acid.row_id import RecordIdentifier, RowIdArrays
+from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.errors import (
-    BucketIdError,
-    ConfigurationError,
-    RecordLayoutError,
-    RecordValueError,
-    TableNotMutableError,
-)
+from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.worker.change_rules import (
+    Changes,
+    check_attached_buckets,
+    check_bucket_of_group,
+    check_buckets_kept,
+    check_operations,
+    check_partitions_kept,
+    check_row_ids,
+)
 from mutation_api.worker.record_inspector import Records
+from mutation_api.worker.row_ids import RowIds
 
 __all__ = ["RecordChecks"]
 
 
 class RecordChecks:
-    """Checks of n records of one partition, called after what they look at; ``name`` is the partition's.
+    """Checks n records of one partition; ``partition_name`` is its escaped name.
 
-    The order of records is the validators' affair, their values are the inspector's.
+    The snapshot is not known here: whether the transaction of a ROW__ID was open or aborted is not looked at.
 
     Args:
         table: whose records.
         insert_bucket_id: where inserts go if the table is not bucketed.
 
     Raises:
-        ConfigurationError: ``insert_bucket_id`` is no bucket id.
+        ConfigurationError: ``insert_bucket_id`` is not in 0 to 4095.
         TableNotMutableError: see :class:`BucketIdResolver`.
     """
 
@@ -44,178 +51,93 @@ class RecordChecks:
                 f"insert_bucket_id {insert_bucket_id} is not within 0..{MAX_BUCKETS - 1}"
             )
         self._table = table
-        self._txn_id = table.required_txn_id()
-        self._write_id = table.required_write_id()
         self._insert_bucket_id = insert_bucket_id
         self._resolver = BucketIdResolver(table) if table.is_bucketed else None
 
-    def where(self, name: str) -> str:
-        """Table and partition, for messages."""
-        partition = f", partition {name!r}" if self._table.partition_keys else ""
-        return f"table {self._table.full_name}{partition}"
-
-    def operations(self, name: str, operations: np.ndarray) -> None:
-        """Codes that exist, and that the table's format knows.
+    def of_records(
+        self, partition_name: str, operations: npt.NDArray[np.integer], records: Records
+    ) -> Changes:
+        """Records whose ROW__IDs, of updates and deletes, are in order.
 
         Raises:
-            RecordLayoutError: there is no such operation.
-            TableNotMutableError: the table takes inserts only.
+            RecordValueError, BucketIdError, RowIdNotFoundError, TableNotMutableError: see
+                :mod:`.change_rules`.
         """
-        if not len(operations):
-            return
-        if not Operation.INSERT <= operations.min() <= operations.max() <= Operation.DELETE:
-            raise RecordLayoutError(
-                f"{self.where(name)}: operation codes from {operations.min()} to {operations.max()}; "
-                "there are 0 (insert), 1 (update) and 2 (delete)"
-            )
-        if not self._table.version.has_row_ids and operations.max() > Operation.INSERT:
-            found = Operation(operations[np.argmax(operations > Operation.INSERT)]).name.lower()
-            raise TableNotMutableError(
-                f"{self.where(name)}: the {found} of a row cannot be written, because rows of an insert-only "
-                "table have no ROW__ID; insert only, or make it a full ACID table "
-                "(transactional_properties=default)"
-            )
+        changes = Changes(
+            self._table,
+            operations,
+            records.row_ids,
+            partition_name,
+            columns={} if records.columns is None else self._bucket_columns(records.columns),
+        )
+        check_operations(changes)
+        check_row_ids(changes)
+        if records.row_ids.partitions is not None:
+            check_partitions_kept(changes, pa.repeat(partition_name, len(changes)), changes.existing)
+        return changes
 
-    def lengths(
+    def check_events(
         self,
-        name: str,
-        operations: np.ndarray,
+        partition_name: str,
+        bucket_id: int,
+        operations: npt.NDArray[np.integer],
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
-        """As many of each. Raises RecordLayoutError."""
-        count = len(operations)
-        lengths = [
-            len(row_ids.original_txns),
-            len(row_ids.buckets),
-            len(row_ids.row_ids),
-            count if rows is None else len(rows),
-        ]
-        if lengths != [count] * len(lengths):
-            raise RecordLayoutError(
-                f"{self.where(name)}: {count} operations with {lengths[0]} original_txns, {lengths[1]} "
-                f"buckets, {lengths[2]} row_ids and {lengths[3]} rows; there must be as many of each"
-            )
-
-    def row_ids(self, name: str, operations: np.ndarray, records: Records) -> None:
-        """ROW__IDs of updates and deletes. Raises RecordValueError, BucketIdError."""
-        ids = records.row_ids
-        existing = operations != Operation.INSERT
-        if not existing.any():
-            return
-        if ids.is_null[existing].any():
-            raise RecordValueError(
-                f"{self.where(name)}: ROW__ID of an update or delete is null, or has no bucket"
-            )
-        self.identities(name, ids.numbers.take(existing))
-        if ids.partitions is not None:
-            self._check_partitions(name, ids.partitions.filter(pa.array(existing)))
-
-    def bucket_range(self, name: str, buckets: np.ndarray) -> None:
-        """The table has these buckets (plain ids). Raises BucketIdError."""
-        wrong = (buckets < 0) | (buckets >= self._table.bucket_limit)
-        if wrong.any():
-            raise BucketIdError(
-                f"{self.where(name)}: there is no bucket {int(buckets[np.argmax(wrong)])}; the table has "
-                f"{self._table.bucket_limit}, numbered from 0. No reader would open its file"
-            )
-
-    def identities(self, name: str, row_ids: RowIdArrays, bucket_id: int | None = None) -> None:
-        """Rows that existed before this transaction, in buckets of the table.
-
-        Args:
-            name: the partition.
-            row_ids: of updates and deletes, at least one.
-            bucket_id: the only bucket (plain id) that they may name, if given.
+        """Check records that are all of one bucket.
 
         Raises:
-            BucketIdError: another bucket, or one that the table cannot have.
-            RecordValueError: any other number that no row has.
+            RecordLayoutError: the arrays differ in length, or new rows have no columns.
+            Others: see :meth:`of_records`.
         """
-        ids = self.plain_bucket_ids(name, row_ids.buckets)
-        if bucket_id is None:
-            self.bucket_range(name, ids)
-        elif (ids != bucket_id).any():
-            found = row_ids.at(int(np.argmax(ids != bucket_id)))
-            raise BucketIdError(
-                f"{self.where(name)}: ROW__ID {tuple(found)} is not of bucket {bucket_id}; readers ignore a "
-                "delete in another bucket's file: group changes by the bucket that their ROW__IDs name"
+        changes = Changes(self._table, operations, RowIds.complete(row_ids), partition_name)
+        _check_lengths(changes, row_ids, rows)
+        check_operations(changes)
+        if rows is None and (operations != Operation.DELETE).any():
+            raise RecordLayoutError(
+                f"{changes.where}: inserts and updates need the data columns {self._table.column_names}"
             )
-        txns, numbers = row_ids.original_txns, row_ids.row_ids
-        wrong = (txns < 0) | (numbers < 0) | (txns >= self._write_id)
-        if wrong.any():
-            raise RecordValueError(
-                f"{self.where(name)}: ROW__ID {tuple(row_ids.at(int(np.argmax(wrong))))} names no row that "
-                f"existed before {self._own_id()}; take ROW__IDs from a snapshot of this transaction"
-            )
+        check_row_ids(changes)
+        check_bucket_of_group(changes, bucket_id)
 
-    def plain_bucket_ids(self, name: str, buckets: np.ndarray) -> np.ndarray:
-        """Plain ids of what ROW__IDs call their bucket. Raises BucketIdError for what cannot be read."""
-        if not self._table.version.encodes_buckets:
-            return buckets
-        unreadable = unreadable_properties(buckets)
-        if unreadable.any():
-            raise BucketIdError(
-                f"{self.where(name)}: {int(buckets[np.argmax(unreadable)])} is no bucket property that Hive "
-                "could have written (536870912 is that of bucket 0, statement 0); take ROW__IDs from a "
-                "snapshot and leave them as they are"
-            )
-        return bucket_ids(buckets)
-
-    def buckets(
-        self, name: str, operations: np.ndarray, records: Records, rows: pa.StructArray | None
-    ) -> npt.NDArray[np.integer]:
-        """Plain bucket id of each record.
+    def buckets(self, changes: Changes, rows: pa.StructArray | None) -> npt.NDArray[np.integer]:
+        """Plain bucket id of each record, shape (n,).
 
         Of deletes the ROW__ID's. Of inserts the computed one, or that of this writer if the table is not
         bucketed. Of updates the ROW__ID's, which must be the computed one unless Hive itself misplaces rows.
 
+        Args:
+            changes: of :meth:`of_records`.
+            rows: n rows with the table's types; None if all are deletes.
+
         Raises:
             BucketIdError: a ROW__ID names another bucket than the computed one.
         """
-        row_ids = records.row_ids
-        found = self.plain_bucket_ids(name, np.where(row_ids.is_null, 0, row_ids.numbers.buckets))
-        inserts = operations == Operation.INSERT
         if self._resolver is None:
-            return np.where(inserts, self._insert_bucket_id, found)
+            check_attached_buckets(changes, None)
+            return np.where(changes.inserts, self._insert_bucket_id, changes.bucket_ids)
         if rows is None:
-            return found
-        computed = np.asarray(self._resolver.resolve(pa.RecordBatch.from_struct_array(rows)))
-        judged = inserts if self._table.version.keeps_misplaced_rows else operations != Operation.DELETE
-        wrong = judged & ~row_ids.is_null & (found != computed)
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            identity = row_ids.numbers.at(at)
-            raise self._wrong_bucket(
-                name, Operation(operations[at]), identity, int(found[at]), int(computed[at])
-            )
-        return np.where(judged, computed, found)
+            return changes.bucket_ids
+        computed = self._resolver.resolve(pa.RecordBatch.from_struct_array(rows)).to_numpy()
+        check_attached_buckets(changes, computed)
+        check_buckets_kept(changes, computed)
+        return np.where(changes.inserts, computed, changes.bucket_ids)
 
-    def _own_id(self) -> str:
-        transaction = f"transaction {self._txn_id}"
-        return (
-            f"write id {self._write_id} of {transaction}" if self._write_id != self._txn_id else transaction
-        )
+    def _bucket_columns(self, columns: tuple[pa.Array, ...]) -> dict[str, pa.Array]:
+        by_name = dict(zip(self._table.column_names, columns, strict=True))
+        return {name: by_name[name] for name in map(str.lower, self._table.bucket_columns)}
 
-    def _check_partitions(self, name: str, partitions: pa.StringArray) -> None:
-        others = pc.not_equal(pc.fill_null(partitions, name), name)
-        if pc.any(others).as_py():
-            found = partitions[pc.index(others, True).as_py()].as_py()
-            raise RecordValueError(
-                f"{self.where(name)}: a ROW__ID belongs to partition {found!r}; a row cannot be updated or "
-                "deleted from another partition: to move it, delete it there and insert it here"
-            )
 
-    def _wrong_bucket(
-        self, name: str, operation: Operation, identity: RecordIdentifier, found: int, computed: int
-    ) -> BucketIdError:
-        advice = (
-            "leave ROW__ID null for inserts, or attach the bucket that BucketIdResolver computes"
-            if operation is Operation.INSERT
-            else "an update cannot move a row to another bucket: delete it and insert it again"
-        )
-        return BucketIdError(
-            f"{self.where(name)}: the {operation.name.lower()} of a record whose columns "
-            f"{list(self._table.bucket_columns)} belong to bucket {computed} carries bucket {found} "
-            f"(ROW__ID {tuple(identity)}); {advice}"
+def _check_lengths(changes: Changes, row_ids: RowIdArrays, rows: pa.StructArray | None) -> None:
+    count = len(changes)
+    lengths = [
+        len(row_ids.original_txns),
+        len(row_ids.buckets),
+        len(row_ids.row_ids),
+        count if rows is None else len(rows),
+    ]
+    if lengths != [count] * len(lengths):
+        raise RecordLayoutError(
+            f"{changes.where}: {count} operations with {lengths[0]} original_txns, {lengths[1]} "
+            f"buckets, {lengths[2]} row_ids and {lengths[3]} rows; there must be as many of each"
         )

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from mutation_api.acid.row_id import ROW_ID_COLUMN, RowIdArrays
+from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.orc.format.stored_values import nulled
 from mutation_api.table.acid_table import AcidTable
@@ -19,8 +18,9 @@ from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 from mutation_api.types.plain_array import has_union, plain_array, struct_fields
 from mutation_api.worker.python_values import array_of
+from mutation_api.worker.row_ids import RowIds
 
-__all__ = ["RecordInspector", "RecordLayout", "Records", "RowIdParts", "RowIds"]
+__all__ = ["RecordInspector", "RecordLayout", "Records", "RowIdParts"]
 
 PARTITION_FIELD = "partition"
 _FIELD_COUNT = 3
@@ -30,21 +30,6 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 RowIdParts = tuple[Any, Any, Any, str | None]
 """A single record's ROW__ID: original txn, bucket, row id, partition or None; all None if it has none."""
 _NO_ROW_ID: RowIdParts = (None, None, None, None)
-
-
-@dataclass(frozen=True)
-class RowIds:
-    """ROW__IDs of n records; where ``is_null``, ``numbers`` mean nothing. ``partitions`` may be missing."""
-
-    is_null: np.ndarray
-    numbers: RowIdArrays
-    partitions: pa.StringArray | None
-
-    @classmethod
-    def none(cls, count: int) -> RowIds:
-        """No record has one."""
-        zeros = np.zeros(count, np.int64)
-        return cls(np.ones(count, np.bool_), RowIdArrays(zeros, zeros, zeros), None)
 
 
 @dataclass(frozen=True)
@@ -102,14 +87,11 @@ class RecordInspector:
             )
         self._names = tuple(given.get(name, name) for name in table.column_names)
 
-    def of_batch(
-        self, batch: pa.RecordBatch | pa.Table, *, with_row_ids: bool, with_columns: bool
-    ) -> Records:
-        """Take n records of an Arrow batch apart.
+    def of_batch(self, batch: pa.RecordBatch | pa.Table, *, with_columns: bool) -> Records:
+        """Take n records of an Arrow batch apart; a ROW__ID may be missing.
 
         Args:
             batch: columns in any order.
-            with_row_ids: each record must have a ROW__ID; otherwise it may have one.
             with_columns: the data columns must be there; otherwise they may be, and are ignored.
 
         Raises:
@@ -117,21 +99,18 @@ class RecordInspector:
         """
         places = self._places(batch.schema.names)
         row_id = places.pop(self._row_id_column, None)
-        if row_id is None and with_row_ids:
-            raise self._missing([self._row_id_column.upper()], batch.schema.names)
         row_ids = RowIds.none(batch.num_rows) if row_id is None else self._row_ids_of(batch.column(row_id))
-        self._check_nulls(row_ids, with_row_ids)
         if not with_columns:
             return Records(row_ids, None)
         self._check_columns(places, batch.schema.names)
         return Records(row_ids, tuple(plain_array(batch.column(places[name])) for name in self._names))
 
-    def layout(self, names: Sequence[str], *, with_row_id: bool, with_columns: bool) -> RecordLayout:
+    def layout(self, names: Sequence[str], *, with_columns: bool) -> RecordLayout:
         """Where single records with these names have what is asked for; see :meth:`of_batch`.
 
         Raises:
             RecordLayoutError: as for a batch. The layout's functions raise it for a ROW__ID that is no struct
-                of whole numbers, and RecordValueError if it is needed and has nulls.
+                of whole numbers.
         """
         if not all(isinstance(name, str) for name in names):
             raise RecordLayoutError(
@@ -140,12 +119,10 @@ class RecordInspector:
             )
         places = self._places(names)
         at = places.pop(self._row_id_column, None)
-        if at is None and with_row_id:
-            raise self._missing([self._row_id_column.upper()], names)
         if with_columns:
             self._check_columns(places, names)
         return RecordLayout(
-            (lambda _: _NO_ROW_ID) if at is None else self._row_id_getter(names[at], with_row_id),
+            (lambda _: _NO_ROW_ID) if at is None else self._row_id_getter(names[at]),
             _values_getter([names[places[name]] for name in self._names]) if with_columns else self._nulls,
         )
 
@@ -254,13 +231,6 @@ class RecordInspector:
             f"table {self._table.full_name}: the record has no {list(missing)}; it has {list(given)}"
         )
 
-    def _check_nulls(self, row_ids: RowIds, required: bool) -> None:
-        if required and row_ids.is_null.any():
-            raise RecordValueError(
-                f"table {self._table.full_name}: {self._row_id_column.upper()} of record "
-                f"{int(np.argmax(row_ids.is_null))} is null; updates and deletes need it"
-            )
-
     def _row_ids_of(self, column: pa.Array | pa.ChunkedArray) -> RowIds:
         array = plain_array(column)
         if pa.types.is_null(array.type):
@@ -270,51 +240,17 @@ class RecordInspector:
         names = [field.name.lower() for field in array.type]
         fields = dict(zip(names, array.flatten(), strict=True))
         try:
-            txns, buckets, row_ids = (fields[name].cast(pa.int64()) for name in self._row_id_fields)
+            parts = [fields[name] for name in self._row_id_fields]
+            return RowIds.of_columns(parts, fields.get(PARTITION_FIELD))
         except (KeyError, pa.ArrowException) as error:
             raise self._bad_row_id(array.type) from error
-        return self._checked_row_ids(array, txns, buckets, row_ids, fields.get(PARTITION_FIELD))
-
-    def _checked_row_ids(
-        self,
-        array: pa.Array,
-        txns: pa.Array,
-        buckets: pa.Array,
-        row_ids: pa.Array,
-        partitions: pa.Array | None,
-    ) -> RowIds:
-        # For an insert a bucket alone may be attached; its other parts do not count.
-        is_null = np.asarray(pc.or_(array.is_null(), buckets.is_null()))
-        incomplete = np.asarray(pc.or_(txns.is_null(), row_ids.is_null())) & ~is_null
-        numbers = [np.asarray(pc.fill_null(part, -1)) for part in (txns, buckets, row_ids)]
-        numbers[0] = np.where(incomplete, -1, numbers[0])
-        texts = (
-            None if partitions is None or pa.types.is_null(partitions.type) else partitions.cast(pa.string())
-        )
-        return RowIds(is_null, RowIdArrays(*numbers), texts)
 
     def _nulls(self, record: Mapping[str, Any]) -> Sequence[Any]:
         del record
         return (None,) * len(self._names)
 
-    def _row_id_getter(self, name: str, is_required: bool) -> Callable[[Mapping[str, Any]], RowIdParts]:
-        def row_id(record: Mapping[str, Any]) -> RowIdParts:
-            parts = self._row_id_parts(record[name])
-            if is_required and None in parts[:_FIELD_COUNT]:
-                raise self._hollow_row_id(record, parts)
-            return parts
-
-        return row_id
-
-    def _hollow_row_id(
-        self, record: Mapping[str, Any], parts: RowIdParts
-    ) -> RecordLayoutError | RecordValueError:
-        if parts == _NO_ROW_ID:
-            return self._missing([self._row_id_column.upper()], list(record))
-        return RecordValueError(
-            f"table {self._table.full_name}: {self._row_id_column.upper()} {parts[:_FIELD_COUNT]} has nulls; "
-            "updates and deletes need all of it"
-        )
+    def _row_id_getter(self, name: str) -> Callable[[Mapping[str, Any]], RowIdParts]:
+        return lambda record: self._row_id_parts(record[name])
 
     def _row_id_parts(self, value: Any) -> RowIdParts:
         if value is None:
@@ -374,6 +310,5 @@ def _row_ids_of_parts(parts: Sequence[Any]) -> RowIds:
     txns, buckets, row_ids, partitions = (parts[place :: len(_NO_ROW_ID)] for place in range(len(_NO_ROW_ID)))
     if buckets.count(None) == len(buckets):
         return RowIds.none(len(buckets))
-    columns = [pa.array(column, pa.int64()) for column in (txns, buckets, row_ids)]
-    numbers = RowIdArrays(*(np.asarray(pc.fill_null(column, -1)) for column in columns))
-    return RowIds(np.asarray(columns[1].is_null()), numbers, pa.array(partitions, pa.string()))
+    columns = (pa.array(column, pa.int64()) for column in (txns, buckets, row_ids))
+    return RowIds.of_columns(columns, pa.array(partitions, pa.string()))

@@ -1,7 +1,7 @@
 """Where each change goes: partition, bucket, operation and ROW__ID of a batch, checked. Pure Arrow and numpy.
 
 Runs in Spark's Python workers, before the shuffle: everything that can be wrong with the address of a change
-is found here, while nothing has been written.
+is found here, while nothing has been written. The rules are those of :mod:`mutation_api.worker.change_rules`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.acid.bucket_codec import bucket_ids, unreadable_properties
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.errors import (
-    BucketIdError,
-    RecordLayoutError,
-    RecordValueError,
-    RowIdNotFoundError,
-    TableNotMutableError,
-)
+from mutation_api.errors import RecordLayoutError
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import partition_names
+from mutation_api.worker.change_rules import (
+    OPERATION_NAMES,
+    Changes,
+    check_buckets_kept,
+    check_operations,
+    check_partitions_kept,
+    check_row_ids,
+)
+from mutation_api.worker.row_ids import RowIds
 
-__all__ = ["ADDRESS_TYPE", "OPERATION_NAMES", "ChangeClassifier"]
-
-OPERATION_NAMES = ("insert", "update", "delete")
-"""Texts of the operation column, at the place of their :class:`~mutation_api.acid.event.Operation` code."""
+__all__ = ["ADDRESS_TYPE", "ChangeClassifier"]
 
 _CODES = {name: code for code, name in enumerate(OPERATION_NAMES)}
 _UNKNOWN = -1
@@ -50,12 +49,6 @@ ADDRESS_TYPE = pa.struct(
 
 An insert carries the own id (write id, in v1 transaction id) and so sorts behind every existing row.
 """
-
-SAMPLE_ROWS = 3
-SHOWN_CHARACTERS = 60
-"""Of one value, in a message; a long text would bury the rule."""
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,7 @@ class ChangeClassifier:
         Args:
             operations: n texts, 'insert', 'update' or 'delete' in any case.
             row_ids: n ROW__IDs with fields txn, bucket, row_id and, if known, partition; None if the change
-                set has no such column.
+                set has no such column. Those of inserts are ignored.
             columns: n rows of the partition and bucket columns, fields in lower case; None if there are none.
             writers: n bucket ids for inserts into a table that is not bucketed; None for other tables.
 
@@ -92,237 +85,110 @@ class ChangeClassifier:
             n addresses of ADDRESS_TYPE.
 
         Raises:
-            RecordValueError: unknown or null operation, missing ROW__ID, or an update that leaves its
-                partition.
             RecordLayoutError: an insert or update in a change set that lacks columns.
-            BucketIdError: a ROW__ID of a bucket the table does not have, or an update that leaves its bucket.
-            RowIdNotFoundError: a ROW__ID of a transaction that the snapshot does not see.
-            TableNotMutableError: an update or delete in a table whose rows have no ROW__ID.
+            RecordValueError, BucketIdError, RowIdNotFoundError, TableNotMutableError: see
+                :mod:`mutation_api.worker.change_rules`.
         """
-        batch = _Batch(self.table, operations, row_ids, columns)
-        batch.codes = self._operation_codes(batch)
-        self._check_row_ids(batch)
-        partitions, buckets = self._partitions(batch), self._buckets(batch, writers)
+        changes = Changes(
+            self.table,
+            _codes(operations),
+            _row_ids(row_ids, len(operations)),
+            given_operations=operations,
+            columns=_columns(columns),
+        )
+        check_operations(changes)
+        self._check_columns(changes)
+        check_row_ids(changes, self.valid_ids)
+        numbers, inserts, own_id = changes.row_ids.numbers, changes.inserts, self.table.required_write_id()
+        partitions, buckets = self._partitions(changes), self._buckets(changes, writers)
         return pa.StructArray.from_arrays(
             [
                 partitions,
                 pa.array(buckets, pa.int32()),
-                pa.array(batch.codes, pa.int8()),
-                pa.array(np.where(batch.inserts, self.table.required_write_id(), batch.txns), pa.int64()),
-                pa.array(np.where(batch.inserts, 0, batch.buckets), pa.int32()),
-                pa.array(np.where(batch.inserts, 0, batch.row_numbers), pa.int64()),
+                pa.array(changes.operations, pa.int8()),
+                pa.array(np.where(inserts, own_id, numbers.original_txns), pa.int64()),
+                pa.array(np.where(inserts, 0, numbers.buckets), pa.int32()),
+                pa.array(np.where(inserts, 0, numbers.row_ids), pa.int64()),
             ],
             fields=list(ADDRESS_TYPE),
         )
 
-    def _operation_codes(self, batch: _Batch) -> npt.NDArray[np.int8]:
-        encoded = batch.operations.cast(pa.string()).dictionary_encode()
-        distinct = [_CODES.get(name.lower(), _UNKNOWN) for name in encoded.dictionary.to_pylist()]
-        places = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
-        codes: npt.NDArray[np.int8] = np.array([*distinct, _UNKNOWN], np.int8)[places]
-        batch.refuse(
-            codes < 0,
-            RecordValueError,
-            f"the operation must be one of {', '.join(map(repr, OPERATION_NAMES))}",
-        )
+    def _check_columns(self, changes: Changes) -> None:
         if self.missing_columns:
-            batch.refuse(
-                codes != Operation.DELETE,
+            changes.refuse(
+                changes.operations != Operation.DELETE,
                 RecordLayoutError,
                 f"the change set lacks the columns {', '.join(self.missing_columns)}; "
                 "only a change set of deletes may leave columns out",
             )
-        return codes
 
-    def _check_row_ids(self, batch: _Batch) -> None:
-        existing = ~batch.inserts
-        if not self.table.version.has_row_ids:
-            batch.refuse(
-                existing,
-                TableNotMutableError,
-                "it is insert-only: its rows have no ROW__ID, so they can be neither updated nor deleted",
-            )
-        batch.refuse(
-            existing & ~batch.has_row_id,
-            RecordValueError,
-            f"an update or a delete needs the {ROW_ID_COLUMN} of its row; read it with snapshot()",
-        )
-        self._check_buckets(batch, existing)
-        own = self.table.required_write_id()
-        kind = "write id" if self.table.version.uses_write_ids else "transaction"
-        batch.refuse(
-            existing & (~self._is_visible(batch.txns, existing) | (batch.row_numbers < 0)),
-            RowIdNotFoundError,
-            f"{ROW_ID_COLUMN} names a row that the snapshot of transaction {self.table.required_txn_id()} "
-            f"cannot hold, or that {kind} {own} cannot change: its {kind} is negative, not below {own}, open "
-            "or aborted, or its row is negative. Read the table again in this transaction",
-        )
-
-    def _check_buckets(self, batch: _Batch, existing: Mask) -> None:
-        if self.table.version.encodes_buckets:
-            batch.refuse(
-                existing & unreadable_properties(batch.buckets),
-                BucketIdError,
-                f"{ROW_ID_COLUMN} has a bucket field that no Hive writes; it is not a bucket's number but "
-                "holds it, so pass it on as it was read",
-            )
-        limit = self.table.bucket_limit
-        batch.refuse(
-            existing & ((batch.bucket_ids < 0) | (batch.bucket_ids >= limit)),
-            BucketIdError,
-            f"{ROW_ID_COLUMN} names a bucket that the table does not have: expected 0 <= bucket < {limit}",
-            {"bucket": pa.array(batch.bucket_ids)},
-        )
-
-    def _is_visible(self, txns: npt.NDArray[np.int64], where: Mask) -> Mask:
-        """Whether the snapshot may hold such rows; looked up once for each distinct id.
-
-        A row with a higher write id than ours can be visible, since write ids are not given in the order of
-        transactions. It is refused as well: of Hive's two readers only one would see our delete of it.
-        """
-        distinct, positions = np.unique(np.where(where, txns, 0), return_inverse=True)
-        own = self.table.required_write_id()
-        visible = [t == 0 or (0 < t < own and self.valid_ids.is_valid(t)) for t in distinct.tolist()]
-        return np.asarray(visible, dtype=np.bool_)[positions]
-
-    def _partitions(self, batch: _Batch) -> pa.Array:
+    def _partitions(self, changes: Changes) -> pa.Array:
         if not self.table.partition_keys:
-            return pa.array([""] * len(batch), pa.string())
-        if self.has_partition_columns and batch.inserts.all():
-            columns = {name: batch.column(name) for name in self.table.partition_key_names}
-            return partition_names(self.table, columns).cast(pa.string())
-        known = batch.known_partitions()
+            return pa.array([""] * len(changes), pa.string())
+        if self.has_partition_columns and changes.inserts.all():
+            return self._computed_partitions(changes)
+        known = changes.row_ids.partitions
+        if known is None:
+            known = pa.nulls(len(changes), pa.string())
         if not self.has_partition_columns:
-            batch.refuse(
-                batch.inserts | pc.is_null(known).to_numpy(zero_copy_only=False),
+            changes.refuse(
+                changes.inserts | pc.is_null(known).to_numpy(zero_copy_only=False),
                 RecordLayoutError,
                 f"the change set lacks the partition columns {', '.join(self.table.partition_key_names)} and "
                 f"{ROW_ID_COLUMN} does not tell the partition either",
             )
             return known
-        is_known_delete = pc.and_(pa.array(batch.codes == Operation.DELETE), pc.is_valid(known))
-        computed = self._computed_partitions(batch, pc.invert(is_known_delete))
-        moved = pc.fill_null(pc.not_equal(known, computed), False).to_numpy(zero_copy_only=False)
-        batch.refuse(
-            moved & (batch.codes == Operation.UPDATE),
-            RecordValueError,
-            "an update may not move its row to another partition; delete the old row and insert the new one",
-            {"partition now": known, "partition then": computed},
-        )
+        deletes = changes.operations == Operation.DELETE
+        is_known_delete = pc.and_(pa.array(deletes), pc.is_valid(known))
+        computed = self._computed_partitions(changes, pc.invert(is_known_delete))
+        check_partitions_kept(changes, computed, changes.operations == Operation.UPDATE)
         return pc.if_else(is_known_delete, known, computed)
 
-    def _computed_partitions(self, batch: _Batch, wanted: pa.Array) -> pa.Array:
-        """Partition names by the columns' values where wanted, null elsewhere."""
-        columns = {k: batch.column(k).filter(wanted) for k in self.table.partition_key_names}
-        return pc.replace_with_mask(
-            pa.nulls(len(batch), pa.string()), wanted, partition_names(self.table, columns).cast(pa.string())
-        )
+    def _computed_partitions(self, changes: Changes, wanted: pa.BooleanArray | None = None) -> pa.Array:
+        """Partition names by the columns' values; where they are not wanted, null."""
+        columns = {name: changes.columns[name] for name in self.table.partition_key_names}
+        if wanted is None:
+            return partition_names(self.table, columns).cast(pa.string())
+        wanted_columns = {name: values.filter(wanted) for name, values in columns.items()}
+        names = partition_names(self.table, wanted_columns).cast(pa.string())
+        return pc.replace_with_mask(pa.nulls(len(changes), pa.string()), wanted, names)
 
-    def _buckets(self, batch: _Batch, writers: pa.Array | None) -> npt.NDArray[np.int32]:
+    def _buckets(self, changes: Changes, writers: pa.Array | None) -> npt.NDArray[np.int32]:
         """The bucket that a new row belongs to; of an existing row, the bucket of its ROW__ID."""
-        buckets = batch.bucket_ids.astype(np.int32)
+        buckets = changes.bucket_ids.astype(np.int32)
         if not self.table.is_bucketed:
-            if batch.inserts.any():
+            if changes.inserts.any():
                 assert writers is not None
-                np.copyto(buckets, writers.to_numpy(zero_copy_only=False), where=batch.inserts)
+                np.copyto(buckets, writers.to_numpy(zero_copy_only=False), where=changes.inserts)
             return buckets
         stays_put = self.table.version.keeps_misplaced_rows
-        hashed = batch.inserts if stays_put else batch.codes != Operation.DELETE
-        if not hashed.any():
-            return buckets
-        assert batch.columns is not None
-        rows = pa.RecordBatch.from_struct_array(batch.columns.filter(pa.array(hashed)))
-        buckets[hashed] = BucketIdResolver(self.table).resolve(rows).to_numpy()
-        batch.refuse(
-            (batch.codes == Operation.UPDATE) & (buckets != batch.bucket_ids),
-            BucketIdError,
-            "an update may not move its row to another bucket (it changes a CLUSTERED BY column); "
-            "delete the old row and insert the new one",
-            {"computed bucket": pa.array(buckets)},
-        )
+        hashed = changes.inserts if stays_put else changes.operations != Operation.DELETE
+        if hashed.any():
+            rows = pa.record_batch(dict(changes.columns)).filter(pa.array(hashed))
+            buckets[hashed] = BucketIdResolver(self.table).resolve(rows).to_numpy()
+            check_buckets_kept(changes, buckets)
         return buckets
 
 
-class _Batch:
-    """Columns of one batch as numpy arrays; values of absent ROW__IDs are -1."""
-
-    def __init__(
-        self,
-        table: AcidTable,
-        operations: pa.Array,
-        row_ids: pa.StructArray | None,
-        columns: pa.StructArray | None,
-    ) -> None:
-        self.table = table
-        self.operations = operations
-        self.row_ids = row_ids
-        self.columns = columns
-        self.txns = self._identifier_part("txn")
-        self.buckets = self._identifier_part("bucket")
-        """The field as it stands: a bucket's id in v1, its property in v2."""
-        self.bucket_ids = bucket_ids(self.buckets) if table.version.encodes_buckets else self.buckets
-        self.row_numbers = self._identifier_part("row_id")
-        self.has_row_id = self._has_row_id()
-        self.codes: npt.NDArray[np.int8] = np.full(len(operations), -1, np.int8)
-
-    def __len__(self) -> int:
-        return len(self.operations)
-
-    @property
-    def inserts(self) -> Mask:
-        """Which changes are inserts; their ROW__IDs, if any, are ignored."""
-        is_insert: Mask = self.codes == Operation.INSERT
-        return is_insert
-
-    def column(self, name: str) -> pa.Array:
-        """One of the table's columns."""
-        assert self.columns is not None
-        return pc.struct_field(self.columns, name)
-
-    def known_partitions(self) -> pa.Array:
-        """Partition names that the ROW__IDs carry, null where unknown."""
-        if self.row_ids is None or self.row_ids.type.get_field_index("partition") < 0:
-            return pa.nulls(len(self), pa.string())
-        return pc.struct_field(self.row_ids, "partition").cast(pa.string())
-
-    def refuse(
-        self, wrong: Mask, error: type[Exception], rule: str, details: dict[str, pa.Array] | None = None
-    ) -> None:
-        """Raise ``error`` if any row is wrong; the message names the first of them."""
-        if not wrong.any():
-            return
-        rows = np.flatnonzero(wrong)
-        samples = "; ".join(self._describe(int(i), details or {}) for i in rows[:SAMPLE_ROWS])
-        raise error(
-            f"table {self.table.full_name}: {rule}. {len(rows)} such rows in one batch, first: {samples}"
-        )
-
-    def _describe(self, row: int, details: dict[str, pa.Array]) -> str:
-        parts = {"operation": self.operations[row].as_py()}
-        if self.row_ids is not None:
-            identifier = self.row_ids[row].as_py()
-            parts[ROW_ID_COLUMN] = None if identifier is None else tuple(identifier.values())
-        if self.columns is not None:
-            parts.update(self.columns[row].as_py() or {})
-        parts.update({name: array[row].as_py() for name, array in details.items()})
-        return "(" + ", ".join(f"{name}={_shown(value)}" for name, value in parts.items()) + ")"
-
-    def _identifier_part(self, field: str) -> npt.NDArray[np.int64]:
-        if self.row_ids is None:
-            return np.full(len(self), -1, np.int64)
-        # struct_field, unlike StructArray.field, gives null where the whole struct is null.
-        values = pc.struct_field(self.row_ids, field).cast(pa.int64())
-        filled: npt.NDArray[np.int64] = values.fill_null(-1).to_numpy(zero_copy_only=False)
-        return filled
-
-    def _has_row_id(self) -> Mask:
-        if self.row_ids is None:
-            return np.zeros(len(self), np.bool_)
-        parts = [pc.struct_field(self.row_ids, field) for field in ("txn", "bucket", "row_id")]
-        present: Mask = np.logical_and.reduce([np.asarray(pc.is_valid(part)) for part in parts])
-        return present
+def _codes(operations: pa.Array) -> npt.NDArray[np.int8]:
+    """Codes of operations' names in any case; one text is looked at once."""
+    encoded = operations.cast(pa.string()).dictionary_encode()
+    distinct = [_CODES.get(name.lower(), _UNKNOWN) for name in encoded.dictionary.to_pylist()]
+    places = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
+    codes: npt.NDArray[np.int8] = np.array([*distinct, _UNKNOWN], np.int8)[places]
+    return codes
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+def _row_ids(row_ids: pa.StructArray | None, count: int) -> RowIds:
+    if row_ids is None:
+        return RowIds.none(count)
+    # struct_field, unlike StructArray.field, gives null where the whole struct is null.
+    parts = [pc.struct_field(row_ids, name) for name in ("txn", "bucket", "row_id")]
+    knows_partition = row_ids.type.get_field_index("partition") >= 0
+    return RowIds.of_columns(parts, pc.struct_field(row_ids, "partition") if knows_partition else None)
+
+
+def _columns(columns: pa.StructArray | None) -> dict[str, pa.Array]:
+    if columns is None:
+        return {}
+    return dict(zip((each.name for each in columns.type), columns.flatten(), strict=True))

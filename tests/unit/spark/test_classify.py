@@ -160,7 +160,7 @@ def test_bad_changes_are_refused_by_name(
     with pytest.raises(error, match=message) as caught:
         classify([good, change, good])
     assert "table default.t" in str(caught.value)
-    assert "1 such rows" in str(caught.value)
+    assert "Found in 1 of 3 changes: (" in str(caught.value)
 
 
 def test_original_files_have_transaction_zero() -> None:

@@ -22,6 +22,7 @@ from mutation_api.errors import (
     RecordLayoutError,
     RecordSequenceError,
     RecordValueError,
+    RowIdNotFoundError,
     TransactionStateError,
 )
 from mutation_api.storage.location import Location
@@ -279,10 +280,8 @@ def test_a_bucket_that_the_row_contradicts_is_refused(tmp_path, operation):
     """A row in a wrong bucket is invisible or doubled; an update cannot move it."""
     table = acid_table(tmp_path)
     target = coordinator(table)
-    advice = "leave ROW__ID null" if operation == "insert" else "delete it and insert it again"
-    with pytest.raises(
-        BucketIdError, match=rf"bucket 1 carries bucket 0 \(ROW__ID \(1, 0, 0\)\); .*{advice}"
-    ):
+    advice = "leave ROW__ID null" if operation == "insert" else "delete the old row and insert the new one"
+    with pytest.raises(BucketIdError, match=rf"{advice}.*ROW__ID=\(1, 0, 0\), bucket=0, .*computed bucket=1"):
         getattr(target, operation)(
             [], {"ROW__ID": row_id(1, 0, 0), "id": ids_of_bucket(table, 1, 1)[0], "msg": ""}
         )
@@ -312,7 +311,7 @@ def test_an_insert_may_carry_its_bucket(tmp_path, attached):
 def test_a_bucket_that_does_not_exist_is_refused(tmp_path, operation, bucket):
     """Hive's API wrote bucket_00007 of a table with two, which no reader opens."""
     target = coordinator(acid_table(tmp_path))
-    with pytest.raises(BucketIdError, match=f"no bucket {bucket}; the table has 2"):
+    with pytest.raises(BucketIdError, match=f"not have: expected 0 <= bucket < 2, .*, bucket={bucket}"):
         getattr(target, operation)([], {"ROW__ID": row_id(1, bucket, 0), "id": 1, "msg": ""})
 
 
@@ -330,17 +329,17 @@ def test_a_delete_needs_only_its_row_id(tmp_path, version):
 def test_a_row_id_that_no_snapshot_can_hold_is_refused(tmp_path, identity):
     """Hive's API made a new row of an update that names a transaction of the future."""
     table = acid_table(tmp_path)
-    with pytest.raises(RecordValueError, match="names no row that existed before transaction 7"):
+    with pytest.raises(RowIdNotFoundError, match="that transaction 7 cannot change"):
         coordinator(table).delete([], {"ROW__ID": identity})
 
 
 @pytest.mark.parametrize("identity", [None, (1, None, 1), (None, 0, 1)])
 def test_a_missing_row_id_is_refused(tmp_path, identity):
     """Without it nothing can be updated or deleted."""
-    with pytest.raises((RecordValueError, RecordLayoutError), match="ROW__ID"):
+    with pytest.raises(RecordValueError, match="needs the ROW__ID of its row, all of it"):
         coordinator(acid_table(tmp_path)).delete([], {"ROW__ID": identity})
     array = pa.array([identity and dict(zip(("transactionid", "bucketid", "rowid"), identity, strict=True))])
-    with pytest.raises((RecordValueError, RecordLayoutError), match="ROW__ID"):
+    with pytest.raises(RecordValueError, match="needs the ROW__ID of its row, all of it"):
         coordinator(acid_table(tmp_path)).delete([], pa.table({"ROW__ID": array}))
 
 
@@ -350,7 +349,7 @@ def test_a_row_of_another_partition_is_refused(tmp_path):
     target = coordinator(table)
     target.delete(["a"], {"ROW__ID": (1, 0, 0, "ds=a")})
     with pytest.raises(
-        RecordValueError, match=r"belongs to partition 'ds=a'.*delete it there and insert it here"
+        RecordValueError, match=r"delete the old row and insert.*row='ds=a', partition given='ds=b'"
     ):
         target.delete(["b"], {"ROW__ID": (1, 0, 1, "ds=a")})
 
@@ -489,7 +488,7 @@ def test_after_a_failure_nothing_is_written(tmp_path):
     target.insert([], {"id": 1, "msg": ""})
     with pytest.raises(BucketIdError) as first:
         target.delete([], {"ROW__ID": (1, 9, 0)})
-    with pytest.raises(TransactionStateError, match=r"failed before.*no bucket 9"):
+    with pytest.raises(TransactionStateError, match=r"failed before.*bucket=9"):
         target.insert([], {"id": 1, "msg": ""})
     with pytest.raises(BucketIdError) as again:
         target.close()
@@ -613,7 +612,7 @@ def test_write_events_checks_what_it_can(tmp_path):
     cases = [
         (BucketIdError, (5, delete, ids([1], [5], [0]), None)),
         (BucketIdError, (0, delete, ids([1], [1], [0]), None)),
-        (RecordValueError, (0, delete, ids([7], [0], [0]), None)),
+        (RowIdNotFoundError, (0, delete, ids([7], [0], [0]), None)),
         (RecordLayoutError, (0, insert, ids([0], [0], [0]), None)),
         (RecordLayoutError, (0, insert, ids([0], [0], [0]), pa.array([{"id": 1}]))),
     ]
@@ -729,7 +728,7 @@ def test_write_events_refuses_arrays_that_do_not_fit_each_other(tmp_path):
                 "", 0, codes, RowIdArrays(*arrays), rows
             )
     for code in (-1, 3):
-        with pytest.raises(RecordLayoutError, match=f"operation codes from {code} to {code}"):
+        with pytest.raises(RecordValueError, match=rf"must be one of 'insert', .*operation={code}"):
             coordinator(acid_table(tmp_path)).write_events(
                 "", 0, np.array([code], np.int8), RowIdArrays(one, one, one), rows
             )

@@ -15,7 +15,7 @@ from mutation_api.errors import (
     BucketIdError,
     ConfigurationError,
     RecordSequenceError,
-    RecordValueError,
+    RowIdNotFoundError,
     TableNotMutableError,
     TransactionStateError,
 )
@@ -81,14 +81,14 @@ def test_the_order_is_by_write_id_property_and_row_id(tmp_path, version):
 @pytest.mark.parametrize(
     ("identity", "error", "message"),
     [
-        ((3, -1, 0), BucketIdError, "-1 is no bucket property"),
-        ((3, 4096, 0), BucketIdError, "4096 is no bucket property"),
-        ((3, 2 << 29, 0), BucketIdError, "is no bucket property"),
-        ((3, bucket_property(0) | 0x1000, 0), BucketIdError, "is no bucket property"),
-        ((3, bucket_property(2), 0), BucketIdError, "there is no bucket 2; the table has 2"),
-        ((3, bucket_property(0), -1), RecordValueError, "before write id 5 of transaction 90"),
-        ((5, bucket_property(0), 0), RecordValueError, "names no row that existed before write id 5"),
-        ((90, bucket_property(0), 0), RecordValueError, "names no row that existed before write id 5"),
+        ((3, -1, 0), BucketIdError, r"no Hive writes.*\(3, -1, 0\)"),
+        ((3, 4096, 0), BucketIdError, r"no Hive writes.*\(3, 4096, 0\)"),
+        ((3, 2 << 29, 0), BucketIdError, "no Hive writes"),
+        ((3, bucket_property(0) | 0x1000, 0), BucketIdError, "no Hive writes"),
+        ((3, bucket_property(2), 0), BucketIdError, "expected 0 <= bucket < 2, .*bucket=2"),
+        ((3, bucket_property(0), -1), RowIdNotFoundError, "transaction 90 cannot hold.*write id 5 cannot"),
+        ((5, bucket_property(0), 0), RowIdNotFoundError, "that write id 5 cannot change"),
+        ((90, bucket_property(0), 0), RowIdNotFoundError, "that write id 5 cannot change"),
     ],
 )
 def test_a_row_id_that_hive_cannot_have_given_is_refused(tmp_path, version, identity, error, message):
@@ -96,7 +96,7 @@ def test_a_row_id_that_hive_cannot_have_given_is_refused(tmp_path, version, iden
     table = acid_table(tmp_path, version, txn_id=90, write_id=5)
     with pytest.raises(error, match=message):
         coordinator(table).delete([], {"ROW__ID": identity})
-    with pytest.raises((BucketIdError, RecordValueError)):
+    with pytest.raises(error):
         bucket = 0 if identity[1] != bucket_property(2) else 2
         coordinator(table).write_events("", bucket, np.array([2], np.int8), ids(identity), None)
 
@@ -105,7 +105,7 @@ def test_a_row_id_that_hive_cannot_have_given_is_refused(tmp_path, version, iden
 def test_a_slice_of_another_bucket_is_refused(tmp_path, version):
     """Readers look for the deletes of a bucket in its own file only."""
     table = acid_table(tmp_path, version)
-    with pytest.raises(BucketIdError, match=r"is not of bucket 0; readers ignore"):
+    with pytest.raises(BucketIdError, match=r"readers ignore a delete.*bucket=1, bucket of the group=0"):
         coordinator(table).write_events(
             "",
             0,
@@ -122,7 +122,7 @@ def test_a_misplaced_row_stays_where_hive_3_put_it(tmp_path):
         of_other_bucket = ids_of_bucket(table, 0, 1)[0]
         record = {"ROW__ID": (3, bucket_property(1), 0), "id": of_other_bucket, "msg": "u"}
         if not version.keeps_misplaced_rows:
-            with pytest.raises(BucketIdError, match="belong to bucket 0 carries bucket 1"):
+            with pytest.raises(BucketIdError, match=r"cannot move its row.*, bucket=1, .*computed bucket=0"):
                 coordinator(table).update([], record)
             continue
         with coordinator(table) as target:
@@ -138,7 +138,7 @@ def test_an_attached_bucket_of_an_insert_may_be_encoded_or_not(tmp_path, version
     with coordinator(table) as target:
         for bucket in (1, bucket_property(1)):
             target.insert([], {"ROW__ID": (None, bucket, None), "id": one, "msg": "x"})
-    with pytest.raises(BucketIdError, match="belong to bucket 1 carries bucket 0"):
+    with pytest.raises(BucketIdError, match=r"attached to an insert.*, bucket=0, .*computed bucket=1"):
         coordinator(table).insert([], {"ROW__ID": (None, 0, None), "id": one, "msg": "x"})
 
 
@@ -160,7 +160,7 @@ def test_tables_without_buckets(tmp_path, version):
     for bucket in (-1, 4096):
         with pytest.raises(ConfigurationError, match=f"insert_bucket_id {bucket}"):
             coordinator(table, insert_bucket_id=bucket)
-        with pytest.raises(BucketIdError, match="there is no bucket"):
+        with pytest.raises(BucketIdError, match="a bucket that the table does not have"):
             coordinator(table).write_events("", bucket, np.array([2], np.int8), ids((3, last, 0)), None)
 
 
@@ -186,9 +186,9 @@ def test_insert_only_files_hold_rows_alone(tmp_path, version, clustered):
 def test_insert_only_tables_refuse_updates_and_deletes(tmp_path, version):
     """Their rows have no identity."""
     table = acid_table(tmp_path, version)
-    with pytest.raises(TableNotMutableError, match=r"the delete of a row .* insert-only"):
+    with pytest.raises(TableNotMutableError, match=r"it is insert-only.*operation='delete'"):
         coordinator(table).delete([], {"ROW__ID": (3, 0, 0)})
-    with pytest.raises(TableNotMutableError, match=r"the update of a row .* insert-only"):
+    with pytest.raises(TableNotMutableError, match=r"it is insert-only.*operation='update'"):
         coordinator(table).update([], {"ROW__ID": (3, 0, 0), "id": 1, "msg": ""})
     with pytest.raises(TableNotMutableError, match="insert-only"):
         coordinator(table).write_events("", 0, np.array([2], np.int8), ids((3, 0, 0)), None)

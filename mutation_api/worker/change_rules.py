@@ -1,0 +1,379 @@
+"""What must hold of changes before any of them is written: operation, ROW__ID, bucket and partition.
+
+Changes come as a DataFrame (:mod:`mutation_api.spark.write.classify`) or through a coordinator
+(:mod:`mutation_api.worker.record_checks`). Each rule stands here once, so that a mistake is refused by the
+same class and text whichever way it comes:
+
+==========================================================  =======================
+mistake                                                     error
+==========================================================  =======================
+an operation that does not exist                            RecordValueError
+an update or delete in an insert-only table                 TableNotMutableError
+an update or delete without its row's ROW__ID               RecordValueError
+a bucket field of ROW__ID that Hive does not write          BucketIdError
+a bucket that the table does not have                       BucketIdError
+a row that the snapshot cannot hold, or we cannot change    RowIdNotFoundError
+an update or delete that names another partition            RecordValueError
+an update whose values belong to another bucket             BucketIdError
+an insert with another bucket attached (coordinator)        BucketIdError
+a slice of a group with ROW__IDs of another bucket          BucketIdError
+==========================================================  =======================
+
+The last two can be made in a coordinator only: in a change set the ROW__ID of an insert is ignored, and
+groups are formed by the bucket of ROW__ID. The order of records is the validators' affair
+(:mod:`.validators`), the types and values of columns are the inspector's (:mod:`.record_inspector`).
+
+Rules look at whole arrays and raise if any change is wrong; the message names table, partition if all changes
+are of one, how many are wrong, and the first few with their values. Pure numpy and Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.acid.bucket_codec import bucket_ids, unreadable_properties
+from mutation_api.acid.event import Operation
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.errors import (
+    BucketIdError,
+    MutationError,
+    RecordValueError,
+    RowIdNotFoundError,
+    TableNotMutableError,
+)
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.worker.row_ids import Mask, RowIds
+
+__all__ = [
+    "OPERATION_NAMES",
+    "Changes",
+    "check_attached_buckets",
+    "check_bucket_of_group",
+    "check_buckets_kept",
+    "check_operations",
+    "check_partitions_kept",
+    "check_row_ids",
+]
+
+OPERATION_NAMES = tuple(operation.name.lower() for operation in Operation)
+"""What users call the operations; the index is the code."""
+
+SAMPLE_CHANGES = 3
+SHOWN_CHARACTERS = 60
+"""Of one value, in a message; a long text would bury the rule."""
+
+Found = Mapping[str, pa.Array | npt.NDArray[np.integer]]
+"""By name n values that a message shows of the changes at fault."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """n changes of one table.
+
+    Attributes:
+        table: bound to a transaction.
+        operations: codes of :class:`Operation`, shape (n,); any other number is an unknown operation.
+        row_ids: n ROW__IDs; of inserts they need not mean anything.
+        partition_name: of all of them, if it is the same.
+        given_operations: n texts, as the user wrote the operations; None if they came as codes.
+        columns: n values each, those that say where a row lies; messages show them.
+    """
+
+    table: AcidTable
+    operations: npt.NDArray[np.integer]
+    row_ids: RowIds
+    partition_name: str = ""
+    given_operations: pa.Array | None = None
+    columns: Mapping[str, pa.Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Number of changes."""
+        return len(self.operations)
+
+    @cached_property
+    def inserts(self) -> Mask:
+        """Which of them are inserts."""
+        is_insert: Mask = self.operations == Operation.INSERT
+        return is_insert
+
+    @cached_property
+    def existing(self) -> Mask:
+        """Which of them change a row that exists; once the operations are checked, updates and deletes."""
+        return ~self.inserts
+
+    @cached_property
+    def bucket_ids(self) -> npt.NDArray[np.integer]:
+        """Plain bucket ids of the ROW__IDs, shape (n,); they mean nothing before :func:`check_row_ids`."""
+        buckets = self.row_ids.numbers.buckets
+        return bucket_ids(buckets) if self.table.version.encodes_buckets else buckets
+
+    @cached_property
+    def unreadable_buckets(self) -> Mask:
+        """Where the bucket field is none that Hive writes; in v1 each is a number that can be read."""
+        if self.table.version.encodes_buckets:
+            return unreadable_properties(self.row_ids.numbers.buckets)
+        return np.zeros(len(self), np.bool_)
+
+    @property
+    def where(self) -> str:
+        """Table and, if all are of one, partition; for messages."""
+        partition = f", partition {self.partition_name!r}" if self.partition_name else ""
+        return f"table {self.table.full_name}{partition}"
+
+    def refuse(self, wrong: Mask, error: type[MutationError], rule: str, found: Found | None = None) -> None:
+        """Raise ``error`` if any change is wrong; the message names the first few.
+
+        Args:
+            wrong: which ones.
+            error: its class.
+            rule: what is wrong, what is expected, and what to do.
+            found: further values of the changes.
+        """
+        if not wrong.any():
+            return
+        numbers = np.flatnonzero(wrong)
+        samples = "; ".join(self._shown(int(at), found or {}) for at in numbers[:SAMPLE_CHANGES])
+        these = ": " if len(numbers) <= SAMPLE_CHANGES else ", such as "
+        raise error(f"{self.where}: {rule}. Found in {len(numbers)} of {len(self)} changes{these}{samples}")
+
+    def _shown(self, at: int, found: Found) -> str:
+        parts = {"operation": repr(self._operation(at)), ROW_ID_COLUMN: repr(self.row_ids.shown(at))}
+        if self.row_ids.has_bucket[at] and not self.unreadable_buckets[at]:
+            parts["bucket"] = str(self.bucket_ids[at])
+        for name, values in {**self.columns, **found}.items():
+            parts[name] = _text(values, at)
+        return f"({', '.join(f'{name}={_cut(text)}' for name, text in parts.items())})"
+
+    def _operation(self, at: int) -> str | int | None:
+        if self.given_operations is not None:
+            given: str | None = self.given_operations[at].as_py()
+            return given
+        code = int(self.operations[at])
+        return OPERATION_NAMES[code] if 0 <= code < len(OPERATION_NAMES) else code
+
+
+def check_operations(changes: Changes) -> None:
+    """Operations that exist, and that the table's format knows.
+
+    Raises:
+        RecordValueError: there is no such operation.
+        TableNotMutableError: the table takes inserts alone.
+    """
+    codes = changes.operations
+    changes.refuse(
+        (codes < Operation.INSERT) | (codes > Operation.DELETE),
+        RecordValueError,
+        f"the operation must be one of {', '.join(map(repr, OPERATION_NAMES))} (codes 0, 1 and 2)",
+    )
+    if not changes.table.version.has_row_ids:
+        changes.refuse(
+            changes.existing,
+            TableNotMutableError,
+            f"it is insert-only: its rows have no {ROW_ID_COLUMN}, so they can be neither updated nor "
+            "deleted; insert alone, or make it a full ACID table (transactional_properties=default)",
+        )
+
+
+def check_row_ids(changes: Changes, valid_ids: ValidIdList | None = None) -> None:
+    """ROW__IDs of updates and deletes: whole, in buckets of the table, of rows that we can see and change.
+
+    Args:
+        changes: of known operations.
+        valid_ids: the snapshot of the transaction: write ids of the table, in v1 transaction ids. None: not
+            known here; then ids of open and aborted transactions pass.
+
+    Raises:
+        RecordValueError: ROW__ID is missing, or a part of it.
+        BucketIdError: its bucket field is none that Hive writes, or names a bucket that the table does not
+            have.
+        RowIdNotFoundError: no such row can be in the snapshot, or be changed under our id.
+    """
+    existing = changes.existing
+    if not existing.any():
+        return
+    changes.refuse(
+        existing & ~changes.row_ids.is_complete,
+        RecordValueError,
+        f"an update or a delete needs the {ROW_ID_COLUMN} of its row, all of it; read it with snapshot()",
+    )
+    _check_bucket_fields(changes, existing)
+    ids = changes.bucket_ids
+    changes.refuse(
+        existing & ((ids < 0) | (ids >= changes.table.bucket_limit)),
+        BucketIdError,
+        f"{ROW_ID_COLUMN} names {_no_such_bucket(changes.table)}",
+    )
+    _check_visible(changes, existing, valid_ids)
+
+
+def check_partitions_kept(changes: Changes, given: pa.StringArray, judged: Mask) -> None:
+    """Changes that name the partition in which their row lies, as far as ROW__ID knows it.
+
+    Args:
+        changes: n changes.
+        given: names of the partitions to which they go, null where only ROW__ID counts.
+        judged: which changes must agree.
+
+    Raises:
+        RecordValueError: another partition. The row would be doubled, or its delete lost; Hive's API did not
+            notice.
+    """
+    known = changes.row_ids.partitions
+    if known is None:
+        return
+    moves = pc.fill_null(pc.not_equal(known, given), False).to_numpy(zero_copy_only=False)
+    changes.refuse(
+        moves & judged,
+        RecordValueError,
+        "a row cannot be updated or deleted from another partition than its own; to move it, delete the old "
+        "row and insert the new one",
+        {"partition of the row": known, "partition given": given},
+    )
+
+
+def check_buckets_kept(changes: Changes, computed: npt.NDArray[np.integer]) -> None:
+    """Updates whose new values belong to the bucket of their ROW__ID.
+
+    Not where Hive itself misplaces rows (``keeps_misplaced_rows``): there an update leaves its row where it
+    is, and the hash tells nothing.
+
+    Args:
+        changes: with checked ROW__IDs, of a bucketed table.
+        computed: buckets of the new values, shape (n,); of deletes not looked at.
+
+    Raises:
+        BucketIdError: an update would move its row.
+    """
+    if changes.table.version.keeps_misplaced_rows:
+        return
+    changes.refuse(
+        (changes.operations == Operation.UPDATE) & (changes.bucket_ids != computed),
+        BucketIdError,
+        f"an update cannot move its row to another bucket (it changes {_clustered_by(changes.table)}); "
+        "delete the old row and insert the new one",
+        {"computed bucket": computed},
+    )
+
+
+def check_attached_buckets(changes: Changes, computed: npt.NDArray[np.integer] | None) -> None:
+    """Inserts whose ROW__ID, if it has a bucket, has the one to which their values belong.
+
+    Hive's API demanded that callers attach the bucket; who does may be wrong about the hash. Of change sets
+    the ROW__ID of an insert is ignored: one that moves a row carries the old row's.
+
+    Args:
+        changes: n changes.
+        computed: buckets of the values, shape (n,); None if the table is not bucketed.
+
+    Raises:
+        BucketIdError: another bucket, or a bucket field that Hive does not write.
+    """
+    attached = changes.inserts & changes.row_ids.has_bucket
+    if not attached.any():
+        return
+    _check_bucket_fields(changes, attached)
+    if computed is not None:
+        changes.refuse(
+            attached & (changes.bucket_ids != computed),
+            BucketIdError,
+            f"the bucket attached to an insert is not that of its values ({_clustered_by(changes.table)}); "
+            f"leave {ROW_ID_COLUMN} null for inserts, or attach the bucket that BucketIdResolver computes",
+            {"computed bucket": computed},
+        )
+
+
+def check_bucket_of_group(changes: Changes, bucket_id: int) -> None:
+    """Changes that are all of one bucket, which the table has.
+
+    Args:
+        changes: with checked ROW__IDs.
+        bucket_id: the plain id.
+
+    Raises:
+        BucketIdError: there is no such bucket, or a ROW__ID names another.
+    """
+    group = np.broadcast_to(np.int64(bucket_id), len(changes))
+    is_there = 0 <= bucket_id < changes.table.bucket_limit
+    changes.refuse(
+        np.broadcast_to(np.bool_(not is_there), len(changes)),
+        BucketIdError,
+        f"changes go to {_no_such_bucket(changes.table)}",
+        {"bucket of the group": group},
+    )
+    if changes.existing.any():
+        changes.refuse(
+            changes.existing & (changes.bucket_ids != bucket_id),
+            BucketIdError,
+            f"{ROW_ID_COLUMN} lies in another bucket than its group, and readers ignore a delete in another "
+            "bucket's file; group changes by the bucket that their ROW__IDs name",
+            {"bucket of the group": group},
+        )
+
+
+def _check_bucket_fields(changes: Changes, judged: Mask) -> None:
+    if changes.table.version.encodes_buckets:
+        changes.refuse(
+            judged & changes.unreadable_buckets,
+            BucketIdError,
+            f"{ROW_ID_COLUMN} has a bucket field that no Hive writes; it is not a bucket's number but holds "
+            "it (536870912 is that of bucket 0, statement 0), so pass it on as it was read",
+        )
+
+
+def _check_visible(changes: Changes, judged: Mask, valid_ids: ValidIdList | None) -> None:
+    table, numbers = changes.table, changes.row_ids.numbers
+    own = table.required_write_id()
+    kind = "write id" if table.version.uses_write_ids else "transaction"
+    is_possible = (numbers.original_txns >= 0) & (numbers.original_txns < own) & (numbers.row_ids >= 0)
+    if valid_ids is not None:
+        is_possible &= _are_valid(np.where(judged & is_possible, numbers.original_txns, 0), valid_ids)
+    changes.refuse(
+        judged & ~is_possible,
+        RowIdNotFoundError,
+        f"{ROW_ID_COLUMN} names a row that the snapshot of transaction {table.required_txn_id()} cannot "
+        f"hold, or that {kind} {own} cannot change: its {kind} is negative, not below {own}, open or "
+        "aborted, or its row is negative; read the table again in this transaction",
+    )
+
+
+def _are_valid(ids: npt.NDArray[np.integer], valid_ids: ValidIdList) -> Mask:
+    """Whether the snapshot sees them; looked up once for each distinct id.
+
+    Rows from before the table was transactional have id 0. A row with a higher write id than ours can be
+    visible, since write ids are not given in the order of transactions. It is refused as well, before this:
+    of Hive's two readers only one would see our delete of it.
+    """
+    distinct, positions = np.unique(ids, return_inverse=True)
+    visible = [each == 0 or valid_ids.is_valid(each) for each in distinct.tolist()]
+    return np.asarray(visible, dtype=np.bool_)[positions]
+
+
+def _no_such_bucket(table: AcidTable) -> str:
+    limit = table.bucket_limit
+    return f"a bucket that the table does not have: expected 0 <= bucket < {limit}, no reader opens another"
+
+
+def _clustered_by(table: AcidTable) -> str:
+    return f"CLUSTERED BY {', '.join(table.bucket_columns)}"
+
+
+def _text(values: pa.Array | npt.NDArray[np.integer], at: int) -> str:
+    if isinstance(values, np.ndarray):
+        return str(values[at])
+    try:
+        return repr(values[at].as_py())
+    except (OverflowError, ValueError):
+        # A day or an instant that Python cannot hold; what is wrong with it is said where values are checked.
+        return f"<{values.type}>"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
