@@ -47,7 +47,6 @@ from mutation_api.table.partition import partition_name, partition_texts, partit
 from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.worker.idle_memory import give_back
 from mutation_api.worker.mutator import FinishedFile, Mutator, MutatorGroup
-from mutation_api.worker.partition_helper import PartitionHelper, TablePartitionHelper
 from mutation_api.worker.pending_records import PendingRecords
 from mutation_api.worker.record_checks import RecordChecks
 from mutation_api.worker.record_inspector import RecordInspector, Records
@@ -78,7 +77,6 @@ class MutatorCoordinator:
         writer_id: names the job; chosen if None. Two writers of one transaction must have different ones.
         attempt_id: names the attempt of a task; two attempts must have different ones.
         options: of the files; compression None takes the table's.
-        partition_helper: where partitions lie; from the table's descriptor if None.
         record_inspector: finds ROW__ID and columns in records; by the table's own names if None.
         insert_bucket_id: number of the file that takes new rows if the table is not bucketed, 0 to 4095. Two
             writers of one transaction must have different ones. Of no account in bucketed tables.
@@ -96,7 +94,6 @@ class MutatorCoordinator:
         writer_id: str | None = None,
         attempt_id: str = "0",
         options: WriterOptions | None = None,
-        partition_helper: PartitionHelper | None = None,
         record_inspector: RecordInspector | None = None,
         insert_bucket_id: int = 0,
     ) -> None:
@@ -110,7 +107,6 @@ class MutatorCoordinator:
         self._writer_id = _directory_name("writer_id", uuid.uuid4().hex if writer_id is None else writer_id)
         self._attempt_id = _directory_name("attempt_id", attempt_id)
         self._options = _with_compression(options or WriterOptions(), table)
-        self._partitions = partition_helper or TablePartitionHelper(table)
         self._inspector = record_inspector or RecordInspector(table)
         self._checks = RecordChecks(table, insert_bucket_id)
         self._grouping = GroupingValidator(table.full_name)
@@ -180,7 +176,6 @@ class MutatorCoordinator:
             RecordValueError: a value that does not fit.
             BucketIdError: the attached bucket is not the row's.
             GroupRevisitedError: the (partition, bucket) was left before.
-            PartitionCreationError: the partition cannot be had.
             DeltaWriteError: a file could not be written.
             TransactionStateError: the coordinator is closed, aborted or failed.
         """
@@ -467,7 +462,7 @@ class MutatorCoordinator:
             give_back()
 
     def _group(self, name: str, bucket_id: int) -> MutatorGroup:
-        location = self._partitions.location(name)
+        location = self._table.partition_location(name)
         self._check_permission(location)
         directory = self._attempt_directory(location)
         prefix = str(self._group_count)

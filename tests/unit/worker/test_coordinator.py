@@ -18,7 +18,6 @@ from mutation_api.errors import (
     ConfigurationError,
     DeltaWriteError,
     GroupRevisitedError,
-    PartitionCreationError,
     RecordLayoutError,
     RecordSequenceError,
     RecordValueError,
@@ -28,7 +27,6 @@ from mutation_api.errors import (
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import TableRole
 from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
-from mutation_api.worker.partition_helper import CreatingPartitionHelper
 from tests.unit.worker.tables import TXN_ID, acid_table, events, ids_of_bucket
 
 AT_ONCE = WriterOptions(batch_rows=1)
@@ -404,29 +402,6 @@ def test_partitions_that_lie_elsewhere(tmp_path):
     assert (manifest.partition_name, manifest.partition_values) == ("ds=01", ("01",))
     assert str(manifest.target).startswith(f"{elsewhere}/delta_")
     assert str(manifest.staged.location).startswith(f"{elsewhere}/_mutation_7/w/0/")
-
-
-def test_a_partition_helper_creates_on_demand(tmp_path):
-    """Asked once for each partition; a refusal or failure is ours, and nothing is written."""
-    asked = []
-
-    def create(name, values):
-        asked.append((name, values))
-        if name == "ds=bad":
-            raise OSError("metastore gone")
-        return f"file:{tmp_path}/{name}"
-
-    table = acid_table(tmp_path, keys=DS, create_partitions=True)
-    target = coordinator(table, partition_helper=CreatingPartitionHelper(table, create))
-    for bucket in (0, 1):
-        target.insert(["a"], {"id": ids_of_bucket(table, bucket, 1)[0], "msg": ""})
-    assert asked == [("ds=a", ("a",))]
-    with pytest.raises(PartitionCreationError, match="'ds=bad' could not be created: metastore gone"):
-        target.insert(["bad"], {"id": 1, "msg": ""})
-    frozen = acid_table(tmp_path, keys=DS)
-    refusing = coordinator(frozen, writer_id="x", partition_helper=CreatingPartitionHelper(frozen, create))
-    with pytest.raises(PartitionCreationError, match="create_partitions=True"):
-        refusing.insert(["a"], {"id": 1, "msg": ""})
 
 
 @pytest.mark.parametrize(
