@@ -38,7 +38,7 @@ class AttemptStaging:
     def directory(self, partition_location: Location) -> Location:
         """Where files for a partition are staged: near it, so that publishing is a rename.
 
-        Where they are not, because they are uploads, a mark tells that this attempt has begun.
+        Where they are not, because they are uploads, a mark says that this attempt has begun.
 
         Raises:
             DeltaWriteError: the directory could not be created.
