@@ -1,8 +1,8 @@
 """Placement: that rows lie in the bucket which their values hash to. Pure, vectorised.
 
-Who reads only some buckets because others can hold no wanted row relies on it. Hive promises it, and keeps
-the promise no longer once ALTER TABLE has changed the type of a bucket column (4.1.0 allows it and moves no
-row: -1 as int hashes unlike -1 as bigint), or once somebody has put files there by hand.
+A read of some buckets alone, because the others can hold no wanted row, relies on it. Hive promises it, and
+keeps the promise no longer once ALTER TABLE has changed the type of a bucket column (4.1.0 allows it and
+moves no row: -1 as int hashes unlike -1 as bigint), or once somebody has put files there by hand.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class Placement:
         if not is_misplaced.any():
             return
         nulls = [array.is_null().to_numpy(zero_copy_only=False) for array in batch.columns]
-        places = np.flatnonzero(is_misplaced & ~np.logical_and.reduce(nulls))
-        if len(places):
-            row = batch.slice(int(places[0]), 1)
-            raise DirectoryStateError(self._message(row, len(places), batch.num_rows, path))
+        misplaced = np.flatnonzero(is_misplaced & ~np.logical_and.reduce(nulls))
+        if len(misplaced):
+            row = batch.slice(int(misplaced[0]), 1)
+            raise DirectoryStateError(self._message(row, len(misplaced), batch.num_rows, path))
 
     @functools.cached_property
     def _resolver(self) -> BucketIdResolver:

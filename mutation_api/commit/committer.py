@@ -108,7 +108,7 @@ class TableOutput:
 
     @property
     def operation(self) -> DataOperationType:
-        """What the server is told about the partitions; its conflict check looks at it."""
+        """What partitions are registered with; the server's conflict check looks at it."""
         changes = any(m.update_count or m.delete_count for m in self.manifests)
         return DataOperationType.UPDATE if changes else DataOperationType.INSERT
 
@@ -387,9 +387,9 @@ def _notifications(
 
 
 def _final_directories(output: TableOutput, partitions: Mapping[str, PartitionInfo]) -> list[_Directory]:
-    """A partition's place is the metastore's word: another job may just have created it.
+    """A partition's location is the metastore's word: another job may just have created it.
 
-    Raises OSError if a file was uploaded to another place than that.
+    Raises OSError if a file was uploaded to another location.
     """
     directories: dict[Location, _Directory] = {}
     version = output.table.version
@@ -409,8 +409,8 @@ def _version_marks(directories: Sequence[_Directory]) -> list[tuple[Storage, Loc
     for directory in directories:
         version = directory.version
         if version.has_row_ids:
-            place = directory.location if version.uses_write_ids else directory.location.parent
-            marks[place / ACID_VERSION_FILE] = (directory.storage, version)
+            location = directory.location if version.uses_write_ids else directory.location.parent
+            marks[location / ACID_VERSION_FILE] = (directory.storage, version)
     return [(storage, mark, version) for mark, (storage, version) in marks.items()]
 
 

@@ -20,6 +20,7 @@ from mutation_api.storage.protocol import Staged
 
 __all__ = [
     "STAGING_PREFIX",
+    "STATEMENT_ID",
     "DeltaManifest",
     "FileKind",
     "attempt_mark",
@@ -51,7 +52,7 @@ def staging_directory(location: Location, txn_id: int) -> Location:
 
     Below it lie ``<writer_id>/<attempt_id>/…``: a writer is one Spark job or one coordinator of a plain
     process, an attempt is one task attempt. Nothing else may lie there. Where files are uploaded to their
-    final places, an attempt has only its mark there.
+    final locations, an attempt has only its mark there.
     """
     return location / f"{STAGING_PREFIX}{txn_id}"
 
@@ -59,7 +60,7 @@ def staging_directory(location: Location, txn_id: int) -> Location:
 def attempt_mark(write_id: int) -> str:
     """Name of the empty file that an attempt leaves in its staging directory before it uploads anything.
 
-    An upload tells neither its attempt nor its transaction; the mark tells that there was such an attempt,
+    An upload names neither its attempt nor its transaction; the mark says that there was such an attempt,
     and under which id its uploads' directories are named.
     """
     return f"{_MARK_PREFIX}{write_id}"

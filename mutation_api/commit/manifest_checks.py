@@ -38,7 +38,7 @@ class StagedFile:
 
 @dataclass(frozen=True)
 class StagedOutput:
-    """What is found staged for a table: files in its staging directories, and uploads to its final places.
+    """What is found staged for a table: files in its staging directories, and uploads to its final locations.
 
     Where there are uploads, the only file of an attempt is its mark (see ``staging``).
     """
@@ -101,15 +101,15 @@ def check_staged(
         )
     _check_sizes(manifests, found.files)
     attempts = {(m.writer_id, m.attempt_id) for m in manifests}
-    places = {m.staged.location for m in manifests}
+    reported = {m.staged.location for m in manifests}
     forgotten = [
         str(f.location)
         for f in found.files
-        if (f.writer_id, f.attempt_id) in attempts and f.location not in places and not _is_mark(f)
+        if (f.writer_id, f.attempt_id) in attempts and f.location not in reported and not _is_mark(f)
     ]
     if all((f.writer_id, f.attempt_id) in attempts for f in found.files):
-        # A second upload to a reported place is one whose beginning was repeated, as its answer was lost.
-        forgotten += [str(u.location) for u in found.uploads if u.location not in places]
+        # A second upload to a reported location is one whose beginning was repeated, as its answer was lost.
+        forgotten += [str(u.location) for u in found.uploads if u.location not in reported]
     if forgotten:
         raise ManifestError(
             f"table {table.full_name}, transaction {table.txn_id}: no manifest for "
@@ -121,11 +121,11 @@ def check_staged(
 def _check_sizes(manifests: Sequence[DeltaManifest], files: Sequence[StagedFile]) -> None:
     sizes = {f.location: f.size for f in files}
     for manifest in manifests:
-        place = manifest.staged.location
-        if not manifest.staged.upload_id and sizes.get(place) != manifest.byte_count:
-            found = f"has {sizes[place]} bytes" if place in sizes else "is missing"
+        location = manifest.staged.location
+        if not manifest.staged.upload_id and sizes.get(location) != manifest.byte_count:
+            found = f"has {sizes[location]} bytes" if location in sizes else "is missing"
             raise ManifestError(
-                f"{_where(manifest)}: staged file {place} {found}; "
+                f"{_where(manifest)}: staged file {location} {found}; "
                 f"its manifest says {manifest.byte_count} bytes"
             )
 

@@ -2,9 +2,9 @@
 
 Every file a task writes lies hidden in ``_mutation_<txn>/<writer>/<attempt>/`` under the table (or under a
 partition that lies elsewhere) until the driver publishes it. Where the storage cannot rename, it is an
-unfinished upload to its final place, and the attempt's directory holds only a mark (see ``attempt_mark``). A
-driver that died leaves both behind; the next transaction on the table removes them, once the dead one's
-transaction is over, or ``hive-mutate sweep`` does.
+unfinished upload to its final location, and the attempt's directory holds only a mark (see
+``attempt_mark``). A driver that died leaves both behind; the next transaction on the table removes them, once
+the dead one's transaction is over, or ``hive-mutate sweep`` does.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def find_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
         open_txns: as seen before; a transaction is over if it is aborted, or known and not listed.
 
     Returns:
-        By location. A place that cannot be listed is logged.
+        By location. A directory that cannot be listed is logged.
     """
     return [
         each

@@ -164,7 +164,7 @@ def check_operations(changes: Changes) -> None:
     """Operations that exist, and that the table's format knows.
 
     Raises:
-        RecordValueError: there is no such operation.
+        RecordValueError: an operation that does not exist.
         TableNotMutableError: the table takes inserts alone.
     """
     codes = changes.operations
@@ -243,7 +243,7 @@ def check_buckets_kept(changes: Changes, computed: npt.NDArray[np.integer]) -> N
     """Updates whose new values belong to the bucket of their ROW__ID.
 
     Not where Hive itself misplaces rows (``keeps_misplaced_rows``): there an update leaves its row where it
-    is, and the hash tells nothing.
+    is, and the hash says nothing.
 
     Args:
         changes: with checked ROW__IDs, of a bucketed table.
@@ -298,7 +298,7 @@ def check_bucket_of_group(changes: Changes, bucket_id: int) -> None:
         bucket_id: the plain id.
 
     Raises:
-        BucketIdError: there is no such bucket, or a ROW__ID names another.
+        BucketIdError: the table does not have the bucket, or a ROW__ID names another.
     """
     group = np.broadcast_to(np.int64(bucket_id), len(changes))
     is_there = 0 <= bucket_id < changes.table.bucket_limit

@@ -18,8 +18,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -28,43 +27,29 @@ import pyarrow as pa
 
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import RowIdArrays
-from mutation_api.commit.manifest import DeltaManifest, attempt_mark, staging_directory
+from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.errors import (
     ConfigurationError,
-    DeltaWriteError,
     MutationError,
     RecordLayoutError,
     RecordValueError,
     TransactionStateError,
 )
-from mutation_api.storage.connect import storage_at
-from mutation_api.storage.location import Location
-from mutation_api.storage.permissions import KnowsPermissions
-from mutation_api.storage.side_by_side import Background, side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole
-from mutation_api.table.partition import partition_name, partition_texts, partition_value
 from mutation_api.table.writer_options import WriterOptions
-from mutation_api.types.hive_type import parse_hive_type
-from mutation_api.worker.idle_memory import give_back
-from mutation_api.worker.mutator import FinishedFile, Mutator, MutatorGroup
-from mutation_api.worker.partition_helper import PartitionHelper, TablePartitionHelper
+from mutation_api.worker.attempt_staging import AttemptStaging
+from mutation_api.worker.group_writer import GroupWriter
+from mutation_api.worker.partition_names import PartitionNames, PartitionValues
 from mutation_api.worker.pending_records import PendingRecords
 from mutation_api.worker.record_checks import RecordChecks
 from mutation_api.worker.record_inspector import RecordInspector, Records
-from mutation_api.worker.validators import GroupingValidator, SequenceValidator
 
 __all__ = ["MutatorCoordinator"]
-
-LONGEST_SHOWN_RECORD = 300
-"""Characters of a record that a message quotes; the column at fault is named before it."""
-BYTES_PER_GIVING_BACK = 4 * 1024 * 1024
-"""Written between two calls of :func:`give_back`, which takes 1 to 4 ms, a hundredth of the time of these."""
 
 logger = logging.getLogger(__name__)
 
 _BATCH_TYPES = (pa.RecordBatch, pa.Table)
 
-PartitionValues = Sequence[Any]
 Record = Mapping[str, Any]
 
 
@@ -78,7 +63,6 @@ class MutatorCoordinator:
         writer_id: names the job; chosen if None. Two writers of one transaction must have different ones.
         attempt_id: names the attempt of a task; two attempts must have different ones.
         options: of the files; compression None takes the table's.
-        partition_helper: where partitions lie; from the table's descriptor if None.
         record_inspector: finds ROW__ID and columns in records; by the table's own names if None.
         insert_bucket_id: number of the file that takes new rows if the table is not bucketed, 0 to 4095. Two
             writers of one transaction must have different ones. Of no account in bucketed tables.
@@ -96,7 +80,6 @@ class MutatorCoordinator:
         writer_id: str | None = None,
         attempt_id: str = "0",
         options: WriterOptions | None = None,
-        partition_helper: PartitionHelper | None = None,
         record_inspector: RecordInspector | None = None,
         insert_bucket_id: int = 0,
     ) -> None:
@@ -105,27 +88,16 @@ class MutatorCoordinator:
                 f"table {table.full_name} is a source of this transaction; declare it as a sink to write it"
             )
         self._table = table
-        self._txn_id = table.required_txn_id()
-        table.required_write_id()
-        self._writer_id = _directory_name("writer_id", uuid.uuid4().hex if writer_id is None else writer_id)
-        self._attempt_id = _directory_name("attempt_id", attempt_id)
+        self._staging = AttemptStaging(
+            table, uuid.uuid4().hex if writer_id is None else writer_id, attempt_id
+        )
         self._options = _with_compression(options or WriterOptions(), table)
-        self._partitions = partition_helper or TablePartitionHelper(table)
         self._inspector = record_inspector or RecordInspector(table)
         self._checks = RecordChecks(table, insert_bucket_id)
-        self._grouping = GroupingValidator(table.full_name)
-        self._sequence: SequenceValidator | None = None
-        self._mutator: Mutator | None = None
-        self._group_count = 0
-        self._bytes_till_giving_back = BYTES_PER_GIVING_BACK
-        self._finished: list[FinishedFile] = []
-        self._background = Background()
+        self._groups = GroupWriter(table, self._staging, self._options, self._inspector.row_type())
+        self._partitions = PartitionNames(table)
         self._manifests: tuple[DeltaManifest, ...] = ()
         self._pending = PendingRecords(table, self._inspector)
-        self._names_by_texts: dict[tuple[str, ...], str] = {}
-        self._names_by_values: dict[tuple[Any, ...], str] = {}
-        self._attempt_directories: set[Location] = set()
-        self._asked_for: set[Location] = set()
         self._is_closed = False
         self._is_aborted = False
         self._failure: BaseException | None = None
@@ -138,12 +110,12 @@ class MutatorCoordinator:
     @property
     def writer_id(self) -> str:
         """Name of this writer's directory in staging."""
-        return self._writer_id
+        return self._staging.writer_id
 
     @property
     def attempt_id(self) -> str:
         """Name of this attempt's directory below the writer's."""
-        return self._attempt_id
+        return self._staging.attempt_id
 
     def __enter__(self) -> MutatorCoordinator:
         """Return itself."""
@@ -180,7 +152,6 @@ class MutatorCoordinator:
             RecordValueError: a value that does not fit.
             BucketIdError: the attached bucket is not the row's.
             GroupRevisitedError: the (partition, bucket) was left before.
-            PartitionCreationError: the partition cannot be had.
             DeltaWriteError: a file could not be written.
             TransactionStateError: the coordinator is closed, aborted or failed.
         """
@@ -259,13 +230,10 @@ class MutatorCoordinator:
         if not self._is_closed:
             try:
                 self._flush()
-                self._close_group()
-                self._background.finish()
-                self._check_marks()
+                self._manifests = self._groups.finish()
             except BaseException as error:
                 self._failure = error
                 raise
-            self._manifests = tuple(file.manifest() for file in self._finished)
             self._is_closed = True
         return self._manifests
 
@@ -277,23 +245,8 @@ class MutatorCoordinator:
         """
         self._is_aborted = True
         self._pending.clear()
-        mutator, self._mutator = self._mutator, None
-        finished, self._finished = self._finished, []
         self._manifests = ()
-        self._background.stop()
-        is_discarded = False
-        try:
-            if mutator is not None:
-                mutator.discard()
-            threads = storage_at(self._table.location).threads
-            side_by_side(lambda each: each.file.discard(), finished, threads)
-            is_discarded = True
-        except OSError as error:
-            raise DeltaWriteError(
-                f"table {self._table.full_name}: what this attempt wrote could not be deleted: {error}"
-            ) from error
-        finally:
-            self._delete_attempt(keeps_marks=not is_discarded)
+        self._groups.discard()
 
     def _abort_after_error(self) -> None:
         try:
@@ -308,7 +261,7 @@ class MutatorCoordinator:
     ) -> None:
         self._check_usable()
         try:
-            name = self._partition_name(values)
+            name = self._partitions.of(values)
             if isinstance(record, _BATCH_TYPES):
                 self._flush()
                 self._add_batch(operation, name, record)
@@ -337,29 +290,12 @@ class MutatorCoordinator:
             operations, records = self._pending.batch()
             self._write_records(self._pending.partition_name, operations, records)
         except (RecordLayoutError, RecordValueError) as error:
-            raise self._naming_record(error) from error
+            named = self._pending.blamed(error)
+            if named is error:
+                raise
+            raise named from error
         finally:
             self._pending.clear()
-
-    def _naming_record(self, error: MutationError) -> MutationError:
-        """The same error with the record that causes it; the caller knows no row numbers of our batches."""
-        for operation, row_id, values in self._pending:
-            try:
-                records = self._inspector.of_parts(row_id, values)
-                if operation is not Operation.DELETE:
-                    self._inspector.rows(records.columns or ())
-            except (RecordLayoutError, RecordValueError) as found:
-                shown = (
-                    None
-                    if operation is Operation.DELETE
-                    else dict(zip(self._table.column_names, values, strict=True))
-                )
-                identity = "" if row_id[0] is None else f" with ROW__ID {tuple(row_id[:3])}"
-                return type(found)(
-                    f"{found}; {operation.name.lower()} of record "
-                    f"{str(shown)[:LONGEST_SHOWN_RECORD]}{identity}"
-                )
-        return error
 
     def _write_records(self, name: str, operations: np.ndarray, records: Records) -> None:
         """Check n records of one partition, find their buckets, and write them group by group."""
@@ -371,7 +307,7 @@ class MutatorCoordinator:
             rows = self._inspector.rows(records.columns, deletes)
         buckets = self._checks.buckets(changes, rows)
         for start, stop in _runs(buckets):
-            self._write_group(
+            self._groups.write(
                 name,
                 int(buckets[start]),
                 operations[start:stop],
@@ -392,164 +328,7 @@ class MutatorCoordinator:
             rows = None
         if rows is not None:
             rows = self._inspector.rows(self._inspector.struct_columns(rows), deletes)
-        self._write_group(name, int(bucket_id), operations, row_ids, rows)
-
-    # ---- partitions
-
-    def _partition_name(self, values: PartitionValues | None) -> str:
-        values = tuple(values or ())
-        try:
-            return self._names_by_texts[values]
-        except (KeyError, TypeError):  # TypeError: a value without a hash, so no text
-            pass
-        if all(type(value) is str for value in values):
-            return self._names_by_texts.setdefault(values, self._new_partition_name(values))
-        # By their spelling, as 0.0 and -0.0 are equal, and two partitions.
-        key = tuple([(type(value), repr(value)) for value in values])
-        if key not in self._names_by_values:
-            self._names_by_values[key] = self._new_partition_name(values)
-        return self._names_by_values[key]
-
-    def _new_partition_name(self, values: tuple[Any, ...]) -> str:
-        keys = self._table.partition_keys
-        if len(values) != len(keys):
-            raise RecordLayoutError(
-                f"table {self._table.full_name}: {len(values)} partition value(s) {list(values)} were given; "
-                f"the table has {len(keys)} partition column(s) {list(self._table.partition_key_names)}"
-            )
-        if not keys:
-            return ""
-        texts = [
-            _partition_text(value, f"{self._table.full_name}.{key.name}", key.type)
-            for value, key in zip(values, keys, strict=True)
-        ]
-        try:
-            name = partition_name(self._table.partition_key_names, texts)
-        except RecordValueError as error:
-            raise RecordValueError(f"table {self._table.full_name}: {error}") from error
-        return self._table.partition_spellings.get(name, name)
-
-    # ---- groups
-
-    def _write_group(
-        self,
-        name: str,
-        bucket_id: int,
-        operations: np.ndarray,
-        row_ids: RowIdArrays,
-        rows: pa.StructArray | None,
-    ) -> None:
-        if self._grouping.enter(name, bucket_id):
-            self._close_group()
-            row_type = self._inspector.row_type() if rows is None else rows.type
-            self._mutator = Mutator(self._group(name, bucket_id), row_type, self._options)
-            self._sequence = SequenceValidator(
-                str(self._mutator.group), inserts_last=not self._table.version.splits_updates
-            )
-        assert self._mutator is not None
-        assert self._sequence is not None
-        self._sequence.check(operations, row_ids)
-        self._mutator.write(operations, row_ids, rows)
-
-    def _close_group(self) -> None:
-        if self._mutator is None:
-            return
-        finished = self._mutator.finish()
-        self._mutator = None
-        self._finished.extend(finished)
-        for each in finished:
-            threads = storage_at(each.group.directory).threads
-            self._background.submit(each.close, each.facts.byte_count, threads)
-        self._bytes_till_giving_back -= sum(each.facts.byte_count for each in finished)
-        if self._bytes_till_giving_back <= 0:
-            # An encoder fills the buffers that it allocates in part only. Those of the next lie elsewhere.
-            self._bytes_till_giving_back = BYTES_PER_GIVING_BACK
-            give_back()
-
-    def _group(self, name: str, bucket_id: int) -> MutatorGroup:
-        location = self._partitions.location(name)
-        self._check_permission(location)
-        directory = self._attempt_directory(location)
-        prefix = str(self._group_count)
-        self._group_count += 1
-        return MutatorGroup(
-            table=self._table,
-            partition_name=name,
-            bucket_id=bucket_id,
-            partition_location=location,
-            directory=directory,
-            hidden_prefix=prefix,
-            writer_id=self._writer_id,
-            attempt_id=self._attempt_id,
-        )
-
-    def _check_permission(self, location: Location) -> None:
-        """Once for each partition: what was written for it would be refused by the committer."""
-        if location in self._asked_for:
-            return
-        self._asked_for.add(location)
-        storage = storage_at(location)
-        if isinstance(storage, KnowsPermissions):
-            self._background.submit(partial(self._ask_permission, storage, location), 0, storage.threads)
-
-    def _ask_permission(self, storage: KnowsPermissions, location: Location) -> None:
-        refusal: OSError | None
-        try:
-            refusal = storage.refusal(location)
-        except OSError as error:
-            refusal = error
-        if refusal is not None:
-            raise DeltaWriteError(
-                f"table {self._table.full_name}: {location} cannot be written: {refusal}"
-            ) from refusal
-
-    def _attempt_directory(self, location: Location) -> Location:
-        """Where files for a partition there are staged: near it, so that publishing is a rename.
-
-        Where they are not, because they are uploads, a mark tells that this attempt has begun.
-        """
-        root = self._table.location
-        base = root if location.is_within(root) else location
-        directory = staging_directory(base, self._txn_id) / self._writer_id / self._attempt_id
-        if directory not in self._attempt_directories:
-            try:
-                storage = storage_at(directory)
-                storage.create_directory(directory)
-                self._attempt_directories.add(directory)
-                if not storage.publishes_by_rename:
-                    storage.create(directory / attempt_mark(self._table.required_write_id())).close()
-            except OSError as error:
-                raise DeltaWriteError(
-                    f"table {self._table.full_name}: {directory} could not be created: {error}"
-                ) from error
-        return directory
-
-    def _check_marks(self) -> None:
-        """Whoever ends the transaction removes the marks, and the uploads that are there by then.
-
-        This attempt may be a loser that nobody waits for: what it uploads later it has to remove itself.
-        """
-        for directory in self._attempt_directories:
-            storage = storage_at(directory)
-            mark = directory / attempt_mark(self._table.required_write_id())
-            if not storage.publishes_by_rename and storage.stat(mark) is None:
-                raise DeltaWriteError(
-                    f"table {self._table.full_name}, transaction {self._txn_id}: {directory} is gone, so the "
-                    "transaction is over, and what this attempt wrote is part of nothing"
-                )
-
-    def _delete_attempt(self, *, keeps_marks: bool) -> None:
-        """Without its mark a sweep would not find what was uploaded and is there still."""
-        for directory in self._attempt_directories:
-            storage = storage_at(directory)
-            if keeps_marks and not storage.publishes_by_rename:
-                continue
-            try:
-                storage.delete_directory(directory)
-            except OSError as error:
-                raise DeltaWriteError(
-                    f"table {self._table.full_name}: {directory} could not be deleted: {error}"
-                ) from error
+        self._groups.write(name, int(bucket_id), operations, row_ids, rows)
 
     # ---- state
 
@@ -573,16 +352,6 @@ def _runs(buckets: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], len(buckets)], strict=True))
 
 
-def _partition_text(value: Any, column: str, type_text: str) -> str:
-    """Hive's text of one partition value; a text is read as its type first: '01' of an int is '1'."""
-    hive_type = parse_hive_type(type_text)
-    try:
-        typed = pa.array([partition_value(value, hive_type) if isinstance(value, str) else value])
-    except (RecordValueError, pa.ArrowException, TypeError, OverflowError) as error:
-        raise RecordValueError(f"partition column {column!r}, value {value!r}: {error}") from error
-    return str(partition_texts(typed, hive_type, column=column)[0])
-
-
 def _with_compression(options: WriterOptions, table: AcidTable) -> WriterOptions:
     compression = (options.compression or table.compression).lower()
     readable = table.version.compressions
@@ -592,9 +361,3 @@ def _with_compression(options: WriterOptions, table: AcidTable) -> WriterOptions
             "which its Hive reads; set WriterOptions(compression=...)"
         )
     return dataclasses.replace(options, compression=compression)
-
-
-def _directory_name(what: str, value: str) -> str:
-    if not value or "/" in value or value in (".", ".."):
-        raise ConfigurationError(f"{what} {value!r} cannot name a directory")
-    return value

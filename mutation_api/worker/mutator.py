@@ -235,7 +235,7 @@ class FinishedFile:
             raise _failed(self.group, self.file.staged.location, "completed", error) from error
 
     def manifest(self) -> DeltaManifest:
-        """What the committer is told of it; only once it is closed."""
+        """Its description for the committer; only once it is closed."""
         group, facts = self.group, self.facts
         return DeltaManifest(
             database=group.table.database,
@@ -260,5 +260,5 @@ class FinishedFile:
         )
 
 
-def _failed(group: MutatorGroup, place: Location, step: str, error: Exception) -> DeltaWriteError:
-    return DeltaWriteError(f"{group}: file {place} could not be {step}: {error}")
+def _failed(group: MutatorGroup, file: Location, step: str, error: Exception) -> DeltaWriteError:
+    return DeltaWriteError(f"{group}: file {file} could not be {step}: {error}")

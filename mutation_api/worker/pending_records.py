@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mutation_api.acid.event import Operation
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.errors import MutationError, RecordLayoutError, RecordValueError
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.worker.change_rules import Changes, check_operations, check_row_ids
 from mutation_api.worker.record_inspector import RecordInspector, RecordLayout, Records, RowIdParts
@@ -17,9 +19,9 @@ from mutation_api.worker.row_ids import RowIds
 
 __all__ = ["PendingRecords"]
 
+LONGEST_SHOWN_RECORD = 300
+"""Characters of a record that a message quotes; the column at fault is named before it."""
 _LAYOUTS_KEPT = 64
-_NUMBERS = 3
-"""Parts of a ROW__ID without the partition, which need not be known."""
 
 
 class PendingRecords:
@@ -67,7 +69,8 @@ class PendingRecords:
         names = tuple(record)
         layout = self._layouts[operation].get(names) or self._new_layout(operation, names)
         row_id, values = layout.row_id(record), layout.values(record)
-        if operation is not Operation.INSERT and None in row_id[:_NUMBERS]:
+        # The partition, the last part, need not be known.
+        if operation is not Operation.INSERT and None in row_id[:-1]:
             self._refuse_row_id(operation, row_id)
         self._operations.append(operation)
         self._row_ids += row_id
@@ -82,16 +85,33 @@ class PendingRecords:
         operations = np.frombuffer(bytes(self._operations), np.int8)
         return operations, self._inspector.of_parts(self._row_ids, self._values)
 
+    def blamed(self, error: MutationError) -> MutationError:
+        """The same error with the record that causes it; the caller knows no row numbers of our batches."""
+        for operation, row_id, values in self:
+            try:
+                records = self._inspector.of_parts(row_id, values)
+                if operation is not Operation.DELETE:
+                    self._inspector.rows(records.columns or ())
+            except (RecordLayoutError, RecordValueError) as found:
+                return type(found)(f"{found}; {self._described(operation, row_id, values)}")
+        return error
+
     def clear(self) -> None:
         """Forget all records."""
         self._operations = bytearray()
         self._row_ids = []
         self._values = []
 
+    def _described(self, operation: Operation, row_id: list[Any], values: list[Any]) -> str:
+        named = dict(zip(self._table.column_names, values, strict=True))
+        shown = str(None if operation is Operation.DELETE else named)[:LONGEST_SHOWN_RECORD]
+        identity = "" if row_id[0] is None else f" with {ROW_ID_COLUMN} {tuple(row_id[:-1])}"
+        return f"{operation.name.lower()} of record {shown}{identity}"
+
     def _refuse_row_id(self, operation: Operation, row_id: RowIdParts) -> None:
         """Now and not with the batch: the record at fault is the one at hand."""
-        parts = (pa.array([part], pa.int64()) for part in row_id[:_NUMBERS])
-        row_ids = RowIds.of_columns(parts, pa.array(row_id[_NUMBERS:], pa.string()))
+        parts = (pa.array([part], pa.int64()) for part in row_id[:-1])
+        row_ids = RowIds.of_columns(parts, pa.array(row_id[-1:], pa.string()))
         changes = Changes(self._table, np.array([operation]), row_ids, self.partition_name)
         check_operations(changes)
         check_row_ids(changes)

@@ -97,13 +97,13 @@ class RecordInspector:
         Raises:
             RecordLayoutError: columns are missing, extra, double, or ROW__ID has another shape.
         """
-        places = self._places(batch.schema.names)
-        row_id = places.pop(self._row_id_column, None)
+        positions = self._positions(batch.schema.names)
+        row_id = positions.pop(self._row_id_column, None)
         row_ids = RowIds.none(batch.num_rows) if row_id is None else self._row_ids_of(batch.column(row_id))
         if not with_columns:
             return Records(row_ids, None)
-        self._check_columns(places, batch.schema.names)
-        return Records(row_ids, tuple(plain_array(batch.column(places[name])) for name in self._names))
+        self._check_columns(positions, batch.schema.names)
+        return Records(row_ids, tuple(plain_array(batch.column(positions[name])) for name in self._names))
 
     def layout(self, names: Sequence[str], *, with_columns: bool) -> RecordLayout:
         """Where single records with these names have what is asked for; see :meth:`of_batch`.
@@ -117,13 +117,13 @@ class RecordInspector:
                 f"table {self._table.full_name}: names of a record's columns must be texts, found "
                 f"{list(names)}"
             )
-        places = self._places(names)
-        at = places.pop(self._row_id_column, None)
+        positions = self._positions(names)
+        at = positions.pop(self._row_id_column, None)
         if with_columns:
-            self._check_columns(places, names)
+            self._check_columns(positions, names)
         return RecordLayout(
             (lambda _: _NO_ROW_ID) if at is None else self._row_id_getter(names[at]),
-            _values_getter([names[places[name]] for name in self._names]) if with_columns else self._nulls,
+            _values_getter([names[positions[name]] for name in self._names]) if with_columns else self._nulls,
         )
 
     def no_record(self, found: object) -> RecordLayoutError:
@@ -142,8 +142,10 @@ class RecordInspector:
         """
         width = len(self._names)
         arrays = tuple(
-            array_of(values[place::width], hive_type, column=f"{self._table.full_name}.{name}")
-            for place, (hive_type, name) in enumerate(zip(self._types, self._table.column_names, strict=True))
+            array_of(values[position::width], hive_type, column=f"{self._table.full_name}.{name}")
+            for position, (hive_type, name) in enumerate(
+                zip(self._types, self._table.column_names, strict=True)
+            )
         )
         return Records(_row_ids_of_parts(row_ids), arrays)
 
@@ -179,8 +181,8 @@ class RecordInspector:
     def struct_columns(self, rows: pa.StructArray) -> tuple[pa.Array, ...]:
         """Columns of a struct array, in table order. Raises RecordLayoutError as :meth:`of_batch`."""
         names = [field.name for field in rows.type]
-        places = self._places(names)
-        self._check_columns(places, names)
+        positions = self._positions(names)
+        self._check_columns(positions, names)
         if rows.null_count and has_union(rows.type):
             raise RecordLayoutError(
                 f"table {self._table.full_name}: {rows.null_count} row(s) are NULL; with union columns give "
@@ -188,7 +190,7 @@ class RecordInspector:
             )
         # A NULL row is a row of NULLs.
         children = struct_fields(rows)
-        return tuple(children[places[name]] for name in self._names)
+        return tuple(children[positions[name]] for name in self._names)
 
     def row_type(self) -> pa.StructType:
         """Row type of a file that begins with deletes only.
@@ -202,23 +204,23 @@ class RecordInspector:
             ]
         )
 
-    def _places(self, names: Sequence[str]) -> dict[str, int]:
-        places = {name.lower(): place for place, name in enumerate(names)}
-        if len(places) < len(names):
+    def _positions(self, names: Sequence[str]) -> dict[str, int]:
+        positions = {name.lower(): position for position, name in enumerate(names)}
+        if len(positions) < len(names):
             doubled = sorted({n for n in names if [m.lower() for m in names].count(n.lower()) > 1})
             raise RecordLayoutError(
                 f"table {self._table.full_name}: columns {doubled} of the record have the same name "
                 "(case does not count)"
             )
-        return places
+        return positions
 
-    def _check_columns(self, places: Mapping[str, int], given: Sequence[str]) -> None:
-        missing = [name for name in self._names if name not in places]
+    def _check_columns(self, positions: Mapping[str, int], given: Sequence[str]) -> None:
+        missing = [name for name in self._names if name not in positions]
         if missing:
             raise self._missing(missing, given)
-        if len(places) - (self._row_id_column in places) == len(self._names):
+        if len(positions) - (self._row_id_column in positions) == len(self._names):
             return
-        extra = sorted(set(places) - set(self._names) - {self._row_id_column})
+        extra = sorted(set(positions) - set(self._names) - {self._row_id_column})
         keys = [name for name in extra if name in self._table.partition_key_names]
         advice = f"; partition columns ({keys}) are given as partition values" if keys else ""
         raise RecordLayoutError(
@@ -307,7 +309,9 @@ def _timestamp_unit(arrow: pa.DataType) -> str:
 
 
 def _row_ids_of_parts(parts: Sequence[Any]) -> RowIds:
-    txns, buckets, row_ids, partitions = (parts[place :: len(_NO_ROW_ID)] for place in range(len(_NO_ROW_ID)))
+    txns, buckets, row_ids, partitions = (
+        parts[position :: len(_NO_ROW_ID)] for position in range(len(_NO_ROW_ID))
+    )
     if buckets.count(None) == len(buckets):
         return RowIds.none(len(buckets))
     columns = (pa.array(column, pa.int64()) for column in (txns, buckets, row_ids))

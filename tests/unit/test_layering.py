@@ -63,7 +63,6 @@ ALLOWED = {
         "mutation_api.orc.format",
         "mutation_api.orc.write",
         "mutation_api.commit.manifest",
-        "metastore_client.errors",
     },
     "mutation_api.commit": {
         "mutation_api.acid",

@@ -174,8 +174,8 @@ def _codes(operations: pa.Array) -> npt.NDArray[np.int8]:
     """Codes of operations' names in any case; one text is looked at once."""
     encoded = operations.cast(pa.string()).dictionary_encode()
     distinct = [_CODES.get(name.lower(), _UNKNOWN) for name in encoded.dictionary.to_pylist()]
-    places = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
-    codes: npt.NDArray[np.int8] = np.array([*distinct, _UNKNOWN], np.int8)[places]
+    positions = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
+    codes: npt.NDArray[np.int8] = np.array([*distinct, _UNKNOWN], np.int8)[positions]
     return codes
 
 

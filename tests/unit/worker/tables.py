@@ -1,18 +1,27 @@
-"""Tables and readers for the worker's tests."""
+"""Tables, writers and readers for the worker's tests."""
 
 from __future__ import annotations
+
+import os
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.orc as orc
+import pytest
 
+from mutation_api.acid.row_id import RecordIdentifier
 from mutation_api.acid.version import AcidVersion
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.writer_options import WriterOptions
+from mutation_api.worker.coordinator import MutatorCoordinator
 
 TXN_ID = 7
+DS = (("ds", "string"),)
+versions = pytest.mark.parametrize("version", [v for v in AcidVersion if v.has_row_ids])
+"""Layouts in which rows can be updated and deleted."""
 
 
 def acid_table(location, version=AcidVersion.V1_LEGACY, *, columns=None, keys=(), **changes) -> AcidTable:
@@ -45,3 +54,18 @@ def events(manifest: DeltaManifest) -> list[tuple]:
     """(operation, original_txn, bucket, row_id, current_txn, row values) of a staged file."""
     rows = orc.ORCFile(manifest.staged.location.path).read().to_pylist()
     return [(*list(row.values())[:5], row["row"] and tuple(row["row"].values())) for row in rows]
+
+
+def coordinator(table: AcidTable, **settings) -> MutatorCoordinator:
+    """Of writer ``w``; checks each record at once."""
+    return MutatorCoordinator(table, **{"options": WriterOptions(batch_rows=1), "writer_id": "w", **settings})
+
+
+def row_id(txn: int, bucket: int, number: int) -> RecordIdentifier:
+    """A ROW__ID."""
+    return RecordIdentifier(txn, bucket, number)
+
+
+def files_below(directory) -> list[str]:
+    """Paths of all files, sorted."""
+    return sorted(os.path.join(top, name) for top, _, names in os.walk(directory) for name in names)

@@ -26,8 +26,9 @@ from mutation_api.errors import (
 )
 from mutation_api.spark.write.classify import ChangeClassifier
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.writer_options import WriterOptions
 from mutation_api.worker.change_rules import OPERATION_NAMES, Changes, check_row_ids
-from mutation_api.worker.coordinator import MutatorCoordinator, WriterOptions
+from mutation_api.worker.coordinator import MutatorCoordinator
 from mutation_api.worker.row_ids import RowIds
 from tests.unit.worker.tables import TXN_ID, acid_table, ids_of_bucket
 

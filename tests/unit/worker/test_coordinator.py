@@ -4,53 +4,39 @@ from __future__ import annotations
 
 import datetime
 import os
-import stat
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from mutation_api.acid.row_id import RecordIdentifier, RowIdArrays
+from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.manifest import FileKind
 from mutation_api.errors import (
     BucketIdError,
     ConfigurationError,
-    DeltaWriteError,
-    GroupRevisitedError,
-    PartitionCreationError,
     RecordLayoutError,
-    RecordSequenceError,
     RecordValueError,
     RowIdNotFoundError,
     TransactionStateError,
 )
-from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import TableRole
 from mutation_api.table.writer_options import WriterOptions
-from mutation_api.worker.coordinator import MutatorCoordinator
-from mutation_api.worker.partition_helper import CreatingPartitionHelper
-from tests.unit.worker.tables import TXN_ID, acid_table, events, ids_of_bucket
-
-AT_ONCE = WriterOptions(batch_rows=1)
-DS = (("ds", "string"),)
-versions = pytest.mark.parametrize("version", [v for v in AcidVersion if v.has_row_ids])
-
-
-def coordinator(table, **settings) -> MutatorCoordinator:
-    return MutatorCoordinator(table, **{"options": AT_ONCE, "writer_id": "w", **settings})
-
-
-def row_id(txn, bucket, number):
-    return RecordIdentifier(txn, bucket, number)
+from tests.unit.worker.tables import (
+    DS,
+    TXN_ID,
+    acid_table,
+    coordinator,
+    events,
+    files_below,
+    ids_of_bucket,
+    row_id,
+    versions,
+)
 
 
 def ids(txns, buckets, numbers) -> RowIdArrays:
     return RowIdArrays(np.array(txns), np.array(buckets), np.array(numbers))
-
-
-def files_below(directory) -> list[str]:
-    return sorted(os.path.join(top, name) for top, _, names in os.walk(directory) for name in names)
 
 
 @pytest.mark.parametrize("batch_rows", [1, 3, 10_000])
@@ -175,106 +161,6 @@ def test_single_records_of_a_table_with_one_column(tmp_path):
     assert [event[5] for event in events(target.close()[0])] == [("abc",), None, ("xyz",)]
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        ((1, "x"), r"row\.asDict\(\).* found tuple"),
-        (["id", "msg"], "found list"),
-        (None, "found NoneType"),
-        ({1: 1, "msg": "x"}, r"must be texts, found \[1, 'msg'\]"),
-    ],
-)
-def test_what_is_no_record_is_refused(tmp_path, record, message):
-    """Even if it looks like the names of the record before."""
-    target = coordinator(acid_table(tmp_path, num_buckets=1), options=WriterOptions())
-    target.insert([], {"id": 1, "msg": "x"})
-    with pytest.raises(RecordLayoutError, match=rf"table db\.t: .*{message}"):
-        target.insert([], record)
-
-
-@pytest.mark.parametrize("groups", ["a0 a1 a0", "a0 b0 a0", "a0 a1 b0 a1", "a0 a0 b0 b1 b0"])
-def test_a_group_that_comes_back_is_refused(tmp_path, groups):
-    """Its file is closed; Hive's API found this by the file system only, and late."""
-    table = acid_table(tmp_path, keys=DS)
-    target = coordinator(table)
-    *right, wrong = groups.split()
-    for partition, bucket in right:
-        target.insert([partition], {"id": ids_of_bucket(table, int(bucket), 1)[0], "msg": ""})
-    with pytest.raises(GroupRevisitedError, match=rf"partition 'ds={wrong[0]}', bucket {wrong[1]}"):
-        target.insert([wrong[0]], {"id": ids_of_bucket(table, int(wrong[1]), 1)[0], "msg": ""})
-    target.abort()
-    assert files_below(tmp_path) == []
-
-
-@pytest.mark.parametrize("groups", ["a0 b0 a1", "a0 a1 b0 a2", "a2 a0 a1 b0"])
-def test_distinct_groups_in_any_order_are_right(tmp_path, groups):
-    """Hive's API refused the second of these, because it looked at the bucket of the group before."""
-    table = acid_table(tmp_path, keys=DS, num_buckets=3)
-    with coordinator(table) as target:
-        for partition, bucket in groups.split():
-            target.insert([partition], {"id": ids_of_bucket(table, int(bucket), 1)[0], "msg": ""})
-    assert [f"{m.partition_values[0]}{m.bucket_id}" for m in target.close()] == groups.split()
-
-
-# One letter an operation, the number is the row id; the last one is refused.
-@versions
-@pytest.mark.parametrize("records", ["u5 u3", "u1 u3 u2", "u1 u3 d3", "u1 d1", "d1 d1", "d1 i u0"])
-@pytest.mark.parametrize("batch_rows", [1, 100])
-def test_records_out_of_sequence_are_refused(tmp_path, version, records, batch_rows):
-    """The first record of a group counts too; one ROW__ID twice is said to be so."""
-    table = acid_table(tmp_path, version)
-    target = coordinator(table, options=WriterOptions(batch_rows=batch_rows))
-    doubled = records[-2] != "0" and records.split()[-1][1:] == records.split()[-2][1:]
-    with pytest.raises(RecordSequenceError, match="occurs twice" if doubled else "ascend|follows"):
-        play(target, table, records)
-        target.close()
-    target.abort()
-    assert files_below(tmp_path) == []
-
-
-@pytest.mark.parametrize("records", ["i u1", "u1 i u2", "u1 i d2"])
-def test_legacy_inserts_come_last(tmp_path, records):
-    """Hive's API accepted these and old row versions came back; a split table keeps them in two files."""
-    legacy = acid_table(tmp_path / "legacy")
-    with pytest.raises(RecordSequenceError, match="inserts come last"):
-        play(coordinator(legacy), legacy, records)
-    split = acid_table(tmp_path / "split", AcidVersion.V1_SPLIT)
-    target = coordinator(split)
-    play(target, split, records)
-    assert len(target.close()) == 2
-
-
-@versions
-@pytest.mark.parametrize("records", ["u1 u3 d4 i", "d0 u1 d2", "i i", "u0 u1 u2 i i i"])
-def test_right_sequences_are_accepted(tmp_path, version, records):
-    """What is right is not refused."""
-    table = acid_table(tmp_path, version)
-    target = coordinator(table)
-    play(target, table, records)
-    assert sum(m.insert_count for m in target.close()) == records.count("i")
-
-
-def play(target, table, records):
-    some_id = ids_of_bucket(table, 0, 1)[0]
-    for record in records.split():
-        kind, number = record[0], record[1:]
-        if kind == "i":
-            target.insert([], {"id": some_id, "msg": ""})
-        elif kind == "u":
-            target.update([], {"ROW__ID": row_id(1, 0, int(number)), "id": some_id, "msg": ""})
-        else:
-            target.delete([], {"ROW__ID": row_id(1, 0, int(number))})
-
-
-def test_a_new_group_starts_a_new_sequence(tmp_path):
-    """Bucket 0 ends at row 5, bucket 1 starts at row 0: right."""
-    table = acid_table(tmp_path)
-    with coordinator(table) as target:
-        target.delete([], {"ROW__ID": row_id(1, 0, 5)})
-        target.delete([], {"ROW__ID": row_id(1, 1, 0)})
-    assert [m.bucket_id for m in target.close()] == [0, 1]
-
-
 @pytest.mark.parametrize("operation", ["insert", "update"])
 def test_a_bucket_that_the_row_contradicts_is_refused(tmp_path, operation):
     """A row in a wrong bucket is invisible or doubled; an update cannot move it."""
@@ -354,82 +240,6 @@ def test_a_row_of_another_partition_is_refused(tmp_path):
         target.delete(["b"], {"ROW__ID": (1, 0, 1, "ds=a")})
 
 
-@pytest.mark.parametrize("values", [[], None, ["a", "b"]])
-def test_a_wrong_number_of_partition_values_is_refused(tmp_path, values):
-    """Hive's API committed such rows where nobody reads them."""
-    with pytest.raises(RecordLayoutError, match=r"1 partition column\(s\) \['ds'\]"):
-        coordinator(acid_table(tmp_path, keys=DS)).insert(values, {"id": 1, "msg": ""})
-    with pytest.raises(RecordLayoutError, match=r"0 partition column\(s\)"):
-        coordinator(acid_table(tmp_path)).insert(["a"], {"id": 1, "msg": ""})
-
-
-@pytest.mark.parametrize(
-    ("hive_type", "values", "name"),
-    [
-        ("string", [None, ""], "ds=__HIVE_DEFAULT_PARTITION__"),
-        ("string", ["x:y/z%q r"], "ds=x%3Ay%2Fz%25q r"),
-        ("int", [1, "1", "01", "+1"], "ds=1"),
-        ("date", [datetime.date(2020, 1, 2), "2020-01-02", "2020-1-2"], "ds=2020-01-02"),
-        ("boolean", [True, "TRUE"], "ds=true"),
-    ],
-)
-def test_partition_values_typed_or_text_name_one_partition(tmp_path, hive_type, values, name):
-    """Every spelling of a value is the partition that Hive's SQL would use; null is the default partition."""
-    for value in values:
-        table = acid_table(tmp_path, keys=(("ds", hive_type),))
-        with coordinator(table, writer_id=f"w{values.index(value)}") as target:
-            target.insert([value], {"id": 1, "msg": ""})
-        assert target.close()[0].partition_name == name
-        assert str(target.close()[0].target).startswith(f"file:{tmp_path}/{name}/delta_")
-
-
-@pytest.mark.parametrize("value", ["x", object(), 2**70, [1]])
-def test_a_partition_value_of_a_wrong_type_is_refused(tmp_path, value):
-    """A text that is no int would become a partition that reads as NULL."""
-    with pytest.raises((RecordValueError, RecordLayoutError), match=r"'ds'|db\.t\.ds"):
-        coordinator(acid_table(tmp_path, keys=(("ds", "int"),))).insert([value], {"id": 1, "msg": ""})
-
-
-def test_partitions_that_lie_elsewhere(tmp_path):
-    """A foreign location is staged at, so that publishing stays a rename; an odd spelling is kept."""
-    elsewhere = f"file:{tmp_path}/elsewhere"
-    table = acid_table(
-        tmp_path / "t",
-        keys=(("ds", "int"),),
-        partition_spellings={"ds=1": "ds=01"},
-        partition_locations={"ds=01": Location.parse(elsewhere)},
-    )
-    with coordinator(table) as target:
-        target.insert([1], {"id": 1, "msg": ""})
-    (manifest,) = target.close()
-    assert (manifest.partition_name, manifest.partition_values) == ("ds=01", ("01",))
-    assert str(manifest.target).startswith(f"{elsewhere}/delta_")
-    assert str(manifest.staged.location).startswith(f"{elsewhere}/_mutation_7/w/0/")
-
-
-def test_a_partition_helper_creates_on_demand(tmp_path):
-    """Asked once for each partition; a refusal or failure is ours, and nothing is written."""
-    asked = []
-
-    def create(name, values):
-        asked.append((name, values))
-        if name == "ds=bad":
-            raise OSError("metastore gone")
-        return f"file:{tmp_path}/{name}"
-
-    table = acid_table(tmp_path, keys=DS, create_partitions=True)
-    target = coordinator(table, partition_helper=CreatingPartitionHelper(table, create))
-    for bucket in (0, 1):
-        target.insert(["a"], {"id": ids_of_bucket(table, bucket, 1)[0], "msg": ""})
-    assert asked == [("ds=a", ("a",))]
-    with pytest.raises(PartitionCreationError, match="'ds=bad' could not be created: metastore gone"):
-        target.insert(["bad"], {"id": 1, "msg": ""})
-    frozen = acid_table(tmp_path, keys=DS)
-    refusing = coordinator(frozen, writer_id="x", partition_helper=CreatingPartitionHelper(frozen, create))
-    with pytest.raises(PartitionCreationError, match="create_partitions=True"):
-        refusing.insert(["a"], {"id": 1, "msg": ""})
-
-
 @pytest.mark.parametrize(
     ("record", "message"),
     [
@@ -503,63 +313,6 @@ def test_an_error_in_the_block_aborts_and_travels_on(tmp_path):
         target.insert([], {"id": 1, "msg": ""})
         raise KeyError("theirs")
     assert files_below(tmp_path) == []
-
-
-def test_two_attempts_do_not_meet(tmp_path):
-    """A task retry writes beside the first attempt; aborting one leaves the other."""
-    table = acid_table(tmp_path)
-    first, second = (coordinator(table, attempt_id=attempt) for attempt in ("0", "1"))
-    for target in (first, second):
-        target.insert([], {"id": 1, "msg": ""})
-    (kept,) = second.close()
-    first.abort()
-    assert files_below(tmp_path) == [kept.staged.location.path]
-
-
-def test_the_same_attempt_twice_is_refused(tmp_path):
-    """Two writers with one name would overwrite each other's file."""
-    table = acid_table(tmp_path)
-    first = coordinator(table)
-    first.insert([], {"id": 1, "msg": ""})
-    second = coordinator(table)
-    with pytest.raises(
-        DeltaWriteError, match=r"table db\.t, bucket . *: file .* could not be created|bucket"
-    ):
-        second.insert([], {"id": 1, "msg": ""})
-    assert len(first.close()) == 1
-
-
-def test_an_unwritable_directory_is_named(tmp_path, monkeypatch):
-    """The error names the path and the table; a file in the directory's place works for root too."""
-    (tmp_path / "_mutation_7").write_text("")
-    with pytest.raises(DeltaWriteError, match=r"table db\.t: .*_mutation_7/w/0 could not be created"):
-        coordinator(acid_table(tmp_path)).insert([], {"id": 1, "msg": ""})
-    assert stat.S_ISREG((tmp_path / "_mutation_7").stat().st_mode)
-
-
-def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, monkeypatch):
-    """The error names file, table, partition and bucket; after abort nothing is left."""
-    table = acid_table(tmp_path, keys=DS)
-    target = coordinator(table)
-    target.insert(["a"], {"id": ids_of_bucket(table, 1, 1)[0], "msg": ""})
-    file = target._mutator._files[FileKind.DELTA]._file
-    file._stream.close()
-    file._stream = pa.OSFile("/dev/full", "wb")
-    with pytest.raises(
-        DeltaWriteError,
-        match=r"table db\.t, partition 'ds=a', bucket 1: file .*bucket_00001 could not .*space",
-    ):
-        target.close()
-    target.abort()
-    assert files_below(tmp_path) == []
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b"])
-def test_ids_must_name_a_directory(tmp_path, name):
-    """An id with a slash would write into somebody else's directory."""
-    for setting in ("writer_id", "attempt_id"):
-        with pytest.raises(ConfigurationError, match=setting):
-            coordinator(acid_table(tmp_path), **{setting: name})
 
 
 def test_the_table_must_be_a_bound_sink(tmp_path):
@@ -689,34 +442,6 @@ def test_a_row_id_of_another_shape_is_refused(tmp_path, identity):
         target.delete([], {"ROW__ID": identity})
 
 
-@pytest.mark.parametrize(
-    ("record", "error"),
-    [({"id": 2**70, "msg": "x"}, RecordValueError), ({"id": 3, "msg": b"x"}, RecordLayoutError)],
-)
-def test_an_error_at_a_later_flush_names_the_record(tmp_path, record, error):
-    """The caller does not know which records are looked at together."""
-    table = acid_table(tmp_path, num_buckets=1)
-    target = coordinator(table, options=WriterOptions(batch_rows=10))
-    target.update([], {"ROW__ID": row_id(1, 0, 4), "id": 1, "msg": "fine"})
-    target.update([], {"ROW__ID": row_id(1, 0, 5), **record})
-    with pytest.raises(error, match=r"update of record \{'id': .*\} with ROW__ID \(1, 0, 5\)"):
-        target.close()
-    with pytest.raises(TransactionStateError, match="failed before"):
-        target.insert([], {"id": 1, "msg": "y"})
-    target.abort()
-    assert files_below(tmp_path) == []
-
-
-def test_a_refusal_quotes_a_long_record_in_part(tmp_path):
-    """A message of a megabyte helps nobody; the column at fault comes first."""
-    target = coordinator(acid_table(tmp_path, num_buckets=1), options=WriterOptions(batch_rows=10))
-    target.insert([], {"id": 2**70, "msg": "x" * 1_000_000})
-    with pytest.raises(RecordValueError, match=r"id.*too large") as refused:
-        target.close()
-    assert len(str(refused.value)) < 1000
-    target.abort()
-
-
 def test_write_events_refuses_arrays_that_do_not_fit_each_other(tmp_path):
     """Some would be stretched, or the wrong rows taken, by numpy and Arrow."""
     one, two = np.zeros(1, np.int64), np.zeros(2, np.int64)
@@ -752,12 +477,3 @@ def test_an_abort_within_the_block_is_fine(tmp_path):
         target.insert([], {"id": 1, "msg": "x"})
         target.abort()
     assert files_below(tmp_path) == []
-
-
-def test_zeros_of_both_signs_are_two_partitions(tmp_path):
-    """They are equal in Python; Hive's texts differ."""
-    table = acid_table(tmp_path, keys=(("f", "double"),), num_buckets=1)
-    with coordinator(table) as target:
-        target.insert([0.0], {"id": 1, "msg": "x"})
-        target.insert([-0.0], {"id": 1, "msg": "x"})
-    assert [manifest.partition_name for manifest in target.close()] == ["f=0.0", "f=-0.0"]

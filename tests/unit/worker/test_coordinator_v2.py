@@ -19,18 +19,12 @@ from mutation_api.errors import (
     TableNotMutableError,
     TransactionStateError,
 )
-from mutation_api.table.writer_options import WriterOptions
-from mutation_api.worker.coordinator import MutatorCoordinator
-from tests.unit.worker.tables import acid_table, events, ids_of_bucket
+from tests.unit.worker.tables import acid_table, coordinator, events, ids_of_bucket
 
 V2 = [version for version in AcidVersion if version.encodes_buckets]
 INSERT_ONLY = [version for version in AcidVersion if not version.has_row_ids]
 UNBUCKETED = {"bucket_columns": (), "num_buckets": -1}
 versions = pytest.mark.parametrize("version", V2)
-
-
-def coordinator(table, **settings) -> MutatorCoordinator:
-    return MutatorCoordinator(table, **{"options": WriterOptions(batch_rows=1), "writer_id": "w", **settings})
 
 
 def ids(*row_ids) -> RowIdArrays:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mutation_api.table.writer_options import WriterOptions
-from mutation_api.worker import coordinator, idle_memory
+from mutation_api.worker import group_writer, idle_memory
 from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.unit.worker.tables import acid_table, ids_of_bucket
 
@@ -64,8 +64,8 @@ def test_files_are_counted_by_their_bytes(tmp_path: Path, monkeypatch: pytest.Mo
     table = acid_table(tmp_path, num_buckets=4)
     given_back: list[int] = []
     written: list[int] = []
-    monkeypatch.setattr(coordinator, "give_back", lambda: given_back.append(len(written)))
-    monkeypatch.setattr(coordinator, "BYTES_PER_GIVING_BACK", 1000)
+    monkeypatch.setattr(group_writer, "give_back", lambda: given_back.append(len(written)))
+    monkeypatch.setattr(group_writer, "BYTES_PER_GIVING_BACK", 1000)
     with MutatorCoordinator(table, writer_id="w", options=WriterOptions(batch_rows=1)) as target:
         for bucket in range(4):
             target.insert([], {"id": ids_of_bucket(table, bucket, 1)[0], "msg": "m"})

@@ -1,0 +1,76 @@
+"""PartitionNames: what callers give as partition values -> the name of the partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.partition import partition_name, partition_texts, partition_value
+from mutation_api.types.hive_type import parse_hive_type
+
+__all__ = ["PartitionNames", "PartitionValues"]
+
+PartitionValues: TypeAlias = Sequence[Any]
+"""One for each partition column, typed or as Hive's text; None stands for NULL."""
+
+
+class PartitionNames:
+    """Finds the names of one table's partitions, and remembers them: single records mostly share theirs."""
+
+    def __init__(self, table: AcidTable) -> None:
+        self._table = table
+        self._by_texts: dict[tuple[str, ...], str] = {}
+        self._by_values: dict[tuple[Any, ...], str] = {}
+
+    def of(self, values: PartitionValues | None) -> str:
+        """Escaped name, as an existing partition spells it; '' of a table that is not partitioned.
+
+        Raises:
+            RecordLayoutError: not one value for each partition column, or a type that does not fit.
+            RecordValueError: a value that does not fit its column.
+        """
+        values = tuple(values or ())
+        try:
+            return self._by_texts[values]
+        except (KeyError, TypeError):  # TypeError: a value without a hash, so no text
+            pass
+        if all(type(value) is str for value in values):
+            return self._by_texts.setdefault(values, self._new(values))
+        # By their spelling, as 0.0 and -0.0 are equal, and two partitions.
+        key = tuple([(type(value), repr(value)) for value in values])
+        if key not in self._by_values:
+            self._by_values[key] = self._new(values)
+        return self._by_values[key]
+
+    def _new(self, values: tuple[Any, ...]) -> str:
+        keys = self._table.partition_keys
+        if len(values) != len(keys):
+            raise RecordLayoutError(
+                f"table {self._table.full_name}: {len(values)} partition value(s) {list(values)} were given; "
+                f"the table has {len(keys)} partition column(s) {list(self._table.partition_key_names)}"
+            )
+        if not keys:
+            return ""
+        texts = [
+            _text(value, f"{self._table.full_name}.{key.name}", key.type)
+            for value, key in zip(values, keys, strict=True)
+        ]
+        try:
+            name = partition_name(self._table.partition_key_names, texts)
+        except RecordValueError as error:
+            raise RecordValueError(f"table {self._table.full_name}: {error}") from error
+        return self._table.partition_spellings.get(name, name)
+
+
+def _text(value: Any, column: str, type_text: str) -> str:
+    """Hive's text of one partition value; a text is read as its type first: '01' of an int is '1'."""
+    hive_type = parse_hive_type(type_text)
+    try:
+        typed = pa.array([partition_value(value, hive_type) if isinstance(value, str) else value])
+    except (RecordValueError, pa.ArrowException, TypeError, OverflowError) as error:
+        raise RecordValueError(f"partition column {column!r}, value {value!r}: {error}") from error
+    return str(partition_texts(typed, hive_type, column=column)[0])
