@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import pyarrow as pa
 
@@ -34,13 +34,12 @@ def matching_partitions(
         ConfigurationError: the table has no such partition column.
         RecordValueError: a text that is no value of the column's type.
     """
-    wanted = [(_key_index(table, name, value), value) for name, value in conditions]
     types = [parse_hive_type(key.type) for key in table.partition_keys]
-    typed = [(at, _typed(value, table.partition_keys[at])) for at, value in wanted]
+    wanted = [_typed(table, *condition) for condition in conditions]
 
     def matches(name: str) -> bool:
         texts = parse_partition_name(name)
-        return all(partition_value(texts[at], types[at]) == value for at, value in typed)
+        return all(partition_value(texts[at], types[at]) == value for at, value in wanted)
 
     return [name for name in names if matches(name)]
 
@@ -50,28 +49,28 @@ def partition_type(key: AcidColumn) -> pa.DataType:
     return arrow_type(parse_hive_type(key.type), timestamp_unit="us")
 
 
-def partition_scalars(table: AcidTable, name: str) -> dict[str, pa.Scalar]:
-    """What the rows of a partition have in the partition columns, typed; nothing for ''.
+def partition_scalars(table: AcidTable, name: str, wanted: Collection[AcidColumn]) -> dict[str, pa.Scalar]:
+    """What the rows of a partition have in those of the partition columns that are wanted, typed.
 
     Raises:
         RecordValueError: a text that is no value of its column's type.
     """
-    texts = parse_partition_name(name)
+    texts = zip(table.partition_keys, parse_partition_name(name), strict=True)
     return {
         key.name: pa.scalar(partition_value(text, parse_hive_type(key.type)), partition_type(key))
-        for key, text in zip(table.partition_keys, texts, strict=True)
+        for key, text in texts
+        if key in wanted
     }
 
 
-def _key_index(table: AcidTable, name: str, value: object) -> int:
+def _typed(table: AcidTable, name: str, value: object) -> tuple[int, object]:
+    """At which of the partition columns a condition looks, and the typed value."""
     try:
-        return table.partition_key_names.index(name.strip().lower())
+        at = table.partition_key_names.index(name.strip().lower())
     except ValueError:
         raise ConfigurationError(
             f"where_partition {name}={value}: table {table.full_name} has the partition columns "
             f"{', '.join(table.partition_key_names) or '(none)'}"
         ) from None
-
-
-def _typed(value: object, key: AcidColumn) -> object:
-    return partition_value(value, parse_hive_type(key.type)) if isinstance(value, str) else value
+    hive_type = parse_hive_type(table.partition_keys[at].type)
+    return at, partition_value(value, hive_type) if isinstance(value, str) else value

@@ -140,7 +140,8 @@ class TableScan:
     def _read(self, splits: Sequence[SnapshotSplit], schema: pa.Schema) -> Iterator[PartitionRows]:
         table, valid_ids = self.view.table, self.view.valid_ids
         options = ReadOptions(self.timestamps, truncate_nanoseconds=self.truncate_nanoseconds)
-        data = [c.name for c in self.selected if c not in table.partition_keys]
+        selected = self.selected
+        data = [c.name for c in selected if c not in table.partition_keys]
         # Rows of which partition columns alone are wanted are counted by their ROW__IDs, or by a column.
         row_ids = self.row_ids or (not data and table.version.has_row_ids)
         columns = data if data or row_ids else [table.column_names[0]]
@@ -149,18 +150,18 @@ class TableScan:
             return read_split(table, split, valid_ids, columns, row_ids, options)
 
         for split, rows in read_in_turn(splits, read):
-            name = split.partition_name
-            scalars = partition_scalars(table, name)
-            yield (name if table.partition_keys else None), _with_partition(rows, name, scalars, schema)
+            name = split.partition_name if table.partition_keys else None
+            values = {} if name is None else partition_scalars(table, name, selected)
+            yield name, _with_partition(rows, name, values, schema)
 
 
 def _with_partition(
-    rows: pa.RecordBatch, name: str, scalars: dict[str, pa.Scalar], schema: pa.Schema
+    rows: pa.RecordBatch, name: str | None, values: dict[str, pa.Scalar], schema: pa.Schema
 ) -> pa.RecordBatch:
     """The columns of the schema, from the rows and from what all rows of the partition have."""
-    arrays = {column: pa.repeat(value, rows.num_rows) for column, value in scalars.items()}
+    arrays = {column: pa.repeat(value, rows.num_rows) for column, value in values.items()}
     arrays |= dict(zip(rows.schema.names, rows.columns, strict=True))
-    if ROW_ID_COLUMN in schema.names and scalars:
+    if ROW_ID_COLUMN in schema.names and name is not None:
         parts = [*arrays[ROW_ID_COLUMN].flatten(), pa.repeat(pa.scalar(name, pa.string()), rows.num_rows)]
         fields = list(schema.field(ROW_ID_COLUMN).type)
         arrays[ROW_ID_COLUMN] = pa.StructArray.from_arrays(parts, fields=fields)

@@ -49,10 +49,18 @@ def test_conditions_that_make_no_sense(tmp_path: Path) -> None:
         matching_partitions(plain_view(tmp_path).table, [""], [("ds", "x")])
 
 
-def test_the_values_of_a_partition_are_typed(tmp_path: Path) -> None:
-    """The default partition's is null; '' has none."""
+def test_a_text_that_is_no_value_matters_only_if_wanted(tmp_path: Path) -> None:
+    """Hive shows NULL for it; we refuse."""
     table = partitioned_view(tmp_path).table
-    day = datetime.date(2015, 11, 19)
-    assert partition_scalars(table, FIRST) == {"ds": pa.scalar(day), "hr": pa.scalar(1, pa.int32())}
-    assert partition_scalars(table, NONE)["ds"] == pa.scalar(None, pa.date32())
-    assert partition_scalars(plain_view(tmp_path).table, "") == {}
+    assert list(partition_scalars(table, "ds=2015-11-19/hr=x", table.partition_keys[:1])) == ["ds"]
+    with pytest.raises(RecordValueError, match="'x' is not a int"):
+        partition_scalars(table, "ds=2015-11-19/hr=x", table.partition_keys)
+
+
+def test_the_values_of_a_partition_are_typed(tmp_path: Path) -> None:
+    """The default partition's is null; a table without partition keys has none."""
+    table = partitioned_view(tmp_path).table
+    keys, day = table.partition_keys, datetime.date(2015, 11, 19)
+    assert partition_scalars(table, FIRST, keys) == {"ds": pa.scalar(day), "hr": pa.scalar(1, pa.int32())}
+    assert partition_scalars(table, NONE, keys[:1]) == {"ds": pa.scalar(None, pa.date32())}
+    assert partition_scalars(plain_view(tmp_path).table, "", ()) == {}
