@@ -1,7 +1,24 @@
-"""The version of this package; setup.cfg is where it is set."""
+"""The version of this package. Its one home is setup.cfg; installing copies it to the metadata read here.
 
-from importlib.metadata import version
+A task on a cluster may run the package from an archive without metadata, so a missing version is no error.
+"""
 
-__all__ = ["__version__"]
+from __future__ import annotations
 
-__version__ = version("hive-mutation-api")
+from importlib import metadata
+
+__all__ = ["__version__", "installed_version"]
+
+DISTRIBUTION = "hive-mutation-api"
+UNKNOWN = "0+unknown"
+
+
+def installed_version() -> str:
+    """What was installed; UNKNOWN if nothing was, as where the source runs from an archive."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return UNKNOWN
+
+
+__version__ = installed_version()

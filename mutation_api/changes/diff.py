@@ -22,7 +22,10 @@ from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["diff"]
+__all__ = ["OPERATIONS", "count_operations", "diff"]
+
+OPERATIONS = ("insert", "update", "delete")
+"""What a change set does to rows."""
 
 _ROW, _IS_OLD = "__row", "__is_old"
 _OLD, _NEW, _OLD_COUNT, _NEW_COUNT = "__old", "__new", "__old_count", "__new_count"
@@ -58,13 +61,15 @@ def diff(
         table's columns: the new values, of a delete the old ones.
 
     Raises:
-        ConfigurationError: no keys, one twice, or one that the table does not have.
+        ConfigurationError: no keys, one twice, or one that the table does not have; or the table has a column
+            named like the operation's.
         RecordLayoutError: ``new`` lacks columns or has others, or types cannot fit; or ``old`` has no
             ROW__ID.
         RecordValueError: a value of ``new`` does not fit its column.
         DuplicateKeyError: a key occurs more than once in one of the two; names keys.
     """
     wanted = _check_keys(table, keys)
+    _check_operation_column(table, operation_column)
     if ROW_ID_COLUMN not in old.columns:
         raise RecordLayoutError(f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}")
     converted = _as_stored(table, new, wanted)
@@ -80,6 +85,12 @@ def diff(
     return changes
 
 
+def count_operations(changes: DataFrame, operation_column: str = OPERATION_COLUMN_DEFAULT) -> dict[str, int]:
+    """How many changes of each of OPERATIONS a change set holds."""
+    found = {row[0]: row[1] for row in changes.groupBy(quoted(operation_column)).count().collect()}
+    return {operation: found.get(operation, 0) for operation in OPERATIONS}
+
+
 def _check_keys(table: AcidTable, keys: Sequence[str]) -> tuple[str, ...]:
     wanted = tuple(name.lower() for name in keys)
     known = [c.name for c in columns_of(table)]
@@ -93,6 +104,14 @@ def _check_keys(table: AcidTable, keys: Sequence[str]) -> tuple[str, ...]:
     if maps:
         raise ConfigurationError(f"table {table.full_name}: maps cannot be keys: {', '.join(maps)}")
     return wanted
+
+
+def _check_operation_column(table: AcidTable, name: str) -> None:
+    if name.lower() in [c.name for c in columns_of(table)]:
+        raise ConfigurationError(
+            f"table {table.full_name} has a column {name!r} itself; give the operation another name with "
+            "operation_column"
+        )
 
 
 def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.upkeep.abort import abort_transactions
 
 __all__ = ["add_arguments", "run"]
 
@@ -19,8 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Abort each; one that is aborted already is no error, a committed or unknown one is."""
-    with metastore_from(arguments) as client:
-        for txn_id in arguments.txn:
-            client.abort_txn(txn_id)
+    with metastore_from(arguments) as metastore:
+        for txn_id in abort_transactions(metastore, arguments.txn):
             print(f"transaction {txn_id} is aborted")
     return 0

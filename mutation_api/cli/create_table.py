@@ -1,6 +1,6 @@
 """``hive-mutate create-table``: an ACID table as the server's Hive line wants it.
 
-Columns are given as in a CREATE TABLE statement, with Hive's types: --columns "id bigint, item string". A
+Columns are given as in a CREATE TABLE statement, with Hive's types: --schema "id bigint, item string". A
 Hive 2 server needs --clustered-by and --buckets; Hive 3 and later do without, and have insert-only tables
 too. The table is there for Hive's SQL as well.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 
 from metastore_client.model import ColumnInfo, TableInfo
+from mutation_api.cli.arguments.list_arguments import key_values, listed_names
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.errors import ConfigurationError
 from mutation_api.table.schema_text import parse_columns
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
@@ -23,13 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (__doc__ or "").partition("\n\n")[2]
     parser.add_argument("table", metavar="DB.TABLE", help="the table to create; its database must exist")
     parser.add_argument(
-        "--columns", required=True, metavar="TEXT", help="data columns: 'id bigint, msg string'"
+        "--schema", required=True, metavar="TEXT", help="its data columns: 'id bigint, msg string'"
     )
-    parser.add_argument("--partitioned-by", default="", metavar="TEXT", help="partition columns: 'ds string'")
+    parser.add_argument(
+        "--partition-schema", default="", metavar="TEXT", help="its partition columns: 'ds string'"
+    )
     parser.add_argument("--clustered-by", default="", metavar="A,B", help="bucket columns")
     parser.add_argument("--buckets", type=int, metavar="N", help="bucket count; goes with --clustered-by")
     parser.add_argument("--insert-only", action="store_true", help="a table without updates and deletes")
-    parser.add_argument("--location", metavar="URI", help="where it lies (default: the server decides)")
+    parser.add_argument("--location", metavar="DIR", help="where it lies (default: the server decides)")
     parser.add_argument(
         "--property",
         action="append",
@@ -46,13 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
         created = create_acid_table(
             metastore,
             arguments.table,
-            _columns(arguments.columns),
-            _columns(arguments.partitioned_by) if arguments.partitioned_by.strip() else (),
-            clustered_by=[name.strip() for name in arguments.clustered_by.split(",") if name.strip()],
+            _columns(arguments.schema),
+            _columns(arguments.partition_schema) if arguments.partition_schema.strip() else (),
+            clustered_by=listed_names(arguments.clustered_by),
             num_buckets=arguments.buckets,
             insert_only=arguments.insert_only,
             location=arguments.location,
-            properties=_properties(arguments.property),
+            properties=dict(key_values("--property", arguments.property)),
         )
     print(_described(created))
     return 0
@@ -60,13 +62,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _columns(text: str) -> tuple[ColumnInfo, ...]:
     return tuple(ColumnInfo(column.name, column.type) for column in parse_columns(text))
-
-
-def _properties(pairs: list[str]) -> dict[str, str]:
-    wrong = [pair for pair in pairs if not pair.partition("=")[0] or "=" not in pair]
-    if wrong:
-        raise ConfigurationError(f"--property {wrong[0]!r}: expected KEY=VALUE")
-    return dict(pair.partition("=")[::2] for pair in pairs)
 
 
 def _described(table: TableInfo) -> str:

@@ -25,59 +25,41 @@ Files lie on a local disk or where Spark reads and writes, such as hdfs://nameno
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
-from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.changes.diff import diff
-from mutation_api.cli.arguments.locations import extension, place, resolved
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.arguments.spark_session import spark_session
-from mutation_api.cli.arguments.table_files import (
-    FORMATS,
-    TableFiles,
-    check_scalar,
-    existing_file,
-    file_format,
+from mutation_api.changes.diff import OPERATIONS, count_operations, diff
+from mutation_api.changes.files.change_files import save_changes
+from mutation_api.changes.files.row_files import RowFiles, check_scalar, existing_file
+from mutation_api.cli.arguments.files import (
+    add_format_argument,
+    add_output_argument,
+    input_format,
+    location_from,
+    output_format,
 )
-from mutation_api.cli.merge import key_columns
+from mutation_api.cli.arguments.list_arguments import add_key_argument, key_columns
+from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.arguments.option_names import in_option_names, option_names
+from mutation_api.cli.arguments.spark_session import spark_session
+from mutation_api.cli.arguments.write_arguments import add_operation_column_argument
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.catalog import split_full_name
 from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.errors import ClientError, ConfigurationError
-from mutation_api.spark.quoted_name import quoted
+from mutation_api.scan.file_format import FORMATS, extension
 from mutation_api.spark.read.snapshot_frame import snapshot
 from mutation_api.spark.worker_errors import translated_worker_errors
-from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT
-from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.storage.replacing import hidden_beside, move_to
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.upkeep.past_snapshot import PastSnapshot
 
-__all__ = ["add_arguments", "run", "save"]
+__all__ = ["add_arguments", "run"]
 
 APP_NAME = "hive-mutate diff"
-OPERATIONS = ("insert", "update", "delete")
-_WRITING: Mapping[str, Mapping[str, bool | str]] = {
-    "csv": {
-        "header": True,
-        "escape": '"',
-        "ignoreLeadingWhiteSpace": False,
-        "ignoreTrailingWhiteSpace": False,
-    },
-    "json": {"ignoreNullFields": False, "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"},
-    "orc": {},
-    "parquet": {},
-}
-"""Options of Spark's writers, so that every value can be read again as it was."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (__doc__ or "").partition("\n\n")[2]
     parser.set_defaults(refuse_usage=parser.error)
     parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table to compare")
-    parser.add_argument("--key", required=True, metavar="A,B", help="columns that tell rows apart")
+    add_key_argument(parser, "columns that tell rows apart")
     other = parser.add_mutually_exclusive_group(required=True)
     other.add_argument(
         "--against",
@@ -98,22 +80,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--undo", action="store_true", help="with --since-write-id: the changes that take the table back"
     )
-    parser.add_argument(
-        "--format", choices=FORMATS, help="format of the file compared with (default: by its extension)"
-    )
-    parser.add_argument(
-        "--output",
-        type=place,
-        metavar="FILE",
-        help="a .csv, .json, .orc or .parquet file; replaces an older one",
-    )
+    add_format_argument(parser, "format of the file compared with (default: by its extension)")
+    add_output_argument(parser, "a .csv, .json, .orc or .parquet file; replaces an older one")
     parser.add_argument("--summary", action="store_true", help="only count the differences")
-    parser.add_argument(
-        "--operation-column",
-        default=OPERATION_COLUMN_DEFAULT,
-        metavar="NAME",
-        help="column that says insert, update or delete (default: %(default)s)",
-    )
+    add_operation_column_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     add_metastore_arguments(parser)
 
@@ -122,55 +92,27 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare, save the changes and print their counts; 0 whether there are differences or not."""
     _check_usage(arguments)
     split_full_name(arguments.table)
-    keys = key_columns(arguments.key)
-    output_format = None if arguments.output is None else _output_format(arguments.output)
+    keys, column = key_columns(arguments.key), arguments.operation_column
+    file_format = None if arguments.output is None else output_format(arguments.output)
     with (
+        in_option_names(option_names("operation_column")),
         metastore_from(arguments) as metastore,
         MutatorClientBuilder().metastore(metastore).build() as client,
         spark_session(APP_NAME) as spark,
         translated_worker_errors(f"comparing table {arguments.table}"),
     ):
         table, old, new = _states(spark, client, arguments)
-        _check_columns(table, output_format, arguments.operation_column)
-        changes = diff(table, old, new, keys, operation_column=arguments.operation_column)
+        if file_format == "csv":
+            check_scalar(table)
+        changes = diff(table, old, new, keys, operation_column=column)
         try:
-            counts = _counts(changes, arguments.operation_column)
-            if output_format is not None:
-                save(changes, arguments.output, output_format, [*keys, arguments.operation_column])
+            counts = count_operations(changes, column)
+            if file_format is not None:
+                save_changes(changes, arguments.output, file_format, order=[*keys, column])
         finally:
-            changes.unpersist()  # else Spark gives it to the next who reads files of these names
+            changes.unpersist()  # else the next reader of files with these names gets it from Spark
     _print(table, counts, as_json=arguments.json)
     return 0
-
-
-def save(changes: DataFrame, file: Location, format_name: str, order: list[str]) -> None:
-    """Write changes into one file, sorted; it is there when it is complete, and replaces an older one.
-
-    Args:
-        changes: operation, ROW__ID, columns.
-        file: its folder exists, where storages have folders.
-        format_name: one of FORMATS.
-        order: names of the columns to sort by.
-
-    Raises:
-        ClientError: the file cannot be written.
-    """
-    # One task sorts and writes; the comparison before it keeps its own tasks, which coalesce would take.
-    rows = changes.repartition(1).sortWithinPartitions(*[quoted(name) for name in order])
-    if format_name == "csv":
-        rows = _as_texts(rows)
-    file = resolved(file)
-    folder = hidden_beside(file)
-    storage = storage_at(file)
-    try:
-        rows.write.format(format_name).options(**_WRITING[format_name]).save(str(folder))
-        (part,) = (entry for entry in storage.list(folder) if entry.name.startswith("part-"))
-        move_to(part.location, file)
-    except OSError as error:
-        raise ClientError(f"{file.shown}: the file cannot be written: {error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            storage.delete_directory(folder)
 
 
 def _check_usage(arguments: argparse.Namespace) -> None:
@@ -204,15 +146,14 @@ def _states(
         )
     opened = client.open_snapshot(name)
     table = opened.table(name)
-    source = existing_file(against)
-    files = TableFiles(spark, table, has_row_ids=True)
-    new = files.read(source, file_format(source, arguments.format))
-    return table, snapshot(opened, name, spark=spark), new
+    file = existing_file(against)
+    rows = RowFiles(spark, table, has_row_ids=True).read(file, input_format(file, arguments.format))
+    return table, snapshot(opened, name, spark=spark), rows
 
 
 def _file_or_table(text: str) -> str:
     """Type of an argument that names a file or a table."""
-    place(text)
+    location_from(text)
     return text
 
 
@@ -228,48 +169,11 @@ def _is_file_name(arguments: argparse.Namespace, against: Location) -> bool:
     )
 
 
-def _output_format(file: Location) -> str:
-    found = extension(file)
-    if found not in FORMATS:
-        raise ConfigurationError(
-            f"--output {file.shown}: the name must end in {', '.join(f'.{each}' for each in FORMATS)}"
-        )
-    path = resolved(file).local_path
-    if path is not None and (Path(path).is_dir() or not Path(path).parent.is_dir()):
-        raise ConfigurationError(f"--output {file.shown}: it is a folder, or its folder does not exist")
-    return found
-
-
-def _check_columns(table: AcidTable, output_format: str | None, operation_column: str) -> None:
-    if output_format == "csv":
-        check_scalar(table, [*table.column_names, *table.partition_key_names])
-    if operation_column.lower() in (*table.column_names, *table.partition_key_names):
-        raise ConfigurationError(
-            f"table {table.full_name} has a column {operation_column!r} itself; give the operation another "
-            "name with --operation-column"
-        )
-
-
-def _counts(changes: DataFrame, operation_column: str) -> dict[str, int]:
-    found = {row[0]: row[1] for row in changes.groupBy(quoted(operation_column)).count().collect()}
-    return {f"{operation}_count": found.get(operation, 0) for operation in OPERATIONS}
-
-
-def _as_texts(changes: DataFrame) -> DataFrame:
-    """Everything as Spark's text of it, which loses no digits, and ROW__ID as one column a field."""
-    row_id = changes.schema[ROW_ID_COLUMN].dataType
-    assert isinstance(row_id, StructType)
-    fields = [
-        sf.col(quoted(ROW_ID_COLUMN, f.name)).cast("string").alias(f"{ROW_ID_COLUMN}.{f.name}")
-        for f in row_id.fields
-    ]
-    others = [sf.col(quoted(n)).cast("string").alias(n) for n in changes.columns if n != ROW_ID_COLUMN]
-    return changes.select(others[0], *fields, *others[1:])
-
-
-def _print(table: AcidTable, counts: dict[str, int], *, as_json: bool) -> None:
+def _print(table: AcidTable, counts: Mapping[str, int], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"table": table.full_name, **counts}))
+        print(
+            json.dumps({"table": table.full_name, **{f"{each}_count": counts[each] for each in OPERATIONS}})
+        )
         return
-    told = ", ".join(f"{counts[f'{operation}_count']:,} {operation}s" for operation in OPERATIONS)
+    told = ", ".join(f"{counts[each]:,} {each}s" for each in OPERATIONS)
     print(f"{table.full_name}: {told}" if any(counts.values()) else f"{table.full_name}: no differences")

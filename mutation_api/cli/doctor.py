@@ -13,7 +13,6 @@ import argparse
 import json
 
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.errors import ConfigurationError
 from mutation_api.upkeep.doctor import DoctorReport, TableReport, examine
 
 __all__ = ["add_arguments", "run"]
@@ -29,23 +28,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the report; 0 if every table in it can be mutated, else 1."""
-    database, dot, _ = arguments.name.partition(".")
+    database, dot, table = arguments.name.partition(".")
     with metastore_from(arguments) as metastore:
-        report = examine(metastore, database)
-    tables = report.tables
-    if dot:
-        tables = tuple(table for table in tables if table.table == arguments.name.lower())
-        if not tables:
-            raise ConfigurationError(f"there is no table {arguments.name}")
-    print(_json(report, tables) if arguments.json else _text(report, tables))
-    return int(any(table.version is None for table in tables))
+        report = examine(metastore, database, table if dot else None)
+    print(_json(report) if arguments.json else _text(report))
+    return int(any(table.version is None for table in report.tables))
 
 
-def _text(report: DoctorReport, tables: tuple[TableReport, ...]) -> str:
+def _text(report: DoctorReport) -> str:
     width = max(len(word) for word, _ in report.server)
     lines = [f"{word.ljust(width)}  {value}" for word, value in report.server]
     lines.append("")
-    lines += [_line(table) for table in tables] or ["the database has no tables, or does not exist"]
+    lines += [_line(table) for table in report.tables] or ["the database has no tables, or does not exist"]
     return "\n".join(lines)
 
 
@@ -56,9 +50,9 @@ def _line(table: TableReport) -> str:
     return f"{table.table}: NO: {table.reason}"
 
 
-def _json(report: DoctorReport, tables: tuple[TableReport, ...]) -> str:
+def _json(report: DoctorReport) -> str:
     each = [
         {"table": t.table, "layout": None if t.version is None else t.version.value, "reason": t.reason}
-        for t in tables
+        for t in report.tables
     ]
     return json.dumps({"server": dict(report.server), "tables": each})

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from metastore_client.errors import MetastoreError
+from mutation_api._version import __version__
 from mutation_api.errors import MutationError
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_USAGE", "main"]
@@ -77,6 +78,7 @@ def _parser(name: str | None, module: ModuleType | None) -> argparse.ArgumentPar
         epilog="exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted (metastore: 0, since "
         "it runs until then)",
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND")
     for each, help_line in SUBCOMMANDS.items():
         subparser = subparsers.add_parser(each, help=help_line, description=help_line)

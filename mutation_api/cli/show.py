@@ -11,12 +11,13 @@ import argparse
 import dataclasses
 import enum
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from metastore_client.client import MetastoreClient
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.text_table import text_table
 
 __all__ = ["add_arguments", "run"]
 
@@ -43,20 +44,17 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [_row(value) for value in _SOURCES[arguments.what](client)]
     if arguments.what == "locks" and not (arguments.json or arguments.all):
         rows = _folded(rows)
-    if arguments.json:
-        for row in rows:
-            print(json.dumps(row))
-    else:
-        print(_table(rows) if rows else f"no {arguments.what}")
+    for line in map(json.dumps, rows) if arguments.json else _table(rows, arguments.what):
+        print(line)
     return 0
 
 
 def _folded(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
     """One row for those locks that differ in the partition only; the others as they are."""
     groups: dict[object, list[dict[str, object]]] = {}
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         rest = tuple((name, value) for name, value in row.items() if name != "partition")
-        groups.setdefault(rest if row["partition"] else place, []).append(row)
+        groups.setdefault(rest if row["partition"] else number, []).append(row)
     return [g[0] if len(g) == 1 else {**g[0], "partition": f"{len(g):,} partitions"} for g in groups.values()]
 
 
@@ -73,12 +71,8 @@ def _plain(name: str, value: object) -> object:
     return value
 
 
-def _table(rows: Sequence[dict[str, object]]) -> str:
-    """Rows in aligned columns under their names."""
-    lines = [[name.upper() for name in rows[0]]]
-    lines += [["-" if value in (None, "") else str(value) for value in row.values()] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+def _table(rows: Sequence[dict[str, object]], what: str) -> Iterable[str]:
+    if not rows:
+        return [f"no {what}"]
+    cells = [["-" if value in (None, "") else str(value) for value in row.values()] for row in rows]
+    return text_table([name.upper() for name in rows[0]], cells)

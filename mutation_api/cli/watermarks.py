@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.catalog import split_full_name
-from mutation_api.inputs.watermark import (
-    WATERMARK_TABLE_NAME,
-    Watermark,
-    Watermarks,
-    watermark_table_exists,
-)
+from mutation_api.cli.text_table import text_table
+from mutation_api.inputs.find_watermarks import find_watermarks, watermark_table_beside
+from mutation_api.inputs.watermark import Watermark
 
 __all__ = ["add_arguments", "run"]
 
@@ -40,27 +35,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Print a table, or JSON lines; 0 also if there is no watermark."""
     if arguments.table is None and arguments.watermark_table is None:
         arguments.refuse_usage("give --table, --watermark-table, or both")
-    target = None if arguments.table is None else ".".join(split_full_name(arguments.table))
-    name = arguments.watermark_table or f"{split_full_name(str(target))[0]}.{WATERMARK_TABLE_NAME}"
-    found = [
-        mark
-        for mark in _read(name, arguments)
-        if target in (None, mark.target) and arguments.source in (None, mark.source_id)
-    ]
-    if arguments.json:
-        for mark in found:
-            print(json.dumps(_plain(mark), ensure_ascii=False))
-    else:
-        print(_table(found) if found else f"no watermarks in {name}")
+    name = arguments.watermark_table or watermark_table_beside(arguments.table)
+    with metastore_from(arguments) as metastore:
+        found = find_watermarks(metastore, name, target=arguments.table, source_id=arguments.source)
+    for line in _json_lines(found) if arguments.json else _table(found, name):
+        print(line)
     return 0
 
 
-def _read(name: str, arguments: argparse.Namespace) -> list[Watermark]:
-    with metastore_from(arguments) as metastore:
-        if not watermark_table_exists(metastore, name):
-            return []
-        with MutatorClientBuilder().metastore(metastore).build() as client:
-            return list(Watermarks.read(client.open_snapshot(name), name))
+def _json_lines(marks: Sequence[Watermark]) -> Iterable[str]:
+    return (json.dumps(_plain(mark), ensure_ascii=False) for mark in marks)
 
 
 def _plain(mark: Watermark) -> dict[str, object]:
@@ -75,14 +59,12 @@ def _plain(mark: Watermark) -> dict[str, object]:
     }
 
 
-def _table(marks: Sequence[Watermark]) -> str:
-    """Aligned columns under their names."""
-    lines = [_HEADER]
-    for mark in marks:
-        applied = mark.applied_at.isoformat(sep=" ", timespec="seconds")
-        lines.append((mark.source_id, mark.source_table, mark.target, mark.text, str(mark.txn_id), applied))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+def _table(marks: Sequence[Watermark], name: str) -> Iterable[str]:
+    if not marks:
+        return [f"no watermarks in {name}"]
+    return text_table(_HEADER, [_cells(mark) for mark in marks])
+
+
+def _cells(mark: Watermark) -> tuple[str, ...]:
+    applied = mark.applied_at.isoformat(sep=" ", timespec="seconds")
+    return (mark.source_id, mark.source_table, mark.target, mark.text, str(mark.txn_id), applied)

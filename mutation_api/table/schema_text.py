@@ -1,4 +1,4 @@
-"""Columns written as text, ``id bigint, msg string``, as in a CREATE TABLE statement."""
+"""Columns and types written as text, ``id bigint, msg string``, as in a CREATE TABLE statement."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.table.acid_table import AcidColumn
-from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.types.hive_type import HiveType, parse_hive_type
 
-__all__ = ["parse_columns"]
+__all__ = ["parse_columns", "parse_types"]
 
 _COLUMN = re.compile(
     r"\s*(?:`(?P<quoted>[^`]+)`|(?P<plain>[^\s:`]+))(?:\s*:\s*|\s+|(?<=`))(?P<type>\S.*)", re.DOTALL
@@ -28,6 +28,15 @@ def parse_columns(text: str) -> tuple[AcidColumn, ...]:
         problem = f"column {twice[0]!r} comes twice" if twice else "there is no column"
         raise ConfigurationError(f"schema {text!r}: {problem} (case does not count)")
     return columns
+
+
+def parse_types(text: str) -> tuple[HiveType, ...]:
+    """Types of a list ``int,decimal(10,2)``.
+
+    Raises:
+        TableNotMutableError: one is no type Hive has, or there is none.
+    """
+    return tuple(parse_hive_type(piece) for piece in _pieces(text) or [text])
 
 
 def _pieces(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from mutation_api.client.catalog import probed_partitions, split_full_name
 from mutation_api.client.descriptors import check_location, check_partition_directories, describe
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.preconditions import check_mutable
-from mutation_api.errors import TableNotMutableError
+from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole
 
@@ -57,17 +57,27 @@ class DoctorReport:
     tables: tuple[TableReport, ...]
 
 
-def examine(metastore: MetastoreClient, database: str) -> DoctorReport:
-    """Look at a server and at every table of one of its databases.
+def examine(metastore: MetastoreClient, database: str, table: str | None = None) -> DoctorReport:
+    """Look at a server, and at one table or every table of one of its databases.
+
+    Args:
+        metastore: the server.
+        database: its name.
+        table: one of its tables; None for all.
 
     Raises:
         ConnectionFailedError, TransactionError: the server could not be asked. A single table that the
             server does not describe is reported with that reason.
-        ConfigurationError: not the name of a database.
+        ConfigurationError: not the name of a database or table, or there is no such table.
     """
-    database, _ = split_full_name(f"{database}.any")
+    database, name = split_full_name(f"{database}.{'any' if table is None else table}")
     with metastore_errors_as_ours(f"could not examine database {database}"):
-        return DoctorReport(tuple(_server(metastore)), tuple(_tables(metastore, database)))
+        server = tuple(_server(metastore))
+        names = metastore.get_all_tables(database) if table is None else [name]
+        tables = tuple(_tables(metastore, database, names))
+    if table is not None and not tables:
+        raise ConfigurationError(f"there is no table {database}.{name}")
+    return DoctorReport(server, tables)
 
 
 def _server(metastore: MetastoreClient) -> Iterator[tuple[str, str]]:
@@ -81,9 +91,9 @@ def _server(metastore: MetastoreClient) -> Iterator[tuple[str, str]]:
         yield name, metastore.get_config_value(name, NOT_TOLD).strip() or NOT_TOLD
 
 
-def _tables(metastore: MetastoreClient, database: str) -> list[TableReport]:
+def _tables(metastore: MetastoreClient, database: str, names: Sequence[str]) -> list[TableReport]:
     described = []
-    for name in metastore.get_all_tables(database):
+    for name in names:
         try:
             described.append(_described(metastore, database, name))
         except NoSuchObjectError:

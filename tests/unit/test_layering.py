@@ -82,6 +82,13 @@ ALLOWED = {
         "mutation_api.storage",
         "metastore_client",
     },
+    "mutation_api.scan": {
+        "mutation_api.types",
+        "mutation_api.acid",
+        "mutation_api.storage",
+        "mutation_api.table",
+        "mutation_api.orc.read",
+    },
     "mutation_api.upkeep": {
         "mutation_api.types",
         "mutation_api.acid",
@@ -116,6 +123,7 @@ ALLOWED = {
         "mutation_api.worker",
         "mutation_api.spark",
         "mutation_api.client",
+        "mutation_api.scan.file_format",
         "metastore_client",
     },
     "mutation_api.inputs": {

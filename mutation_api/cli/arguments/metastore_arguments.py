@@ -9,9 +9,7 @@ from pathlib import Path
 
 from metastore_client.thrift_client import ThriftMetastoreClient, connect
 
-__all__ = ["ReportLoss", "add_metastore_arguments", "add_write_lock_argument", "metastore_from"]
-
-WRITE_LOCKS = ("exclusive", "optimistic")
+__all__ = ["ReportLoss", "add_metastore_arguments", "metastore_from"]
 
 
 def add_metastore_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,17 +26,6 @@ def add_metastore_arguments(parser: argparse.ArgumentParser) -> None:
         help="a hive-site.xml or the folder it lies in (default: HIVE_CONF_DIR, then HADOOP_CONF_DIR)",
     )
     parser.add_argument("--user", help="who we are to the metastore (default: HADOOP_USER_NAME or you)")
-
-
-def add_write_lock_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--write-lock``."""
-    parser.add_argument(
-        "--write-lock",
-        choices=WRITE_LOCKS,
-        default=WRITE_LOCKS[0],
-        help="Hive 4: keep other writers out (exclusive, the default), or let them in and the first to "
-        "commit wins (optimistic); older Hives have one kind only",
-    )
 
 
 def metastore_from(arguments: argparse.Namespace) -> ThriftMetastoreClient:

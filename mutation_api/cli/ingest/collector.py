@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 
-from mutation_api.cli.arguments.locations import place
+from mutation_api.cli.arguments.files import location_from
 from mutation_api.inputs.collector.collector_source import CollectorSource
 from mutation_api.types.text_values import BinaryText
 
@@ -27,7 +27,7 @@ __all__ = ["add_arguments", "source_from", "tables_from"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""
     parser.add_argument(
-        "--raw", required=True, type=place, metavar="FILE", help="raw file, or a folder of them"
+        "--raw", required=True, type=location_from, metavar="FILE", help="raw file, or a folder of them"
     )
     parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table that follows")
     parser.add_argument(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mutation_api.cli.arguments.locations import place
+from mutation_api.cli.arguments.files import location_from
 from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.inputs.messages.json_log import JsonLog, LogOptions, MessageFormat, Positions
 
@@ -17,7 +17,7 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         "--files",
         required=True,
         action="append",
-        type=place,
+        type=location_from,
         metavar="PATH",
         help="file, or folder of files, with one message a line: a path that all of Spark's machines see, or "
         "hdfs://…, s3a://…; may be repeated",

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from mutation_api.cli.arguments.locations import place
+from mutation_api.cli.arguments.files import location_from
 from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, ZERO_DATES_DEFAULT
@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--spill",
-        type=place,
+        type=location_from,
         metavar="DIR",
         help="where rows are kept until they are applied, such as hdfs:///tmp: all of Spark's machines must "
         "see it (default: the folder for temporary files, for Spark on one machine)",

@@ -27,7 +27,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from mutation_api.cli.arguments.locations import place
+from mutation_api.cli.arguments.files import location_from
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.separated_text import SeparatedText
 from mutation_api.inputs.tungsten.tungsten_source import (
@@ -45,7 +45,9 @@ _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[nrt])")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""
-    parser.add_argument("--staging", required=True, type=place, metavar="DIR", help="folder of all services")
+    parser.add_argument(
+        "--staging", required=True, type=location_from, metavar="DIR", help="folder of all services"
+    )
     parser.add_argument("--service", required=True, help="the replication service, a folder in it")
     parser.add_argument(
         "--table",
@@ -57,7 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metadata); may be repeated",
     )
     parser.add_argument(
-        "--metadata", type=place, metavar="FILE", help="JSON of Tungsten's Hadoop tools: columns and keys"
+        "--metadata",
+        type=location_from,
+        metavar="FILE",
+        help="JSON of Tungsten's Hadoop tools: columns and keys",
     )
     parser.add_argument(
         "--columns",

@@ -8,13 +8,10 @@ six event columns are asked for, and it does not merge.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from metastore_client.model import PartitionInfo
-from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import ConfigurationError, RecordLayoutError, listed
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
@@ -27,41 +24,16 @@ from mutation_api.spark.read.key_groups import group_keys
 from mutation_api.spark.read.split_reader import SplitReader, read_splits
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.snapshot_view import SnapshotView
 
 __all__ = [
     "BATCH_ROWS_DEFAULT",
-    "SnapshotView",
     "snapshot",
     "snapshot_by_bucket",
 ]
 
 BATCH_ROWS_DEFAULT = 16_384
 """Rows of one Arrow batch on its way from a Python worker to Spark."""
-
-
-class SnapshotView(Protocol):
-    """What is needed of a transaction, or of a snapshot that a client opened."""
-
-    @property
-    def valid_txn_list(self) -> ValidTxnList:
-        """The transactions it sees, compactions among them."""
-        ...
-
-    def valid_ids(self, table_name: str) -> ValidIdList:
-        """What it sees of one of its tables."""
-        ...
-
-    def table(self, table_name: str) -> AcidTable:
-        """Descriptor of one of its tables."""
-        ...
-
-    def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
-        """Partitions of one of its tables."""
-        ...
-
-    def check(self) -> None:
-        """Raise if its lock is lost."""
-        ...
 
 
 def snapshot(

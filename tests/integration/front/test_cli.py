@@ -93,7 +93,7 @@ def test_the_way_of_a_table_on_hive_4(hive41: Hive41, tmp_path: Path, run_here: 
     file, where = tmp_path / "x.csv", ("--metastore", hive41.uri)
     with new_database(hive41) as database:
         table = f"{database}.notes"
-        columns = ("--columns", "id bigint, msg string", "--partitioned-by", "ds string")
+        columns = ("--schema", "id bigint, msg string", "--partition-schema", "ds string")
         created = run_here("create-table", table, *columns, *where)
         assert created.stdout.startswith(f"created {table}, 2 columns, partitioned by ds, at "), (
             created.stderr

@@ -17,7 +17,7 @@ from metastore_client.client import MetastoreClient
 from mutation_api import snapshot, translated_worker_errors
 from mutation_api.acid.event import Operation
 from mutation_api.errors import CorruptFileError, MutationError, RecordLayoutError, RecordValueError
-from mutation_api.spark.read.snapshot_frame import SnapshotView
+from mutation_api.table.snapshot_view import SnapshotView
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import Change, FilledTable, LiveTable, delete, insert, update
 

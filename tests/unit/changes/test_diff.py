@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections import Counter
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.acid.version import AcidVersion
-from mutation_api.changes.diff import diff
+from mutation_api.changes.diff import count_operations, diff
 from mutation_api.errors import ConfigurationError, DuplicateKeyError, RecordLayoutError, RecordValueError
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
@@ -108,7 +109,10 @@ def test_the_changes_lead_from_one_state_to_the_other(spark: SparkSession, seed:
     changes = diff(TABLE, old_state(spark, old), new_state(spark, new), ["ID", "sub"])
     assert changes.columns == ["operation", "ROW__ID", "id", "sub", "price", "tags", "ratio", "ds"]
     found = [tuple(row) for row in changes.collect()]
+    counts = count_operations(changes)
     changes.unpersist()
+    assert list(counts) == ["insert", "update", "delete"]
+    assert Counter(counts) == Counter(operation for operation, *_ in found)
     assert sorted(map(repr, applied(old, found))) == sorted(map(repr, new))
     assert len(found) <= 2 * len(set(map(repr, old)) ^ set(map(repr, new)))
     assert not diff(TABLE, old_state(spark, new), new_state(spark, new), ["id", "sub"]).collect()
@@ -139,13 +143,17 @@ def test_keys_that_occur_twice_are_named(spark: SparkSession) -> None:
 
 
 def test_what_cannot_be_compared_is_refused(spark: SparkSession) -> None:
-    """Unknown or doubled keys, maps as keys, columns that differ, tables without ROW__ID."""
+    """Unknown or doubled keys, maps as keys, an operation named like a column, other columns, no ROW__ID."""
     old, new = old_state(spark, []), new_state(spark, [])
     for keys in ([], ["nix"], ["id", "ID"]):
         with pytest.raises(ConfigurationError, match="cannot be its key: name at least one of its columns"):
             diff(TABLE, old, new, keys)
     with pytest.raises(ConfigurationError, match="maps cannot be keys: tags"):
         diff(TABLE, old, new, ["tags"])
+    with pytest.raises(
+        ConfigurationError, match="has a column 'Sub' itself; give the operation another name"
+    ):
+        diff(TABLE, old, new, ["id"], operation_column="Sub")
     for other in (new.drop("ratio"), new.withColumnRenamed("sub", "more")):
         with pytest.raises(RecordLayoutError, match="what it is compared with must have the same, found"):
             diff(TABLE, old, other, ["id"])

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mutation_api.bucketing.json_lines import BATCH_LINES
 from mutation_api.cli import main as cli
-from mutation_api.cli.bucket import BATCH_LINES, split_types
+from mutation_api.table.schema_text import parse_types
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "bucket_hash"
 
@@ -116,7 +117,7 @@ def test_a_bad_line_is_named(
     types: str, line: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error says which line it is, counted from 1, and what is wrong with it; nothing is printed."""
-    width = len(split_types(types))
+    width = len(parse_types(types))
     feed(monkeypatch, json.dumps([None] * width), line, json.dumps([None] * width))
     code, found, errors = run(capsys, "--types", types, "--buckets", "2")
     assert (code, found) == (1, [])
@@ -138,6 +139,7 @@ def test_lines_are_counted_across_batches(
     ("words", "message"),
     [
         (("--types", "foo", "--buckets", "2"), "'foo' is not a Hive type"),
+        (("--types", "", "--buckets", "2"), "a type name is missing"),
         (("--types", "int", "--buckets", "0"), "found 0"),
         (("--types", "binary", "--buckets", "2", "--bucketing-version", "2"), "binary"),
         (("--types", "timestamp", "--buckets", "2", "--time-zone", "Mars"), "'Mars' is not known"),
@@ -154,13 +156,3 @@ def test_options_that_make_no_sense(
     assert (code, found) == (1, [])
     assert message in errors
     assert "Traceback" not in errors
-
-
-def test_types_are_split_outside_brackets_only() -> None:
-    """Commas inside <> and () belong to a type."""
-    assert split_types("int,decimal(10,2),map<int,struct<a:int,b:char(3)>>,string") == [
-        "int",
-        "decimal(10,2)",
-        "map<int,struct<a:int,b:char(3)>>",
-        "string",
-    ]

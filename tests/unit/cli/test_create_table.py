@@ -34,8 +34,8 @@ def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture
     where = ("--metastore", uri)
     code, printed, _ = run(
         capsys,
-        *("create-table", "made.Orders", "--columns", "ID bigint, price decimal(10, 2)"),
-        *("--partitioned-by", "day date, hr int", "--clustered-by", "id", "--buckets", "4"),
+        *("create-table", "made.Orders", "--schema", "ID bigint, price decimal(10, 2)"),
+        *("--partition-schema", "day date, hr int", "--clustered-by", "id", "--buckets", "4"),
         *("--property", "orc.compress=SNAPPY", *where),
     )
     assert code == EXIT_OK
@@ -69,15 +69,15 @@ def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("create-table", "made.bad", "--columns", "id bigint"), "made.bad"),
-        (("create-table", "made.bad", "--columns", "id bigint", "--clustered-by", "id"), "go together"),
-        (("create-table", "made.bad", "--columns", "id lint"), "lint"),
-        (("create-table", "bad", "--columns", "id int"), "expected database.table"),
+        (("create-table", "made.bad", "--schema", "id bigint"), "made.bad"),
+        (("create-table", "made.bad", "--schema", "id bigint", "--clustered-by", "id"), "go together"),
+        (("create-table", "made.bad", "--schema", "id lint"), "lint"),
+        (("create-table", "bad", "--schema", "id int"), "expected database.table"),
         (
-            ("create-table", "none.bad", "--columns", "id int", "--clustered-by", "id", "--buckets", "2"),
+            ("create-table", "none.bad", "--schema", "id int", "--clustered-by", "id", "--buckets", "2"),
             "none",
         ),
-        (("create-table", "made.bad", "--columns", "id int", "--property", "x"), "expected KEY=VALUE"),
+        (("create-table", "made.bad", "--schema", "id int", "--property", "x"), "expected KEY=VALUE"),
         (("doctor", "made.nothing"), "there is no table made.nothing"),
     ],
 )

@@ -60,6 +60,18 @@ def test_the_server_is_described_and_nothing_is_changed() -> None:
     assert set(metastore.calls) == {"capabilities", "get_config_value", "get_all_tables"}
 
 
+def test_one_table_is_examined_alone(tmp_path: Path) -> None:
+    """In any case; the others are not asked for. One that does not exist is refused."""
+    metastore = InMemoryMetastore(warehouse=tmp_path)
+    for name in ("one", "other"):
+        metastore.create_table(table_info(name, parameters={"transactional": "true"}))
+    (found,) = examine(metastore, "default", "ONE").tables
+    assert found == TableReport("default.one", AcidVersion.V1_LEGACY, None)
+    assert "get_all_tables" not in metastore.calls
+    with pytest.raises(ConfigurationError, match=r"there is no table default\.none"):
+        examine(metastore, "default", "none")
+
+
 def test_a_server_that_cannot_be_asked_is_an_error() -> None:
     """No report is better than half of one."""
     metastore = InMemoryMetastore()

@@ -1,4 +1,4 @@
-"""Reading a file of changes with the table's types: strict, and never a silent NULL."""
+"""Files of changes: read strictly with the table's types, never as a silent NULL; saved without a loss."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mutation_api.acid.version import AcidVersion
-from mutation_api.cli.apply import read_changes
-from mutation_api.errors import MutationError, RecordLayoutError, RecordValueError
+from mutation_api.changes.files.change_files import read_changes, save_changes
+from mutation_api.errors import ConfigurationError, MutationError, RecordLayoutError, RecordValueError
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
@@ -33,6 +33,9 @@ TABLE = AcidTable(
     bucket_columns=("id",),
     version=AcidVersion.V1_LEGACY,
     txn_id=7,
+)
+TYPED = dataclasses.replace(
+    TABLE, columns=(*TABLE.columns, AcidColumn("at", "timestamp"), AcidColumn("ratio", "double"))
 )
 HEAD = "operation,ROW__ID.transactionid,ROW__ID.bucketid,ROW__ID.rowid,ID,msg,price,day,ds\n"
 
@@ -118,3 +121,40 @@ def test_json_values_that_do_not_fit_are_refused(spark: SparkSession, tmp_path: 
     """A JSON value of the wrong type stops the reading; it never becomes NULL."""
     with pytest.raises((MutationError, Exception), match=r"(?i)malformed|cannot parse|fit"):
         read(spark, tmp_path / "c.json", f'{{"operation": "insert", "id": {value}}}\n', "json")
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json", "orc", "parquet"])
+def test_changes_are_read_as_they_were_saved(spark: SparkSession, tmp_path: Path, file_format: str) -> None:
+    """No digit, blank, line end or empty text is lost; one file, sorted, and no other left beside it."""
+    row_id = "ROW__ID struct<transactionid:bigint,bucketid:int,rowid:bigint,partition:string>"
+    schema = (
+        f"operation string, {row_id}, id int, msg string, price decimal(6,2), day date, at timestamp_ntz, "
+        "ratio double, ds string"
+    )
+    day, at = datetime.date(1500, 2, 28), datetime.datetime(1969, 12, 31, 23, 59, 59, 123456)
+    rows = [
+        ("delete", (7, 1, 3, "ds= x"), 1, "", Decimal("-0.10"), day, at, 0.1, " x"),
+        ("insert", None, 1, ' a "b", \\c\r\nd ', None, None, None, float("inf"), "y"),
+        ("update", (2**40, 0, 0, "ds=y"), 2, None, Decimal("9999.99"), day, at, -1e300, "y"),
+    ]
+    path = tmp_path / f"changes.{file_format}"
+    path.write_text("an older file")
+    changes = spark.createDataFrame(rows[::-1], schema)
+    save_changes(changes, Location.given(path), file_format, order=["id", "operation"])
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    found = read_changes(spark, TYPED, Location.given(path)).select(*changes.columns).collect()
+    assert [tuple(row) for row in found] == rows
+
+
+def test_what_cannot_be_saved_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    """A format that the name does not tell; a link is kept, and what it leads to replaced."""
+    changes = spark.createDataFrame(
+        [("insert", None, 1)], "operation string, ROW__ID struct<writeid:int>, id int"
+    )
+    with pytest.raises(ConfigurationError, match=r"x\.txt: name the format with format_name"):
+        save_changes(changes, Location.given(tmp_path / "x.txt"), order=["id"])
+    (tmp_path / "target.csv").write_text("older")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "target.csv")
+    save_changes(changes, Location.given(tmp_path / "link.csv"), order=["id"])
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "target.csv").read_text() == "operation,ROW__ID.writeid,id\ninsert,,1\n"

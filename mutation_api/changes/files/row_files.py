@@ -1,10 +1,10 @@
-"""Files of rows, read with the types of a table: what ``apply``, ``merge`` and ``diff`` take.
+"""RowFiles: files of rows, read with the types of a table.
 
 CSV and JSON are read with the table's types. A text that is no value of its column's type is refused, naming
 the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty one ("") the empty
 text. ORC and Parquet have types of their own, which the writer converts.
 
-Spark reads them, so what is not on a local disk is reached as Spark is configured to. It is always told the
+Spark reads them, so what is not on a local disk is reached as Spark is configured to. It always gets the
 whole location: it would look for a plain path in ``fs.defaultFS``.
 """
 
@@ -21,18 +21,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.cli.arguments.locations import extension, resolved
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
+from mutation_api.scan.file_format import file_format
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.read.split_reader import PARTITION_FIELD
 from mutation_api.spark.worker_errors import translated_worker_errors
+from mutation_api.storage.links import without_links
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.hive_type import parse_hive_type, spark_type
 
-__all__ = ["FORMATS", "TableFiles", "check_scalar", "existing_file", "file_format", "is_row_id"]
+__all__ = ["RowFiles", "check_scalar", "existing_file"]
 
-FORMATS = ("csv", "json", "orc", "parquet")
 COMPLEX_KINDS = ("array", "map", "struct", "uniontype", "binary")
 """Kinds of Hive types that a CSV field cannot hold."""
 SAMPLE_ROWS = 3
@@ -41,8 +41,8 @@ QUOTED_EMPTY = "\x01"
 
 
 @dataclass(frozen=True)
-class TableFiles:
-    """Reads files of a table's rows.
+class RowFiles:
+    """Reads files that hold rows of a table.
 
     ``others`` are columns beside the table's, name to Spark's type. ``has_row_ids`` says whether ROW__ID may
     be there: in CSV as ``ROW__ID.writeid`` and so on, which become one struct column. ``keeps_unknown``: any
@@ -55,14 +55,14 @@ class TableFiles:
     has_row_ids: bool = False
     keeps_unknown: bool = False
 
-    def read_all(self, files: Sequence[Location], given_format: str | None) -> DataFrame:
-        """The rows of several files; formats as of :func:`file_format`.
+    def read_all(self, files: Sequence[Location], format_name: str | None = None) -> DataFrame:
+        """The rows of several files; the format as of :func:`~mutation_api.scan.file_format.file_format`.
 
         Raises:
             RecordLayoutError: see :meth:`read`; or the files differ in columns or types.
             RecordValueError, ConfigurationError: see :meth:`read`.
         """
-        frames = [self.read(file, file_format(file, given_format)) for file in files]
+        frames = [self.read(file, format_name) for file in files]
         wanted = _layout(frames[0])
         for file, frame in zip(files, frames, strict=True):
             if _layout(frame) != wanted:
@@ -72,14 +72,15 @@ class TableFiles:
                 )
         return reduce(lambda one, other: one.unionByName(other), frames)
 
-    def read(self, file: Location, format_name: str) -> DataFrame:
-        """The rows of a file, or of a folder of files of one format.
+    def read(self, file: Location, format_name: str | None = None) -> DataFrame:
+        """The rows of a file, or of a folder of files of one format; None for the one that its name tells.
 
         Raises:
             RecordLayoutError: columns are unknown, or of a type the format cannot hold.
             RecordValueError: values that are no values of their column's type; the message names some.
-            ConfigurationError, WorkerError: the file cannot be read as this format.
+            ConfigurationError, WorkerError: the file cannot be read as this format, or its name tells none.
         """
+        format_name = file_format(file, format_name)
         try:
             with translated_worker_errors(f"{file.shown} cannot be read as {format_name}"):
                 match format_name:
@@ -108,13 +109,13 @@ class TableFiles:
         check_scalar(self.table, texts.columns)
         texts = texts.select(*[_unquoted(name) for name in texts.columns])
         _check_values(self.table, file, texts, names)
-        typed = [_field(name).cast(kind).alias(name) for name, kind in names.items() if not is_row_id(name)]
+        typed = [_field(name).cast(kind).alias(name) for name, kind in names.items() if not _is_row_id(name)]
         row_id = [
-            _field(name).cast(kind).alias(_part(name)) for name, kind in names.items() if is_row_id(name)
+            _field(name).cast(kind).alias(_part(name)) for name, kind in names.items() if _is_row_id(name)
         ]
         if not row_id:
             return texts.select(*typed)
-        row_id_texts = [_field(name) for name in names if is_row_id(name)]
+        row_id_texts = [_field(name) for name in names if _is_row_id(name)]
         struct = sf.when(sf.coalesce(*row_id_texts).isNotNull(), sf.struct(*row_id))
         return texts.select(struct.alias(ROW_ID_COLUMN), *typed)
 
@@ -152,29 +153,25 @@ class TableFiles:
             )
 
 
-def file_format(file: Location, given: str | None) -> str:
-    """The format that was given, else that of the file's extension. Raises ConfigurationError."""
-    found = given or extension(file)
-    if found not in FORMATS:
-        raise ConfigurationError(f"{file.shown}: name the format with --format, one of {', '.join(FORMATS)}")
-    return found
-
-
 def existing_file(file: Location) -> Location:
     """The same without links. Raises ConfigurationError if nothing is there on a local disk.
 
     Elsewhere Spark looks, which may be configured otherwise than we are.
     """
-    found = resolved(file)
+    found = without_links(file)
     if found.local_path is not None and not Path(found.local_path).exists():
         raise ConfigurationError(f"there is no file {found.shown}")
     return found
 
 
-def check_scalar(table: AcidTable, found: Sequence[str]) -> None:
-    """Refuse columns that CSV cannot hold. Raises RecordLayoutError."""
-    names = {name.lower() for name in found}
-    columns = [c for c in (*table.columns, *table.partition_keys) if c.name in names]
+def check_scalar(table: AcidTable, names: Sequence[str] | None = None) -> None:
+    """Refuse columns of these names (any case; None for all) that CSV cannot hold.
+
+    Raises:
+        RecordLayoutError: names them.
+    """
+    wanted = None if names is None else {name.lower() for name in names}
+    columns = [c for c in (*table.columns, *table.partition_keys) if wanted is None or c.name in wanted]
     complex_columns = [c for c in columns if parse_hive_type(c.type).kind in COMPLEX_KINDS]
     if complex_columns:
         raise RecordLayoutError(
@@ -183,7 +180,7 @@ def check_scalar(table: AcidTable, found: Sequence[str]) -> None:
         )
 
 
-def is_row_id(name: str) -> bool:
+def _is_row_id(name: str) -> bool:
     """Whether a column is ROW__ID, or a field of it in CSV."""
     return name.lower().partition(".")[0] == ROW_ID_COLUMN.lower()
 

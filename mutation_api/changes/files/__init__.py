@@ -1,0 +1,1 @@
+"""Rows and change sets in files that people make or look at, read and written by Spark."""

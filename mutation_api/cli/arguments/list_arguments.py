@@ -1,0 +1,40 @@
+"""Arguments that list things: columns as ``A,B``, settings as ``KEY=VALUE``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from mutation_api.errors import ConfigurationError
+
+__all__ = ["add_key_argument", "key_columns", "key_values", "listed_names"]
+
+
+def add_key_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare ``--key``."""
+    parser.add_argument("--key", required=True, metavar="A,B", help=what)
+
+
+def key_columns(text: str) -> list[str]:
+    """The names in ``--key``. Raises ConfigurationError if there are none."""
+    names = listed_names(text)
+    if not names:
+        raise ConfigurationError("--key: name at least one column")
+    return names
+
+
+def listed_names(text: str) -> list[str]:
+    """The names in ``a,b``; empty ones do not count."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def key_values(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Key and value of each ``KEY=VALUE`` that was given to an option.
+
+    Raises:
+        ConfigurationError: one is of another form.
+    """
+    wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
+    if wrong:
+        raise ConfigurationError(f"{option} {wrong[0]!r}: expected KEY=VALUE")
+    return [(key, value) for key, _, value in (text.partition("=") for text in texts)]

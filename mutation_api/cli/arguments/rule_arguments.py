@@ -1,0 +1,83 @@
+"""Options of ``hive-mutate merge`` that say what happens to rows."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from mutation_api.changes.merge_rules import MergeRules
+from mutation_api.cli.arguments.option_names import option_names
+
+__all__ = ["RULE_OPTIONS", "add_rule_arguments", "check_rule_usage", "rules_from"]
+
+RULE_OPTIONS = {
+    **option_names("delete_when", "first_by", "insert_when"),
+    "inserts=False": "--no-insert",
+    "on_duplicate=first_by(…)": "--first-by",
+}
+"""What the library calls them in its messages, and how they are typed."""
+
+
+def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    group = parser.add_argument_group("what happens to rows")
+    group.add_argument("--delete-when", metavar="SQL", help="delete matched rows for which this holds")
+    group.add_argument("--update-when", metavar="SQL", help="update only matched rows for which this holds")
+    group.add_argument("--no-update", action="store_true", help="leave matched rows as they are")
+    group.add_argument("--insert-when", metavar="SQL", help="insert only rows for which this holds")
+    group.add_argument("--no-insert", action="store_true", help="insert no rows")
+    group.add_argument(
+        "--delete-missing-when", metavar="SQL", help="delete rows of the table alone for which this holds"
+    )
+    group.add_argument(
+        "--delete-missing", action="store_true", help="delete all rows of the table that no file has"
+    )
+    group.add_argument(
+        "--first-by",
+        action="append",
+        default=[],
+        metavar="SQL",
+        help="of several rows of one key the first counts in this order, such as 'updated DESC' (default: "
+        "they are an error); may be repeated",
+    )
+    group.add_argument(
+        "--null-safe", action="store_true", help="let NULL keys be equal (in SQL they are not)"
+    )
+    group.add_argument(
+        "--missing-columns",
+        choices=("null", "error"),
+        default="null",
+        help="columns that the files lack: NULL on insert and kept on update (null, the default), or refused",
+    )
+    group.add_argument(
+        "--write-unchanged",
+        action="store_true",
+        help="also write rows that an update leaves as they were, without comparing them",
+    )
+
+
+def check_rule_usage(arguments: argparse.Namespace) -> None:
+    """Refuse rules that contradict one another, with the usage."""
+    refuse: Callable[[str], None] = arguments.refuse_usage
+    for action in ("update", "insert"):
+        if getattr(arguments, f"no_{action}") and getattr(arguments, f"{action}_when") is not None:
+            refuse(f"give either --no-{action} or --{action}-when")
+    if arguments.delete_missing and arguments.delete_missing_when is not None:
+        refuse("give either --delete-missing or --delete-missing-when")
+    deletes = arguments.delete_missing or arguments.delete_missing_when or arguments.delete_when
+    if arguments.no_update and arguments.no_insert and not deletes:
+        refuse("--no-update and --no-insert leave nothing to do")
+
+
+def rules_from(arguments: argparse.Namespace) -> MergeRules:
+    """The rules that the options say."""
+    return MergeRules(
+        delete_when=arguments.delete_when,
+        update_when=arguments.update_when,
+        insert_when=arguments.insert_when,
+        delete_missing_when=arguments.delete_missing_when,
+        updates=not arguments.no_update,
+        inserts=not arguments.no_insert,
+        deletes_missing=arguments.delete_missing,
+        first_by=tuple(arguments.first_by),
+    )

@@ -1,0 +1,53 @@
+"""Options of the subcommands that write one table in one transaction, and the client that they ask for."""
+
+from __future__ import annotations
+
+import argparse
+
+from metastore_client.client import MetastoreClient
+from mutation_api.cli.arguments.metastore_arguments import ReportLoss
+from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.client.catalog import split_full_name
+from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT
+
+__all__ = ["add_operation_column_argument", "add_write_arguments", "writing_client"]
+
+WRITE_LOCKS = ("exclusive", "optimistic")
+
+
+def add_write_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--create-partitions`` and ``--write-lock``."""
+    parser.add_argument(
+        "--create-partitions",
+        action="store_true",
+        help="create partitions that do not exist (default: refuse)",
+    )
+    parser.add_argument(
+        "--write-lock",
+        choices=WRITE_LOCKS,
+        default=WRITE_LOCKS[0],
+        help="Hive 4: keep other writers out (exclusive, the default), or let them in and the first to "
+        "commit wins (optimistic); older Hives have one kind only",
+    )
+
+
+def add_operation_column_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--operation-column``."""
+    parser.add_argument(
+        "--operation-column",
+        default=OPERATION_COLUMN_DEFAULT,
+        metavar="NAME",
+        help="column that says insert, update or delete (default: %(default)s)",
+    )
+
+
+def writing_client(metastore: MetastoreClient, arguments: argparse.Namespace) -> MutatorClient:
+    """A client, not connected yet, that may write the one table; a lost transaction is reported at once.
+
+    Raises:
+        ConfigurationError: not the name of a table.
+    """
+    builder = MutatorClientBuilder().lock_failure_listener(ReportLoss()).write_lock(arguments.write_lock)
+    builder.add_sink_table(*split_full_name(arguments.table), create_partitions=arguments.create_partitions)
+    return builder.metastore(metastore).build()

@@ -1,0 +1,25 @@
+"""Rows in aligned columns under their names, as the commands print them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["text_table"]
+
+
+def text_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, sample: int | None = None
+) -> Iterator[str]:
+    """Lines of a table, the header first.
+
+    Args:
+        header: names of the columns.
+        rows: as many texts each.
+        sample: number of rows that decide how wide the columns are; they are held in memory. None for all.
+    """
+    remaining = iter(rows)
+    measured = [header, *itertools.islice(remaining, sample)]
+    widths = [max(map(len, column)) for column in zip(*measured, strict=True)]
+    for cells in itertools.chain(measured, remaining):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()

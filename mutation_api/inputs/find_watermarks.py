@@ -1,0 +1,56 @@
+"""find_watermarks: up to where sources have been applied, asked outside of any run that applies them."""
+
+from __future__ import annotations
+
+from metastore_client.client import MetastoreClient
+from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.client.catalog import split_full_name
+from mutation_api.inputs.watermark import (
+    WATERMARK_TABLE_NAME,
+    Watermark,
+    Watermarks,
+    watermark_table_exists,
+)
+
+__all__ = ["find_watermarks", "watermark_table_beside"]
+
+
+def watermark_table_beside(target: str) -> str:
+    """The table that has the watermarks of a target, unless another one was named.
+
+    Raises ConfigurationError: ``target`` is not ``database.table``.
+    """
+    return f"{split_full_name(target)[0]}.{WATERMARK_TABLE_NAME}"
+
+
+def find_watermarks(
+    metastore: MetastoreClient,
+    watermark_table: str,
+    *,
+    target: str | None = None,
+    source_id: str | None = None,
+) -> list[Watermark]:
+    """Read watermarks under a lock of their own, which is released again.
+
+    Args:
+        metastore: where the tables are; stays open.
+        watermark_table: ``database.table``; nothing is found if it does not exist.
+        target: only those of this table, ``database.table`` in any case; None for all.
+        source_id: only those of this source; None for all.
+
+    Returns:
+        In the order of source, its table, and target.
+
+    Raises:
+        ConfigurationError: a name is not ``database.table``, or that is not a table of watermarks.
+        Others: as :meth:`Watermarks.read` and ``MutatorClient.open_snapshot``.
+    """
+    wanted = None if target is None else ".".join(split_full_name(target))
+    if not watermark_table_exists(metastore, watermark_table):
+        return []
+    with (
+        MutatorClientBuilder().metastore(metastore).build() as client,
+        client.open_snapshot(watermark_table) as snapshot,
+    ):
+        marks = list(Watermarks.read(snapshot, watermark_table))
+    return [mark for mark in marks if wanted in (None, mark.target) and source_id in (None, mark.source_id)]

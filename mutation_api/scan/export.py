@@ -1,0 +1,132 @@
+"""export_rows: the rows of a scan in a file for people, which replaces an older one when it is whole.
+
+CSV and JSON are exact: values are as in :mod:`mutation_api.table.json_row`, in CSV nested ones are JSON.
+Parquet and ORC have types of their own, and timestamps of microseconds. ROW__ID is as ``hive-mutate apply``
+reads it: a struct, in CSV the columns ``ROW__ID.writeid`` and so on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.orc
+import pyarrow.parquet
+
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.errors import ClientError, ConfigurationError, RecordLayoutError
+from mutation_api.orc.read.column_reader import TimestampForm
+from mutation_api.scan.file_format import file_format
+from mutation_api.scan.row_objects import row_objects
+from mutation_api.scan.table_scan import PartitionRows, TableScan
+from mutation_api.storage.location import Location, Place
+from mutation_api.storage.replacing import replacing
+
+__all__ = ["cell_text", "export_rows"]
+
+
+def export_rows(scan: TableScan, file: Place, format_name: str | None = None) -> None:
+    """Read a table into a file, which is there when it is whole, and replaces an older one.
+
+    Args:
+        scan: what is read. Its ``timestamps`` do not count: each format has its own form.
+        file: a path, ``hdfs://…``, ``s3a://…``; its folder exists, where storages have folders.
+        format_name: one of :data:`~mutation_api.scan.file_format.FORMATS`; None for what the name ends in.
+
+    Raises:
+        ConfigurationError: the file's format or location is not known.
+        ClientError: the file cannot be written.
+        RecordLayoutError: a type that the format does not have.
+        Else as :meth:`TableScan.by_partition`. An older file is then as it was.
+    """
+    try:
+        location = Location.given(file)
+    except OSError as error:
+        raise ConfigurationError(f"file {file}: {error.strerror}") from error
+    name = file_format(location, format_name)
+    form = _FORMS[name]
+    read = dataclasses.replace(scan, timestamps=form.timestamps)
+    batches = read.by_partition()
+    try:
+        with _replaced(location) as stream:
+            form.write(read, batches, stream)
+    except pa.ArrowNotImplementedError as error:
+        raise RecordLayoutError(
+            f"table {scan.view.table.full_name}: {name} has no type for one of its columns: {error}"
+        ) from error
+
+
+def cell_text(value: Any) -> str | None:
+    """A value of :func:`~mutation_api.scan.row_objects.row_objects` as a text of its own; None stays None."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@contextlib.contextmanager
+def _replaced(file: Location) -> Iterator[pa.NativeFile]:
+    try:
+        with replacing(file) as stream:
+            yield stream
+    except OSError as error:
+        raise ClientError(f"{file.shown}: the file cannot be written: {error}") from error
+
+
+def _write_json(scan: TableScan, batches: Iterator[PartitionRows], file: pa.NativeFile) -> None:
+    for _, rows in batches:
+        for row in row_objects(scan, rows):
+            file.write(f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n".encode())
+
+
+def _write_csv(scan: TableScan, batches: Iterator[PartitionRows], file: pa.NativeFile) -> None:
+    schema = pa.schema([(name, pa.string()) for name in _csv_names(scan.schema)])
+    with pa.csv.CSVWriter(file, schema) as writer:
+        for _, rows in batches:
+            cells = [[cell_text(value) for value in _csv_values(row)] for row in row_objects(scan, rows)]
+            arrays = [pa.array(column, pa.string()) for column in zip(*cells, strict=True)]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+
+
+def _csv_names(schema: pa.Schema) -> list[str]:
+    """The header: each field of ROW__ID is a column."""
+    row_id = schema.field(ROW_ID_COLUMN).type if ROW_ID_COLUMN in schema.names else ()
+    names = [name for name in schema.names if name != ROW_ID_COLUMN]
+    return [*(f"{ROW_ID_COLUMN}.{field.name}" for field in row_id), *names]
+
+
+def _csv_values(row: Mapping[str, Any]) -> list[Any]:
+    values = dict(row)
+    return [*values.pop(ROW_ID_COLUMN, {}).values(), *values.values()]
+
+
+def _write_parquet(scan: TableScan, batches: Iterator[PartitionRows], file: pa.NativeFile) -> None:
+    with pa.parquet.ParquetWriter(file, scan.schema) as writer:
+        for _, rows in batches:
+            writer.write_batch(rows)
+
+
+def _write_orc(scan: TableScan, batches: Iterator[PartitionRows], file: pa.NativeFile) -> None:
+    with pa.orc.ORCWriter(file) as writer:
+        writer.write(scan.schema.empty_table())  # a file without rows has columns, too
+        for _, rows in batches:
+            writer.write(pa.Table.from_batches([rows]))
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How a format wants timestamps, and how it is written."""
+
+    timestamps: TimestampForm
+    write: Callable[[TableScan, Iterator[PartitionRows], pa.NativeFile], None]
+
+
+_FORMS = {
+    "csv": _Form(TimestampForm.TEXT, _write_csv),
+    "json": _Form(TimestampForm.TEXT, _write_json),
+    "orc": _Form(TimestampForm.MICROSECONDS, _write_orc),
+    "parquet": _Form(TimestampForm.MICROSECONDS, _write_parquet),
+}

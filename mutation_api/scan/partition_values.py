@@ -1,0 +1,76 @@
+"""Values of partitions: conditions on them, and what a partition's rows have in the partition columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import pyarrow as pa
+
+from mutation_api.errors import ConfigurationError
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.partition import parse_partition_name, partition_value
+from mutation_api.types.hive_type import arrow_type, parse_hive_type
+
+__all__ = ["PartitionCondition", "matching_partitions", "partition_scalars", "partition_type"]
+
+PartitionCondition = tuple[str, object]
+"""A partition column (any case) and the value it must have."""
+
+
+def matching_partitions(
+    table: AcidTable, names: Iterable[str], conditions: Sequence[PartitionCondition]
+) -> list[str]:
+    """Those of the partitions for which all conditions hold.
+
+    Args:
+        table: whose they are.
+        names: escaped names.
+        conditions: several on one column must all hold, too. A text is read as the column's type, as Hive
+            reads it (``("hr", "1")`` finds ``hr=01``); another value is compared as it is, typed as
+            :func:`~mutation_api.table.partition.partition_value` has it. None, '' and the default
+            partition's name mean the default partition.
+
+    Raises:
+        ConfigurationError: the table has no such partition column.
+        RecordValueError: a text that is no value of the column's type.
+    """
+    types = [parse_hive_type(key.type) for key in table.partition_keys]
+    wanted = [_typed(table, *condition) for condition in conditions]
+
+    def matches(name: str) -> bool:
+        texts = parse_partition_name(name)
+        return all(partition_value(texts[at], types[at]) == value for at, value in wanted)
+
+    return [name for name in names if matches(name)]
+
+
+def partition_type(key: AcidColumn) -> pa.DataType:
+    """Arrow type in which a partition column is given; timestamps have microseconds, no finer are read."""
+    return arrow_type(parse_hive_type(key.type), timestamp_unit="us")
+
+
+def partition_scalars(table: AcidTable, name: str, wanted: Collection[AcidColumn]) -> dict[str, pa.Scalar]:
+    """What the rows of a partition have in those of the partition columns that are wanted, typed.
+
+    Raises:
+        RecordValueError: a text that is no value of its column's type.
+    """
+    texts = zip(table.partition_keys, parse_partition_name(name), strict=True)
+    return {
+        key.name: pa.scalar(partition_value(text, parse_hive_type(key.type)), partition_type(key))
+        for key, text in texts
+        if key in wanted
+    }
+
+
+def _typed(table: AcidTable, name: str, value: object) -> tuple[int, object]:
+    """At which of the partition columns a condition looks, and the typed value."""
+    try:
+        at = table.partition_key_names.index(name.strip().lower())
+    except ValueError:
+        raise ConfigurationError(
+            f"where_partition {name}={value}: table {table.full_name} has the partition columns "
+            f"{', '.join(table.partition_key_names) or '(none)'}"
+        ) from None
+    hive_type = parse_hive_type(table.partition_keys[at].type)
+    return at, partition_value(value, hive_type) if isinstance(value, str) else value

@@ -1,0 +1,40 @@
+"""Rows of a scan as JSON objects, for export and printing; how values look is in :mod:`~.table.json_row`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.scan.table_scan import TableScan
+from mutation_api.table.json_row import json_values
+from mutation_api.types.hive_type import parse_hive_type
+
+__all__ = ["row_objects"]
+
+
+def row_objects(scan: TableScan, rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Rows as ``json.dumps`` takes them.
+
+    Args:
+        scan: whose rows they are.
+        rows: a batch that it gave: rows of one partition, so its columns are looked at once.
+
+    Yields:
+        ``{"ROW__ID": {"writeid": 7, "bucketid": 0, "rowid": 1}, "id": 1, "ds": "x"}``: ROW__ID if the scan
+        has it, then the columns in the order of the scan.
+    """
+    columns: dict[str, list[Any]] = {}
+    if scan.row_ids:
+        columns[ROW_ID_COLUMN] = rows.column(ROW_ID_COLUMN).to_pylist()
+    partition_keys = scan.view.table.partition_keys
+    for column in scan.selected:
+        array, hive_type = rows.column(column.name), parse_hive_type(column.type)
+        if column in partition_keys:
+            columns[column.name] = json_values(array.slice(0, 1), hive_type) * rows.num_rows
+        else:
+            columns[column.name] = json_values(array, hive_type)
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
