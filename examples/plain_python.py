@@ -27,10 +27,10 @@ from mutation_api import (
     MutatorClientBuilder,
     MutatorCoordinator,
     RecordIdentifier,
+    TableScan,
     Transaction,
+    open_table,
 )
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split
 
 TABLE = "default.stock"
 INSERT, UPDATE, DELETE = range(3)
@@ -109,18 +109,13 @@ def compute_changes(transaction: Transaction) -> list[Record]:
 
 def read(transaction: Transaction) -> list[Record]:
     """All rows of the snapshot, each with its ROW__ID and its partition."""
-    table = transaction.table(TABLE)
-    valid = transaction.valid_ids(TABLE)
-    rows = []
-    for partition in transaction.partitions(TABLE):
-        for split in plan_splits(table, partition.name, table.partition_location(partition.name), valid):
-            for batch in read_split(table, split, valid):
-                rows += [_record(row, partition.values[0]) for row in batch.to_pylist()]
-    return rows
+    scan = TableScan(open_table(transaction, TABLE), row_ids=True)
+    return [_record(row) for row in scan.to_arrow().to_pylist()]
 
 
-def _record(row: Record, hall: str) -> Record:
-    return {**row, ROW_ID_COLUMN: RecordIdentifier(*row[ROW_ID_COLUMN].values()), "hall": hall}
+def _record(row: Record) -> Record:
+    writeid, bucketid, rowid, _ = row[ROW_ID_COLUMN].values()
+    return {**row, ROW_ID_COLUMN: RecordIdentifier(writeid, bucketid, rowid)}
 
 
 def append_bucket_ids(table: AcidTable, changes: list[Record]) -> None:

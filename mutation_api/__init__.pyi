@@ -78,6 +78,11 @@ from .inputs.source import Position as Position
 from .inputs.source import SourceTable as SourceTable
 from .inputs.source import TableOperations as TableOperations
 from .inputs.tungsten.tungsten_source import TungstenSource as TungstenSource
+from .scan.directory import open_directory as open_directory
+from .scan.export import export_rows as export_rows
+from .scan.table_scan import TableScan as TableScan
+from .scan.table_view import TableView as TableView
+from .scan.table_view import open_table as open_table
 from .spark.frame_table import create_table as create_table
 from .spark.local_session import local_session as local_session
 from .spark.read.snapshot_frame import snapshot as snapshot
@@ -91,9 +96,11 @@ from .table.acid_table import AcidColumn as AcidColumn
 from .table.acid_table import AcidTable as AcidTable
 from .table.acid_table import TableRole as TableRole
 from .table.serializer import AcidTableSerializer as AcidTableSerializer
+from .table.snapshot_view import SnapshotView as SnapshotView
 from .table.writer_options import WriterOptions as WriterOptions
 from .types.hive_type import arrow_type as arrow_type
 from .types.hive_type import parse_hive_type as parse_hive_type
+from .upkeep.abort import abort_transactions as abort_transactions
 from .upkeep.create_acid_table import create_acid_table as create_acid_table
 from .upkeep.doctor import DoctorReport as DoctorReport
 from .upkeep.doctor import TableReport as TableReport
