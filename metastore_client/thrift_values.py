@@ -32,6 +32,7 @@ from metastore_client.partition_name import check_partition_name, make_partition
 from metastore_client.valid_ids import ValidWriteIdList
 
 __all__ = [
+    "CATALOG",
     "MAX_NAME_LENGTH",
     "check_name",
     "compaction_info",
@@ -53,6 +54,9 @@ __all__ = [
 
 MAX_NAME_LENGTH = 128
 """Width of the columns for user, host and agent in the server's database."""
+
+CATALOG = "hive"
+"""The catalog of all tables; only servers from 3.0 on know any."""
 
 ttypes: Any = generated_types
 """The generated structures."""
