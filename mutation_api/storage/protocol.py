@@ -10,6 +10,7 @@ are :meth:`Storage.stage`, by whoever writes, and :meth:`Storage.publish`, by wh
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from mutation_api.storage.location import Location
 
-__all__ = ["FileEntry", "OutputFile", "Staged", "Storage"]
+__all__ = ["FileEntry", "OutputFile", "Staged", "Storage", "os_error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +181,8 @@ class Storage(Protocol):
     def sync_directory(self, directory: Location) -> None:
         """Force the names in a directory to disk, where a power cut could lose them."""
         ...
+
+
+def os_error(number: int, location: Location) -> OSError:
+    """An error as :class:`Storage` promises them; Python gives it the class that fits its number."""
+    return OSError(number, os.strerror(number), str(location))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.storage.protocol import FileEntry, Storage
+from mutation_api.storage.protocol import FileEntry, Storage, os_error
 from mutation_api.storage.side_by_side import side_by_side
 
 __all__ = ["Directories", "FlatStorage", "ListedTree", "directories_below"]
@@ -66,7 +65,7 @@ class ListedTree:
             return self._storage.list(directory)
         found = self._children.get(directory)
         if found is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
+            raise os_error(errno.ENOENT, directory)
         return [found[name] for name in sorted(found)]
 
     def open_input(self, location: Location) -> pa.NativeFile:
