@@ -36,7 +36,7 @@ from metastore_client.transport.tls import TlsSocket, start_tls
 
 __all__ = ["Connection", "ConnectionPool", "OpenSocket", "open_socket"]
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 OpenSocket = Callable[[Address, MetastoreConfig], Any]
 """Opens a connection to an address and returns it as a Thrift transport.
@@ -184,7 +184,7 @@ class ConnectionPool:
                 try:
                     return self._connect_to(address)
                 except (OSError, MetastoreUnavailableError) as error:
-                    logger.info("no connection to %s: %s", address, error)
+                    _log.info("no connection to %s: %s", address, error)
                     failures[address] = error
             if all(isinstance(error, SecureConnectionError) for error in failures.values()):
                 break  # what is wrong stays wrong
