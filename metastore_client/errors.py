@@ -3,7 +3,7 @@
 ::
 
     MetastoreError                    root
-    ├─ MetastoreUnavailableError      no server answered, or the line broke; says if the call may have worked
+    ├─ MetastoreUnavailableError      no server answered, or the connection broke; the call may have worked
     │   └─ SecureConnectionError      it was reached, but TLS or the login failed; nothing was done
     ├─ InvalidConfigurationError      an address or a configuration value makes no sense
     │   └─ MissingExtraError          it needs a package that is not installed; names the extra to install
