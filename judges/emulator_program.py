@@ -34,13 +34,13 @@ from judges.store_proxy import (
     wait_for,
 )
 
-__all__ = ["azure_command", "azure_operation", "gcs_command", "gcs_operation", "main", "moving"]
+__all__ = ["main"]
 
 START_TIMEOUT_SECONDS = 60.0
 _MOVE = "/moveTo/o/"
 
 
-def azure_operation(method: str, target: str) -> str:
+def _azure_operation(method: str, target: str) -> str:
     """The operation of a request to Azure."""
     query = parse_qs(urlsplit(target).query)
     match (method, query.get("comp", [""])[0]):
@@ -55,7 +55,7 @@ def azure_operation(method: str, target: str) -> str:
     return method.lower()
 
 
-def gcs_operation(method: str, target: str) -> str:
+def _gcs_operation(method: str, target: str) -> str:
     """The operation of a request to Google's store."""
     parts = urlsplit(target)
     if _MOVE in parts.path:
@@ -70,7 +70,7 @@ def gcs_operation(method: str, target: str) -> str:
     return method.lower()
 
 
-def moving(ask: Ask) -> Ask:
+def _moving(ask: Ask) -> Ask:
     """The same server with ``moveTo``."""
     guard = threading.Lock()
 
@@ -102,14 +102,14 @@ def _refusal(status: int, message: str) -> Answer:
     return Answer(status, [("Content-Type", "application/json")], body, str(len(body)))
 
 
-def azure_command(port: int) -> list[str]:
+def _azure_command(port: int) -> list[str]:
     """How Azurite is started: everything in memory."""
     program = fetch_locked(Path(__file__).with_name("azurite")) / "azurite/dist/src/blob/main.js"
     options = ["--silent", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
     return [str(node()), str(program), "--blobPort", str(port), *options]
 
 
-def gcs_command(port: int, address: str) -> list[str]:
+def _gcs_command(port: int, address: str) -> list[str]:
     """How fake-gcs-server is started: everything in memory."""
     options = [
         "-scheme",
@@ -128,15 +128,15 @@ def gcs_command(port: int, address: str) -> list[str]:
 
 def main(kind: str) -> None:
     """Serve until the input ends."""
-    operation_of: Callable[[str, str], str] = azure_operation if kind == "azure" else gcs_operation
+    operation_of: Callable[[str, str], str] = _azure_operation if kind == "azure" else _gcs_operation
     proxy = StoreProxy(Faults(), operation_of)
     port = free_port()
-    command = azure_command(port) if kind == "azure" else gcs_command(port, proxy.address)
+    command = _azure_command(port) if kind == "azure" else _gcs_command(port, proxy.address)
     emulator = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
     try:
         wait_for(port, emulator, START_TIMEOUT_SECONDS)
         ask = server_at(port)
-        proxy.serve(ask if kind == "azure" else moving(ask))
+        proxy.serve(ask if kind == "azure" else _moving(ask))
         answer_lines(functools.partial(act, proxy), sys.stdout)
     finally:
         emulator.kill()

@@ -28,12 +28,12 @@ from judges.store_proxy import (
     server_at,
 )
 
-__all__ = ["Keys", "answering_as_s3", "main", "operation_of"]
+__all__ = ["main"]
 
 _ACCESS_KEY = re.compile(r"Credential=([^/,]+)/")
 
 
-class Keys:
+class _Keys:
     """Access keys that are good for a number of requests."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Keys:
             return self._requests_left[key] < 0
 
 
-def operation_of(method: str, target: str) -> str:
+def _operation_of(method: str, target: str) -> str:
     """The S3 operation of a request."""
     parts = urlsplit(target)
     query = parse_qs(parts.query, keep_blank_values=True)
@@ -82,12 +82,12 @@ def operation_of(method: str, target: str) -> str:
     return {"GET": "get", "PUT": "put", "HEAD": "head", "DELETE": "delete"}.get(method, method)
 
 
-def answering_as_s3(ask: Ask) -> Ask:
+def _answering_as_s3(ask: Ask) -> Ask:
     """The same server, which says that an upload is gone where moto fails."""
 
     def answered(request: Request) -> Answer:
         answer = ask(request)
-        if answer.status == 500 and operation_of(request.method, request.target) == "complete_upload":
+        if answer.status == 500 and _operation_of(request.method, request.target) == "complete_upload":
             return _error(404, "NoSuchUpload", "The specified upload does not exist.")
         return answer
 
@@ -106,9 +106,9 @@ def main() -> None:
     sys.stdout = sys.stderr
     server = ThreadedMotoServer(ip_address=HOST, port=0, verbose=False)
     server.start()
-    keys = Keys()
-    proxy = StoreProxy(Faults(), operation_of, keys.refuse)
-    proxy.serve(answering_as_s3(server_at(server.get_host_and_port()[1])))
+    keys = _Keys()
+    proxy = StoreProxy(Faults(), _operation_of, keys.refuse)
+    proxy.serve(_answering_as_s3(server_at(server.get_host_and_port()[1])))
 
     def act_on(request: dict[str, Any]) -> dict[str, Any]:
         if request["do"] == "expire":
