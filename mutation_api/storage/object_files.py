@@ -26,7 +26,7 @@ _FEWEST_READ_BYTES = 256 * 1024
 """Of a read further on: a request costs as much time as this many bytes."""
 
 Send = Callable[[Staged, IO[bytes], int], Staged]
-"""Sends a body of so many bytes to where a file was begun."""
+"""Sends a body of this many bytes to where a file was begun."""
 
 
 class ObjectOutput:
@@ -52,7 +52,7 @@ class ObjectOutput:
 
     @property
     def staged(self) -> Staged:
-        """Where it will appear, or lie; once it is closed what ``send`` told."""
+        """Where it will appear, or lie; once it is closed what ``send`` gave."""
         return self._written
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> int:

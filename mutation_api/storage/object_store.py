@@ -1,10 +1,10 @@
-"""What object stores have in common: a storage whose places are keys, and whose files appear in one request.
+"""What object stores have in common: locations that are keys, and files that appear in one request.
 
-There are no directories. A place is one if anything lies below it, or a mark that other programs leave; those
-count as that and are listed as nothing else.
+There are no directories. A location is one if anything lies below it, or a mark that other programs leave,
+which is listed as nothing else.
 
 Each request may have been carried out though its answer was lost, so a repetition may hear that the object is
-there. Whose it is tells a name in its metadata, which is new for each file.
+there. It is known as ours by a name in its metadata, which is new for each file.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.object_files import ObjectOutput
 from mutation_api.storage.protocol import Staged, os_error
 
-__all__ = ["THREADS", "ObjectStore", "check_uploaded_to"]
-
-THREADS = 16
+__all__ = ["ObjectStore", "check_uploaded_to"]
 
 _Head = TypeVar("_Head")
 
@@ -30,12 +28,12 @@ _Head = TypeVar("_Head")
 class ObjectStore(abc.ABC, Generic[_Head]):
     """One bucket or container; see :class:`~mutation_api.storage.protocol.Storage`.
 
-    Subclasses make the requests. ``_Head`` is what their client tells of an object without its bytes.
+    Subclasses make the requests. ``_Head`` is what their client gives for an object without its bytes.
     """
 
     publishes_by_rename: ClassVar[bool]
     has_directories = False
-    threads = THREADS
+    threads = 16
     closing_waits = False
     may_have_put: ClassVar[type[OSError]] = OSError
     """After which error of a request to put an object it may be there nevertheless."""
@@ -56,7 +54,7 @@ class ObjectStore(abc.ABC, Generic[_Head]):
 
     @abc.abstractmethod
     def _own_name(self, head: _Head) -> str | None:
-        """The name that whoever wrote an object gave it, if it was us."""
+        """The name that we gave an object when we wrote it; None of an object of others."""
 
     @abc.abstractmethod
     def _put_new(self, location: Location, own_name: str, body: IO[bytes], size: int) -> None:
@@ -82,7 +80,7 @@ class ObjectStore(abc.ABC, Generic[_Head]):
         self._key(directory)
 
     def _put(self, written: Staged, body: IO[bytes], size: int) -> Staged:
-        """Create an object; its one tag is the name that it knows its writer by. Raises FileExistsError."""
+        """Create an object; its one tag is the name by which it is known as ours. Raises FileExistsError."""
         own_name = uuid.uuid4().hex
         with self._unless_own(written.location, own_name, self.may_have_put):
             self._put_new(written.location, own_name, body, size)
@@ -105,7 +103,7 @@ class ObjectStore(abc.ABC, Generic[_Head]):
         return head is not None and self._own_name(head) == own_name
 
     def _check_directory(self, directory: Location) -> None:
-        """Raise, unless this place, with nothing below it, is a directory."""
+        """Raise, unless this location, with nothing below it, is a directory."""
         head = self._head(directory)
         if head is None:
             raise os_error(errno.ENOENT, directory)
@@ -113,7 +111,7 @@ class ObjectStore(abc.ABC, Generic[_Head]):
             raise os_error(errno.ENOTDIR, directory)
 
     def _prefix(self, directory: Location) -> str:
-        """What the keys below a place begin with."""
+        """What the keys below a location begin with."""
         key = self._key(directory)
         return f"{key}/" if key else ""
 
@@ -129,6 +127,6 @@ class ObjectStore(abc.ABC, Generic[_Head]):
 
 
 def check_uploaded_to(staged: Staged, target: Location) -> None:
-    """Raise OSError (EXDEV) for an upload to another place: it cannot be renamed."""
+    """Raise OSError (EXDEV) for an upload to another location: it cannot be renamed."""
     if staged.location != target:
         raise OSError(errno.EXDEV, f"it was uploaded to {staged.location} and cannot be renamed", str(target))

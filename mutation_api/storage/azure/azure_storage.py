@@ -2,19 +2,19 @@
 
 There is no rename that works for every account. A file is staged as blocks of its **final** blob, of which
 nothing is seen before a list of them is committed; that is one request without data, which refuses to replace
-(``If-None-Match``). A blob has one list of uncommitted blocks for all who write it, so the ids of blocks tell
-whose they are. A commit takes those of one attempt and drops all others.
+(``If-None-Match``). A blob has one list of uncommitted blocks for all who write it, so the ids of blocks
+name their writer. A commit takes those of one attempt and drops all others.
 
 Nothing removes blocks that nobody commits; the store does so after a week. Where all blocks of a blob are to
 be abandoned, committing an empty list drops them, and the empty blob is deleted at once: for that moment
 there is an empty file in a directory that no transaction has published.
 
 On accounts with a hierarchical namespace there are directories, which have to be deleted, too; elsewhere
-other programs leave empty blobs that mark them. Both tell by ``hdi_isfolder`` in their metadata what they
-are. A place is also a directory if anything lies below it.
+other programs leave empty blobs that mark them. Both are known by ``hdi_isfolder`` in their metadata. A
+location is also a directory if anything lies below it.
 
 Each request is repeated with back-off, ``fs.azure.io.retry.max.retries`` times; so each may have been carried
-out though its answer was lost, and a repetition finds that out: blobs tell in their metadata who wrote them.
+out though its answer was lost, and a repetition finds that out: blobs name their writer in their metadata.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = ["AzureStorage", "connect"]
 
 _MOST_BLOCKS = 50_000
 _OWN_NAME = "mutationupload"
-"""Metadata that tells who wrote a blob."""
+"""Metadata that names the writer of a blob."""
 _UPLOAD_ID = "blocks"
 """A blob has one unfinished upload at most, whoever writes to it."""
 _FOLDER = "hdi_isfolder"
@@ -132,7 +132,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
         return ObjectOutput(target, self._upload, lambda written: self.abandon([written]))
 
     def publish(self, staged: Staged, target: Location) -> None:
-        """Commit the blocks, unless there is something else at their place."""
+        """Commit the blocks, unless another blob has the target's key."""
         self._key(target)
         check_uploaded_to(staged, target)
         name, count = staged.part_tags
@@ -253,7 +253,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
             self._client.get().delete_blob(key, **condition)
 
     def _below(self, directory: Location, *include: str) -> Sequence[BlobProperties]:
-        """All blobs below a place, which need not be there."""
+        """All blobs below a location, which need not be there."""
         prefix = self._prefix(directory)
         with contextlib.suppress(FileNotFoundError), os_errors(directory):
             return [*self._client.get().list_blobs(prefix, include=[*include])]

@@ -1,4 +1,4 @@
-"""The client of Google's store: who it is, and how often and how long it tries."""
+"""The client of Google's store: its credentials, and how often and how long it tries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def patience() -> dict[str, Any]:
 
 
 def connected(settings: GcsSettings, threads: int) -> storage.Client:
-    """A client for so many threads; nobody is asked yet."""
+    """A client for this many threads; the store is not asked yet."""
     client = storage.Client(
         project=settings.project or "none",  # only needed to make buckets
         credentials=_credentials(settings),

@@ -1,15 +1,15 @@
 """Google Cloud Storage: a bucket, by ``google-cloud-storage``.
 
 Publishing is a rename. The store moves an object within its bucket in one atomic step, without its bytes, and
-refuses to replace another one if it is told to (``ifGenerationMatch=0``). So a file is staged as an object
+refuses to replace another one on request (``ifGenerationMatch=0``). So a file is staged as an object
 under its hidden name: one request by whoever writes, one by whoever commits. Unfinished multipart uploads,
 which S3's module uses, take no conditions there.
 
 Markers that Hadoop's connector leaves (``name/``) count as directories and are listed as nothing else.
 
 Requests that fail are repeated with back-off for a bounded time; so each may have been carried out though its
-answer was lost, and a repetition finds that out: objects tell in their metadata who wrote them, and keep it
-when they are moved.
+answer was lost, and a repetition finds that out: an object names its writer in its metadata, and keeps that
+when it is moved.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mutation_api.storage.side_by_side import side_by_side
 __all__ = ["GcsStorage", "connect"]
 
 _OWN_NAME = "mutation-upload"
-"""Metadata that tells who wrote an object."""
+"""Metadata that names the writer of an object."""
 _ONLY_NEW = 0
 """The generation of an object that is not there."""
 
@@ -77,8 +77,8 @@ class GcsStorage(ObjectStore[storage.Blob]):
                 if name := each.name.removeprefix(prefix):
                     found[name] = FileEntry(directory / name, False, int(each.size))
             for each in listing.prefixes:
-                place = directory / each.removeprefix(prefix).rstrip("/")
-                found[place.name] = FileEntry(place, True, 0)
+                child = directory / each.removeprefix(prefix).rstrip("/")
+                found[child.name] = FileEntry(child, True, 0)
         if not found and not is_there:
             self._check_directory(directory)
         return sorted(found.values(), key=lambda entry: entry.name)
@@ -118,7 +118,7 @@ class GcsStorage(ObjectStore[storage.Blob]):
         return self.create(hidden)
 
     def publish(self, staged: Staged, target: Location) -> None:
-        """Move the staged object, unless there is something else at its place."""
+        """Move the staged object, unless another object has the target's key."""
         source, key = self._key(staged.location), self._key(target)
         own_name = next(iter(staged.part_tags), None)
         with self._unless_own(target, own_name), os_errors(target):

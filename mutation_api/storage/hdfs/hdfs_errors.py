@@ -44,7 +44,7 @@ _STARTING = re.compile(r"turned off automatically|There are 0 datanode\(s\) runn
 """The NameNode is in safe mode, or without DataNodes, because it has just started."""
 _OS_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
 _PASSING = (errno.EAGAIN, errno.ECONNABORTED, errno.ECONNRESET, errno.EPIPE)
-"""What waiting may help against; for who refuses connections the client has waited."""
+"""What waiting may help against; the client has waited for a NameNode that refuses connections."""
 
 _ACROSS_MOUNTS = "Cannot rename across different name services"
 _OF_DATA_NODES = ("DataTransferError", 'OperationFailed("Failed to complete file in time')

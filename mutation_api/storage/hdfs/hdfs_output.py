@@ -57,7 +57,7 @@ class HdfsOutput:
     It is created when its buffer is full, or when it is closed: whoever writes small files and has them
     closed in the background never waits for the NameNode.
 
-    A file may be completed by whoever recovers its lease: nothing but a manifest tells that it is whole.
+    A file may be completed by whoever recovers its lease: nothing but a manifest says that it is whole.
     """
 
     def __init__(self, storage: WritableHdfs, location: Location) -> None:

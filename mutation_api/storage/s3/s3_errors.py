@@ -29,7 +29,7 @@ _TAKEN = ("PreconditionFailed", "412")
 _BUSY = ("SlowDown", "503", "ServiceUnavailable", "RequestLimitExceeded", "Throttling", "TooManyRequests")
 _REFUSED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken")
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "400")
-"""The answer to a HEAD tells its status alone; with good keys no HEAD of ours is a bad request."""
+"""The answer to a HEAD has a status alone; with good keys no HEAD of ours is a bad request."""
 _EXPIRED_HINT = "the credentials for the store have expired; give new ones and run the job again"
 _CONFLICT = ("ConditionalRequestConflict", "409")
 _UNKNOWN_CONDITION = ("NotImplemented", "501", "InvalidArgument")

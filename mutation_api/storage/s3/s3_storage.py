@@ -46,7 +46,7 @@ _KEYS_OF_A_DELETE = 1000
 _MOST_PARTS = 10_000
 _EMR_MARKER = "_$folder$"
 _OWN_NAME = "mutation-upload"
-"""Metadata that tells whether an object is the one that an upload became."""
+"""Metadata that names the upload that became an object."""
 _CONFLICTS_BORNE = 5
 
 
@@ -82,14 +82,14 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         is_there = not prefix
         for page in self._requests.pages("list_objects_v2", directory, Prefix=prefix, Delimiter="/"):
             for each in page.get("CommonPrefixes", ()):
-                place = directory / _decoded(each["Prefix"], page).removeprefix(prefix).rstrip("/")
-                found[place.name] = FileEntry(place, True, 0)
+                child = directory / _decoded(each["Prefix"], page).removeprefix(prefix).rstrip("/")
+                found[child.name] = FileEntry(child, True, 0)
             for each in page.get("Contents", ()):
                 is_there = True
                 name = _decoded(each["Key"], page).removeprefix(prefix)
                 if name.endswith(_EMR_MARKER):
-                    place = directory / name.removesuffix(_EMR_MARKER)
-                    found.setdefault(place.name, FileEntry(place, True, 0))
+                    child = directory / name.removesuffix(_EMR_MARKER)
+                    found.setdefault(child.name, FileEntry(child, True, 0))
                 elif name:
                     found.setdefault(name, FileEntry(directory / name, False, int(each["Size"])))
         if not found and not is_there:
@@ -102,8 +102,8 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
             for each in page.get("Contents", ()):
                 key = _decoded(each["Key"], page)
                 is_marker = key.endswith(("/", _EMR_MARKER))
-                place = self._location(key.removesuffix(_EMR_MARKER).rstrip("/"))
-                yield FileEntry(place, is_marker, 0 if is_marker else int(each["Size"]))
+                child = self._location(key.removesuffix(_EMR_MARKER).rstrip("/"))
+                yield FileEntry(child, is_marker, 0 if is_marker else int(each["Size"]))
 
     def stat(self, location: Location) -> FileEntry | None:
         """The file or directory there, or None."""
@@ -146,7 +146,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         )
 
     def publish(self, staged: Staged, target: Location) -> None:
-        """Complete the upload, unless there is something else at its place."""
+        """Complete the upload, unless another object has the target's key."""
         check_uploaded_to(staged, target)
         for _ in range(_CONFLICTS_BORNE):
             if self._complete(staged):
@@ -237,7 +237,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         except OSError as error:
             if not self._is_own(location, name):
                 if not isinstance(error, (FileExistsError, FileNotFoundError)):
-                    self._ask("list_parts", location, **upload)  # tells if the upload is gone
+                    self._ask("list_parts", location, **upload)  # raises if the upload is gone
                 raise
         return True
 
