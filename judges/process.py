@@ -1,27 +1,67 @@
-"""A program that answers one line of JSON for each line of JSON; bounded waits, log kept."""
+"""What runs beside the tests: judges, and programs that answer a line of JSON for each line of JSON.
+
+Waits are bounded, and logs are kept.
+"""
 
 from __future__ import annotations
 
+import abc
+import contextlib
 import json
 import queue
 import signal
+import socket
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, ClassVar, Self
 
 from judges.errors import HiveError, JudgeError
 
-__all__ = ["JudgeProcess"]
+__all__ = ["Judge", "JudgeProcess", "ProcessJudge", "Stoppable", "free_port", "log_tail"]
 
 CLOSE_TIMEOUT_SECONDS = 10.0
 DUMP_TIMEOUT_SECONDS = 2.0
 LOG_TAIL_CHARACTERS = 4000
 
 
-class JudgeProcess:
+class Stoppable(abc.ABC):
+    """What runs beside this process until it is closed; a context manager."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Stop it."""
+
+    @contextlib.contextmanager
+    def _stopped_on_failure(self) -> Iterator[None]:
+        """The block in which it comes up; if that fails, nothing stays behind."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+
+class Judge(Stoppable):
+    """Something real that the tests ask."""
+
+    @property
+    @abc.abstractmethod
+    def description(self) -> str:
+        """Say which judge this is, for the summary of a test run."""
+
+
+class JudgeProcess(Stoppable):
     """One running judge.
 
     The program must end when its standard input does; then it cannot outlive this process, however that ends.
@@ -53,14 +93,6 @@ class JudgeProcess:
             target=self._read_answers, args=(self._process.stdout,), name=f"{name}-answers", daemon=True
         )
         self._reader.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def pid(self) -> int:
@@ -105,8 +137,7 @@ class JudgeProcess:
 
     def log_tail(self) -> str:
         """Give the end of the program's log, with its path."""
-        text = self.log_path.read_text(encoding="utf-8", errors="replace")
-        return f"--- {self.log_path}\n{text[-LOG_TAIL_CHARACTERS:]}"
+        return log_tail(self.log_path)
 
     def _next_answer(self, request: Mapping[str, Any], timeout_seconds: float) -> str:
         try:
@@ -134,6 +165,42 @@ class JudgeProcess:
         for line in answers:
             self._answers.put(line)
         self._answers.put("")
+
+
+class ProcessJudge(Judge):
+    """A judge in a program of its own."""
+
+    request_seconds: ClassVar[float] = 60.0
+    """How long an answer may take."""
+
+    def __init__(self, process: JudgeProcess) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        """The program's process id."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """Stop the program."""
+        self._process.close()
+
+    def _ask(self, what: str, *, timeout_seconds: float | None = None, **members: Any) -> dict[str, Any]:
+        """See :meth:`JudgeProcess.ask`."""
+        seconds = self.request_seconds if timeout_seconds is None else timeout_seconds
+        return self._process.ask({"do": what, **members}, timeout_seconds=seconds)
+
+
+def free_port() -> int:
+    """Give a port of this machine at which nobody listens right now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def log_tail(path: Path) -> str:
+    """Give the end of a log, with its path; nothing of one that is not there yet."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    return f"--- {path}\n{text[-LOG_TAIL_CHARACTERS:]}"
 
 
 def _brief(request: Mapping[str, Any]) -> str:

@@ -1,64 +1,37 @@
-"""An S3 server (moto) for tests, which can be slow, busy, deaf, gone, or find keys expired; ends with this
-process.
-"""
+"""An S3 server (moto) for tests, which can also find keys expired."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import sys
 from collections.abc import Mapping
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import boto3
 
-from judges.process import JudgeProcess
+from judges.store_server import StoreServer
 
 __all__ = ["BUCKET", "S3Server"]
 
-START_TIMEOUT_SECONDS = 60.0
 KEY, SECRET = "tester", "not-so-secret"
 BUCKET = "tables"
 """There from the start."""
 
 
-class S3Server:
-    """One running server; a context manager."""
+class S3Server(StoreServer):
+    """One running server."""
 
-    def __init__(self, work_directory: Path) -> None:
-        """Start it; its log lies in ``work_directory``. Raises JudgeError if it does not come up."""
-        command = [sys.executable, str(Path(__file__).with_name("s3_program.py"))]
-        self._process = JudgeProcess("S3 server", command, work_directory / "s3.log")
-        try:
-            answer = self._process.ask({"do": "address"}, timeout_seconds=START_TIMEOUT_SECONDS)
-        except BaseException:
-            self.close()
-            raise
-        self.endpoint = str(answer["endpoint"])
-        self.make_bucket(BUCKET)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop it."""
-        self._process.close()
+    kind = "s3"
+    program = ("judges.s3_program",)
 
     @property
     def description(self) -> str:
-        """Say which judge this is, for the summary of a test run."""
+        """Name and version."""
         return f"S3 server (moto {importlib.metadata.version('moto')})"
 
     @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
+    def root(self) -> str:
+        """The bucket."""
+        return f"s3a://{BUCKET}"
 
     @property
     def settings(self) -> dict[str, str]:
@@ -82,41 +55,12 @@ class S3Server:
             region_name="us-east-1",
         )
 
-    def make_bucket(self, name: str) -> None:
-        """Create a bucket."""
-        self.client().create_bucket(Bucket=name)
-
-    def fail(
-        self,
-        *,
-        latency_seconds: float = 0.0,
-        busy_every: int = 0,
-        lost_answers: Mapping[str, int] | None = None,
-        torn_answers: int = 0,
-        gone_seconds: float = 0.0,
-    ) -> None:
-        """From now on: wait before each request, answer 503 to every n-th, carry requests of an operation out
-        and lose so many answers, break so many off in the middle of an object's bytes, be gone for a while.
-        Without arguments: do well again.
-        """
-        request = {
-            "do": "faults",
-            "latency_seconds": latency_seconds,
-            "busy_every": busy_every,
-            "lost_answers": dict(lost_answers or {}),
-            "torn_answers": torn_answers,
-            "gone_seconds": gone_seconds,
-        }
-        self._process.ask(request, timeout_seconds=START_TIMEOUT_SECONDS)
+    def make_bucket(self) -> None:
+        """Create the bucket."""
+        self.client().create_bucket(Bucket=BUCKET)
 
     def expire(self, requests_left: Mapping[str, int] | None = None) -> None:
-        """From now on each of these access keys is good for so many requests, and expired then; any other is
-        always good.
+        """From now on each of these access keys is good for this many requests, and expired then; any other
+        is always good.
         """
-        request = {"do": "expire", "requests_left": dict(requests_left or {})}
-        self._process.ask(request, timeout_seconds=START_TIMEOUT_SECONDS)
-
-    def take_counts(self) -> dict[str, int]:
-        """Requests by operation since the last call."""
-        answer = self._process.ask({"do": "take_counts"}, timeout_seconds=START_TIMEOUT_SECONDS)
-        return dict(answer["counts"])
+        self._ask("expire", requests_left=dict(requests_left or {}))

@@ -35,7 +35,7 @@ class Capabilities:
 
     @property
     def line(self) -> str:
-        """The Hive line whose rules the server follows, in words for people."""
+        """The Hive release whose rules the server follows, in words for people."""
         if not self.has_write_ids:
             return "Hive 2.x"
         return "Hive 4.x" if self.has_exclusive_write_lock else "Hive 3.x"

@@ -3,7 +3,7 @@
 ::
 
     MetastoreError                    root
-    ├─ MetastoreUnavailableError      no server answered, or the line broke; says if the call may have worked
+    ├─ MetastoreUnavailableError      no server answered, or the connection broke; the call may have worked
     │   └─ SecureConnectionError      it was reached, but TLS or the login failed; nothing was done
     ├─ InvalidConfigurationError      an address or a configuration value makes no sense
     │   └─ MissingExtraError          it needs a package that is not installed; names the extra to install
@@ -16,7 +16,7 @@
     ├─ TxnOpenError                   the lock belongs to an open transaction
     └─ UnsupportedByServerError       this server does not have the call
 
-Thrift exceptions become one of these in :mod:`metastore_client.thrift_client`, always with ``from``.
+Thrift exceptions become one of these in :mod:`metastore_client.thrift_calls`, always with ``from``.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class MetastoreConfig:
         connect_timeout_seconds: longest wait for a connection to one address.
         connect_rounds: how often the whole list is tried before the server counts as unavailable, >= 1.
         connect_retry_delay_seconds: pause between two rounds.
-        failure_retries: how often a call that may be repeated is repeated after the line broke.
+        failure_retries: how often a call that may be repeated is repeated after the connection broke.
         is_compact: compact instead of binary protocol; the server speaks only one.
         is_framed: framed instead of buffered transport.
         sets_user: tell the server the user once per connection (``set_ugi``).

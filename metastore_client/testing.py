@@ -3,7 +3,7 @@
 :class:`InMemoryMetastore` keeps the rules of Hive's transaction handler (ids, write ids, locks, recorded
 components, conflict check at commit, time-outs) and passes the same contract suite as real servers. It is a
 whole server and its client in one object: hand it to whatever takes a
-:class:`~metastore_client.client.MetastoreClient`. Which line of Hive it behaves like its capabilities say::
+:class:`~metastore_client.client.MetastoreClient`. Its capabilities say which Hive it behaves like::
 
     InMemoryMetastore()                               # Hive 2.3
     InMemoryMetastore(capabilities=HIVE_3_1)
@@ -222,7 +222,7 @@ class InMemoryMetastore:
         txn_timeout_seconds: age of the last heartbeat from which :meth:`reap` aborts a transaction.
         clock: seconds since 1970; give your own to let time pass in a test.
         configuration: answers of :meth:`get_config_value`.
-        capabilities: which line of Hive it behaves like: HIVE_2_3, HIVE_3_1 or HIVE_4_1.
+        capabilities: which release of Hive it behaves like: HIVE_2_3, HIVE_3_1 or HIVE_4_1.
 
     Attributes:
         calls: see above.

@@ -32,7 +32,7 @@ from metastore_client.partition_name import check_partition_name, make_partition
 from metastore_client.valid_ids import ValidWriteIdList
 
 __all__ = [
-    "MAX_NAME_LENGTH",
+    "CATALOG",
     "check_name",
     "compaction_info",
     "lock_info",
@@ -51,8 +51,11 @@ __all__ = [
     "write_notification_request",
 ]
 
-MAX_NAME_LENGTH = 128
+_MAX_NAME_LENGTH = 128
 """Width of the columns for user, host and agent in the server's database."""
+
+CATALOG = "hive"
+"""The catalog of all tables; only servers from 3.0 on know any."""
 
 ttypes: Any = generated_types
 """The generated structures."""
@@ -72,7 +75,7 @@ def safe_text(text: str) -> str:
     """Make a user, host or agent text fit: a 2.3 server puts it between quotes, 128 characters at most."""
     if not isinstance(text, str):
         raise InvalidRequestError(f"user, host and agent must be texts, not {text!r}")
-    return re.sub(r"['\"\\\x00-\x1f]", "", text)[:MAX_NAME_LENGTH]
+    return re.sub(r"['\"\\\x00-\x1f]", "", text)[:_MAX_NAME_LENGTH]
 
 
 def thrift_table(table: TableInfo, user: str) -> Any:

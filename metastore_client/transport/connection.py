@@ -1,8 +1,8 @@
 """Connections to a metastore: addresses with failover, time limits, one connection per thread.
 
 A connection carries one call at a time, so every thread has its own; the heartbeat of a transaction thus
-never waits behind a long commit. A connection is used again until something about it is in doubt: a broken
-line, an answer that was not read to its end, a request that failed while it was being encoded (its first
+never waits behind a long commit. A connection is used again until something about it is in doubt: it
+broke, an answer that was not read to its end, a request that failed while it was being encoded (its first
 bytes still sit in the buffer and would garble the next call). Then it is thrown away.
 
 How bytes reach the server is one function (:data:`OpenSocket`). :func:`open_socket` does as the configuration
@@ -36,7 +36,7 @@ from metastore_client.transport.tls import TlsSocket, start_tls
 
 __all__ = ["Connection", "ConnectionPool", "OpenSocket", "open_socket"]
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 OpenSocket = Callable[[Address, MetastoreConfig], Any]
 """Opens a connection to an address and returns it as a Thrift transport.
@@ -51,7 +51,7 @@ def open_socket(address: Address, config: MetastoreConfig) -> Any:
     Raises:
         OSError: the server cannot be reached.
         SecureConnectionError: TLS or the login failed.
-        MetastoreUnavailableError: the line broke during the login.
+        MetastoreUnavailableError: the connection broke during the login.
         InvalidConfigurationError: a trust store, a header or a missing package makes it impossible.
     """
     handle = socket.create_connection(address, config.connect_timeout_seconds)
@@ -60,10 +60,10 @@ def open_socket(address: Address, config: MetastoreConfig) -> Any:
         handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if config.tls is not None:
             handle = start_tls(handle, address.host, config.tls)
-        line = (TSocket if config.tls is None else TlsSocket)(address.host, address.port)
-        line.setHandle(handle)
-        transport = _dressed(line, address, config)
-        line.setTimeout(config.socket_timeout_seconds * 1000)
+        bare = (TSocket if config.tls is None else TlsSocket)(address.host, address.port)
+        bare.setHandle(handle)
+        transport = _dressed(bare, address, config)
+        bare.setTimeout(config.socket_timeout_seconds * 1000)
     except TTransportException as error:
         handle.close()
         raise MetastoreUnavailableError(f"the line broke during the login: {error}") from error
@@ -73,15 +73,15 @@ def open_socket(address: Address, config: MetastoreConfig) -> Any:
     return transport
 
 
-def _dressed(line: Any, address: Address, config: MetastoreConfig) -> Any:
-    """Put HTTP or SASL around a line, or nothing."""
+def _dressed(bare: Any, address: Address, config: MetastoreConfig) -> Any:
+    """Put HTTP or SASL around a bare socket, or nothing."""
     if config.http is not None:
         host = f"[{address.host}]" if ":" in address.host else address.host
         headers = http_headers(config.http, config.user)
-        return HttpTransport(line, f"{host}:{address.port}", config.http.path, headers)
+        return HttpTransport(bare, f"{host}:{address.port}", config.http.path, headers)
     if config.login is not None:
-        return log_in(line, _mechanism(address, config))
-    return line
+        return log_in(bare, _mechanism(address, config))
+    return bare
 
 
 def _mechanism(address: Address, config: MetastoreConfig) -> Mechanism:
@@ -95,7 +95,7 @@ def _mechanism(address: Address, config: MetastoreConfig) -> Mechanism:
 
 
 class Connection:
-    """An open line to one server: ``protocol`` is what generated Thrift clients talk through."""
+    """An open connection to one server: ``protocol`` is what generated Thrift clients talk through."""
 
     def __init__(self, address: Address, config: MetastoreConfig, open_socket: OpenSocket) -> None:
         self.address = address
@@ -110,7 +110,7 @@ class Connection:
         return bool(self._socket.isOpen())
 
     def close(self) -> None:
-        """Close the line; a failure to do so is of no interest."""
+        """Close it; a failure to do so is of no interest."""
         with contextlib.suppress(OSError):
             self._socket.close()
 
@@ -184,7 +184,7 @@ class ConnectionPool:
                 try:
                     return self._connect_to(address)
                 except (OSError, MetastoreUnavailableError) as error:
-                    logger.info("no connection to %s: %s", address, error)
+                    _log.info("no connection to %s: %s", address, error)
                     failures[address] = error
             if all(isinstance(error, SecureConnectionError) for error in failures.values()):
                 break  # what is wrong stays wrong
@@ -230,5 +230,5 @@ class ConnectionPool:
 
 
 def _owner() -> tuple[int, threading.Thread]:
-    """Who a connection belongs to; a forked child must not speak on its parent's line."""
+    """Who a connection belongs to; a forked child must not speak on its parent's connection."""
     return os.getpid(), threading.current_thread()

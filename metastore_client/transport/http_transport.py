@@ -59,30 +59,30 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
     """Carries calls over an open connection, which is not opened again: a closed one is thrown away.
 
     Args:
-        line: a Thrift socket, connected.
+        connected: a Thrift socket, open.
         host: what the server is to be called, with the port.
         path: of the address.
         headers: of every request.
     """
 
-    def __init__(self, line: Any, host: str, path: str, headers: dict[str, str]) -> None:
-        self._line = line
+    def __init__(self, connected: Any, host: str, path: str, headers: dict[str, str]) -> None:
+        self._connected = connected
         self._path = "/" + path.lstrip("/")
         self._headers = headers
         self._request = io.BytesIO()
         self._answer = io.BytesIO()
         self._http = http.client.HTTPConnection(host)
-        self._http.sock = line.handle
+        self._http.sock = connected.handle
         self._http.auto_open = 0
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
         """Whether the server still holds its end; it ends connections that were idle for long."""
-        return self._http.sock is not None and bool(self._line.isOpen())
+        return self._http.sock is not None and bool(self._connected.isOpen())
 
     def close(self) -> None:
         """Close the connection."""
         self._http.close()
-        self._line.close()
+        self._connected.close()
 
     def write(self, data: bytes) -> None:
         """Add to the next request."""
@@ -92,7 +92,7 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         """Send the request and receive the answer.
 
         Raises:
-            TTransportException: the line broke, or the server failed: the call may have taken effect.
+            TTransportException: the connection broke, or the server failed: the call may have taken effect.
             SecureConnectionError: the server does not accept who we say we are; nothing was done.
             MetastoreUnavailableError: no metastore is at this path.
         """

@@ -69,47 +69,47 @@ class _Status(enum.IntEnum):
     COMPLETE = 5
 
 
-def log_in(line: Any, mechanism: Mechanism) -> SaslTransport:
+def log_in(transport: Any, mechanism: Mechanism) -> SaslTransport:
     """Log in on a new connection.
 
     Args:
-        line: a Thrift transport that is connected.
+        transport: a Thrift transport that is connected.
         mechanism: how to prove who we are.
 
     Raises:
         SecureConnectionError: the server refuses, does not prove itself, or does not speak SASL.
-        TTransportException: the line broke.
+        TTransportException: the connection broke.
     """
     response = mechanism.respond(b"")
-    _send(line, _Status.START, mechanism.name.encode("ascii"))
-    _send(line, _Status.COMPLETE if mechanism.is_complete else _Status.OK, response)
+    _send(transport, _Status.START, mechanism.name.encode("ascii"))
+    _send(transport, _Status.COMPLETE if mechanism.is_complete else _Status.OK, response)
     status = None
     while not mechanism.is_complete:
-        status, challenge = _receive(line, mechanism)
+        status, challenge = _receive(transport, mechanism)
         response = mechanism.respond(challenge)
         if status is _Status.COMPLETE:
             break
-        _send(line, _Status.COMPLETE if mechanism.is_complete else _Status.OK, response)
+        _send(transport, _Status.COMPLETE if mechanism.is_complete else _Status.OK, response)
     if status is not _Status.COMPLETE:
-        status, _ = _receive(line, mechanism)
+        status, _ = _receive(transport, mechanism)
     if not (mechanism.is_complete and status is _Status.COMPLETE):
         raise SecureConnectionError(
             f"SASL {mechanism.name}: the server ended the login before it was complete"
         )
-    return SaslTransport(line, mechanism)
+    return SaslTransport(transport, mechanism)
 
 
-def _send(line: Any, status: _Status, body: bytes) -> None:
-    line.write(struct.pack(">BI", status, len(body)) + body)
-    line.flush()
+def _send(transport: Any, status: _Status, body: bytes) -> None:
+    transport.write(struct.pack(">BI", status, len(body)) + body)
+    transport.flush()
 
 
-def _receive(line: Any, mechanism: Mechanism) -> tuple[_Status, bytes]:
+def _receive(transport: Any, mechanism: Mechanism) -> tuple[_Status, bytes]:
     try:
-        code, length = struct.unpack(">BI", line.readAll(5))
+        code, length = struct.unpack(">BI", transport.readAll(5))
         if code not in list(_Status) or length > MAX_LOGIN_MESSAGE_BYTES:
             raise SecureConnectionError(f"SASL {mechanism.name}: the server does not speak SASL")
-        body: bytes = line.readAll(length) if length else b""
+        body: bytes = transport.readAll(length) if length else b""
     except TTransportException as error:
         if error.type != TTransportException.END_OF_FILE:
             raise
@@ -127,19 +127,19 @@ def _receive(line: Any, mechanism: Mechanism) -> tuple[_Status, bytes]:
 class SaslTransport(TTransportBase):  # type: ignore[misc]
     """What is said after the login: whole calls in frames, protected as was agreed."""
 
-    def __init__(self, line: Any, mechanism: Mechanism) -> None:
-        self._line = line
+    def __init__(self, transport: Any, mechanism: Mechanism) -> None:
+        self._transport = transport
         self._mechanism = mechanism
         self._request = io.BytesIO()
         self._answer = io.BytesIO()
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
         """Whether the server still holds its end."""
-        return bool(self._line.isOpen())
+        return bool(self._transport.isOpen())
 
     def close(self) -> None:
         """Close the connection."""
-        self._line.close()
+        self._transport.close()
 
     def write(self, data: bytes) -> None:
         """Add to the next request."""
@@ -150,17 +150,17 @@ class SaslTransport(TTransportBase):  # type: ignore[misc]
         data = self._request.getvalue()
         self._request = io.BytesIO()
         for frame in self._mechanism.wrap(data):
-            self._line.write(struct.pack(">I", len(frame)) + frame)
-        self._line.flush()
+            self._transport.write(struct.pack(">I", len(frame)) + frame)
+        self._transport.flush()
 
     def read(self, count: int) -> bytes:
         """Give at most so many bytes, at least one."""
         found = self._answer.read(count)
         while not found and count:
-            (length,) = struct.unpack(">I", self._line.readAll(4))
+            (length,) = struct.unpack(">I", self._transport.readAll(4))
             if length > MAX_FRAME_BYTES:
                 raise TTransportException(TTransportException.SIZE_LIMIT, f"SASL: a frame of {length} bytes")
-            self._answer = io.BytesIO(self._mechanism.unwrap(self._line.readAll(length)))
+            self._answer = io.BytesIO(self._mechanism.unwrap(self._transport.readAll(length)))
             found = self._answer.read(count)
         return found
 

@@ -29,7 +29,7 @@ def start_tls(handle: socket.socket, host: str, config: TlsConfig) -> ssl.SSLSoc
     Raises:
         InvalidConfigurationError: the trust store cannot be used.
         SecureConnectionError: the certificate is not accepted, or the other side does not speak TLS.
-        OSError: the line broke.
+        OSError: the connection broke.
     """
     context = _context(config)
     try:

@@ -1,4 +1,4 @@
-"""Which storage a location lies in: the only place that lists schemes."""
+"""Which storage a location lies in: the only module that lists schemes."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ _connections = _Connections()
 
 
 def configure(given: HadoopSettings | None) -> None:
-    """Use these settings in this process from now on; None: what the environment and Spark tell now."""
+    """Use these settings in this process from now on; None: what the environment and Spark say now."""
     with _connections.guard:
         _connections.configure(given)
 
 
 def settings() -> HadoopSettings:
-    """What :func:`configure` set, else what the environment and the Spark session of this process tell.
+    """What :func:`configure` set, else what the environment and the Spark session of this process say.
 
     It travels to workers. Raises OSError (EINVAL) for a file that is no configuration.
     """

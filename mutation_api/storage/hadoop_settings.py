@@ -31,8 +31,8 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 class HadoopSettings:
     """Properties by name. Some hold secrets, so no text of this shows a value.
 
-    ``tokens``: delegation tokens to log in with, in the form of Hadoop's file, for who has no other means;
-    they come from the driver (:mod:`mutation_api.spark.credentials`).
+    ``tokens``: delegation tokens to log in with, in the form of Hadoop's file, for a process without other
+    means; they come from the driver (:mod:`mutation_api.spark.credentials`).
     """
 
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -55,7 +55,7 @@ class HadoopSettings:
         return cls(properties)
 
     def with_properties(self, properties: Mapping[str, str]) -> HadoopSettings:
-        """The same with these in place of, or besides, those of the same names."""
+        """The same with these besides the others, or instead of those of the same names."""
         return replace(self, properties={**self.properties, **properties})
 
     def with_tokens(self, tokens: bytes) -> HadoopSettings:
@@ -121,8 +121,8 @@ def _files() -> Iterator[Path]:
     home = os.environ.get("HADOOP_HOME")
     hadoop = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
     hive = os.environ.get("HIVE_CONF_DIR")
-    places = [(hive, "hive-site.xml"), (hadoop, "core-site.xml"), (hadoop, "hdfs-site.xml")]
-    for folder, name in places:
+    files = [(hive, "hive-site.xml"), (hadoop, "core-site.xml"), (hadoop, "hdfs-site.xml")]
+    for folder, name in files:
         file = Path(folder or "") / name
         if folder and file.is_file():
             yield file

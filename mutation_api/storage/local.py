@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from mutation_api.storage.location import Location
-from mutation_api.storage.protocol import FileEntry, Staged
+from mutation_api.storage.protocol import FileEntry, Staged, os_error
 
 __all__ = ["LocalStorage"]
 
@@ -53,7 +53,7 @@ class LocalStorage:
         """A seekable stream over the bytes of a file."""
         path = Path(_path(location))
         if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(location))
+            raise os_error(errno.EISDIR, location)
         return pa.OSFile(str(path), "rb")
 
     def create(self, location: Location) -> _LocalOutput:

@@ -1,6 +1,6 @@
 """Location: where a file or directory lies; the only form in which storage is asked for it.
 
-A text that lacks its scheme names another place in every file system, so texts are parsed once, where they
+A text that lacks its scheme names another file in every file system, so texts are parsed once, where they
 come in (a metastore, a user, a manifest), and no method of a storage takes a text.
 
 Why not ``urllib.parse``: it decodes, but Hive's locations are Hadoop paths, in which ``%3A`` is three
@@ -31,7 +31,7 @@ _HDFS_PORT = ":8020"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
-    """A place in a file system. Equal places have equal locations, as far as their texts tell.
+    """Where a file or directory lies. Equal ones are the same location, as far as their texts say.
 
     ``scheme`` is in lower case; ``authority`` (host and port, name service, bucket, container) may be empty;
     ``path`` is absolute, with nothing decoded and no slash at its end unless it is the root.
@@ -43,11 +43,11 @@ class Location:
 
     @classmethod
     def parse(cls, text: str) -> Location:
-        """The place that a text names: ``scheme:/path``, ``scheme://authority/path``, or a plain absolute
+        """The location that a text names: ``scheme:/path``, ``scheme://authority/path``, or a plain absolute
         path of this machine.
 
         Raises:
-            OSError: EINVAL, it names no place: a relative path, no path, or a local one of another host.
+            OSError: EINVAL, it names none: a relative path, no path, or a local one of another host.
         """
         if text.startswith("/"):
             return cls(_LOCAL, "", _without_end(text))
@@ -70,7 +70,7 @@ class Location:
 
     @classmethod
     def given(cls, text: Place) -> Location:
-        """The place that a user's text names: as :meth:`parse`, or a path relative to the working directory.
+        """The location that a user's text names: as :meth:`parse`, or relative to the working directory.
 
         Raises OSError as :meth:`parse`.
         """
@@ -86,7 +86,7 @@ class Location:
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def __truediv__(self, names: str) -> Location:
-        """The place of this name, or of these names with slashes between them, below this one."""
+        """The location of this name, or of these names with slashes between them, below this one."""
         if not names or names.startswith("/"):
             raise ValueError(f"{names!r} names nothing below {self}")
         start = "" if self.path == "/" else self.path
@@ -94,12 +94,12 @@ class Location:
 
     @property
     def local_path(self) -> str | None:
-        """The path of a place on this machine's disks; None of any other."""
+        """The path of a location on this machine's disks; None of any other."""
         return self.path if self.scheme == _LOCAL else None
 
     @property
     def shown(self) -> str:
-        """For people, and as :meth:`given` takes it: the path of a local place, else its text."""
+        """For people, and as :meth:`given` takes it: the path of a local location, else its text."""
         return self.local_path or str(self)
 
     @property
@@ -113,13 +113,13 @@ class Location:
         return Location(self.scheme, self.authority, self.path.rpartition("/")[0] or "/")
 
     def is_within(self, other: Location) -> bool:
-        """Whether it is the other place or lies below it."""
+        """Whether it is the other location or lies below it."""
         if (self.scheme, self.authority) != (other.scheme, other.authority):
             return False
         return self.path == other.path or self.path.startswith(other.path.rstrip("/") + "/")
 
     def relative_to(self, other: Location) -> str:
-        """The names between the other place and this one. Raises ValueError unless it lies below it."""
+        """The names between the other location and this one. Raises ValueError unless it lies below it."""
         if self == other or not self.is_within(other):
             raise ValueError(f"{self} does not lie below {other}")
         return self.path.removeprefix(other.path).lstrip("/")
@@ -130,4 +130,4 @@ def _without_end(path: str) -> str:
 
 
 Place = str | os.PathLike[str] | Location
-"""What users give for a place: a location, or a text or path that :meth:`Location.given` takes."""
+"""What users give for a location: one, or a text or path that :meth:`Location.given` takes."""

@@ -1,152 +1,132 @@
-"""What object stores have in common: files that are sent when they are closed, and readers over ranges.
+"""What object stores have in common: locations that are keys, and files that appear in one request.
 
-A file is written to the local disk first: memory is bounded, a request that failed is repeated from there,
-and what was written can be read again.
+There are no directories. A location is one if anything lies below it, or a mark that other programs leave,
+which is listed as nothing else.
+
+Each request may have been carried out though its answer was lost, so a repetition may hear that the object is
+there. It is known as ours by a name in its metadata, which is new for each file.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-import threading
-from collections.abc import Callable
-from typing import IO, Generic, TypeVar
-
-import pyarrow as pa
+import abc
+import contextlib
+import errno
+import uuid
+from collections.abc import Iterator
+from typing import IO, ClassVar, Generic, TypeVar
 
 from mutation_api.storage.location import Location
-from mutation_api.storage.protocol import Staged
-from mutation_api.storage.sized_input import SizedInput
+from mutation_api.storage.object_files import ObjectOutput
+from mutation_api.storage.protocol import Staged, os_error
 
-__all__ = ["TAIL_BYTES", "ClientOfProcess", "ObjectOutput", "RangeReader", "prefix_of"]
+__all__ = ["ObjectStore", "check_uploaded_to"]
 
-TAIL_BYTES = 64 * 1024
-"""Read at once when a file is opened: the footer of an ORC file, mostly, and all of a small file."""
-_FEWEST_READ_BYTES = 256 * 1024
-"""Of a read further on: a request costs as much time as this many bytes."""
-
-_Client = TypeVar("_Client")
-
-Send = Callable[[Staged, IO[bytes], int], Staged]
-"""Sends a body of so many bytes to where a file was begun."""
+_Head = TypeVar("_Head")
 
 
-class ObjectOutput:
-    """A file being written; see :class:`~mutation_api.storage.protocol.OutputFile`."""
+class ObjectStore(abc.ABC, Generic[_Head]):
+    """One bucket or container; see :class:`~mutation_api.storage.protocol.Storage`.
 
-    def __init__(
-        self,
-        location: Location,
-        send: Send,
-        take_back: Callable[[Staged], object],
-        begin: Callable[[Location], Staged] = Staged,
-    ) -> None:
-        """``begin`` and ``send`` are called once, by :meth:`close`; ``take_back``, if what was sent, or an
-        upload that was only begun, is not wanted.
-        """
-        self._begin = begin
-        self._send = send
-        self._take_back = take_back
-        self._written = Staged(location)
-        self._is_closed = False
-        self._earlier: IO[bytes] | None = None
-        self._spool: IO[bytes] = _local_copy()
-
-    @property
-    def staged(self) -> Staged:
-        """Where it will appear, or lie; once it is closed what ``send`` told."""
-        return self._written
-
-    def write(self, data: bytes | memoryview | pa.Buffer) -> int:
-        """Append bytes to the local copy."""
-        return self._spool.write(data)
-
-    def restart(self) -> pa.NativeFile:
-        """What was written so far, in the local copy."""
-        self._earlier, self._spool = self._spool, _local_copy()
-        self._earlier.seek(0)
-        return pa.PythonFile(self._earlier, mode="r")
-
-    def close(self) -> None:
-        """Send it."""
-        if self._is_closed:
-            return
-        with self._spool as spool:
-            size = spool.seek(0, os.SEEK_END)
-            spool.seek(0)
-            self._written = self._begin(self._written.location)
-            self._written = self._send(self._written, spool, size)
-        self._is_closed = True
-        self._drop_copies()
-
-    def discard(self) -> None:
-        """Drop the local copy, and take back what was sent or begun."""
-        self._drop_copies()
-        if self._is_closed or self._written.upload_id:
-            self._take_back(self._written)
-
-    def _drop_copies(self) -> None:
-        self._spool.close()
-        if self._earlier is not None:
-            self._earlier.close()
-
-
-def _local_copy() -> IO[bytes]:
-    """A file without a name on the local disk (``TMPDIR``)."""
-    return tempfile.TemporaryFile(prefix="hive-mutation-")
-
-
-class RangeReader(SizedInput):
-    """A file over ranged requests, its end read already."""
-
-    def __init__(self, read: Callable[[int, int], bytes], size: int, tail: bytes) -> None:
-        """``read`` gives the bytes from a start to before a stop."""
-        super().__init__(size)
-        self._read_range = read
-        self._known_start = size - len(tail)
-        self._known = tail
-
-    def _bytes_at(self, start: int, stop: int) -> bytes:
-        self._know(start, stop)
-        return self._known[start - self._known_start : stop - self._known_start]
-
-    def _know(self, start: int, stop: int) -> None:
-        """Have these bytes; what lay there before is forgotten, but for the end of the file."""
-        if self._known_start <= start and stop <= self._known_start + len(self._known):
-            return
-        stop = min(self._size, max(stop, start + _FEWEST_READ_BYTES))
-        self._known = self._read_range(start, stop)
-        self._known_start = start
-
-
-class ClientOfProcess(Generic[_Client]):
-    """A client, made when it is first asked for; a forked process gets one of its own, since connections must
-    not be shared.
+    Subclasses make the requests. ``_Head`` is what their client gives for an object without its bytes.
     """
 
-    def __init__(self, make: Callable[[], _Client]) -> None:
-        self._make = make
-        self._guard = threading.Lock()
-        self._known: tuple[int, _Client] | None = None
+    publishes_by_rename: ClassVar[bool]
+    has_directories = False
+    threads = 16
+    closing_waits = False
+    may_have_put: ClassVar[type[OSError]] = OSError
+    """After which error of a request to put an object it may be there nevertheless."""
 
-    def get(self) -> _Client:
-        """The client of this process."""
-        process_id = os.getpid()
-        known = self._known
-        if known is not None and known[0] == process_id:
-            return known[1]
-        with self._guard:
-            if self._known is None or self._known[0] != process_id:
-                self._known = (process_id, self._make())
-            return self._known[1]
+    def __init__(self, scheme: str, container: str) -> None:
+        self._scheme = scheme
+        self._container = container
 
-    def forget(self, client: _Client) -> None:
-        """Make another one when the next is asked for, unless that has been done."""
-        with self._guard:
-            if self._known is not None and self._known[1] is client:
-                self._known = None
+    # ---- what each store does in its own way
+
+    @abc.abstractmethod
+    def delete_file(self, location: Location) -> None:
+        """Delete a file; a missing one is fine."""
+
+    @abc.abstractmethod
+    def _head(self, location: Location) -> _Head | None:
+        """What is known of the object there, or None. Raises OSError."""
+
+    @abc.abstractmethod
+    def _own_name(self, head: _Head) -> str | None:
+        """The name that we gave an object when we wrote it; None of an object of others."""
+
+    @abc.abstractmethod
+    def _put_new(self, location: Location, own_name: str, body: IO[bytes], size: int) -> None:
+        """Create an object of that name. Raises FileExistsError."""
+
+    def _is_folder(self, head: _Head) -> bool:
+        """Whether an object stands for a directory."""
+        return False
+
+    # ---- what all do alike
+
+    def create(self, location: Location) -> ObjectOutput:
+        """Create a file, which appears when it is closed."""
+        self._key(location)
+        return ObjectOutput(location, self._put, lambda written: self.delete_file(written.location))
+
+    def create_directory(self, directory: Location) -> None:
+        """Nothing to do: there are no directories, or files bring theirs."""
+        self._key(directory)
+
+    def sync_directory(self, directory: Location) -> None:
+        """Nothing to do: what a store has answered for, it keeps."""
+        self._key(directory)
+
+    def _put(self, written: Staged, body: IO[bytes], size: int) -> Staged:
+        """Create an object; its one tag is the name by which it is known as ours. Raises FileExistsError."""
+        own_name = uuid.uuid4().hex
+        with self._unless_own(written.location, own_name, self.may_have_put):
+            self._put_new(written.location, own_name, body, size)
+        return Staged(written.location, part_tags=(own_name,))
+
+    @contextlib.contextmanager
+    def _unless_own(
+        self, location: Location, own_name: str | None, after: type[OSError] = OSError
+    ) -> Iterator[None]:
+        """What fails is fine if it has been done: the object there has this name."""
+        try:
+            yield
+        except after:
+            if not self._is_own(location, own_name):
+                raise
+
+    def _is_own(self, location: Location, own_name: str | None) -> bool:
+        """Whether the object there is the one that was written under this name; None: there was none."""
+        head = None if own_name is None else self._head(location)
+        return head is not None and self._own_name(head) == own_name
+
+    def _check_directory(self, directory: Location) -> None:
+        """Raise, unless this location, with nothing below it, is a directory."""
+        head = self._head(directory)
+        if head is None:
+            raise os_error(errno.ENOENT, directory)
+        if not self._is_folder(head):
+            raise os_error(errno.ENOTDIR, directory)
+
+    def _prefix(self, directory: Location) -> str:
+        """What the keys below a location begin with."""
+        key = self._key(directory)
+        return f"{key}/" if key else ""
+
+    def _key(self, location: Location) -> str:
+        if (location.scheme, location.authority) != (self._scheme, self._container):
+            raise OSError(
+                errno.EXDEV, f"the location does not lie in {self._scheme}://{self._container}", str(location)
+            )
+        return location.path.lstrip("/")
+
+    def _location(self, key: str) -> Location:
+        return Location(self._scheme, self._container, f"/{key}")
 
 
-def prefix_of(key: str) -> str:
-    """What the keys below a place begin with."""
-    return f"{key}/" if key else ""
+def check_uploaded_to(staged: Staged, target: Location) -> None:
+    """Raise OSError (EXDEV) for an upload to another location: it cannot be renamed."""
+    if staged.location != target:
+        raise OSError(errno.EXDEV, f"it was uploaded to {staged.location} and cannot be renamed", str(target))

@@ -1,4 +1,4 @@
-"""Who may not write where, asked before anything is written."""
+"""Where this user may not write, asked before anything is written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def refused(directories: Iterable[Location]) -> list[PermissionError]:
             by_storage[storage].append(directory)
     return [
         error
-        for storage, places in by_storage.items()
-        for error in side_by_side(storage.refusal, places, storage.threads)
+        for storage, locations in by_storage.items()
+        for error in side_by_side(storage.refusal, locations, storage.threads)
         if error is not None
     ]

@@ -4,12 +4,13 @@ A module for each kind of storage; nothing outside of this package knows schemes
 
 Files appear in one of two ways. A file system stages a file under a hidden name and *renames* it
 (``publishes_by_rename``). An object store cannot rename: it takes the parts of a multipart upload to the
-**final** place and shows nothing of it until the upload is completed, which is a request without data. Both
+**final** key and shows nothing of it until the upload is completed, which is a request without data. Both
 are :meth:`Storage.stage`, by whoever writes, and :meth:`Storage.publish`, by whoever commits.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from mutation_api.storage.location import Location
 
-__all__ = ["FileEntry", "OutputFile", "Staged", "Storage"]
+__all__ = ["FileEntry", "OutputFile", "Staged", "Storage", "os_error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Staged:
 
 class OutputFile(Protocol):
     """A file being written, by one thread at a time. It is seen by nobody before :meth:`close`, or, staged,
-    before it is published; who does not close it discards it.
+    before it is published; a file that is not closed has to be discarded.
     """
 
     @property
@@ -89,8 +90,8 @@ class Storage(Protocol):
     Every method raises OSError or a subclass that fits (FileNotFoundError, FileExistsError, PermissionError,
     NotADirectoryError, IsADirectoryError, TimeoutError …) with errno, the reason in one line, and the
     location's text as its ``filename``; callers wrap it in the error of their layer. A location of another
-    scheme or authority is refused (EXDEV) before anything happens, so that nothing is ever done to a place of
-    the same path elsewhere. Where a request's answer is lost, a method finds out what became of it.
+    scheme or authority is refused (EXDEV) before anything happens, so that nothing is ever done to the same
+    path elsewhere. Where a request's answer is lost, a method finds out what became of it.
     """
 
     @property
@@ -100,7 +101,7 @@ class Storage(Protocol):
 
     @property
     def has_directories(self) -> bool:
-        """Whether a directory is there without anything in it; otherwise nobody can tell."""
+        """Whether a directory is there without anything in it; otherwise that cannot be known."""
         ...
 
     @property
@@ -118,8 +119,8 @@ class Storage(Protocol):
     def list(self, directory: Location) -> list[FileEntry]:
         """Children of a directory, sorted by name, hidden ones too.
 
-        Raises FileNotFoundError, NotADirectoryError. An object store has no empty directories: there a place
-        with nothing below it is not found.
+        Raises FileNotFoundError, NotADirectoryError. An object store has no empty directories: there a
+        location with nothing below it is not found.
         """
         ...
 
@@ -155,7 +156,7 @@ class Storage(Protocol):
         """Make a staged file appear under its name, in one atomic step; the target's directory must exist.
 
         Raises FileExistsError if the target is there (nothing is overwritten), FileNotFoundError without the
-        staged file. An upload that is complete already, with nothing else in its place, is fine.
+        staged file. An upload that is complete already, with nothing else under the target's name, is fine.
         """
         ...
 
@@ -180,3 +181,8 @@ class Storage(Protocol):
     def sync_directory(self, directory: Location) -> None:
         """Force the names in a directory to disk, where a power cut could lose them."""
         ...
+
+
+def os_error(number: int, location: Location) -> OSError:
+    """An error as :class:`Storage` promises them; Python gives it the class that fits its number."""
+    return OSError(number, os.strerror(number), str(location))

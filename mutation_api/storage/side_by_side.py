@@ -44,7 +44,7 @@ class Background:
         self._errors: dict[int, BaseException] = {}
 
     def submit(self, work: Callable[[], None], byte_count: int, threads: int) -> None:
-        """Have work done on a file of so many bytes; the first call decides how many threads there are.
+        """Have work done on a file of this many bytes; the first call decides how many threads there are.
 
         Raises what an earlier one raised.
         """
@@ -61,7 +61,7 @@ class Background:
         self._raise_first()
 
     def stop(self) -> None:
-        """Wait for what runs; what it raises is not told."""
+        """Wait for what runs; what it raises is dropped."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown()
@@ -70,7 +70,7 @@ class Background:
         error = None
         try:
             work()
-        except BaseException as caught:  # told by the next call
+        except BaseException as caught:  # raised by the next call
             error = caught
         with self._changed:
             if error is not None:

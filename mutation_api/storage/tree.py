@@ -1,14 +1,13 @@
 """What lies below a directory, listed with as few requests as a storage needs for that.
 
-An object store has no directories: one request tells a thousand of all the files below a place, where a
-request for each directory tells a few. So a partition takes one, and a table a thousandth of its files.
+An object store has no directories: one request lists a thousand of all the files below a location, where a
+request for each directory lists a few. So a partition takes one, and a table a thousandth of its files.
 """
 
 from __future__ import annotations
 
 import errno
 import itertools
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.storage.protocol import FileEntry, Storage
+from mutation_api.storage.protocol import FileEntry, Storage, os_error
 from mutation_api.storage.side_by_side import side_by_side
 
 __all__ = ["Directories", "FlatStorage", "ListedTree", "directories_below"]
@@ -37,7 +36,7 @@ class Directories(Protocol):
 
 @runtime_checkable
 class FlatStorage(Protocol):
-    """A storage that lists all files below a place as cheaply as those in it."""
+    """A storage that lists all files below a location as cheaply as those in it."""
 
     def list_below(self, directory: Location) -> Iterable[FileEntry]:
         """Files below a directory, in any order, and what marks directories, as such. Raises OSError."""
@@ -45,11 +44,11 @@ class FlatStorage(Protocol):
 
 
 class ListedTree:
-    """All that lay below some places when they were listed.
+    """All that lay below some locations when they were listed.
 
     Args:
-        storage: which opens files, and lists other places.
-        roots: the places.
+        storage: which opens files, and lists other locations.
+        roots: the locations.
         entries: files and directories below them; the directories between need not be among them.
     """
 
@@ -66,7 +65,7 @@ class ListedTree:
             return self._storage.list(directory)
         found = self._children.get(directory)
         if found is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
+            raise os_error(errno.ENOENT, directory)
         return [found[name] for name in sorted(found)]
 
     def open_input(self, location: Location) -> pa.NativeFile:
@@ -93,28 +92,28 @@ class ListedTree:
 
 
 def directories_below(roots: Iterable[Location]) -> Directories:
-    """What lists the directories below some places, in any storages.
+    """What lists the directories below some locations, in any storages.
 
-    All of it is listed now, where that takes less than listing each directory when it is asked for; a place
-    that is not there is none. Raises OSError.
+    All of it is listed now, where that takes less than listing each directory when it is asked for; a
+    location that is not there is none. Raises OSError.
     """
     by_storage: dict[tuple[str, str], list[Location]] = {}
     for root in dict.fromkeys(roots):
         by_storage.setdefault(_storage_of(root), []).append(root)
-    return _ByStorage({key: _below(places) for key, places in by_storage.items()})
+    return _ByStorage({key: _below(locations) for key, locations in by_storage.items()})
 
 
 def _below(roots: Sequence[Location]) -> Directories:
     storage = storage_at(roots[0])
     if not isinstance(storage, FlatStorage):
         return storage
-    found = side_by_side(lambda place: list(storage.list_below(place)), roots, storage.threads)
+    found = side_by_side(lambda root: list(storage.list_below(root)), roots, storage.threads)
     return ListedTree(storage, roots, itertools.chain.from_iterable(found))
 
 
 @dataclass(frozen=True)
 class _ByStorage:
-    """Asks whoever knows the storage of a place."""
+    """Asks the storage that holds a location."""
 
     known: Mapping[tuple[str, str], Directories]
 

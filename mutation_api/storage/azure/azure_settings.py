@@ -6,7 +6,7 @@ machine, the login of ``az``.
 Source: Hadoop's documentation of ABFS, "Authentication". A property of an account
 (``fs.azure.account.key.ACCOUNT.dfs.core.windows.net``, or with the account's name alone) wins over the one of
 all, and one of a container (``….CONTAINER.ACCOUNT.dfs.core.windows.net``) over both.
-``fs.azure.blob.endpoint`` is of ours: where the account's blobs are found, if not at the usual place (an
+``fs.azure.blob.endpoint`` is of ours: where the account's blobs are found, if not at the usual address (an
 emulator, a private endpoint).
 """
 
@@ -71,16 +71,16 @@ class AzureSettings:
             OSError: EINVAL, it names no container or account, or a setting makes no sense or names what this
                 client cannot do.
         """
-        place = f"abfss://{authority}"
+        location = f"abfss://{authority}"
         container, at, host = authority.partition("@")
         account, dot, _ = host.partition(".")
         if not (container and at and account and dot):
             raise OSError(
                 errno.EINVAL,
                 "a location names container and account: abfss://container@account.dfs.core.windows.net/path",
-                place,
+                location,
             )
-        known = _OfAccount(settings, container, account, host, place)
+        known = _OfAccount(settings, container, account, host, location)
         auth = _auth(known)
         authority_url, tenant = _login(known) if auth is Auth.CLIENT else (None, None)
         size = settings.number("fs.azure.write.request.size", _BLOCK_BYTES_DEFAULT)
@@ -105,7 +105,7 @@ class _OfAccount:
     container: str
     account: str
     host: str
-    place: str
+    location: str
 
     def get(self, name: str) -> str | None:
         owners = (f"{self.container}.{self.host}", self.host, self.account)
@@ -115,7 +115,7 @@ class _OfAccount:
     def needed(self, name: str, why: str) -> str:
         text = self.get(name)
         if text is None:
-            raise OSError(errno.EINVAL, f"{name}.{self.host} is missing, and {why} needs it", self.place)
+            raise OSError(errno.EINVAL, f"{name}.{self.host} is missing, and {why} needs it", self.location)
         return text
 
 
@@ -131,14 +131,14 @@ def _auth(known: _OfAccount) -> Auth:
         raise OSError(
             errno.EINVAL,
             f"{_TYPE} is {kind!r}; this client knows SharedKey, SAS and OAuth",
-            known.place,
+            known.location,
         )
     provider = known.needed(_PROVIDER, f"{_TYPE}=OAuth").rpartition(".")[2]
     if provider not in _OAUTH_KINDS:
         raise OSError(
             errno.EINVAL,
             f"{_PROVIDER} is {provider!r}; this client knows {', '.join(_OAUTH_KINDS)}",
-            known.place,
+            known.location,
         )
     return _OAUTH_KINDS[provider]
 
@@ -162,6 +162,6 @@ def _login(known: _OfAccount) -> tuple[str, str]:
     tenant = path.partition("/")[0]
     if not (separator and host and tenant):
         raise OSError(
-            errno.EINVAL, f"{name} is {text!r}; expected https://HOST/TENANT/oauth2/token", known.place
+            errno.EINVAL, f"{name} is {text!r}; expected https://HOST/TENANT/oauth2/token", known.location
         )
     return f"{scheme}://{host}", tenant

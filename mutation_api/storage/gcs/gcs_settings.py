@@ -64,29 +64,29 @@ class GcsSettings:
         Raises:
             OSError: EINVAL, a setting makes no sense, or names what this client cannot do.
         """
-        place = f"gs://{bucket}"
+        location = f"gs://{bucket}"
         for name, why in _REFUSED.items():
             if settings.get(name) is not None:
-                raise OSError(errno.EINVAL, f"{name} is set, and {why}", place)
-        auth = _auth(settings, place)
+                raise OSError(errno.EINVAL, f"{name} is set, and {why}", location)
+        auth = _auth(settings, location)
         project = settings.get("fs.gs.project.id")
         return cls(
             auth=auth,
-            credentials_file=_credentials_file(settings, auth, place),
+            credentials_file=_credentials_file(settings, auth, location),
             root_url=(settings.get("fs.gs.storage.root.url") or _ROOT_URL_DEFAULT).rstrip("/"),
             project=project,
-            payer=_payer(settings, bucket, place),
+            payer=_payer(settings, bucket, location),
             attempts=max(1, settings.number("fs.gs.http.max.retry", _ATTEMPTS_DEFAULT - 1) + 1),
         )
 
 
-def _auth(settings: HadoopSettings, place: str) -> Auth:
+def _auth(settings: HadoopSettings, location: str) -> Auth:
     text = settings.get(f"{_NEWER}type")
     if text is not None:
         known = {auth.value: auth for auth in Auth}
         if text.upper() not in known:
             raise OSError(
-                errno.EINVAL, f"{_NEWER}type is {text!r}; this client knows {', '.join(known)}", place
+                errno.EINVAL, f"{_NEWER}type is {text!r}; this client knows {', '.join(known)}", location
             )
         return known[text.upper()]
     if _older_flag(settings, "null.enable", default=False):
@@ -105,18 +105,18 @@ def _older_flag(settings: HadoopSettings, name: str, default: bool) -> bool:
     return settings.flag(f"{_NEWER}{name}", settings.flag(f"{_OLDER}{name}", default))
 
 
-def _credentials_file(settings: HadoopSettings, auth: Auth, place: str) -> str | None:
+def _credentials_file(settings: HadoopSettings, auth: Auth, location: str) -> str | None:
     if auth not in _FILES:
         return None
     path = _text(settings, _FILES[auth])
     if path is None:
         raise OSError(
-            errno.EINVAL, f"{_NEWER}type is {auth.value}, and {_NEWER}{_FILES[auth]} is missing", place
+            errno.EINVAL, f"{_NEWER}type is {auth.value}, and {_NEWER}{_FILES[auth]} is missing", location
         )
     return path.removeprefix("file://")
 
 
-def _payer(settings: HadoopSettings, bucket: str, place: str) -> str | None:
+def _payer(settings: HadoopSettings, bucket: str, location: str) -> str | None:
     """The project that pays for requests, if it is not the bucket's owner."""
     mode = (settings.get("fs.gs.requester.pays.mode") or "DISABLED").upper()
     buckets = (settings.get("fs.gs.requester.pays.buckets") or "").replace(" ", "").split(",")
@@ -124,11 +124,11 @@ def _payer(settings: HadoopSettings, bucket: str, place: str) -> str | None:
         raise OSError(
             errno.EINVAL,
             f"fs.gs.requester.pays.mode is {mode!r}; this client knows DISABLED, ENABLED and CUSTOM",
-            place,
+            location,
         )
     if mode == "DISABLED" or (mode == "CUSTOM" and bucket not in buckets):
         return None
     payer = settings.get("fs.gs.requester.pays.project.id") or settings.get("fs.gs.project.id")
     if payer is None:
-        raise OSError(errno.EINVAL, "fs.gs.requester.pays.project.id is missing: who pays?", place)
+        raise OSError(errno.EINVAL, "fs.gs.requester.pays.project.id is missing: who pays?", location)
     return payer

@@ -1,10 +1,10 @@
-"""Who we are to an HDFS: what is looked at before ``hdfs-native`` connects, for the client tells too little.
+"""Who we are to an HDFS: what is looked at before ``hdfs-native`` connects, for the client says too little.
 
 It finds a delegation token by the text of the address that it connects to, whereas Hadoop names the NameNode
 by IP in most of them: such a token is overlooked where a location names the host, so the client gets the
 address that the token has. Without a token it does whatever the NameNode wants, which may be no proof at all;
 Hadoop refuses that, and so do we. And where the settings know of no security, it waits for three minutes for
-a NameNode that wants Kerberos, to say that the line was cut.
+a NameNode that wants Kerberos, to say that the connection was cut.
 
 It reads tokens and tickets each time it connects: a ticket that is renewed is taken.
 """
@@ -72,7 +72,7 @@ def log_in(url: str, settings: HadoopSettings) -> tuple[str, dict[str, str]]:
 
 
 def what_to_do() -> str:
-    """For who was refused: how one gets on, and which tokens there are."""
+    """Advice for a user who was refused, and which tokens there are."""
     advice = "get a ticket with kinit (see klist), or name a keytab in KRB5_CLIENT_KTNAME; "
     path = os.environ.get(VARIABLE)
     if not path:
@@ -98,7 +98,7 @@ def _addressed(url: str, settings: HadoopSettings, tokens: Sequence[DelegationTo
     """The URL by the name that a token of ours has for it, if there is one."""
     match = _URL.fullmatch(url)
     if match is None:
-        return url  # the client tells
+        return url  # the client says what is wrong
     name_node = _name_node(match["authority"], settings)
     services = [token.service for token in tokens if token.service in name_node.services]
     if services and not settings.is_secure:
@@ -128,16 +128,16 @@ def _resolved(address: str) -> Iterator[str]:
     try:
         found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)
     except OSError:
-        return  # the client tells
-    for *_, place in found:
-        yield f"{place[0]!s}:{port}"
+        return  # the client says what is wrong
+    for *_, peer in found:
+        yield f"{peer[0]!s}:{port}"
 
 
 def _check_methods(name_node: _NameNode, settings: HadoopSettings, url: str, *, has_token: bool) -> None:
     """Refuse a NameNode that wants more than the settings say, or asks for no proof where they want one."""
     methods = next(filter(None, map(_methods, name_node.addresses)), None)
     if methods is None:
-        return  # the client tells
+        return  # the client says what is wrong
     if not settings.is_secure and _SIMPLE not in methods:
         raise _refused(f"it wants {' or '.join(methods)}, and {_stated(settings)}", url)
     takes_anybody = _SIMPLE in methods and not has_token
@@ -159,12 +159,12 @@ def _refused(why: str, url: str) -> PermissionError:
 
 
 def _methods(address: str) -> list[str] | None:
-    """How one may log in there (SIMPLE, KERBEROS, TOKEN); None if nobody tells."""
+    """How one may log in there (SIMPLE, KERBEROS, TOKEN); None if it does not say."""
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), _ASK_SECONDS) as line:
-            line.sendall(_QUESTION)
-            with line.makefile("rb") as answer:
+        with socket.create_connection((host, int(port)), _ASK_SECONDS) as connection:
+            connection.sendall(_QUESTION)
+            with connection.makefile("rb") as answer:
                 answer.read(4)  # how long it is
                 read_delimited(answer)  # RpcResponseHeaderProto
                 said = read_delimited(answer)

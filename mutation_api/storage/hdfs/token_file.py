@@ -1,7 +1,7 @@
 """The file of delegation tokens that this process uses: the one it was started with, or what was shipped.
 
 ``hdfs-native`` reads the file that ``HADOOP_TOKEN_FILE_LOCATION`` names, whenever it connects; nothing else
-tells it of a token. Tokens that come with a task are held in a file without a name, so that nothing is left
+gives it a token. Tokens that come with a task are held in a file without a name, so that nothing is left
 of a worker that is killed.
 """
 
