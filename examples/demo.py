@@ -70,6 +70,8 @@ WHEEL_SHA256 = {
 }
 RELEASES = tuple(WHEEL_SHA256)
 DOWNLOAD_TIMEOUT_SECONDS = 300
+READING_TIMEOUT_SECONDS = 1200
+"""For Hive to read the whole table; in an object store it sends several requests for each of 3,800 files."""
 
 TABLE = "default.airports"
 KEY = "icao"
@@ -297,7 +299,7 @@ def abort_half_way(client: MutatorClient, spark: SparkSession) -> Report:
 def check(hive: HiveJudge, expected: list[Airport]) -> bool:
     """Let Hive read the table with SQL and compare the rows."""
     with step("real Hive reads the table"):
-        found = hive.sql(f"SELECT {', '.join(COLUMNS)} FROM {TABLE}")
+        found = hive.sql(f"SELECT {', '.join(COLUMNS)} FROM {TABLE}", timeout_seconds=READING_TIMEOUT_SECONDS)
     is_equal = sorted(map(tuple, found)) == sorted(expected)
     verdict = "equal, row for row" if is_equal else "DIFFERENT"
     print(f"   Hive sees {len(found):,} rows, expected {len(expected):,}: {verdict}")

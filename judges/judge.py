@@ -103,9 +103,14 @@ class HiveJudge(ProcessJudge):
         return self._uri
 
     def sql(
-        self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None
+        self,
+        text: str,
+        *,
+        database: str = "default",
+        settings: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
     ) -> list[list[Any]]:
-        """Run one statement; ``database`` and ``settings`` hold for it alone.
+        """Run one statement; ``database``, ``settings`` and the time it may take hold for it alone.
 
         Returns:
             For a query its rows, with numbers, booleans and None as such, decimals, dates, timestamps and
@@ -114,8 +119,15 @@ class HiveJudge(ProcessJudge):
 
         Raises:
             HiveError: Hive refused the statement or failed.
+            JudgeError: no answer in time; None for what every request may take.
         """
-        answer = self._ask("sql", text=text, database=database, settings=dict(settings or {}))
+        answer = self._ask(
+            "sql",
+            timeout_seconds=timeout_seconds,
+            text=text,
+            database=database,
+            settings=dict(settings or {}),
+        )
         return list(answer["rows"])
 
     def table_rows(self, full_name: str, *, row_ids: bool = True, reader: str = "both") -> list[HiveRow]:
