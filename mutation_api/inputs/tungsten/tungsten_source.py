@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -95,6 +95,7 @@ class TungstenSource:
 
     staging: Place
     service: str
+    _: KW_ONLY
     text: SeparatedText = TEXT_DEFAULT
     header: tuple[HeaderField, ...] = HEADER_DEFAULT
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
