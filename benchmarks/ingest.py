@@ -43,9 +43,7 @@ from benchmarks.measure import (
 from benchmarks.merge_stage import OURS_KINDS, Content, Stage, checksums
 from benchmarks.report import save_cases, show_case
 from metastore_client.thrift_client import connect
-from mutation_api.inputs import Following, ingest
-from mutation_api.inputs.source import SourceTable
-from mutation_api.inputs.tungsten.tungsten_source import TungstenSource
+from mutation_api.inputs import Following, SourceTable, TungstenSource, ingest
 from mutation_api.spark.read.snapshot_frame import snapshot
 
 __all__ = ["HELP", "add_arguments", "run"]

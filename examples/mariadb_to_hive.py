@@ -26,8 +26,7 @@ from examples.local import PrintLoss, create_table, metastore_address
 from judges.mariadb import MariaDb
 from metastore_client.thrift_client import connect
 from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.inputs import Following, ingest
-from mutation_api.inputs.mysql.mysql_source import MySqlAddress, MySqlSource
+from mutation_api.inputs import Following, MySqlAddress, MySqlSource, ingest
 from mutation_api.spark.local_session import local_session
 from mutation_api.spark.read.snapshot_frame import snapshot
 

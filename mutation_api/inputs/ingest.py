@@ -26,17 +26,8 @@ from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError
 from mutation_api.inputs.ingest_report import IngestedTable, IngestReport
-from mutation_api.inputs.reduce import (
-    DELETE,
-    FIRST_OPERATION,
-    FIRST_POSITION,
-    INSERT,
-    SAMPLES_SHOWN,
-    UPDATE,
-    Contradictions,
-    ReducedLog,
-    reduced_log,
-)
+from mutation_api.inputs.log_walk import DELETE, FIRST_OPERATION, FIRST_POSITION, INSERT, UPDATE
+from mutation_api.inputs.reduce import SAMPLES_SHOWN, Contradictions, ReducedLog, reduced_log
 from mutation_api.inputs.source import (
     OPERATION,
     POSITION,

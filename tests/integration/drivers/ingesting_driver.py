@@ -16,9 +16,7 @@ from pyspark.sql import SparkSession
 
 from judges.mariadb import MariaDb
 from metastore_client.thrift_client import connect
-from mutation_api.inputs import Following, ingest
-from mutation_api.inputs.ingest_report import IngestReport
-from mutation_api.inputs.mysql.mysql_source import MySqlAddress, MySqlSource
+from mutation_api.inputs import Following, IngestReport, MySqlAddress, MySqlSource, ingest
 from mutation_api.inputs.mysql.server import MySqlServer
 from mutation_api.spark.local_session import local_session
 from mutation_api.storage.local import LocalStorage

@@ -19,7 +19,7 @@ from mutation_api.errors import (
     RecordValueError,
 )
 from mutation_api.inputs import Contradictions, reduce_operations, reduced_log
-from mutation_api.inputs.reduce import FIRST_OPERATION, FIRST_POSITION
+from mutation_api.inputs.log_walk import FIRST_OPERATION, FIRST_POSITION
 from mutation_api.spark.worker_errors import translated_worker_errors
 
 pytestmark = pytest.mark.slow
