@@ -170,7 +170,7 @@ class Follower:
         """Bring the table up to them."""
         with connect(self._stage.metastore.uri) as metastore:
             followed = [Following(SOURCE_TABLE, self._name, ("id",))]
-            report = ingest(metastore, self._stage.spark, self._source, followed)
+            report = ingest(metastore, followed, self._source, spark=self._stage.spark)
         if report.position is None:
             raise RuntimeError("the log had nothing new")
 

@@ -87,7 +87,7 @@ def run(server: MariaDb, statements: Sequence[str]) -> None:
 def follow(uri: str, spark: SparkSession, source: MySqlSource) -> None:
     """Bring Hive's table up to the end of the log, and print what that took."""
     with connect(uri) as metastore:
-        print(ingest(metastore, spark, source, [Following("orders", TABLE)], listener=PrintLoss()))
+        print(ingest(metastore, [Following("orders", TABLE)], source, listener=PrintLoss(), spark=spark))
 
 
 def show(server: MariaDb, uri: str, spark: SparkSession) -> int:

@@ -18,6 +18,10 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = [
+    "CHANGES",
+    "FIRST",
+    "HUGE",
+    "MOVED",
     "ORDERS",
     "Change",
     "canal",
@@ -81,6 +85,32 @@ def small_table(*columns: tuple[str, str]) -> AcidTable:
     """A table of these columns without partitions."""
     found = tuple(AcidColumn(name, kind) for name, kind in columns)
     return AcidTable("sales", "small", "/warehouse/small", found, (), 0, (), AcidVersion.V2_HIVE4)
+
+
+def _order(
+    identifier: int, note: str | None, price: str = "1.5000", photo: bytes | None = b""
+) -> dict[str, Any]:
+    return {
+        "id": identifier,
+        "note": note,
+        "price": Decimal(price),
+        "placed": datetime(2024, 2, 29, 23, 59, 59, 123456),
+        "photo": photo,
+        "weight": 0.1,
+        "day": date(2024, 2, 29),
+    }
+
+
+FIRST = _order(1, 'tab\t"quotes" \\ é 😀')
+HUGE = _order(2**63 - 1, None, "-1234567890123456789012345678901234.5678", bytes(range(256)))
+MOVED = {**HUGE, "id": 7}
+CHANGES = (
+    Change("insert", None, FIRST, 9, 4),
+    Change("insert", None, HUGE, 9, 4, 1),
+    Change("update", HUGE, MOVED, 10, 4),
+    Change("update", FIRST, {**FIRST, "note": "new"}, 10, 120),
+    Change("delete", MOVED, None, 1_000_000, 4),
+)
 
 
 def write_log(folder: Path, *files: Sequence[str | bytes]) -> Path:

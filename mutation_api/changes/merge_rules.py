@@ -50,7 +50,7 @@ class MergeRules:
 
 def merge_by_rules(
     transaction: LookingTransaction,
-    full_name: str,
+    table_name: str,
     *,
     source: DataFrame,
     on: Sequence[str],
@@ -64,7 +64,7 @@ def merge_by_rules(
 
     Args:
         transaction: begun; the table is one of its sinks.
-        full_name: ``database.table``.
+        table_name: ``database.table``.
         source: the rows to merge.
         on: key columns, which both sides have.
         rules: what happens to rows.
@@ -77,7 +77,7 @@ def merge_by_rules(
         ConfigurationError: a condition or an order is no SQL, rules contradict one another, or an option
             makes no sense.
     """
-    table = transaction.table(full_name)
+    table = transaction.table(table_name)
     target = (*table.column_names, *table.partition_key_names)
     names = _Names(source.sparkSession, tuple(source.columns), target)
     orders = [names.order(text) for text in rules.first_by]

@@ -1,32 +1,19 @@
-"""Change sources: logs of operations as tools for change data capture write them, one file per format."""
+"""Change sources: logs of operations as tools for change data capture write them, and what applies them.
 
-from mutation_api.inputs.ingest import Following, ingest
-from mutation_api.inputs.ingest_report import IngestedTable, IngestReport
-from mutation_api.inputs.reduce import Contradictions, ReducedLog, reduce_operations, reduced_log
-from mutation_api.inputs.source import (
-    OPERATION,
-    POSITION,
-    Batch,
-    ChangeSource,
-    Position,
-    SourceTable,
-    TableOperations,
-)
+:func:`mutation_api.ingest` brings tables up to the end of a source, exactly once. A source is a
+:class:`ChangeSource`:
 
-__all__ = [
-    "OPERATION",
-    "POSITION",
-    "Batch",
-    "ChangeSource",
-    "Contradictions",
-    "Following",
-    "IngestReport",
-    "IngestedTable",
-    "Position",
-    "ReducedLog",
-    "SourceTable",
-    "TableOperations",
-    "ingest",
-    "reduce_operations",
-    "reduced_log",
-]
+===================  =========================  ===============================================
+source               what names the log        what it is
+===================  =========================  ===============================================
+``CanalSource``      ``files``, ``name``        flat messages of Canal or TiCDC
+``CollectorSource``  ``files``, ``name``        raw files of the binlog collector, of one table
+``DebeziumSource``   ``files``, ``name``        messages of Debezium's connectors
+``MaxwellSource``    ``files``, ``name``        messages of Maxwell's daemon
+``MySqlSource``      ``address``, ``database``  a MySQL or MariaDB server
+``TungstenSource``   ``staging``, ``service``   staging files of Tungsten Replicator
+===================  =========================  ===============================================
+
+The arguments that name the log come first; all others are given by name. MySqlSource and MySqlAddress need
+the packages of ``hive-mutation-api[mysql]``.
+"""

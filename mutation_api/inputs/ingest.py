@@ -27,17 +27,8 @@ from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError
 from mutation_api.inputs.ingest_report import IngestedTable, IngestReport
-from mutation_api.inputs.reduce import (
-    DELETE,
-    FIRST_OPERATION,
-    FIRST_POSITION,
-    INSERT,
-    SAMPLES_SHOWN,
-    UPDATE,
-    Contradictions,
-    ReducedLog,
-    reduced_log,
-)
+from mutation_api.inputs.log_walk import DELETE, FIRST_OPERATION, FIRST_POSITION, INSERT, UPDATE
+from mutation_api.inputs.reduce import SAMPLES_SHOWN, Contradictions, ReducedLog, reduced_log
 from mutation_api.inputs.source import (
     OPERATION,
     POSITION,
@@ -54,6 +45,7 @@ from mutation_api.inputs.watermark import (
     ensure_watermark_table,
     watermark_table_exists,
 )
+from mutation_api.spark.active_session import given_or_active
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.read.snapshot_frame import snapshot
 from mutation_api.spark.worker_errors import translated_worker_errors
@@ -77,10 +69,10 @@ class Following:
 
 def ingest(
     metastore: MetastoreClient,
-    spark: SparkSession,
-    source: ChangeSource,
     tables: Sequence[Following],
+    source: ChangeSource,
     *,
+    spark: SparkSession | None = None,
     watermark_table: str | None = None,
     dry_run: bool = False,
     strict: bool = False,
@@ -97,9 +89,9 @@ def ingest(
 
     Args:
         metastore: where the tables are; stays open.
-        spark: the session.
-        source: the log.
         tables: what follows what; each table of the source, and each target, once.
+        source: the log.
+        spark: the session; default: the active one of this thread.
         watermark_table: ``database.table``; created on demand. By default ``mutation_watermarks`` in the
             database of the targets, which must be one then. Runs that share it wait for each other; give
             sources that shall not a table each.
@@ -113,7 +105,7 @@ def ingest(
         progress: called with a line on each step.
 
     Raises:
-        ConfigurationError: the tables make no sense.
+        ConfigurationError: the tables make no sense, or there is no session.
         LockNotAcquiredError: another run, or writer, did not end in time; the message says who.
         SourcePositionError: the source does not have what follows the watermark, or lies before it.
         ContradictionError: ``strict``, and contradictions; or two operations on one key with one position.
@@ -121,7 +113,14 @@ def ingest(
         Others: as :meth:`Transaction.begin` and :meth:`Transaction.commit`. Nothing was applied then.
     """
     followed = _checked(tables)
-    run = _Run(spark, source, followed, _watermark_table(followed, watermark_table), strict, progress)
+    run = _Run(
+        given_or_active(spark),
+        source,
+        followed,
+        _watermark_table(followed, watermark_table),
+        strict,
+        progress,
+    )
     has_watermarks = not dry_run or watermark_table_exists(metastore, run.watermark_table)
     if not dry_run:
         ensure_watermark_table(metastore, run.watermark_table)

@@ -57,9 +57,9 @@ def refuse(is_wrong: pa.Array, place: str, reason: str, shown: pa.Array | None =
 
 @dataclass(frozen=True)
 class FileColumns:
-    """Columns of a table in the order in which a file has them; ``full_name`` is the table's."""
+    """Columns of a table in the order in which a file has them; ``table_name`` is the table's."""
 
-    full_name: str
+    table_name: str
     columns: tuple[AcidColumn, ...]
     binary: BinaryText | None = None
 
@@ -121,7 +121,7 @@ class FileColumns:
         try:
             return values_of_texts(texts, parse_hive_type(column.type), binary=self.binary)
         except MisfitError as misfit:
-            reason = f"({column.type} of table {self.full_name}): value {misfit.value} {misfit.reason}"
+            reason = f"({column.type} of table {self.table_name}): value {misfit.value} {misfit.reason}"
             raise FieldError(misfit.row, f"column {column.name!r}", reason, RecordValueError) from misfit
 
 

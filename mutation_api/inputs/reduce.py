@@ -38,12 +38,8 @@ from mutation_api.spark.worker_errors import raised_in_job, translated_worker_er
 from mutation_api.spark.write.plan import default_num_partitions
 
 __all__ = [
-    "DELETE",
-    "FIRST_OPERATION",
-    "FIRST_POSITION",
-    "INSERT",
     "OPERATIONS",
-    "UPDATE",
+    "SAMPLES_SHOWN",
     "Contradictions",
     "ReducedLog",
     "reduce_operations",

@@ -6,7 +6,7 @@ A local file goes by its plain path, as it always did, in messages and watermark
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,10 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location, Place
 from mutation_api.storage.protocol import FileEntry
 
-__all__ = ["children", "entry_at", "is_link", "located", "opened", "readable"]
+__all__ = ["Places", "all_located", "children", "entry_at", "is_link", "located", "opened", "readable"]
+
+Places = Place | Sequence[Place]
+"""What users give for files and folders: one, or several."""
 
 _HIDDEN = (".", "_")
 """What names begin with that nobody's data has, as Hadoop sees it."""
@@ -33,6 +36,13 @@ def located(place: Place) -> Location:
         return Location.given(place)
     except OSError as error:
         raise ConfigurationError(f"{place}: {error.strerror}") from error
+
+
+def all_located(places: Places) -> tuple[Location, ...]:
+    """The places that a user means. Raises ConfigurationError."""
+    if isinstance(places, str) or not isinstance(places, Sequence):
+        return (located(places),)
+    return tuple(map(located, places))
 
 
 def entry_at(location: Location) -> FileEntry | None:

@@ -63,11 +63,11 @@ class View(Protocol):
         """The transactions that it sees."""
         ...
 
-    def table(self, full_name: str) -> AcidTable:
+    def table(self, table_name: str) -> AcidTable:
         """A table's descriptor."""
         ...
 
-    def valid_ids(self, full_name: str) -> ValidIdList:
+    def valid_ids(self, table_name: str) -> ValidIdList:
         """The ids in the table's files that it sees."""
         ...
 
@@ -114,7 +114,7 @@ class Watermarks:
     rows: Mapping[tuple[str, str, str], tuple[RecordIdentifier, Watermark]]
 
     @classmethod
-    def read(cls, view: View, full_name: str) -> Watermarks:
+    def read(cls, view: View, table_name: str) -> Watermarks:
         """Read the table; seldom more than a few rows.
 
         Raises:
@@ -122,14 +122,14 @@ class Watermarks:
             SourcePositionError: rows that are no watermarks, or two for one table of a source.
             Others: as :func:`mutation_api.orc.read.snapshot_reader.read_split`.
         """
-        table = view.table(full_name)
+        table = view.table(table_name)
         _check_columns(table)
         rows: dict[tuple[str, str, str], tuple[RecordIdentifier, Watermark]] = {}
         for record in _records(view, table):
             mark = _parsed(table, record)
             if mark.key in rows:
                 raise SourcePositionError(
-                    f"table {full_name} has two watermarks of source {mark.source_id}, table "
+                    f"table {table_name} has two watermarks of source {mark.source_id}, table "
                     f"{mark.source_table}, target {mark.target}: delete the wrong one"
                 )
             rows[mark.key] = (RecordIdentifier(*record[ROW_ID_COLUMN].values()), mark)
@@ -171,30 +171,30 @@ class Watermarks:
         transaction.add_manifests(self.table.full_name, coordinator.writer_id, manifests)
 
 
-def watermark_table_exists(metastore: MetastoreClient, full_name: str) -> bool:
+def watermark_table_exists(metastore: MetastoreClient, table_name: str) -> bool:
     """Whether there is a table of this name.
 
     Raises ConnectionFailedError, TransactionError: the metastore could not be asked.
     """
-    with metastore_errors_as_ours(f"could not look for table {full_name}"):
+    with metastore_errors_as_ours(f"could not look for table {table_name}"):
         try:
-            metastore.get_table(*split_full_name(full_name))
+            metastore.get_table(*split_full_name(table_name))
         except NoSuchObjectError:
             return False
     return True
 
 
-def ensure_watermark_table(metastore: MetastoreClient, full_name: str) -> None:
+def ensure_watermark_table(metastore: MetastoreClient, table_name: str) -> None:
     """Create the table unless it is there; of two who do, one does.
 
     It has one bucket, so that every line of Hive can have it and few rows make one file.
 
     Raises: as :func:`mutation_api.upkeep.create_acid_table.create_acid_table`.
     """
-    if watermark_table_exists(metastore, full_name):
+    if watermark_table_exists(metastore, table_name):
         return
     try:
-        create_acid_table(metastore, full_name, _COLUMNS, clustered_by=["source_id"], num_buckets=1)
+        create_acid_table(metastore, table_name, _COLUMNS, clustered_by=["source_id"], num_buckets=1)
     except ConfigurationError as error:
         if not isinstance(error.__cause__, AlreadyExistsError):
             raise

@@ -7,13 +7,13 @@ columns is that of all in quotes between commas, and an update that changes the 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
-from tests.cdc_writers.history import Row, RowsEvent, Table, Value, digits, single_rows
+from tests.cdc_writers.collector_files import raw_record
+from tests.cdc_writers.history import Digits, RowsEvent, Value, digits, single_rows
 
 
 def append_raw(raw: Path, events: Iterable[RowsEvent]) -> None:
@@ -22,28 +22,19 @@ def append_raw(raw: Path, events: Iterable[RowsEvent]) -> None:
     with raw.open("a", encoding="utf-8", newline="") as file:
         for event in events:
             for operation, row in single_rows(event):
-                values = [_text(row[name], kind) for name, kind in event.table.columns.items()]
-                file.write(",".join([operation.upper(), _uid(event.table, row), *values]) + "\n")
+                values = {name: _value(row[name], kind) for name, kind in event.table.columns.items()}
+                key = [str(values[name]) for name in event.table.key]
+                file.write(raw_record(operation.upper(), key, values.values()))
 
 
-def _uid(table: Table, row: Row) -> str:
-    texts = [_text(row[name], table.columns[name]) for name in table.key]
-    bare = [text[1:-1] if text.startswith('"') else text for text in texts]
-    key = bare[0] if len(bare) == 1 else ",".join(f'"{text}"' for text in bare)
-    return hashlib.md5(key.encode()).hexdigest()
-
-
-def _text(value: Value, kind: str) -> str:
+def _value(value: Value, kind: str) -> str | None:
     match value:
-        case None:
-            return "NULL"
         case bytes():
-            return f'"{value.hex()}"'
+            return value.hex()
         case datetime():
-            return f'"{value.isoformat(" ")}"'
+            return value.isoformat(" ")
         case date():
-            return f'"{value.isoformat()}"'
+            return value.isoformat()
         case int() | float() | Decimal():
-            return digits(value, kind)
-        case str():
-            return '"' + value.replace('"', '""') + '"'
+            return Digits(digits(value, kind))
+    return value

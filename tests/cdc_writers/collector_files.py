@@ -16,12 +16,17 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tests.cdc_writers.history import Digits
+
 _RECORD = re.compile(rb'(?:[^"\n]|"[^"]*")*\n')
 """A newline in quotes does not end one."""
 
 
 def raw_record(operation: str, key: Sequence[str], values: Iterable[str | int | float | None]) -> str:
-    """A record of a raw file, its newline included; texts are in quotes, numbers are not."""
+    """A record of a raw file, its newline included; texts are in quotes, numbers and Digits are not.
+
+    ``key`` are the texts of the key's columns, as they are without quotes.
+    """
     text = key[0] if len(key) == 1 else ",".join(_quoted(value) for value in key)
     uid = hashlib.md5(text.encode()).hexdigest()
     return ",".join([operation, uid, *map(_written, values)]) + "\n"
@@ -47,6 +52,8 @@ def write_upsert_and_delete(reverse: Path, upsert: Path, delete: Path) -> None:
 def _written(value: str | float | None) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, Digits):
+        return value
     return _quoted(value) if isinstance(value, str) else repr(value)
 
 

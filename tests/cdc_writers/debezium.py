@@ -17,8 +17,8 @@ from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
-from tests.cdc_writers.history import Row, RowsEvent, Table, Transaction, Value, digits, present
-from tests.cdc_writers.json_text import Digits, base64_text, json_text
+from tests.cdc_writers.history import Digits, Row, RowsEvent, Table, Transaction, Value, digits, present
+from tests.cdc_writers.json_text import base64_text, json_text
 
 SERVER = "erp"
 """``topic.prefix``."""

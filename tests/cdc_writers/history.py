@@ -77,6 +77,10 @@ def present(before: Row | None, after: Row | None) -> Row:
     return found
 
 
+class Digits(str):
+    """The text of a number, which stands in a log as it is, without quotes."""
+
+
 def digits(value: float | Decimal, kind: str) -> str:
     """A number's text, the shortest that is exact for the type: of a FLOAT no more digits than it has."""
     if isinstance(value, Decimal):

@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-
-class Digits(str):
-    """The text of a number, which stands in JSON as it is."""
+from tests.cdc_writers.history import Digits
 
 
 def json_text(value: Any) -> str:

@@ -12,8 +12,18 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.cdc_writers.history import Row, RowsEvent, Table, Transaction, Value, digits, fraction, present
-from tests.cdc_writers.json_text import Digits, base64_text, json_text
+from tests.cdc_writers.history import (
+    Digits,
+    Row,
+    RowsEvent,
+    Table,
+    Transaction,
+    Value,
+    digits,
+    fraction,
+    present,
+)
+from tests.cdc_writers.json_text import base64_text, json_text
 
 
 def write_messages(path: Path, transactions: Sequence[Transaction]) -> None:

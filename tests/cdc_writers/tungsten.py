@@ -19,7 +19,6 @@ from tests.cdc_writers.history import Row, RowsEvent, Table, Transaction, Value,
 TRANSACTIONS_EACH = 7
 """Transactions in a batch of files."""
 
-_SEPARATOR = "\x01"
 _LINE_ENDS = str.maketrans("", "", "\r\n")
 
 
@@ -30,8 +29,8 @@ def write_staging(staging: Path, service: str, transactions: Sequence[Transactio
             changed = [each for each in batch if any(e.table == table for e in each.events)]
             folder = staging / service / table.database / table.name
             folder.mkdir(parents=True, exist_ok=True)
-            lines = [
-                _SEPARATOR.join(
+            records = [
+                staging_record(
                     [
                         operation,
                         str(each.number),
@@ -42,8 +41,31 @@ def write_staging(staging: Path, service: str, transactions: Sequence[Transactio
                 )
                 for row_id, (each, operation, rest) in enumerate(_records(table, changed), start=1)
             ]
-            text = "".join(f"{line}\n" for line in lines)
-            (folder / f"{table.name}-{changed[0].number}.csv").write_text(text, encoding="utf-8")
+            (folder / f"{table.name}-{changed[0].number}.csv").write_text("".join(records), encoding="utf-8")
+
+
+def staging_record(
+    fields: Sequence[str | None],
+    *,
+    separator: str = "\x01",
+    end: str = "\n",
+    null: str = r"\N",
+    escape: str = "\\",
+    quote: str = "",
+) -> str:
+    """A record as Tungsten writes it, its end included; by default with CSV type "hive".
+
+    Values lose their newlines and carriage returns; with quotes every value is in quotes.
+    """
+    special = {escape, quote or separator}
+
+    def written(value: str | None) -> str:
+        if value is None:
+            return null
+        kept = "".join(f"{escape}{c}" if c in special else c for c in without_line_ends(value))
+        return f"{quote}{kept}{quote}"
+
+    return separator.join(map(written, fields)) + end
 
 
 def write_metadata(path: Path, tables: Sequence[Table]) -> None:
@@ -67,7 +89,7 @@ def without_line_ends(text: str) -> str:
 
 def _records(
     table: Table, transactions: Sequence[Transaction]
-) -> Iterator[tuple[Transaction, str, list[str]]]:
+) -> Iterator[tuple[Transaction, str, list[str | None]]]:
     for transaction in transactions:
         for event in transaction.events:
             if event.table == table:
@@ -83,17 +105,15 @@ def _halves(event: RowsEvent) -> Iterator[tuple[str, Row]]:
             yield "I", present(before, after)
 
 
-def _fields(table: Table, operation: str, row: Row) -> list[str]:
+def _fields(table: Table, operation: str, row: Row) -> list[str | None]:
     """Key and columns; of a delete only those of the key have values."""
     key = [_text(row[name], table.columns[name]) for name in table.key]
     kept = table.columns if operation == "I" else table.key
     return key + [_text(row[name] if name in kept else None, kind) for name, kind in table.columns.items()]
 
 
-def _text(value: Value, kind: str) -> str:
+def _text(value: Value, kind: str) -> str | None:
     match value:
-        case None:
-            return r"\N"
         case bytes():
             return value.hex()
         case datetime():
@@ -102,6 +122,4 @@ def _text(value: Value, kind: str) -> str:
             return value.isoformat()
         case int() | float() | Decimal():
             return digits(value, kind)
-        case str():
-            escaped = value.replace("\\", "\\\\").replace(_SEPARATOR, f"\\{_SEPARATOR}")
-            return without_line_ends(escaped)
+    return value

@@ -2,7 +2,7 @@
 
 Files hold one message a line, as a Kafka consumer prints them. Tables are named database.table:
 
-  hive-mutate ingest canal --files /data/canal --table-map shop.orders=sales.orders
+  hive-mutate ingest canal --files /data/canal --table shop.orders=sales.orders
 
 Lines count in their order, files in that of the numbers in their names; keys are those that the messages
 name. --positions message orders by the messages' id, which begins again when Canal's server is started.
@@ -13,8 +13,7 @@ from __future__ import annotations
 import argparse
 
 from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
-from mutation_api.inputs.messages.canal import Canal
-from mutation_api.inputs.messages.json_log import JsonLog
+from mutation_api.inputs.messages.canal import CanalSource
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
 
@@ -24,6 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_log_arguments(parser)
 
 
-def source_from(arguments: argparse.Namespace) -> JsonLog:
+def source_from(arguments: argparse.Namespace) -> CanalSource:
     """The log that the arguments describe."""
-    return log_from(arguments, Canal())
+    return log_from(arguments, CanalSource)

@@ -3,9 +3,9 @@
 A raw file has a line for each operation on one table: INSERT, UPDATE or DELETE, the md5 of the key, and the
 columns, with texts in quotes and NULL without:
 
-  hive-mutate ingest collector --raw raw/ --table sales.orders --key id
+  hive-mutate ingest collector --files raw/ --table sales.orders --key id
 
---raw names a file, or a folder of them, on a disk that all of Spark's machines have mounted, on HDFS
+--files names a file, or a folder of them, on a disk that all of Spark's machines have mounted, on HDFS
 (hdfs://namenode/raw) or in an object store (s3a://bucket/raw). The last digits of a file's name are its
 number; files are applied in the order of their numbers, and what is new is added to the last file or comes
 with a greater number. A file that was replaced by another one of the same name is refused.
@@ -27,7 +27,12 @@ __all__ = ["add_arguments", "source_from", "tables_from"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""
     parser.add_argument(
-        "--raw", required=True, type=location_from, metavar="FILE", help="raw file, or a folder of them"
+        "--files",
+        required=True,
+        action="append",
+        type=location_from,
+        metavar="PATH",
+        help="raw file, or a folder of them; may be repeated",
     )
     parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table that follows")
     parser.add_argument(
@@ -47,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def source_from(arguments: argparse.Namespace) -> CollectorSource:
     """The source."""
     return CollectorSource(
-        arguments.raw,
+        tuple(arguments.files),
         _name(arguments),
-        None if arguments.columns is None else _names(arguments.columns),
-        BinaryText(arguments.binary) if arguments.binary else None,
+        columns=None if arguments.columns is None else _names(arguments.columns),
+        binary=BinaryText(arguments.binary) if arguments.binary else None,
     )
 
 

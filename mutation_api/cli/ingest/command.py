@@ -24,7 +24,9 @@ from metastore_client.client import MetastoreClient
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss, add_metastore_arguments, metastore_from
 from mutation_api.cli.arguments.spark_session import spark_session
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
-from mutation_api.inputs import ChangeSource, Following, IngestReport, ingest
+from mutation_api.inputs.ingest import Following, ingest
+from mutation_api.inputs.ingest_report import IngestReport
+from mutation_api.inputs.source import ChangeSource
 
 __all__ = ["KINDS", "add_arguments", "run"]
 
@@ -154,9 +156,8 @@ def _ingested(
 ) -> IngestReport:
     return ingest(
         metastore,
-        spark,
-        source,
         tables,
+        source,
         watermark_table=arguments.watermark_table,
         dry_run=arguments.dry_run,
         strict=arguments.strict,
@@ -165,6 +166,7 @@ def _ingested(
         lock_timeout_seconds=arguments.lock_timeout,
         listener=ReportLoss(),
         progress=_nothing if arguments.quiet else _tell,
+        spark=spark,
     )
 
 

@@ -3,7 +3,7 @@
 Files hold one message a line, as a Kafka consumer prints them, best with their keys (print.key=true, or
 kcat -J). Tables are named database.table; schema.table for PostgreSQL and others that have schemas:
 
-  hive-mutate ingest debezium --files /data/orders --table-map shop.orders=sales.orders
+  hive-mutate ingest debezium --files /data/orders --table shop.orders=sales.orders
 
 Messages that have their schema (schemas.enable=true) tell how values are written. Without it, say so for
 decimals, bytes, and times that are numbers: what the connector was configured with, or column by column:
@@ -14,17 +14,17 @@ decimals, bytes, and times that are numbers: what the connector was configured w
 from __future__ import annotations
 
 import argparse
+import functools
 
 from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
-from mutation_api.inputs.messages.debezium import (
+from mutation_api.inputs.messages.debezium import DebeziumSource
+from mutation_api.inputs.messages.debezium_values import (
     BINARY_MODES,
     DECIMAL_MODES,
     SEMANTIC_TYPES,
     TIME_MODES,
-    Debezium,
     DebeziumValues,
 )
-from mutation_api.inputs.messages.json_log import JsonLog
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
 
@@ -56,16 +56,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def source_from(arguments: argparse.Namespace) -> JsonLog:
+def source_from(arguments: argparse.Namespace) -> DebeziumSource:
     """The log that the arguments describe."""
     values = DebeziumValues(
-        arguments.decimals,
-        arguments.binary,
-        arguments.times,
-        dict(arguments.column_type),
-        arguments.unavailable_value,
+        decimals=arguments.decimals,
+        binary=arguments.binary,
+        times=arguments.times,
+        column_types=dict(arguments.column_type),
+        placeholder=arguments.unavailable_value,
     )
-    return log_from(arguments, Debezium(values))
+    return log_from(arguments, functools.partial(DebeziumSource, values=values))
 
 
 def _column_type(text: str) -> tuple[str, str]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import TypeVar
 
 from mutation_api.cli.arguments.files import location_from
 from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
-from mutation_api.inputs.messages.json_log import JsonLog, LogOptions, MessageFormat, Positions
+from mutation_api.inputs.messages.log_options import LogOptions, Positions
+from mutation_api.inputs.messages.message_source import MessageSource
 
 __all__ = ["add_log_arguments", "log_from", "tables_from"]
+
+Log = TypeVar("Log", bound=MessageSource)
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +28,7 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         "hdfs://…, s3a://…; may be repeated",
     )
     parser.add_argument(
-        "--table-map",
+        "--table",
         required=True,
         action="append",
         type=table_map,
@@ -32,9 +37,8 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         "messages name); may be repeated",
     )
     parser.add_argument(
-        "--source-name",
-        metavar="NAME",
-        help="name of this log in the watermarks (default: the first of --files, as an absolute path or "
+        "--name",
+        help="names the log in the watermarks (default: the first of --files, as an absolute path or "
         "as its location)",
     )
     parser.add_argument(
@@ -72,19 +76,19 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def log_from(arguments: argparse.Namespace, message_format: MessageFormat) -> JsonLog:
-    """The log that the arguments describe."""
+def log_from(arguments: argparse.Namespace, source: Callable[..., Log]) -> Log:
+    """The log that the arguments describe; ``source`` makes it of files, name and options."""
     options = LogOptions(
-        Positions(arguments.positions),
-        frozenset(arguments.ignore_column),
-        frozenset(arguments.null_if_missing),
-        arguments.accept_schema_changes,
-        arguments.apply_truncates,
+        positions=Positions(arguments.positions),
+        ignored_columns=frozenset(arguments.ignore_column),
+        null_if_missing=frozenset(arguments.null_if_missing),
+        accepts_schema_changes=arguments.accept_schema_changes,
+        applies_truncates=arguments.apply_truncates,
     )
-    places = tuple(arguments.files)
-    return JsonLog(message_format, places, arguments.source_name or places[0].shown, options)
+    files = tuple(arguments.files)
+    return source(files, arguments.name or files[0].shown, options=options)
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
     """The source's name of each table, the table that follows it, and its key columns if they are given."""
-    return list(arguments.table_map)
+    return list(arguments.table)

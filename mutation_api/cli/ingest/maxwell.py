@@ -3,7 +3,7 @@
 Files hold one message a line, as Maxwell's file producer writes them or a Kafka consumer prints them. Tables
 are named database.table:
 
-  hive-mutate ingest maxwell --files /data/maxwell --table-map shop.orders=sales.orders:id
+  hive-mutate ingest maxwell --files /data/maxwell --table shop.orders=sales.orders:id
 
 Let Maxwell write output_binlog_position and output_xoffset, which tell the order, and
 output_primary_key_columns, which tell the key. Rows of a bootstrap tell no place: give --positions line.
@@ -14,8 +14,7 @@ from __future__ import annotations
 import argparse
 
 from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
-from mutation_api.inputs.messages.json_log import JsonLog
-from mutation_api.inputs.messages.maxwell import Maxwell
+from mutation_api.inputs.messages.maxwell import MaxwellSource
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
 
@@ -25,6 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_log_arguments(parser)
 
 
-def source_from(arguments: argparse.Namespace) -> JsonLog:
+def source_from(arguments: argparse.Namespace) -> MaxwellSource:
     """The log that the arguments describe."""
-    return log_from(arguments, Maxwell())
+    return log_from(arguments, MaxwellSource)

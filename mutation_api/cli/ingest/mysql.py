@@ -29,8 +29,8 @@ from mutation_api.cli.arguments.files import location_from
 from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, ZERO_DATES_DEFAULT
-from mutation_api.inputs.mysql.mysql_source import MySqlAddress, MySqlSource
-from mutation_api.inputs.mysql.server import PORT_DEFAULT
+from mutation_api.inputs.mysql.mysql_source import MySqlSource
+from mutation_api.inputs.mysql.server import PORT_DEFAULT, MySqlAddress
 
 __all__ = ["PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_from"]
 
@@ -110,7 +110,7 @@ def source_from(arguments: argparse.Namespace) -> MySqlSource:
         database,
         time_zone=arguments.time_zone,
         zero_dates=arguments.zero_dates,
-        leave_out=arguments.ignore_column,
+        ignored_columns=arguments.ignore_column,
         seen_to=arguments.seen_to,
         spill_directory=arguments.spill,
     )

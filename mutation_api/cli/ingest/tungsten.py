@@ -28,14 +28,11 @@ import argparse
 import re
 
 from mutation_api.cli.arguments.files import location_from
+from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.separated_text import SeparatedText
-from mutation_api.inputs.tungsten.tungsten_source import (
-    HEADER_DEFAULT,
-    TEXT_DEFAULT,
-    HeaderField,
-    TungstenSource,
-)
+from mutation_api.inputs.tungsten.staging_records import HEADER_DEFAULT, TEXT_DEFAULT, HeaderField
+from mutation_api.inputs.tungsten.tungsten_source import TungstenSource
 from mutation_api.types.text_values import BinaryText
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
@@ -53,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table",
         required=True,
         action="append",
-        type=_followed,
-        metavar="NAME=DB.TABLE[:A,B]",
+        type=table_map,
+        metavar=TABLE_MAP_FORM,
         help="table of the source, the table that follows it, and the primary key (default: that of "
         "--metadata); may be repeated",
     )
@@ -154,13 +151,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not (name and separator and value):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
-
-
-def _followed(text: str) -> tuple[str, str, tuple[str, ...]]:
-    """A table of the source, the one that follows it, and the key if one is given."""
-    name, rest = _pair(text)
-    target, separator, key = rest.partition(":")
-    return name, target, _names(key) if separator else ()
 
 
 def _names(text: str) -> tuple[str, ...]:

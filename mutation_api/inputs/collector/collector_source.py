@@ -1,4 +1,4 @@
-"""The binlog collector's raw files.
+"""The binlog collector's raw files, as a change source.
 
 A raw file has a line for each operation on one table, in the order of the binlog::
 
@@ -28,7 +28,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -47,12 +47,13 @@ from mutation_api.inputs.record_files import (
 )
 from mutation_api.inputs.separated_text import SeparatedText
 from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
-from mutation_api.inputs.source_files import children, entry_at, located, opened, readable
+from mutation_api.inputs.source_files import Places, all_located, children, entry_at, opened, readable
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
 from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.location import Location, Place
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry
 from mutation_api.types.text_values import BinaryText
 
 __all__ = ["CollectorSource", "uid_of"]
@@ -84,15 +85,16 @@ class CollectorSource:
     """Raw files of one table.
 
     Args:
-        raw: a raw file, or a folder of nothing but raw files of the table (and hidden ones, and those that
-            Hadoop is still copying), on any storage.
+        files: a raw file, or a folder of nothing but raw files of the table (and hidden ones, and those that
+            Hadoop is still copying), or several of these, on any storage.
         name: names the source in the watermarks, after ``collector:``.
         columns: names of the columns in the files' order; None: the target's, partition columns last.
         binary: how the files write bytes; needed by tables with binary columns.
     """
 
-    raw: Place
+    files: Places
     name: str
+    _: KW_ONLY
     columns: Sequence[str] | None = None
     binary: BinaryText | None = None
 
@@ -129,7 +131,9 @@ class CollectorSource:
 
     def _reader(self, table: SourceTable, after: Position | None) -> _Reader:
         layout = _Layout.of(self, table)
-        parts = [part for part in _outstanding(_numbered(located(self.raw)), after) if part.start < part.end]
+        parts = [
+            part for part in _outstanding(_numbered(all_located(self.files)), after) if part.start < part.end
+        ]
         return _Reader(layout, tuple(parts))
 
 
@@ -220,15 +224,22 @@ class _Reader:
                     yield operations
 
 
-def _numbered(raw: Location) -> list[_Part]:
+def _raw_files(given: Location) -> list[FileEntry]:
+    """The file, or those in the folder. Raises OSError."""
+    entry = entry_at(given)
+    if entry is None:
+        raise ConfigurationError(f"there is no raw file {given.shown}")
+    found = children(given) if entry.is_directory else [entry]
+    for each in found:
+        if each.is_directory:
+            raise InputFormatError(f"{each.location.shown}: a folder, where raw files alone must lie")
+    return found
+
+
+def _numbered(given: Sequence[Location]) -> list[_Part]:
     """The files, whole, by their numbers."""
-    given = entry_at(raw)
-    if given is None:
-        raise ConfigurationError(f"there is no raw file {raw.shown}")
     found: dict[int, _Part] = {}
-    for entry in children(raw) if given.is_directory else [given]:
-        if entry.is_directory:
-            raise InputFormatError(f"{entry.location.shown}: a folder, where raw files alone must lie")
+    for entry in dict.fromkeys(entry for location in given for entry in _raw_files(location)):
         digits = re.findall(r"\d+", entry.name)
         number = int(digits[-1]) if digits else 0
         if number in found:

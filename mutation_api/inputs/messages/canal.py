@@ -3,7 +3,7 @@
 A message has ``database``, ``table``, ``type`` (INSERT, UPDATE, DELETE) and ``data``, an array of rows;
 ``old``, of an update, has for each row the columns that it changed. Statements (``isDdl``) that change,
 rename or drop a table that is followed are refused, and so is TRUNCATE unless it is to be applied, see
-:class:`~.json_log.LogOptions`. A table that is created is empty, and an index has no rows
+:class:`~.log_options.LogOptions`. A table that is created is empty, and an index has no rows
 of its own: nothing is to be done. Marks of transactions, heartbeats and TiCDC's watermarks change nothing.
 
 **Order**: that of lines, as Canal sends them; then that of the rows in a message. ``id`` counts Canal's
@@ -36,23 +36,20 @@ Canal-JSON protocol.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
 
 from mutation_api.errors import InputFormatError
-from mutation_api.inputs.messages.json_log import (
-    Positions,
-    event_columns,
-    field_of,
-    fields_of,
-    problem,
-    text_of,
-)
+from mutation_api.inputs.messages.events import MessageFormat, event_frame, problem
 from mutation_api.inputs.messages.json_values import TEXT, Reader
+from mutation_api.inputs.messages.log_options import Positions
+from mutation_api.inputs.messages.message_source import MessageSource
+from mutation_api.inputs.messages.variants import field_of, fields_of, objects_of, text_of, texts_of
 from mutation_api.types.hive_type import HiveType
 
-__all__ = ["Canal"]
+__all__ = ["CanalFormat", "CanalSource"]
 
 OPERATIONS = ("INSERT", "UPDATE", "DELETE")
 
@@ -65,48 +62,58 @@ NO_CHANGES = (
 )
 
 _TEXTS = ("database", "table", "type", "sql", "id")
-_ROWS = "array<map<string,variant>>"
 
 
-class Canal:
-    """Flat messages of Canal."""
+@dataclass(frozen=True)
+class CanalSource(MessageSource):
+    """A log of flat messages of Canal, or of TiCDC.
+
+    Args: see :class:`~mutation_api.inputs.messages.message_source.MessageSource`.
+    """
+
+    @property
+    def format(self) -> MessageFormat:
+        """What Canal's messages mean."""
+        return CanalFormat()
+
+
+class CanalFormat:
+    """What Canal's messages mean."""
 
     name = "canal"
     placeholder: str | None = None
 
     def events(self, messages: DataFrame, positions: Positions) -> DataFrame:
-        """See :class:`~mutation_api.inputs.messages.json_log.MessageFormat`."""
+        """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
         fields = sf.col("fields")
         read = messages.withColumn("fields", fields_of(sf.col("value"))).select(
             "*",
             *[text_of(field_of(fields, name)).alias(name) for name in _TEXTS],
-            field_of(fields, "data").try_cast(_ROWS).alias("data"),
-            field_of(fields, "old").try_cast(_ROWS).alias("old"),
+            objects_of(field_of(fields, "data")).alias("data"),
+            objects_of(field_of(fields, "old")).alias("old"),
             text_of(field_of(fields_of(field_of(fields, "_tidb")), "commitTs"))
             .try_cast("bigint")
             .alias("ts"),
         )
-        kept = [name for name in messages.columns if name not in ("key", "value")]
         table = sf.when(_is_of_table(), sf.col("table")).otherwise("*")
-        return read.select(
-            *kept,
-            *event_columns(
-                kind=_kind(),
-                table=sf.concat(sf.col("database"), sf.lit("."), table),
-                op=sf.lower("type"),
-                place=_place(positions),
-                log=sf.when(sf.col("ts").isNotNull(), "commitTs").otherwise("id"),
-                key_names=field_of(fields, "pkNames").try_cast("array<string>"),
-                rows=sf.transform("data", _images),
-                text=sf.coalesce(sf.nullif("sql", sf.lit("")), sf.col("type")),
-                problem=_problem(),
-            ),
+        return event_frame(
+            messages,
+            read,
+            kind=_kind(),
+            table=sf.concat(sf.col("database"), sf.lit("."), table),
+            op=sf.lower("type"),
+            place=_place(positions),
+            log=sf.when(sf.col("ts").isNotNull(), "commitTs").otherwise("id"),
+            key_names=texts_of(field_of(fields, "pkNames")),
+            rows=sf.transform("data", _images),
+            text=sf.coalesce(sf.nullif("sql", sf.lit("")), sf.col("type")),
+            problem=_problem(),
         )
 
     def readers(
         self, _table: str, columns: Mapping[str, HiveType], _schema: str | None
     ) -> Mapping[str, Reader]:
-        """See :class:`~mutation_api.inputs.messages.json_log.MessageFormat`."""
+        """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
         return {name: Reader("latin1") if t.kind == "binary" else TEXT for name, t in columns.items()}
 
 

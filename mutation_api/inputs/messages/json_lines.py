@@ -18,12 +18,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.errors import ConfigurationError, InputFormatError
-from mutation_api.inputs.source_files import children, entry_at, is_link, located, opened
+from mutation_api.inputs.source_files import Places, all_located, children, entry_at, is_link, opened
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
 from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.location import Location, Place
+from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
 __all__ = ["LINES_SCHEMA", "LogFile", "line_number", "log_files", "place_of", "read_lines"]
@@ -53,7 +53,7 @@ class LogFile:
     size: int
 
 
-def log_files(places: Sequence[Place]) -> tuple[LogFile, ...]:
+def log_files(places: Places) -> tuple[LogFile, ...]:
     """The files, and those of the folders, with what is below them; the numbers in their names order them.
 
     Names that begin with a dot or an underscore are none of the log's, as for Hive and Spark, nor are those
@@ -63,7 +63,7 @@ def log_files(places: Sequence[Place]) -> tuple[LogFile, ...]:
         ConfigurationError: there is no such file or folder. OSError: one cannot be looked into.
     """
     found: set[FileEntry] = set()
-    for location in map(located, places):
+    for location in all_located(places):
         entry = entry_at(location)
         if entry is None:
             raise ConfigurationError(f"there is no file or folder {location.shown}")

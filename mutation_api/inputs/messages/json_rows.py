@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api import errors
 from mutation_api.errors import MutationError, RecordValueError
+from mutation_api.inputs.messages.events import error_called
 from mutation_api.inputs.messages.json_lines import place_of
 from mutation_api.inputs.messages.json_values import Reader, is_quoted, values_of_json
 from mutation_api.inputs.source import OPERATION, POSITION
@@ -26,10 +26,7 @@ from mutation_api.storage.location import Location
 from mutation_api.types.hive_type import HiveType, arrow_type
 from mutation_api.types.scalar_conversion import MisfitError
 
-__all__ = ["KIND_LENGTH", "ColumnReader", "RowConverter"]
-
-KIND_LENGTH = 7
-"""Characters that tell a JSON value's kind, of Spark's ``schema_of_variant``."""
+__all__ = ["ColumnReader", "RowConverter"]
 
 _EXACT_KINDS = pa.array(["STRING", "BIGINT", "BOOLEAN", "VOID", "DECIMAL"])
 """Kinds that are never rounded."""
@@ -142,7 +139,7 @@ def _layout_problems(batch: pa.RecordBatch) -> Iterator[_Problem]:
     row = _first(batch.column("problem").is_valid())
     if row is not None:
         found = batch.column("problem")[row].as_py()
-        yield _Problem(row, getattr(errors, found["error"]), found["field"], found["text"])
+        yield _Problem(row, error_called(found["error"]), found["field"], found["text"])
 
 
 def _value_problems(

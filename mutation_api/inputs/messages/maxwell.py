@@ -3,7 +3,7 @@
 A message has ``database``, ``table``, ``type`` and ``data``, the row; ``old``, of an update, holds the
 columns that it changed. Rows of a bootstrap (``bootstrap-insert``) are inserts; they replace what is there.
 Messages around a bootstrap and heartbeats change nothing. Tables that are changed or dropped (``output_ddl``)
-are refused, see :class:`~.json_log.LogOptions`; one that is created is empty, so nothing
+are refused, see :class:`~.log_options.LogOptions`; one that is created is empty, so nothing
 is to be done. Maxwell says nothing of TRUNCATE TABLE; do not use it on a table that is followed.
 
 **Order**: ``position`` (``output_binlog_position``): the number of the binlog file, the place in it, then
@@ -44,23 +44,20 @@ Source: Maxwell's documentation (dataformat, bootstrapping, config) and its clas
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
 
 from mutation_api.errors import InputFormatError
-from mutation_api.inputs.messages.json_log import (
-    Positions,
-    event_columns,
-    field_of,
-    fields_of,
-    problem,
-    text_of,
-)
+from mutation_api.inputs.messages.events import MessageFormat, event_frame, looked_up, problem
 from mutation_api.inputs.messages.json_values import TEXT, Reader
+from mutation_api.inputs.messages.log_options import Positions
+from mutation_api.inputs.messages.message_source import MessageSource
+from mutation_api.inputs.messages.variants import field_of, fields_of, text_of, texts_of
 from mutation_api.types.hive_type import HiveType
 
-__all__ = ["Maxwell"]
+__all__ = ["MaxwellFormat", "MaxwellSource"]
 
 OPERATIONS = {"insert": "insert", "bootstrap-insert": "insert", "update": "update", "delete": "delete"}
 
@@ -74,14 +71,27 @@ _LAST_ROW = 2**62
 _POSITION = r"\A(.*?)\.?(\d{1,18}):(\d{1,18})\z"
 
 
-class Maxwell:
-    """Messages of Maxwell's daemon."""
+@dataclass(frozen=True)
+class MaxwellSource(MessageSource):
+    """A log of messages of Maxwell's daemon.
+
+    Args: see :class:`~mutation_api.inputs.messages.message_source.MessageSource`.
+    """
+
+    @property
+    def format(self) -> MessageFormat:
+        """What Maxwell's messages mean."""
+        return MaxwellFormat()
+
+
+class MaxwellFormat:
+    """What Maxwell's messages mean."""
 
     name = "maxwell"
     placeholder: str | None = None
 
     def events(self, messages: DataFrame, _positions: Positions) -> DataFrame:
-        """See :class:`~mutation_api.inputs.messages.json_log.MessageFormat`."""
+        """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
         fields = sf.col("fields")
         read = messages.withColumn("fields", fields_of(sf.col("value"))).select(
             "*",
@@ -92,28 +102,25 @@ class Maxwell:
             fields_of(field_of(fields, "data")).alias("data"),
             fields_of(field_of(fields, "old")).alias("old"),
         )
-        kept = [name for name in messages.columns if name not in ("key", "value")]
-        return read.select(
-            *kept,
-            *event_columns(
-                kind=_kind(),
-                table=sf.concat_ws(
-                    ".", "database", sf.when(_is_of_database(), sf.lit("*")).otherwise(sf.col("table"))
-                ),
-                op=sf.element_at(_map(OPERATIONS), sf.col("type")),
-                place=_place(),
-                log=sf.regexp_extract("position", _POSITION, 1),
-                key_names=field_of(fields, "primary_key_columns").try_cast("array<string>"),
-                rows=sf.array(_images()),
-                text=sf.coalesce(text_of(field_of(fields, "sql")), sf.col("type")),
-                problem=_problem(),
-            ),
+        table = sf.when(_is_of_database(), sf.lit("*")).otherwise(sf.col("table"))
+        return event_frame(
+            messages,
+            read,
+            kind=_kind(),
+            table=sf.concat_ws(".", "database", table),
+            op=looked_up(OPERATIONS, sf.col("type")),
+            place=_place(),
+            log=sf.regexp_extract("position", _POSITION, 1),
+            key_names=texts_of(field_of(fields, "primary_key_columns")),
+            rows=sf.array(_images()),
+            text=sf.coalesce(text_of(field_of(fields, "sql")), sf.col("type")),
+            problem=_problem(),
         )
 
     def readers(
         self, _table: str, columns: Mapping[str, HiveType], _schema: str | None
     ) -> Mapping[str, Reader]:
-        """See :class:`~mutation_api.inputs.messages.json_log.MessageFormat`."""
+        """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
         return {name: Reader("base64") if t.kind == "binary" else TEXT for name, t in columns.items()}
 
 
@@ -190,7 +197,3 @@ def _problem() -> Column:
             ),
         )
     )
-
-
-def _map(pairs: Mapping[str, str]) -> Column:
-    return sf.create_map(*[sf.lit(text) for pair in pairs.items() for text in pair])

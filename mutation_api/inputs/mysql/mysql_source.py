@@ -53,7 +53,7 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location, Place
 from mutation_api.types.hive_type import parse_hive_type
 
-__all__ = ["Collected", "MySqlAddress", "MySqlSource"]
+__all__ = ["Collected", "MySqlSource"]
 
 FETCH_ROWS = 100
 SELECT_ROWS = 10_000
@@ -87,7 +87,7 @@ class MySqlSource:
         *,
         time_zone: str = TIME_ZONE_DEFAULT,
         zero_dates: str = ZERO_DATES_DEFAULT,
-        leave_out: Collection[str] = (),
+        ignored_columns: Collection[str] = (),
         seen_to: Collection[str] = (),
         spill_directory: Place | None = None,
     ) -> None:
@@ -98,8 +98,8 @@ class MySqlSource:
             database: of all the tables.
             time_zone: whose wall clock a TIMESTAMP becomes; a DATETIME stays as it is.
             zero_dates: what becomes of dates with a zero month or day: ``error`` or ``null``.
-            leave_out: columns (``table.column``) of the source that Hive shall not have; any other column
-                that Hive lacks is an error.
+            ignored_columns: columns (``table.column``) of the source that Hive shall not have; any other
+                column that Hive lacks is an error.
             seen_to: places in the log (``file:offset``) of statements that were carried out in Hive by hand.
             spill_directory: where the files for Spark go, on any storage; Spark's executors must see it. By
                 default the system's folder for temporary files, which serves Spark on one machine.
@@ -116,7 +116,7 @@ class MySqlSource:
         self._server = MySqlServer(address)
         self._database = database
         self._options = ValueOptions(time_zone, zero_dates)
-        self._leave_out = frozenset(name.lower() for name in leave_out)
+        self._ignored_columns = frozenset(name.lower() for name in ignored_columns)
         self._seen_to = frozenset(seen_to)
         self._spill_directory = None if spill_directory is None else located(spill_directory)
         self._remove_files: Callable[[], object] = _nothing
@@ -168,7 +168,7 @@ class MySqlSource:
             self._server.check_position(position)
         catalog = self._server.tables(self._database, [table.name for table in tables])
         plans = {
-            table.name: _Plan.of(table, catalog[table.name], self._database, self._leave_out)
+            table.name: _Plan.of(table, catalog[table.name], self._database, self._ignored_columns)
             for table in tables
         }
         spills = self._spills(plans)
@@ -332,14 +332,14 @@ class _Plan:
         return f"SELECT {', '.join(wanted)} FROM {quoted(database, self.table.name)}"
 
     @classmethod
-    def of(cls, table: SourceTable, found: CatalogTable, database: str, leave_out: Collection[str]) -> _Plan:
+    def of(cls, table: SourceTable, found: CatalogTable, database: str, ignored: Collection[str]) -> _Plan:
         """Bring the columns of both sides together. Raises RecordLayoutError where they do not agree."""
         name = f"{database}.{found.name}"
         sources = {column.name.lower(): column for column in found.columns}
         targets = (*table.target.columns, *table.target.partition_keys)
         missing = [target.name for target in targets if target.name.lower() not in sources]
         wanted = {target.name.lower() for target in targets}
-        extra = [n for n in sources if n not in wanted and f"{found.name}.{n}".lower() not in leave_out]
+        extra = [n for n in sources if n not in wanted and f"{found.name}.{n}".lower() not in ignored]
         if missing or extra:
             lacks = [f"the source lacks {', '.join(missing)}"] if missing else []
             lacks += [f"Hive lacks {', '.join(extra)}; add them there, or leave them out"] if extra else []

@@ -7,7 +7,7 @@ for escapes, and the README of continuent-tools-hadoop for records without a key
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +38,6 @@ __all__ = [
     "CommitColumn",
     "HeaderField",
     "RecordLayout",
-    "staging_record",
 ]
 
 TEXT_DEFAULT = SeparatedText("\x01")
@@ -74,26 +73,8 @@ POSITION_PARTS = ("seqno", "row_id", "step")
 """An operation's position; ``step`` is 0 for deletes and 1 for inserts, which may have the same row id."""
 
 _OPERATIONS = {"I": "insert", "D": "delete", "UI": "insert", "UD": "delete"}
-_SUPPRESSED = str.maketrans("", "", "\r\n")
 _BIGINT, _TIMESTAMP = HiveType("bigint"), HiveType("timestamp")
 _TIME_FORMATS = {"date": "%Y-%m-%d", "timestamp": "%Y-%m-%d %H:%M:%S"}
-
-
-def staging_record(fields: Sequence[str | None], text: SeparatedText = TEXT_DEFAULT) -> str:
-    """A record as Tungsten writes it, its end included.
-
-    Values lose their newlines and carriage returns; with quotes every value is in quotes.
-    """
-    return text.field_separator.join(_written(value, text) for value in fields) + text.record_end
-
-
-def _written(value: str | None, text: SeparatedText) -> str:
-    if value is None:
-        return text.null
-    quote = text.quote or ""
-    special = {text.escape, text.quote or text.field_separator}
-    escaped = "".join(f"{text.escape}{c}" if c in special else c for c in value.translate(_SUPPRESSED))
-    return f"{quote}{escaped}{quote}"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -54,7 +54,6 @@ from mutation_api.inputs.tungsten.staging_records import (
     CommitColumn,
     HeaderField,
     RecordLayout,
-    staging_record,
 )
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
@@ -63,14 +62,7 @@ from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, Place
 from mutation_api.types.text_values import BinaryText
 
-__all__ = [
-    "HEADER_DEFAULT",
-    "HEADER_WITHOUT_KEY",
-    "TEXT_DEFAULT",
-    "HeaderField",
-    "TungstenSource",
-    "staging_record",
-]
+__all__ = ["TungstenSource"]
 
 _TABLES_SHOWN = 20
 _TASKS_PER_CORE = 4
@@ -103,6 +95,7 @@ class TungstenSource:
 
     staging: Place
     service: str
+    _: KW_ONLY
     text: SeparatedText = TEXT_DEFAULT
     header: tuple[HeaderField, ...] = HEADER_DEFAULT
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)

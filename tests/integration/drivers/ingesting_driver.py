@@ -16,9 +16,7 @@ from pyspark.sql import SparkSession
 
 from judges.mariadb import MariaDb
 from metastore_client.thrift_client import connect
-from mutation_api.inputs import Following, ingest
-from mutation_api.inputs.ingest_report import IngestReport
-from mutation_api.inputs.mysql.mysql_source import MySqlAddress, MySqlSource
+from mutation_api import Following, IngestReport, MySqlAddress, MySqlSource, ingest
 from mutation_api.inputs.mysql.server import MySqlServer
 from mutation_api.spark.local_session import local_session
 from mutation_api.storage.local import LocalStorage
@@ -43,7 +41,9 @@ def ingest_all(
 ) -> IngestReport:
     """Bring all tables of the workload up to the end of the log."""
     tables = [Following(name, f"{hive_database}.{name}") for name in TABLES]
-    return ingest(metastore, spark, source, tables, user=user, lock_timeout_seconds=LOCK_TIMEOUT_SECONDS)
+    return ingest(
+        metastore, tables, source, user=user, lock_timeout_seconds=LOCK_TIMEOUT_SECONDS, spark=spark
+    )
 
 
 class IngestSteps(Steps):

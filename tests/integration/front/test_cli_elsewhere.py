@@ -24,8 +24,8 @@ from judges.jars import fetch_all, read_pins
 from judges.s3_server import S3Server
 from metastore_client.client import MetastoreClient
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
-from mutation_api.inputs.tungsten.tungsten_source import staging_record
 from mutation_api.storage.location import Location
+from tests.cdc_writers.tungsten import staging_record
 from tests.elsewhere import copy_tree, get, names, put
 from tests.integration.conftest import Run
 from tests.integration.transactions.live_table import FilledTable

@@ -15,9 +15,9 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import TxnAbortedError
 from metastore_client.model import ColumnInfo, LockState, TxnState
 from metastore_client.thrift_client import connect
+from mutation_api import Batch, Following, IngestReport, ingest
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.errors import LockNotAcquiredError
-from mutation_api.inputs import Batch, Following, IngestReport, ingest
 from mutation_api.inputs.watermark import Watermarks
 from mutation_api.storage.local import LocalStorage
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -128,13 +128,13 @@ class Shop:
     def ingest(self, metastore: Any = None, **options: Any) -> IngestReport:
         return ingest(
             metastore or self.metastore,
-            self.spark,
-            options.pop("source", None) or ListSource(list(self.log)),
             self.following,
+            options.pop("source", None) or ListSource(list(self.log)),
             watermark_table=self.watermark_table,
             create_partitions=True,
             user=USER,
             **options,
+            spark=self.spark,
         )
 
     def bury(self) -> None:
@@ -269,12 +269,14 @@ def test_tables_and_watermarks_on_every_line(
     with connect(hive_line.uri) as metastore:
         create_acid_table(metastore, name, columns, clustered_by=["id"], num_buckets=2)
         for end in (2, 4):
-            report = ingest(metastore, spark, ListSource(log[:end]), [Following("orders", name, ("id",))])
+            report = ingest(
+                metastore, [Following("orders", name, ("id",))], ListSource(log[:end]), spark=spark
+            )
         assert rows("id, msg", name) == [[1, "uno"]]
         shown = "source_id, source_table, target_table, position_order, position_text, txn_id"
         assert rows(shown, marks) == [["list:test", "orders", name, "[4]", '{"seqno": 4}', report.txn_id]]
         hive_line.sql(f"UPDATE {marks} SET position_order = '[2]', position_text = 'by hand'")
-        report = ingest(metastore, spark, ListSource(log), [Following("orders", name, ("id",))])
+        report = ingest(metastore, [Following("orders", name, ("id",))], ListSource(log), spark=spark)
         assert report.before["orders"].text == "by hand"
         assert report.tables[0].merge.total.changed == 0
         assert rows("id, msg", name) == [[1, "uno"]]

@@ -17,23 +17,31 @@ from judges.mariadb import MariaDb
 from judges.s3_server import S3Server
 from metastore_client.model import ColumnInfo
 from metastore_client.thrift_client import connect
+from mutation_api import (
+    OPERATION,
+    POSITION,
+    Batch,
+    ChangeSource,
+    CollectorSource,
+    MaxwellSource,
+    MySqlAddress,
+    MySqlSource,
+    Position,
+    SourceTable,
+    TungstenSource,
+)
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.errors import InputError, InputFormatError, MutationError
-from mutation_api.inputs import Batch, ChangeSource, Position
-from mutation_api.inputs.collector.collector_source import CollectorSource
-from mutation_api.inputs.messages.json_log import JsonLog
-from mutation_api.inputs.messages.maxwell import Maxwell
-from mutation_api.inputs.mysql.mysql_source import MySqlAddress, MySqlSource
-from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
 from mutation_api.inputs.tungsten.staging_files import splits, staging_files
-from mutation_api.inputs.tungsten.tungsten_source import TEXT_DEFAULT, TungstenSource, staging_record
+from mutation_api.inputs.tungsten.staging_records import TEXT_DEFAULT
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.connect import configure, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, Place
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.cdc_writers.collector_files import raw_record
+from tests.cdc_writers.tungsten import staging_record
 from tests.elsewhere import copy_tree, names, put
 from tests.json_messages import Change, maxwell, small_table
 
@@ -109,7 +117,7 @@ def source_at(kind: str, place: Place) -> ChangeSource:
     """The log that lies there."""
     if kind == "tungsten":
         return TungstenSource(place, "alpha")
-    return CollectorSource(place, "c") if kind == "collector" else JsonLog(Maxwell(), (place,), "m")
+    return CollectorSource(place, "c") if kind == "collector" else MaxwellSource(place, "m")
 
 
 def that_settings_tell(place: Location) -> Location:
@@ -241,7 +249,7 @@ def test_a_table_on_hdfs_follows_a_log_elsewhere(
         create_acid_table(metastore, name, COLUMNS, clustered_by=["id"], num_buckets=2)
     options = {
         "tungsten": ("--staging", log, "--service", "alpha", "--table", f"{NAME}={name}:id"),
-        "maxwell": ("--files", log, "--table-map", f"{NAME}={name}"),
+        "maxwell": ("--files", log, "--table", f"{NAME}={name}"),
     }[kind]
     command = ("ingest", kind, *options, "--metastore", hive_on_hdfs.uri, "--quiet")
     history: History = []

@@ -29,13 +29,16 @@ from judges.mariadb import MariaDb
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
 from metastore_client.thrift_client import connect
-from mutation_api.inputs import ChangeSource, Following, ingest
-from mutation_api.inputs.collector.collector_source import CollectorSource
-from mutation_api.inputs.messages.canal import Canal
-from mutation_api.inputs.messages.debezium import Debezium
-from mutation_api.inputs.messages.json_log import JsonLog
-from mutation_api.inputs.messages.maxwell import Maxwell
-from mutation_api.inputs.tungsten.tungsten_source import TungstenSource
+from mutation_api import (
+    CanalSource,
+    ChangeSource,
+    CollectorSource,
+    DebeziumSource,
+    Following,
+    MaxwellSource,
+    TungstenSource,
+    ingest,
+)
 from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.types.text_values import BinaryText
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -96,8 +99,8 @@ class Logs:
                 return [(self._tungsten(), self.tables)]
             case "collector":
                 return [(self._collector(table), [table]) for table in self.tables]
-        message_format = {"debezium": Debezium, "maxwell": Maxwell, "canal": Canal}[tool]()
-        return [(JsonLog(message_format, (self.folder / tool,), "erp"), self.tables)]
+        kind = {"debezium": DebeziumSource, "maxwell": MaxwellSource, "canal": CanalSource}[tool]
+        return [(kind(self.folder / tool, "erp"), self.tables)]
 
     def _tungsten(self) -> TungstenSource:
         staging, metadata = self.folder / "staging", self.folder / "metadata.json"
@@ -105,7 +108,10 @@ class Logs:
 
     def _collector(self, table: Table) -> CollectorSource:
         return CollectorSource(
-            self.folder / "raw" / table.name, table.name, list(table.columns), BinaryText.HEX
+            self.folder / "raw" / table.name,
+            table.name,
+            columns=list(table.columns),
+            binary=BinaryText.HEX,
         )
 
 
@@ -138,7 +144,7 @@ class Followers:
         count = 0
         for source, tables in logs.sources(tool):
             following = [self._following(tool, table) for table in tables]
-            report = ingest(self.metastore, spark, source, following)
+            report = ingest(self.metastore, following, source, spark=spark)
             count += sum(each.operations for each in report.tables)
         return count
 

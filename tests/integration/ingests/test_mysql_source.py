@@ -26,8 +26,8 @@ from mutation_api.errors import (
 )
 from mutation_api.inputs.mysql import spill
 from mutation_api.inputs.mysql.binary_log import BinaryLog, RowImages, Undone
-from mutation_api.inputs.mysql.mysql_source import MySqlAddress, MySqlSource
-from mutation_api.inputs.mysql.server import LogPosition, MySqlServer
+from mutation_api.inputs.mysql.mysql_source import MySqlSource
+from mutation_api.inputs.mysql.server import LogPosition, MySqlAddress, MySqlServer
 from mutation_api.inputs.mysql.spill import Spill
 from mutation_api.inputs.source import OPERATION, POSITION, Position, SourceTable
 from mutation_api.table.acid_table import AcidColumn, AcidTable
@@ -349,7 +349,7 @@ def test_a_column_that_hive_has_may_be_added(shop: Shop) -> None:
     assert rows == [("insert", 1, "a", None), ("insert", 2, "b", 5)]
     with pytest.raises(RecordLayoutError, match="Hive lacks more; add them there, or leave them out"):
         shop.read(TWO, after)
-    rows, _ = shop.read(TWO, after, leave_out=["t.more"])
+    rows, _ = shop.read(TWO, after, ignored_columns=["t.more"])
     assert rows == [("insert", 1, "a"), ("insert", 2, "b")]
 
 

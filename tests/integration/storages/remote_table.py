@@ -93,7 +93,7 @@ def check_nothing_is_left(metastore: MetastoreClient, database: str) -> None:
     for table in sweep(metastore, database):
         assert table.removed == table.found, table
         if table.reason is None:
-            info = metastore.get_table(*table.full_name.split("."))
+            info = metastore.get_table(*table.table.split("."))
             assert hidden(Location.parse(info.location)) == []
 
 

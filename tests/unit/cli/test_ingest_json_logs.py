@@ -12,8 +12,8 @@ from mutation_api.cli.ingest import canal as ingest_canal
 from mutation_api.cli.ingest import debezium as ingest_debezium
 from mutation_api.cli.ingest import maxwell as ingest_maxwell
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.messages.debezium import Debezium, DebeziumValues
-from mutation_api.inputs.messages.json_log import LogOptions, Positions
+from mutation_api.inputs.messages.debezium_values import DebeziumValues
+from mutation_api.inputs.messages.log_options import LogOptions, Positions
 from mutation_api.storage.location import Location
 
 
@@ -26,9 +26,9 @@ def parsed(module: ModuleType, *texts: str) -> argparse.Namespace:
 @pytest.mark.parametrize("module", [ingest_debezium, ingest_maxwell, ingest_canal])
 def test_defaults(module: ModuleType) -> None:
     """The name of a log is where its files are; keys are those of the messages."""
-    arguments = parsed(module, "--files", "/data/log", "--table-map", "shop.orders=sales.orders")
+    arguments = parsed(module, "--files", "/data/log", "--table", "shop.orders=sales.orders")
     log = module.source_from(arguments)
-    assert log.paths == (Location.given("/data/log"),)
+    assert log.files == (Location.given("/data/log"),)
     assert log.source_id == f"{log.format.name}:/data/log"
     assert log.options == LogOptions()
     assert module.tables_from(arguments) == [("shop.orders", "sales.orders", ())]
@@ -51,7 +51,7 @@ def test_defaults(module: ModuleType) -> None:
 )
 def test_a_log_is_named_by_its_place(given: str, name: str) -> None:
     """In the watermarks: a local one by its plain path, as ever, others by their locations."""
-    log = ingest_maxwell.source_from(parsed(ingest_maxwell, "--files", given, "--table-map", "s.t=s.u"))
+    log = ingest_maxwell.source_from(parsed(ingest_maxwell, "--files", given, "--table", "s.t=s.u"))
     assert log.source_id == f"maxwell:{name}"
     if given.startswith("/"):
         assert name == str(Path(given).absolute())
@@ -61,28 +61,32 @@ def test_a_log_is_named_by_its_whole_path(monkeypatch: pytest.MonkeyPatch, tmp_p
     """Wherever the command was called."""
     monkeypatch.chdir(tmp_path)
     for given in ("log", "./log", "log/"):
-        log = ingest_maxwell.source_from(parsed(ingest_maxwell, "--files", given, "--table-map", "s.t=s.u"))
+        log = ingest_maxwell.source_from(parsed(ingest_maxwell, "--files", given, "--table", "s.t=s.u"))
         assert log.source_id == f"maxwell:{tmp_path}/log"
 
 
 def test_places_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
     """Wrong usage, with what a place looks like."""
     with pytest.raises(SystemExit):
-        parsed(ingest_canal, "--files", "file://otherhost/x", "--table-map", "s.t=s.u")
+        parsed(ingest_canal, "--files", "file://otherhost/x", "--table", "s.t=s.u")
     assert "'file://otherhost/x': a local location names no other host" in capsys.readouterr().err
 
 
 def test_all_arguments_of_a_log() -> None:
     """Every argument reaches the log, and tables their keys."""
-    texts = "--files a --files b --table-map shop.orders=sales.orders:id,part --table-map s.t=s.u"
-    texts += " --source-name erp --positions line --ignore-column shop.orders.note"
+    texts = "--files a --files b --table shop.orders=sales.orders:id,part --table s.t=s.u"
+    texts += " --name erp --positions line --ignore-column shop.orders.note"
     texts += " --null-if-missing s.t.new --accept-schema-changes --apply-truncates"
     arguments = parsed(ingest_maxwell, *texts.split())
     log = ingest_maxwell.source_from(arguments)
-    assert log.paths == (Location.given("a"), Location.given("b"))
+    assert log.files == (Location.given("a"), Location.given("b"))
     assert log.source_id == "maxwell:erp"
     assert log.options == LogOptions(
-        Positions.LINE, frozenset({"shop.orders.note"}), frozenset({"s.t.new"}), True, True
+        positions=Positions.LINE,
+        ignored_columns=frozenset({"shop.orders.note"}),
+        null_if_missing=frozenset({"s.t.new"}),
+        accepts_schema_changes=True,
+        applies_truncates=True,
     )
     assert ingest_maxwell.tables_from(arguments) == [
         ("shop.orders", "sales.orders", ("id", "part")),
@@ -92,25 +96,27 @@ def test_all_arguments_of_a_log() -> None:
 
 def test_how_debezium_writes_values() -> None:
     """What the connector was configured with, and single columns."""
-    texts = "--files a --table-map s.t=s.u --decimals precise --binary hex --times connect"
+    texts = "--files a --table s.t=s.u --decimals precise --binary hex --times connect"
     texts += " --column-type s.t.n=org.apache.kafka.connect.data.Decimal(2) --unavailable-value gone"
     log = ingest_debezium.source_from(parsed(ingest_debezium, *texts.split()))
     columns = {"s.t.n": "org.apache.kafka.connect.data.Decimal(2)"}
-    assert log.format == Debezium(DebeziumValues("precise", "hex", "connect", columns, "gone"))
+    assert log.values == DebeziumValues(
+        decimals="precise", binary="hex", times="connect", column_types=columns, placeholder="gone"
+    )
 
 
 @pytest.mark.parametrize("text", ["shop.orders", "=a.b", "a.b=c.d:", "a.b=c.d=e", "a.b=c.d:e:f"])
 def test_table_maps_that_are_none(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong mapping ends the command as wrong usage, and shows the form."""
     with pytest.raises(SystemExit):
-        parsed(ingest_canal, "--files", "a", "--table-map", text)
+        parsed(ingest_canal, "--files", "a", "--table", text)
     assert "NAME=DB.TABLE" in capsys.readouterr().err
 
 
 def test_semantic_types_that_are_none() -> None:
     """A type that nobody knows is refused, with those that are known."""
     arguments = parsed(
-        ingest_debezium, "--files", "a", "--table-map", "s.t=s.u", "--column-type", "s.t.c=io.debezium.Odd"
+        ingest_debezium, "--files", "a", "--table", "s.t=s.u", "--column-type", "s.t.c=io.debezium.Odd"
     )
     with pytest.raises(ConfigurationError, match=r"s\.t\.c.*io\.debezium\.Odd.*MicroTimestamp"):
         ingest_debezium.source_from(arguments)

@@ -20,11 +20,13 @@ from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.collector.collector_source import CollectorSource
 from mutation_api.inputs.separated_text import SeparatedText
-from mutation_api.inputs.tungsten.tungsten_source import HEADER_WITHOUT_KEY, TungstenSource, staging_record
+from mutation_api.inputs.tungsten.staging_records import HEADER_WITHOUT_KEY
+from mutation_api.inputs.tungsten.tungsten_source import TungstenSource
 from mutation_api.storage.location import Location
 from mutation_api.types.text_values import BinaryText
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.cdc_writers.collector_files import raw_record
+from tests.cdc_writers.tungsten import staging_record
 
 
 def parsed(module: ModuleType, *words: str) -> argparse.Namespace:
@@ -116,15 +118,15 @@ def test_columns_of_a_table_that_is_not_followed(staging: Path) -> None:
 
 def test_arguments_of_the_collector() -> None:
     """The table names the collection, unless a name is given."""
-    needed = ("--raw", "/data/raw", "--table", "sales.orders", "--key", "id,part")
+    needed = ("--files", "/data/raw", "--table", "sales.orders", "--key", "id,part")
     arguments = parsed(ingest_collector, *needed)
     assert ingest_collector.source_from(arguments) == CollectorSource(
-        Location.given("/data/raw"), "sales.orders"
+        (Location.given("/data/raw"),), "sales.orders"
     )
     assert ingest_collector.tables_from(arguments) == [("sales.orders", "sales.orders", ("id", "part"))]
     arguments = parsed(ingest_collector, *needed, "--name", "n", "--columns", "part,id", "--binary", "base64")
     assert ingest_collector.source_from(arguments) == CollectorSource(
-        Location.given("/data/raw"), "n", ("part", "id"), BinaryText.BASE64
+        (Location.given("/data/raw"),), "n", columns=("part", "id"), binary=BinaryText.BASE64
     )
 
 
@@ -183,7 +185,7 @@ def test_b9_the_table_is_what_the_collector_would_make_of_it(
 ) -> None:
     """Without keys of the delete file, with rows of the upsert file; the same file again changes nothing."""
     raw = tmp_path / "raw-1"
-    words = ("ingest", "collector", "--raw", str(raw), "--table", sales, "--key", "id", "--quiet")
+    words = ("ingest", "collector", "--files", str(raw), "--table", sales, "--key", "id", "--quiet")
     command = (*words, "--metastore", "thrift://n:1")
     log = [("INSERT", "1", "one"), ("INSERT", "2", "two"), ("UPDATE", "1", "ONE"), ("DELETE", "2", "two")]
     log += [("DELETE", "3", "none"), ("INSERT", "4", "four"), ("INSERT", "4", "four")]

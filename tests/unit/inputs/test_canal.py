@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api.inputs.messages.canal import Canal
+from mutation_api.inputs.messages.canal import CanalFormat, CanalSource
 from mutation_api.inputs.messages.json_lines import line_number, log_files
-from mutation_api.inputs.messages.json_log import JsonLog, LogOptions, Positions, log_events
+from mutation_api.inputs.messages.log_options import LogOptions, Positions
+from mutation_api.inputs.messages.unwrap import log_events
 from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
 from tests.json_messages import small_table, write_log
 
@@ -64,7 +65,7 @@ def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
     """Rows and where they stand, statements, what changes no row, and messages that lack what they need."""
     lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
     files = log_files([write_log(tmp_path, lines)])
-    events = log_events(spark, files, Canal(), Positions.MESSAGE)
+    events = log_events(spark, files, CanalFormat(), Positions.MESSAGE)
     wanted = events.select("offset", "kind", "table", "op", "place", "problem").collect()
     found = {line_number(files[0].location, event.offset): event for event in wanted}
     for number, (line, expected) in enumerate(EVENTS, start=1):
@@ -83,11 +84,10 @@ def test_rows_of_a_message_count_in_their_order(spark: SparkSession, tmp_path: P
     first += [
         message("UPDATE", {"id": "2", "note": "a"}, {"id": "1", "note": "b"}, old=[{"id": "1"}, {"id": "2"}])
     ]
-    log = JsonLog(
-        Canal(),
-        (write_log(tmp_path, [message("DELETE", ROW, id=10)], first),),
+    log = CanalSource(
+        write_log(tmp_path, [message("DELETE", ROW, id=10)], first),
         "test",
-        LogOptions(Positions.MESSAGE),
+        options=LogOptions(positions=Positions.MESSAGE),
     )
     (table,) = log.read(spark, [SourceTable("shop.orders", SMALL)], {}).tables
     rows = [(row[OPERATION], row.id, row.note) for row in table.operations.orderBy(POSITION).collect()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import random
@@ -26,7 +27,9 @@ from mutation_api.inputs.reduce import reduce_operations
 from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from tests.cdc_writers.collector import append_raw
 from tests.cdc_writers.collector_files import raw_record, write_reverse, write_upsert_and_delete
+from tests.cdc_writers.history import RowsEvent, Table
 
 TABLE = AcidTable(
     database="sales",
@@ -186,14 +189,30 @@ def test_b8_uid_of_a_composite_key() -> None:
     assert uid_of(["10005"]) == "6eb887126d24e8f1cd8ad5033482c781"
 
 
+@pytest.mark.parametrize("key", [("id",), ("id", "name")])
+def test_b8_uid_of_keys_with_quotes(tmp_path: Path, key: tuple[str, ...]) -> None:
+    """The tool's writer and the reader take it from the same text."""
+    table = dataclasses.replace(
+        TABLE, columns=(AcidColumn("id", "string"), *TABLE.columns[1:]), bucket_columns=()
+    )
+    columns = {"id": "VARCHAR(9)", "name": "VARCHAR(9)", "age": "INT"}
+    row = {"id": '"a"', "name": 'b""', "age": 1}
+    append_raw(
+        tmp_path / "raw", [RowsEvent(Table("d", "people", columns, key), "insert", 1, 4, ((None, row),))]
+    )
+    uid = (tmp_path / "raw").read_text().split(",")[1]
+    assert uid == uid_of([str(row[name]) for name in key])
+    read_here(tmp_path / "raw", SourceTable("people", table, key))
+
+
 def read(spark: SparkSession, raw: Path, after: Position | None = None, **options: Any) -> Batch:
     source = CollectorSource(raw, "people", **options)
     return source.read(spark, [PEOPLE], {} if after is None else {"people": after})
 
 
-def read_here(raw: Path) -> None:
+def read_here(raw: Path, table: SourceTable = PEOPLE) -> None:
     """What tasks do, in this process: Spark tries a task that fails four times."""
-    reader = CollectorSource(raw, "people")._reader(PEOPLE, None)
+    reader = CollectorSource(raw, "people")._reader(table, None)
     numbers = pa.record_batch([pa.array(range(len(reader.parts)))], names=["id"])
     list(reader(iter([numbers])))
 
@@ -326,6 +345,21 @@ def test_damage_is_told_when_spark_evaluates_the_operations(spark: SparkSession,
         rows(batch)
 
 
+def test_files_lie_where_they_may(tmp_path: Path) -> None:
+    """Of files and folders that are given those count once, in the order of their numbers."""
+    (tmp_path / "old").mkdir()
+    for name in ("old/raw-2", "old/raw-1", "raw-10", "raw-9"):
+        (tmp_path / name).write_text(RAW)
+    given = [tmp_path / "raw-10", tmp_path / "old", tmp_path / "raw-9", str(tmp_path / "old" / "raw-1")]
+    parts = CollectorSource(given, "people")._reader(PEOPLE, None).parts
+    assert [part.location.shown.removeprefix(f"{tmp_path}/") for part in parts] == [
+        "old/raw-1",
+        "old/raw-2",
+        "raw-9",
+        "raw-10",
+    ]
+
+
 def test_tables_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     """Before Spark is asked for anything: no key, another table's columns, two tables, no file."""
     raw = tmp_path / "raw"
@@ -337,9 +371,13 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="raw files are of one table"):
         source.read(nothing, [PEOPLE, PEOPLE], {})
     with pytest.raises(RecordLayoutError, match="needs the columns id, name, age"):
-        CollectorSource(raw, "people", ("id", "name")).read(nothing, [PEOPLE], {})
+        CollectorSource(raw, "people", columns=("id", "name")).read(nothing, [PEOPLE], {})
     with pytest.raises(ConfigurationError, match="there is no raw file"):
         CollectorSource(tmp_path / "none", "people").read(nothing, [PEOPLE], {})
+    with pytest.raises(InputFormatError, match=r"more/raw: its number.*is 0 as that of .*/raw; nothing says"):
+        (tmp_path / "more").mkdir()
+        (tmp_path / "more" / "raw").write_text(RAW)
+        CollectorSource([raw, tmp_path / "more"], "people").read(nothing, [PEOPLE], {})
     (tmp_path / "folder" / "raw-1").mkdir(parents=True)
     with pytest.raises(InputFormatError, match="folder/raw-1: a folder, where raw files alone must lie"):
         CollectorSource(tmp_path / "folder", "people").read(nothing, [PEOPLE], {})

@@ -1,4 +1,4 @@
-"""Debezium's messages: what they are, and how their values are to be read."""
+"""Debezium's messages: what they are, and what is none."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError, RecordValueError
-from mutation_api.inputs.messages.debezium import Debezium, DebeziumValues
+from mutation_api.errors import InputFormatError, RecordValueError
+from mutation_api.inputs.messages.debezium import DebeziumFormat, DebeziumSource
 from mutation_api.inputs.messages.json_lines import line_number, log_files
-from mutation_api.inputs.messages.json_log import JsonLog, LogOptions, Positions, log_events
-from mutation_api.inputs.messages.json_values import Reader
+from mutation_api.inputs.messages.log_options import Positions
+from mutation_api.inputs.messages.unwrap import log_events
 from mutation_api.inputs.source import POSITION, SourceTable
 from mutation_api.spark.worker_errors import translated_worker_errors
-from mutation_api.types.hive_type import parse_hive_type
 from tests.json_messages import Change, debezium, debezium_schema, small_table, unscaled, write_log
 
 SMALL = small_table(("id", "bigint"), ("note", "string"))
@@ -107,7 +106,7 @@ def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
     """Operations, and what changes no row; places in the log, and who has none; what is none of these."""
     lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
     files = log_files([write_log(tmp_path, lines)])
-    events = log_events(spark, files, Debezium(), Positions.AUTO)
+    events = log_events(spark, files, DebeziumFormat(), Positions.AUTO)
     wanted = events.select("offset", "kind", "table", "op", "place", "problem").collect()
     found = {line_number(files[0].location, event.offset): event for event in wanted}
     for number, (line, expected) in enumerate(EVENTS, start=1):
@@ -121,8 +120,8 @@ def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
         assert text in problem.text
 
 
-def read(spark: SparkSession, folder: Path, *lines: str, values: DebeziumValues | None = None) -> list[Any]:
-    log = JsonLog(Debezium(values or DebeziumValues()), (write_log(folder, lines),), "test", LogOptions())
+def read(spark: SparkSession, folder: Path, *lines: str) -> list[Any]:
+    log = DebeziumSource(write_log(folder, lines), "test")
     (table,) = log.read(spark, [SourceTable("public.orders", SMALL, ("id",))], {}).tables
     with translated_worker_errors("reading"):
         rows = table.operations.orderBy(POSITION).collect()
@@ -188,107 +187,9 @@ def test_schemas_that_change_within_a_log(spark: SparkSession, tmp_path: Path) -
     payload["source"] |= {"pos": 5}
     payload["after"] |= {"price": unscaled(Decimal("2.25"), 2), "placed": "2024-01-02T03:04:05Z", "id": 2}
     second = json.dumps({"schema": schema, "payload": payload})
-    log = JsonLog(Debezium(), (write_log(tmp_path, [first, second]),), "test")
+    log = DebeziumSource(write_log(tmp_path, [first, second]), "test")
     (found,) = log.read(spark, [SourceTable("shop.orders", table, ("id",))], {}).tables
     assert [tuple(each)[2:] for each in found.operations.orderBy(POSITION).collect()] == [
         tuple(row.values()),
         (2, Decimal("2.25"), datetime(2024, 1, 2, 3, 4, 5), date(2024, 1, 1)),
     ]
-
-
-def reader(
-    hive_type: str,
-    values: DebeziumValues | None = None,
-    semantic: str | None = None,
-    kafka: str | None = None,
-) -> Reader:
-    field = {"field": "c", "type": kafka, "name": semantic, "parameters": {"scale": "3"}}
-    schema = None if kafka is None else json.dumps({"type": "struct", "fields": [field]})
-    types = {"c": parse_hive_type(hive_type)}
-    return Debezium(values or DebeziumValues()).readers("s.t", types, schema)["c"]
-
-
-@pytest.mark.parametrize(
-    ("kafka", "semantic", "hive_type", "expected"),
-    [
-        ("int32", "io.debezium.time.Date", "date", Reader("days")),
-        ("int64", "io.debezium.time.Timestamp", "timestamp", Reader("millis")),
-        ("int64", "io.debezium.time.MicroTimestamp", "timestamp", Reader("micros")),
-        ("int64", "io.debezium.time.NanoTimestamp", "timestamp", Reader("nanos")),
-        ("int64", "org.apache.kafka.connect.data.Timestamp", "timestamp", Reader("millis")),
-        ("string", "io.debezium.time.ZonedTimestamp", "timestamp", Reader("utc")),
-        ("int64", "io.debezium.time.MicroTime", "string", Reader("time-micros")),
-        ("int32", "io.debezium.time.Year", "int", Reader("flag")),
-        ("bytes", "org.apache.kafka.connect.data.Decimal", "decimal(10,3)", Reader("decimal-bytes", 3)),
-        ("struct", "io.debezium.data.VariableScaleDecimal", "decimal(10,3)", Reader("decimal-struct")),
-        ("bytes", "io.debezium.data.Bits", "bigint", Reader("bits")),
-        ("string", "io.debezium.data.Json", "string", Reader("text")),
-        ("bytes", None, "binary", Reader("base64")),
-        ("boolean", None, "tinyint", Reader("flag")),
-        ("string", None, "decimal(10,3)", Reader("text")),
-        ("struct", "io.debezium.data.geometry.Geometry", "string", Reader("text")),
-    ],
-)
-def test_schemas_tell_how_values_are_written(
-    kafka: str, semantic: str | None, hive_type: str, expected: Reader
-) -> None:
-    """Semantic types before Kafka's own."""
-    assert reader(hive_type, None, semantic, kafka) == expected
-
-
-@pytest.mark.parametrize(
-    ("values", "hive_type", "expected"),
-    [
-        (DebeziumValues(), "bigint", Reader("number")),
-        (DebeziumValues(), "boolean", Reader("flag")),
-        (DebeziumValues(), "date", Reader("days")),
-        (DebeziumValues(times="isostring"), "date", Reader("utc")),
-        (DebeziumValues(), "timestamp", Reader("utc")),
-        (DebeziumValues(times="connect"), "timestamp", Reader("millis")),
-        (DebeziumValues(times="microseconds"), "timestamp", Reader("micros")),
-        (DebeziumValues(decimals="string"), "decimal(10,3)", Reader("text")),
-        (DebeziumValues(binary="bytes"), "binary", Reader("base64")),
-        (DebeziumValues(binary="hex"), "binary", Reader("hex")),
-        (
-            DebeziumValues(columns={"s.t.c": "org.apache.kafka.connect.data.Decimal(2)"}),
-            "decimal(10,3)",
-            Reader("decimal-bytes", 2),
-        ),
-        (DebeziumValues(columns={"s.t.c": "io.debezium.time.Timestamp"}), "timestamp", Reader("millis")),
-        (DebeziumValues(columns={"s.t.c": "text"}), "decimal(10,3)", Reader("text")),
-    ],
-)
-def test_the_user_tells_how_values_are_written(
-    values: DebeziumValues, hive_type: str, expected: Reader
-) -> None:
-    """Without schemas: by the column's type, the connector's modes, and column by column."""
-    assert reader(hive_type, values) == expected
-
-
-@pytest.mark.parametrize(
-    ("values", "hive_type", "kafka", "text"),
-    [
-        (DebeziumValues(), "decimal(10,3)", None, "say which of precise, string, double"),
-        (DebeziumValues(decimals="precise"), "decimal(10,3)", None, r"Decimal\(SCALE\)"),
-        (DebeziumValues(), "binary", None, "say which of bytes, base64"),
-        (DebeziumValues(), "binary", "string", "say which of bytes, base64"),
-        (DebeziumValues(), "decimal(10,3)", "double", "not exact"),
-        (DebeziumValues(), "int", "struct", "into a string only"),
-    ],
-)
-def test_what_nobody_tells_is_not_guessed(
-    values: DebeziumValues, hive_type: str, kafka: str | None, text: str
-) -> None:
-    """Base64 may look like a number, and hex like base64."""
-    with pytest.raises(RecordLayoutError, match=f"table s.t, column c .*{text}"):
-        reader(hive_type, values, None, kafka)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"decimals": "exact"}, {"binary": "raw"}, {"times": "adaptive"}, {"columns": {"a.b.c": "Odd"}}],
-)
-def test_options_that_are_none(options: dict[str, Any]) -> None:
-    """A wrong word is told at once."""
-    with pytest.raises(ConfigurationError):
-        DebeziumValues(**options)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TxnState
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
-from mutation_api import MergeCounts
+from mutation_api import Contradictions, Following, IngestReport, MergeCounts, Position, ingest
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.errors import (
     ConfigurationError,
@@ -25,7 +25,6 @@ from mutation_api.errors import (
     RecordLayoutError,
     SourcePositionError,
 )
-from mutation_api.inputs import Contradictions, Following, IngestReport, Position, ingest
 from mutation_api.inputs.watermark import Watermark, Watermarks, ensure_watermark_table
 from mutation_api.orc.read.partition_plan import plan_splits
 from mutation_api.orc.read.snapshot_reader import read_split
@@ -64,7 +63,7 @@ class Warehouse:
         create_acid_table(self.metastore, name, columns, partition_keys, clustered_by=["id"], num_buckets=1)
 
     def ingest(self, source: ListSource, *tables: Following, **options: Any) -> IngestReport:
-        return ingest(self.metastore, self.spark, source, tables or (ORDERS,), **options)
+        return ingest(self.metastore, tables or (ORDERS,), source, **options, spark=self.spark)
 
     def rows(self, name: str = "default.orders") -> list[tuple[Any, ...]]:
         with MutatorClientBuilder().metastore(self.metastore).build() as client:
@@ -407,7 +406,7 @@ def test_tables_that_make_no_sense(
 ) -> None:
     """Refused before anything is asked of the source or the metastore."""
     with pytest.raises(ConfigurationError, match=message):
-        ingest(warehouse.metastore, warehouse.spark, ListSource([]), tables, **options)
+        ingest(warehouse.metastore, tables, ListSource([]), **options, spark=warehouse.spark)
     assert warehouse.metastore.get_all_tables("default") == ["orders"]
 
 

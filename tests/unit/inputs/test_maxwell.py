@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mutation_api.inputs.messages.json_lines import line_number, log_files
-from mutation_api.inputs.messages.json_log import Positions, log_events
-from mutation_api.inputs.messages.maxwell import Maxwell
+from mutation_api.inputs.messages.log_options import Positions
+from mutation_api.inputs.messages.maxwell import MaxwellFormat
+from mutation_api.inputs.messages.unwrap import log_events
 from tests.json_messages import write_log
 
 pytestmark = pytest.mark.slow
@@ -53,7 +54,7 @@ def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
     """Rows and where they stand, what changes no row, and messages that lack what they need."""
     lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
     files = log_files([write_log(tmp_path, lines)])
-    events = log_events(spark, files, Maxwell(), Positions.AUTO)
+    events = log_events(spark, files, MaxwellFormat(), Positions.AUTO)
     wanted = events.select("offset", "kind", "table", "op", "place", "problem").collect()
     found = {line_number(files[0].location, event.offset): event for event in wanted}
     for number, (line, expected) in enumerate(EVENTS, start=1):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from mutation_api import Contradictions, reduce_operations, reduced_log
 from mutation_api.errors import (
     ConfigurationError,
     ContradictionError,
@@ -18,8 +19,7 @@ from mutation_api.errors import (
     RecordLayoutError,
     RecordValueError,
 )
-from mutation_api.inputs import Contradictions, reduce_operations, reduced_log
-from mutation_api.inputs.reduce import FIRST_OPERATION, FIRST_POSITION
+from mutation_api.inputs.log_walk import FIRST_OPERATION, FIRST_POSITION
 from mutation_api.spark.worker_errors import translated_worker_errors
 
 pytestmark = pytest.mark.slow

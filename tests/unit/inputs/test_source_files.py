@@ -8,7 +8,7 @@ import pytest
 
 from mutation_api.errors import ConfigurationError, InputError
 from mutation_api.inputs.messages.json_lines import log_files
-from mutation_api.inputs.source_files import children, located, opened, readable
+from mutation_api.inputs.source_files import all_located, children, located, opened, readable
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
@@ -35,6 +35,14 @@ def test_a_log_is_what_lies_below_its_folders_once(tmp_path: Path) -> None:
         ("10.json", 10, 1),
         ("11.json", 11, 1),
     ]
+
+
+def test_one_or_several_are_given(tmp_path: Path) -> None:
+    """A text is one, not the sequence of its characters."""
+    one = Location.given(tmp_path)
+    for given in (str(tmp_path), tmp_path, one):
+        assert all_located(given) == all_located([given]) == (one,)
+    assert all_located((one, "s3a://bucket/log")) == (one, Location.parse("s3a://bucket/log"))
 
 
 @pytest.mark.parametrize("read_bytes", [1, 10, 1000])

@@ -26,16 +26,12 @@ from mutation_api.inputs.reduce import reduce_operations
 from mutation_api.inputs.separated_text import SeparatedText
 from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable
 from mutation_api.inputs.tungsten.staging_files import SPLIT_BYTES, StagingFile, splits
-from mutation_api.inputs.tungsten.tungsten_source import (
-    HEADER_WITHOUT_KEY,
-    TEXT_DEFAULT,
-    HeaderField,
-    TungstenSource,
-    staging_record,
-)
+from mutation_api.inputs.tungsten.staging_records import HEADER_WITHOUT_KEY, TEXT_DEFAULT, HeaderField
+from mutation_api.inputs.tungsten.tungsten_source import TungstenSource
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from tests.cdc_writers.tungsten import staging_record
 
 DOCUMENTED = (
     "I\x011318\x011\x012017-06-07 09:22:28.000\x013\x013\x01#1 Single\x012006\x01Cats and Dogs (#1.4)\n"
@@ -69,6 +65,19 @@ def fields(operation: str, seqno: int, row_id: int, key: str, *values: str | Non
     return [operation, str(seqno), str(row_id), COMMITTED, key, key, *rest]
 
 
+def written(record: Fields, text: SeparatedText) -> str:
+    """A record in this form."""
+    assert text.escape is not None
+    return staging_record(
+        record,
+        separator=text.field_separator,
+        end=text.record_end,
+        null=text.null,
+        escape=text.escape,
+        quote=text.quote or "",
+    )
+
+
 class Staging:
     """The folder of a service's staging files, and what is read from it."""
 
@@ -82,7 +91,7 @@ class Staging:
         folder = self.folder / service / database / table
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{table}-{number}.csv"
-        path.write_bytes("".join(staging_record(r, self.text) for r in records).encode())
+        path.write_bytes("".join(written(r, self.text) for r in records).encode())
         return path
 
     def source(self, **options: Any) -> TungstenSource:

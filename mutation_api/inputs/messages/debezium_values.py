@@ -1,0 +1,208 @@
+"""How Debezium writes values: source → JSON → Hive.
+
+Where messages have a schema, that tells how a value is written; where they
+do not, the user says it for decimals and bytes, and for times where it is not a text
+(:class:`DebeziumValues`):
+
+==================================  ============================================  ===========================
+MySQL, PostgreSQL                   JSON: Kafka's type, semantic type             Hive
+==================================  ============================================  ===========================
+integers, year, bit(1), boolean     number, true, false                           integers, decimal, boolean
+bigint unsigned                     number; Debezium's ``precise`` mode: Decimal  decimal(20,0)
+float, double                       number; ``"NaN"``                             float, double
+decimal, numeric                    ``precise``: base64, ``connect…Decimal``, or  decimal, integers, string
+                                    a struct, ``VariableScaleDecimal``
+…                                   ``string``: string                            decimal, string
+…                                   ``double``: number; only if the user says     decimal, double
+                                    so, since it is not exact
+char, varchar, text, enum, set,     string, with or without semantic type         string, char, varchar
+json, xml, uuid, ltree, inet
+binary, blob, bytea                 ``bytes``: base64; else as the user says:     binary
+                                    ``base64``, ``base64-url-safe``, ``hex``
+bit(n)                              base64, low byte first, ``Bits``              integers, decimal, binary
+date                                number of days, ``Date``; ``IsoDate``         date, string
+datetime; timestamp of PostgreSQL   number: ``Timestamp``, ``MicroTimestamp``,    timestamp, as it is there;
+                                    ``NanoTimestamp``; ``IsoTimestamp``           string
+timestamp of MySQL, timestamptz     string, ``ZonedTimestamp``                    timestamp: that of UTC;
+                                                                                  string as it is
+time                                number: ``Time``, ``MicroTime``,              string
+                                    ``NanoTime``; ``IsoTime``, ``ZonedTime``
+geometry, point, array, hstore      struct, array, map                            string: its JSON
+==================================  ============================================  ===========================
+
+``__debezium_unavailable_value`` is refused: PostgreSQL does not log a long value that an update leaves
+alone (TOAST) unless the table has REPLICA IDENTITY FULL.
+
+Source: Debezium's documentation of its connectors for MySQL and PostgreSQL, 3.x.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.inputs.messages.json_values import TEXT, Reader
+from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
+
+__all__ = ["BINARY_MODES", "DECIMAL_MODES", "SEMANTIC_TYPES", "TIME_MODES", "DebeziumValues"]
+
+DECIMAL_MODES = ("precise", "string", "double")
+BINARY_MODES = ("bytes", "base64", "base64-url-safe", "hex")
+TIME_MODES = {"connect": "millis", "microseconds": "micros", "nanoseconds": "nanos", "isostring": "utc"}
+"""Values of ``time.precision.mode`` that tell how all columns of one type are written, and the reader for a
+timestamp. The adaptive ones do not."""
+
+_SEMANTIC_READERS = {
+    "io.debezium.time.Date": "days",
+    "io.debezium.time.Timestamp": "millis",
+    "io.debezium.time.MicroTimestamp": "micros",
+    "io.debezium.time.NanoTimestamp": "nanos",
+    "io.debezium.time.Time": "time-millis",
+    "io.debezium.time.MicroTime": "time-micros",
+    "io.debezium.time.NanoTime": "time-nanos",
+    "io.debezium.time.ZonedTimestamp": "utc",
+    "io.debezium.time.IsoDate": "utc",
+    "io.debezium.time.IsoTimestamp": "utc",
+    "io.debezium.time.Year": "flag",
+    "io.debezium.data.Bits": "bits",
+    "io.debezium.data.VariableScaleDecimal": "decimal-struct",
+    "org.apache.kafka.connect.data.Date": "days",
+    "org.apache.kafka.connect.data.Time": "time-millis",
+    "org.apache.kafka.connect.data.Timestamp": "millis",
+}
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+SEMANTIC_TYPES = (*_SEMANTIC_READERS, f"{_DECIMAL}(SCALE)", "text")
+"""What a user may say that a column is; ``text`` is a value as it stands."""
+
+_DECIMAL_TYPE = re.compile(re.escape(_DECIMAL) + r"\((\d{1,3})\)")
+_NUMBER_TYPES = ("int8", "int16", "int32", "int64", "boolean")
+_DOUBLES = ("float", "double", "float32", "float64")
+_STRINGS = ("string", "char", "varchar")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebeziumValues:
+    """How values are written, where messages do not tell it.
+
+    ``decimals``: ``decimal.handling.mode``. ``binary``: ``binary.handling.mode``. ``times``: one of
+    TIME_MODES; without it a timestamp must be a text of UTC. ``column_types``: semantic type by
+    ``TABLE.COLUMN``, one of SEMANTIC_TYPES; counts before everything else. ``placeholder``:
+    ``unavailable.value.placeholder``.
+
+    Raises:
+        ConfigurationError: a value that is none of these.
+    """
+
+    decimals: str | None = None
+    binary: str | None = None
+    times: str | None = None
+    column_types: Mapping[str, str] = field(default_factory=dict)
+    placeholder: str = "__debezium_unavailable_value"
+
+    def __post_init__(self) -> None:
+        _check_choice("decimals", self.decimals, DECIMAL_MODES)
+        _check_choice("binary", self.binary, BINARY_MODES)
+        _check_choice("times", self.times, tuple(TIME_MODES))
+        for name, semantic in self.column_types.items():
+            if _reader_called(semantic) is None:
+                raise ConfigurationError(
+                    f"column {name}: no semantic type is called {semantic!r}; known are "
+                    f"{', '.join(SEMANTIC_TYPES)}"
+                )
+
+    def readers(
+        self, table: str, columns: Mapping[str, HiveType], schema: str | None
+    ) -> Mapping[str, Reader]:
+        """See :class:`~mutation_api.inputs.messages.events.MessageFormat`; a schema is that of rows."""
+        told = (
+            None if schema is None else {each["field"]: each for each in json.loads(schema).get("fields", [])}
+        )
+        return {name: self._reader(table, name, hive_type, told) for name, hive_type in columns.items()}
+
+    def _reader(
+        self, table: str, name: str, hive_type: HiveType, told: Mapping[str, Mapping[str, Any]] | None
+    ) -> Reader:
+        semantic = self.column_types.get(f"{table}.{name}")
+        if semantic is not None:
+            return _reader_called(semantic) or TEXT
+        where = f"table {table}, column {name} ({hive_type.text})"
+        if told is None:
+            return self._reader_untold(where, hive_type)
+        if name not in told:
+            return TEXT
+        return self._reader_told(where, hive_type, told[name])
+
+    def _reader_told(self, where: str, hive_type: HiveType, told: Mapping[str, Any]) -> Reader:
+        semantic, kafka_type = told.get("name"), told.get("type")
+        if semantic == _DECIMAL:
+            return Reader("decimal-bytes", int(told["parameters"]["scale"]))
+        if semantic in _SEMANTIC_READERS:
+            return Reader(_SEMANTIC_READERS[semantic])
+        if kafka_type == "bytes":
+            return Reader("base64")
+        if kafka_type == "string" and hive_type.kind == "binary":
+            return self._binary(where)
+        if kafka_type in _DOUBLES and hive_type.kind in ("decimal", *INTEGER_KINDS):
+            if self.decimals == "double":
+                return TEXT
+            raise RecordLayoutError(
+                f"{where}: the source writes doubles, which are not exact; let Debezium write decimals as "
+                "precise or string, or say that decimals are double"
+            )
+        if kafka_type in _NUMBER_TYPES and hive_type.kind in ("boolean", *INTEGER_KINDS):
+            return Reader("flag")
+        if kafka_type in ("struct", "array", "map") and hive_type.kind not in _STRINGS:
+            raise RecordLayoutError(f"{where}: {semantic or kafka_type} can go into a string only")
+        return TEXT
+
+    def _reader_untold(self, where: str, hive_type: HiveType) -> Reader:
+        match hive_type.kind:
+            case "binary":
+                return self._binary(where)
+            case "decimal":
+                return self._decimal(where)
+            case "date":
+                return Reader("utc" if self.times == "isostring" else "days")
+            case "timestamp":
+                return Reader(TIME_MODES[self.times or "isostring"])
+            case "boolean":
+                return Reader("flag")
+            case kind if kind in (*INTEGER_KINDS, "float", "double"):
+                return Reader("number")
+        return TEXT
+
+    def _binary(self, where: str) -> Reader:
+        if self.binary is None:
+            raise RecordLayoutError(
+                f"{where}: the messages do not tell how bytes are written; say which of "
+                f"{', '.join(BINARY_MODES)}"
+            )
+        return Reader("base64" if self.binary == "bytes" else self.binary)
+
+    def _decimal(self, where: str) -> Reader:
+        if self.decimals in ("string", "double"):
+            return TEXT
+        advice = (
+            f"say its scale: {_DECIMAL}(SCALE)"
+            if self.decimals == "precise"
+            else f"say which of {', '.join(DECIMAL_MODES)}"
+        )
+        raise RecordLayoutError(f"{where}: the messages do not tell how decimals are written; {advice}")
+
+
+def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        raise ConfigurationError(f"{name}={value!r}: it must be one of {', '.join(choices)}")
+
+
+def _reader_called(semantic: str) -> Reader | None:
+    if semantic == "text":
+        return TEXT
+    if semantic in _SEMANTIC_READERS:
+        return Reader(_SEMANTIC_READERS[semantic])
+    decimal = _DECIMAL_TYPE.fullmatch(semantic)
+    return Reader("decimal-bytes", int(decimal[1])) if decimal else None
