@@ -141,7 +141,8 @@ def test_a_compaction_counts_when_its_transaction_is_seen() -> None:
     assert names(choose_v2(*statements, *compacted, txns=ValidTxnList(30, (20,), 20))) == list(statements)
     state = choose_v2(*statements, *compacted, "base_0000006_v0000021")
     assert (state.base, names(state)) == (BaseDirectory("base_0000006_v0000021", 6, 21), [])
-    with pytest.raises(DirectoryStateError, match=r"0000020 was made by the compaction of transaction 20; .*pass the list"):
+    match = r"0000020 was made by the compaction of transaction 20; .*pass the list"
+    with pytest.raises(DirectoryStateError, match=match):
         choose_v2(*compacted, txns=None)
 
 
