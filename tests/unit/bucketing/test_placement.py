@@ -69,7 +69,7 @@ def test_a_misplaced_row_is_named() -> None:
 
 
 def test_keys_that_tell_the_bucket() -> None:
-    """All bucket columns are needed, of types whose equal values hash alike; not where Hive misplaces rows."""
+    """All bucket columns are needed, with types whose equal values hash alike, if Hive misplaces no rows."""
     assert tells_bucket(TABLE, {"id", "s"}) and tells_bucket(TABLE, {"id", "s", "x"})
     assert not tells_bucket(TABLE, {"id"})
     for change in (
