@@ -4,8 +4,9 @@
 
 Answers one line of JSON for each line of JSON on its input, and ends with it.
 
-fake-gcs-server knows no ``moveTo``, and its copies take no conditions. The proxy answers those requests: it
-copies and deletes by the emulator under a lock, after a look at the target. So this one step is ours.
+fake-gcs-server does not know ``moveTo``, and its copies ignore conditions. So the proxy answers such requests
+itself: under a lock it checks the target, then copies and deletes through the emulator. Only this step is
+ours.
 """
 
 from __future__ import annotations
@@ -93,14 +94,14 @@ def _refusal(status: int, message: str) -> Answer:
 
 
 def azure_command(port: int) -> list[str]:
-    """How Azurite is started: everything in memory."""
+    """Command that starts Azurite with everything in memory."""
     program = fetch_locked(Path(__file__).with_name("azurite")) / "azurite/dist/src/blob/main.js"
     options = ["--silent", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
     return [str(node()), str(program), "--blobPort", str(port), *options]
 
 
 def gcs_command(port: int, address: str) -> list[str]:
-    """How fake-gcs-server is started: everything in memory."""
+    """Command that starts fake-gcs-server with everything in memory."""
     options = [
         "-scheme",
         "http",
@@ -117,7 +118,7 @@ def gcs_command(port: int, address: str) -> list[str]:
 
 
 def act(faults: Faults, address: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Do what a line asks for."""
+    """Execute the request of a line."""
     match request["do"]:
         case "address":
             return {"endpoint": address}

@@ -1,4 +1,4 @@
-"""Emulators of Azure's and Google's object stores, which can be busy or deaf; they end with this process."""
+"""Emulators of Azure's and Google's object stores. They can simulate faults, and end with this process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from judges.process import JudgeProcess
 __all__ = ["AzureServer", "Emulator", "GcsServer"]
 
 START_TIMEOUT_SECONDS = 600.0
-"""The first time Azurite is fetched."""
+"""On the first start Azurite is fetched."""
 ASK_TIMEOUT_SECONDS = 60.0
 BUCKET = "tables"
-"""A container, or bucket, that is there from the start."""
+"""A container, or bucket, that exists from the start."""
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -33,7 +33,7 @@ class Emulator(ABC):
     kind: ClassVar[str]
 
     def __init__(self, work_directory: Path) -> None:
-        """Start it; its log lies in ``work_directory``. Raises JudgeError if it does not come up."""
+        """Start it, with its log in ``work_directory``. Raises JudgeError if it does not come up."""
         command = [sys.executable, "-m", "judges.emulator_program", self.kind]
         self._process = JudgeProcess(
             f"emulator of {self.kind}",
@@ -64,7 +64,7 @@ class Emulator(ABC):
     @property
     @abstractmethod
     def root(self) -> str:
-        """The location of all that it holds."""
+        """The location of its contents."""
 
     @property
     @abstractmethod
@@ -73,15 +73,18 @@ class Emulator(ABC):
 
     @abstractmethod
     def make_bucket(self) -> None:
-        """Create what holds the tables."""
+        """Create the container or bucket for the tables."""
 
     def close(self) -> None:
         """Stop it."""
         self._process.close()
 
     def fail(self, *, busy_every: int = 0, lost_answers: Mapping[str, int] | None = None) -> None:
-        """From now on: answer 503 to every n-th request, carry requests of an operation out and lose so many
-        answers. Without arguments: do well again.
+        """Simulate faults from now on; without arguments, stop.
+
+        Args:
+            busy_every: answer 503 to every n-th request.
+            lost_answers: by operation, the number of requests that are executed, but whose answers are lost.
         """
         request = {"do": "faults", "busy_every": busy_every, "lost_answers": dict(lost_answers or {})}
         self._process.ask(request, timeout_seconds=ASK_TIMEOUT_SECONDS)
@@ -98,7 +101,7 @@ class AzureServer(Emulator):
     kind = "azure"
     account = "devstoreaccount1"
     key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-    """Known to everybody: every Azurite has it."""
+    """Public: every Azurite has this key."""
 
     @property
     def description(self) -> str:
@@ -108,7 +111,7 @@ class AzureServer(Emulator):
 
     @property
     def host(self) -> str:
-        """The account's name as locations have it."""
+        """The account's name in locations."""
         return f"{self.account}.dfs.core.windows.net"
 
     @property
@@ -135,7 +138,7 @@ class AzureServer(Emulator):
 
 
 class GcsServer(Emulator):
-    """fake-gcs-server; what it lacks see ``emulator_program``."""
+    """fake-gcs-server; ``emulator_program`` adds what it lacks."""
 
     kind = "gcs"
 

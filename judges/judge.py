@@ -1,4 +1,4 @@
-"""What every line of Hive can do as a judge: metastore, SQL and compactor in one JVM that stays up."""
+"""Common part of all Hive judges: metastore, SQL and compactor in one JVM that stays up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START_TIMEOUT_SECONDS = 120.0
 REQUEST_TIMEOUT_SECONDS = 180.0
 SOURCES = Path(__file__).parent
 SPEED_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""For a JVM that does small jobs: the second compiler and a parallel collector only fight for the cores."""
+"""For a JVM with small jobs: the second compiler and a parallel collector only compete for the cores."""
 
 LOG_OPTIONS = ("-XX:+DisplayVMOutputToStderr", "-Dlog4j2.level=ERROR")
 # dates and timestamps are printed and hashed in the JVM's zone
@@ -31,14 +31,14 @@ ZONE_OPTION = "-Duser.timezone=UTC"
 class HiveJudge:
     """Real Hive in a JVM of its own, below one work folder; a context manager.
 
-    The metastore and SQL start when first needed. Requests run one at a time; every wait has a bound, after
-    which the JVM is stopped and the error shows its log. A line of Hive says what its JVM needs.
+    The metastore and SQL start on first use. Requests run one at a time. Every wait has a bound, after which
+    the JVM is stopped and the error shows its log. Subclasses for Hive's releases say what their JVM needs.
     """
 
     line: ClassVar[str]
+    """The release of Hive, as ``"2.3"``."""
     cleaning_seconds: ClassVar[float] = 0.0
     """How long a compaction may stay ready for cleaning before the cleaner takes it."""
-    """The line of Hive, as ``"2.3"``."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class HiveJudge:
 
         Args:
             work_directory: holds the warehouse, the metastore's database, scratch files and the log.
-            configuration: Hive and Hadoop settings that replace the judge's; with ``fs.s3a.…`` among them it
-                gets the jars for that (not 3.1); with ``hadoop.security.authentication`` it logs in to HDFS
-                by ``hive.metastore.kerberos.principal`` and ``.keytab.file``; with ``hive.metastore.uris``
-                the SQL works on that metastore instead of one of its own (the compactor cannot be used then).
+            configuration: Hive and Hadoop settings that replace the judge's. With ``fs.s3a.…`` among them it
+                gets the jars for S3 (not 3.1). With ``hadoop.security.authentication`` it logs in to HDFS by
+                ``hive.metastore.kerberos.principal`` and ``.keytab.file``. With ``hive.metastore.uris`` SQL
+                uses that metastore instead of its own (then the compactor cannot be used).
 
-            user: who Hive is to HDFS; the user of this process for None.
+            user: Hive's user name for HDFS; the user of this process for None.
 
         Raises:
             JudgeError: Java, a jar or the compiler is missing, or the JVM does not come up.
@@ -78,11 +78,11 @@ class HiveJudge:
             raise
 
     def _program(self) -> list[str | Path]:
-        """Name the JVM's further options, its class path and its main class; may fetch and compile."""
+        """Return the JVM's further options, its class path and its main class; may fetch and compile."""
         raise NotImplementedError
 
     def _sources(self, line: str) -> list[Path]:
-        """The folders of what is compiled for a line."""
+        """The folders of the sources for a release."""
         folders = [SOURCES / "common", SOURCES / line]
         return [SOURCES / "secure", *folders] if self._is_secure else folders
 
@@ -114,7 +114,7 @@ class HiveJudge:
 
     @property
     def log_path(self) -> Path:
-        """Hive's log, for a look after a failure."""
+        """Hive's log, to read after a failure."""
         return self._process.log_path
 
     @property
@@ -124,7 +124,7 @@ class HiveJudge:
 
     @property
     def uri(self) -> str:
-        """The metastore's address, ``thrift://127.0.0.1:PORT``; starts to serve when first asked for."""
+        """The metastore's address, ``thrift://127.0.0.1:PORT``; it starts on first use."""
         if self._uri is None:
             self._uri = str(self._ask("serve", timeout_seconds=START_TIMEOUT_SECONDS)["uri"])
         return self._uri
@@ -132,12 +132,11 @@ class HiveJudge:
     def sql(
         self, text: str, *, database: str = "default", settings: Mapping[str, str] | None = None
     ) -> list[list[Any]]:
-        """Run one statement; ``database`` and ``settings`` hold for it alone.
+        """Run one statement; ``database`` and ``settings`` apply only to it.
 
         Returns:
-            For a query its rows, with numbers, booleans and None as such, decimals, dates, timestamps and
-            nested values as text (nested ones as JSON). For SHOW, DESCRIBE and EXPLAIN the texts between
-            tabs.
+            For a query its rows: numbers, booleans and None as such, decimals, dates, timestamps and nested
+            values as text (nested ones as JSON). For SHOW, DESCRIBE and EXPLAIN the texts between tabs.
 
         Raises:
             HiveError: Hive refused the statement or failed.
@@ -150,12 +149,12 @@ class HiveJudge:
 
         Args:
             full_name: ``database.table``.
-            row_ids: whether to ask for ROW__ID, which insert-only and plain tables do not have.
+            row_ids: whether to read ROW__ID, which insert-only and plain tables do not have.
             reader: ``row``, ``vector``, or ``both``, which compares them.
 
         Returns:
             The rows in the row reader's order; nested values as JSON text. The vectorised reader of 2.3
-            does not show ROW__IDs, so they are the row reader's alone there.
+            does not show ROW__IDs, so there they come from the row reader only.
 
         Raises:
             HiveError: a reader failed.
@@ -176,11 +175,11 @@ class HiveJudge:
         return rows, list(answer["types"])
 
     def metastore_rows(self, select: str) -> list[list[str | None]]:
-        """Ask the metastore's own database, whose values come as text."""
+        """Query the metastore's own database; values come as text."""
         return list(self._ask("metastore_rows", select=select)["rows"])
 
     def worker(self) -> list[Compaction]:
-        """Let Hive's compactor do one compaction that was asked for, if any.
+        """Let Hive's compactor do one requested compaction, if any.
 
         Raises:
             HiveError: a compaction failed in this round.
@@ -188,11 +187,11 @@ class HiveJudge:
         return self._round("worker")
 
     def initiator(self) -> list[Compaction]:
-        """Let Hive look once for tables that need a compaction."""
+        """Let Hive search once for tables that need a compaction."""
         return self._round("initiator")
 
     def cleaner(self) -> list[Compaction]:
-        """Let Hive remove once what compactions made obsolete and no reader holds."""
+        """Let Hive remove once the files that compactions made obsolete and no reader holds."""
         return self._round("cleaner")
 
     def compactions(self) -> list[Compaction]:
@@ -206,7 +205,7 @@ class HiveJudge:
             table: ``database.table``.
             kind: ``minor`` or ``major``.
             partition: as in SQL, ``ds='x', hr=1``; needed for a partitioned table.
-            clean: also remove what has become obsolete.
+            clean: also remove obsolete files.
 
         Raises:
             HiveError: Hive refused or failed.
@@ -225,7 +224,7 @@ class HiveJudge:
             for each in self.cleaner()
         ):
             if time.monotonic() > deadline:
-                return  # as long as somebody may still read the old files
+                return  # a reader may still use the old files
             time.sleep(0.3)
 
     def time_out_transactions(self, older_than_seconds: float = 300.0) -> None:
@@ -258,10 +257,10 @@ class HiveJudge:
 def agreed_rows(
     rows: Sequence[HiveRow], vectors: Sequence[HiveRow], what: Path | str, types: Sequence[str] = ()
 ) -> list[HiveRow]:
-    """Give the row reader's answer if the vectorised reader gave the same rows, in any order.
+    """Return the row reader's answer if the vectorised reader gave the same rows, in any order.
 
-    ROW__IDs are compared where the vectorised reader shows them. ``types`` are the columns' Hive types if the
-    vectorised answer went through a result file: its text cannot tell ``array(null)`` from NULL nor
+    ROW__IDs are compared if the vectorised reader shows them. ``types`` are the columns' Hive types if the
+    vectorised answer went through a result file. Its text does not distinguish ``array(null)`` from NULL, nor
     ``array('')`` from an empty array, so nested values are compared without these differences.
 
     Raises:
@@ -292,7 +291,7 @@ def _is_nested(type_: str) -> bool:
 
 
 def _as_in_result_file(value: Any) -> Any:
-    """Give what is left of a nested value in the text of a result file."""
+    """Return a nested value as it appears in the text of a result file."""
     if isinstance(value, dict):
         return {key: _as_in_result_file(each) for key, each in value.items()}
     if not isinstance(value, list):

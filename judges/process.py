@@ -24,7 +24,7 @@ LOG_TAIL_CHARACTERS = 4000
 class JudgeProcess:
     """One running judge.
 
-    The program must end when its standard input does; then it cannot outlive this process, however that ends.
+    The program must end when its standard input ends. Then it cannot outlive this process, however that ends.
     """
 
     def __init__(self, name: str, command: Sequence[str | Path], log_path: Path) -> None:
@@ -42,7 +42,7 @@ class JudgeProcess:
                 encoding="utf-8",
                 bufsize=1,
                 start_new_session=True,
-                cwd=log_path.parent,  # Tez leaves its local cache where it runs
+                cwd=log_path.parent,  # Tez leaves its local cache in its working directory
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -72,8 +72,8 @@ class JudgeProcess:
 
         Raises:
             HiveError: the program answered with an error; the message holds its text.
-            JudgeError: it ended or did not answer in time; it is stopped then, since a late answer would be
-                taken for the next request's.
+            JudgeError: it ended or did not answer in time. Then it is stopped, since a late answer would be
+                taken for the answer to the next request.
         """
         with self._lock:
             try:
@@ -104,7 +104,7 @@ class JudgeProcess:
                 stream.close()
 
     def log_tail(self) -> str:
-        """Give the end of the program's log, with its path."""
+        """Return the end of the program's log, with its path."""
         text = self.log_path.read_text(encoding="utf-8", errors="replace")
         return f"--- {self.log_path}\n{text[-LOG_TAIL_CHARACTERS:]}"
 

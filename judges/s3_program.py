@@ -1,4 +1,4 @@
-"""An S3 server with a proxy before it that counts requests and can be told to fail; run as a program.
+"""An S3 server behind a proxy that counts requests and simulates faults; run as a program.
 
     python judges/s3_program.py
 
@@ -39,7 +39,7 @@ _HOP_BY_HOP = ("connection", "transfer-encoding", "keep-alive")
 
 
 class Faults:
-    """What the proxy does to requests, and how many there were, by operation."""
+    """Simulated faults, and the number of requests by operation."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -52,7 +52,7 @@ class Faults:
         self.counts: Counter[str] = Counter()
 
     def is_expired(self, authorization: str) -> bool:
-        """Whether the access key that signed a request was good for a number of requests, now past."""
+        """Whether the access key that signed a request has used up its number of requests."""
         signed_by = _ACCESS_KEY.search(authorization)
         key = "" if signed_by is None else signed_by[1]
         with self._guard:
@@ -62,7 +62,7 @@ class Faults:
             return self.requests_left[key] < 0
 
     def of(self, operation: str) -> tuple[float, bool, bool, bool]:
-        """Seconds to wait; whether to answer 503, to lose the answer, to cut the line."""
+        """Seconds to wait; whether to answer 503, to lose the answer, to cut the connection."""
         with self._guard:
             self.counts[operation] += 1
             number = sum(self.counts.values())
@@ -73,7 +73,7 @@ class Faults:
             return self.latency_seconds, is_busy, is_lost, time.monotonic() < self.gone_until
 
     def tears(self, operation: str) -> bool:
-        """Whether the line breaks in the middle of the bytes of an object."""
+        """Whether the connection breaks in the middle of the bytes of an object."""
         with self._guard:
             is_torn = operation == "get" and self.torn_answers > 0
             self.torn_answers -= is_torn
@@ -164,7 +164,7 @@ def handler_of(faults: Faults, port: int) -> type[BaseHTTPRequestHandler]:
 
 
 def act(faults: Faults, address: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Do what a line asks for."""
+    """Execute the request of a line."""
     match request["do"]:
         case "address":
             return {"endpoint": address}

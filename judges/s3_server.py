@@ -1,6 +1,4 @@
-"""An S3 server (moto) for tests, which can be slow, busy, deaf, gone, or find keys expired; ends with this
-process.
-"""
+"""An S3 server (moto) for tests. It can simulate faults and expired keys, and ends with this process."""
 
 from __future__ import annotations
 
@@ -20,14 +18,14 @@ __all__ = ["BUCKET", "S3Server"]
 START_TIMEOUT_SECONDS = 60.0
 KEY, SECRET = "tester", "not-so-secret"
 BUCKET = "tables"
-"""There from the start."""
+"""A bucket that exists from the start."""
 
 
 class S3Server:
     """One running server; a context manager."""
 
     def __init__(self, work_directory: Path) -> None:
-        """Start it; its log lies in ``work_directory``. Raises JudgeError if it does not come up."""
+        """Start it, with its log in ``work_directory``. Raises JudgeError if it does not come up."""
         command = [sys.executable, str(Path(__file__).with_name("s3_program.py"))]
         self._process = JudgeProcess("S3 server", command, work_directory / "s3.log")
         try:
@@ -95,9 +93,14 @@ class S3Server:
         torn_answers: int = 0,
         gone_seconds: float = 0.0,
     ) -> None:
-        """From now on: wait before each request, answer 503 to every n-th, carry requests of an operation out
-        and lose so many answers, break so many off in the middle of an object's bytes, be gone for a while.
-        Without arguments: do well again.
+        """Simulate faults from now on; without arguments, stop.
+
+        Args:
+            latency_seconds: wait before each request.
+            busy_every: answer 503 to every n-th request.
+            lost_answers: by operation, the number of requests that are executed, but whose answers are lost.
+            torn_answers: number of answers that break off in the middle of an object's bytes.
+            gone_seconds: cut every connection for this time.
         """
         request = {
             "do": "faults",
@@ -110,9 +113,7 @@ class S3Server:
         self._process.ask(request, timeout_seconds=START_TIMEOUT_SECONDS)
 
     def expire(self, requests_left: Mapping[str, int] | None = None) -> None:
-        """From now on each of these access keys is good for so many requests, and expired then; any other is
-        always good.
-        """
+        """Let access keys expire after these numbers of requests; others never expire."""
         request = {"do": "expire", "requests_left": dict(requests_left or {})}
         self._process.ask(request, timeout_seconds=START_TIMEOUT_SECONDS)
 

@@ -1,6 +1,6 @@
-"""A proxy before an object store's emulator that counts requests and can be told to fail.
+"""A proxy in front of an object store's emulator that counts requests and simulates faults.
 
-``s3_program.py`` has one of its own, which knows S3's errors.
+``s3_program.py`` has its own proxy, which knows S3's errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_PASSED_ON = ("connection", "transfer-encoding", "keep-alive", "content-leng
 
 @dataclass(frozen=True)
 class Request:
-    """A request as it came."""
+    """A request as received."""
 
     method: str
     target: str
@@ -34,7 +34,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """A server's answer; ``length`` is what a HEAD tells of a body that it has not."""
+    """A server's answer; ``length`` is the body's length that an answer to HEAD reports without a body."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -46,7 +46,7 @@ Ask = Callable[[Request], Answer]
 
 
 class Faults:
-    """What the proxy does to requests, and how many there were, by operation."""
+    """Simulated faults, and the number of requests by operation."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -84,7 +84,7 @@ def server_at(port: int) -> Ask:
 
 
 def proxy_of(faults: Faults, operation_of: Callable[[str, str], str]) -> ThreadingHTTPServer:
-    """A proxy on a free port; :func:`serve` lets it work."""
+    """A proxy on a free port; :func:`serve` starts it."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -142,7 +142,7 @@ def serve(proxy: ThreadingHTTPServer, ask: Ask) -> None:
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Until a process listens there. Raises TimeoutError, also if it has ended."""
+    """Wait until a process listens at a port. Raises TimeoutError, also if it has ended."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and process.poll() is None:
         server = http.client.HTTPConnection(HOST, port, timeout=1)
@@ -154,4 +154,4 @@ def wait_for(port: int, process: subprocess.Popen[bytes], seconds: float) -> Non
             return
         finally:
             server.close()
-    raise TimeoutError(f"nobody listens at port {port}; exit code {process.poll()}")
+    raise TimeoutError(f"no process listens at port {port}; exit code {process.poll()}")
