@@ -128,7 +128,7 @@ class AzureServer(Emulator):
         }
 
     def client(self) -> ContainerClient:
-        """A client of its own, for looks behind the library's back."""
+        """A separate client, to inspect the store without the library."""
         credential = {"account_name": self.account, "account_key": self.key}
         return ContainerClient(f"{self.endpoint}/{self.account}", BUCKET, credential=credential)
 
@@ -159,7 +159,7 @@ class GcsServer(Emulator):
         return {"fs.gs.storage.root.url": self.endpoint, "fs.gs.auth.type": "UNAUTHENTICATED"}
 
     def client(self) -> Any:
-        """A client of its own, for looks behind the library's back."""
+        """A separate client, to inspect the store without the library."""
         return storage.Client(
             project="judge",
             credentials=AnonymousCredentials(),

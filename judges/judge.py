@@ -29,7 +29,7 @@ ZONE_OPTION = "-Duser.timezone=UTC"
 
 
 class HiveJudge:
-    """Real Hive in a JVM of its own, below one work folder; a context manager.
+    """Real Hive in its own JVM, below one work folder; a context manager.
 
     The metastore and SQL start on first use. Requests run one at a time. Every wait has a bound, after which
     the JVM is stopped and the error shows its log. Subclasses for Hive's releases say what their JVM needs.

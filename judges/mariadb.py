@@ -64,7 +64,7 @@ _WATCHED = '"$@" </dev/null & server=$!; read -r _; kill -9 "$server"; wait "$se
 
 
 class MariaDb:
-    """One server on a free port of this machine, with a data folder of its own; a context manager."""
+    """One server on a free port of this machine, with its own data folder; a context manager."""
 
     user = "judge"
     password = "judge's secret"

@@ -71,7 +71,7 @@ class S3Server:
         }
 
     def client(self) -> Any:
-        """A client of its own, for looks behind the library's back."""
+        """A separate client, to inspect the store without the library."""
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,

@@ -25,7 +25,7 @@ def parse_columns(text: str) -> tuple[AcidColumn, ...]:
     names = [c.name for c in columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or not columns:
-        problem = f"column {twice[0]!r} comes twice" if twice else "there is no column"
+        problem = f"column {twice[0]!r} comes twice" if twice else "it has no columns"
         raise ConfigurationError(f"schema {text!r}: {problem} (case does not count)")
     return columns
 

@@ -283,7 +283,7 @@ def test_wrong_usage_is_told_apart(capsys: pytest.CaptureFixture[str], arguments
         (["--schema", "id"], "is not a column name and its type"),
         (["--schema", "id bigint, ID int"], "'id' comes twice"),
         (["--schema", "id bigintt"], "not a Hive type"),
-        (["--schema", ""], "there is no column"),
+        (["--schema", ""], "it has no columns"),
         (["--schema", "id bigint", "--valid-txns", "x"], "not a list of valid transactions"),
         (["--schema", "id bigint", "--columns", "nope"], "nope"),
         (["--schema", "id bigint", "--valid-write-ids", "d.t:1:1::"], "of version 1"),
