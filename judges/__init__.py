@@ -1,1 +1,1 @@
-"""Programs that are not ours and judge what we wrote: real Hive, run from the jars that pyspark brings."""
+"""Programs of others that judge what we wrote: real Hive, run from pyspark's jars, and real stores."""

@@ -33,7 +33,7 @@ class AzureServer(Emulator):
     program = ("judges.emulator_program", "azure")
     account = "devstoreaccount1"
     key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-    """Known to everybody: every Azurite has it."""
+    """Public: every Azurite has this key."""
 
     @property
     def description(self) -> str:
@@ -44,7 +44,7 @@ class AzureServer(Emulator):
 
     @property
     def host(self) -> str:
-        """The account's name as locations have it."""
+        """The account's name in locations."""
         return f"{self.account}.dfs.core.windows.net"
 
     @property
@@ -61,7 +61,7 @@ class AzureServer(Emulator):
         }
 
     def client(self) -> ContainerClient:
-        """A client of its own, for looks behind the library's back."""
+        """A separate client, to inspect the store without the library."""
         credential = {"account_name": self.account, "account_key": self.key}
         return ContainerClient(f"{self.endpoint}/{self.account}", BUCKET, credential=credential)
 
@@ -71,7 +71,7 @@ class AzureServer(Emulator):
 
 
 class GcsServer(Emulator):
-    """fake-gcs-server; what it lacks see ``emulator_program``."""
+    """fake-gcs-server; ``emulator_program`` adds what it lacks."""
 
     kind = "gcs"
     program = ("judges.emulator_program", "gcs")
@@ -93,7 +93,7 @@ class GcsServer(Emulator):
         return {"fs.gs.storage.root.url": self.endpoint, "fs.gs.auth.type": "UNAUTHENTICATED"}
 
     def client(self) -> Any:
-        """A client of its own, for looks behind the library's back."""
+        """A separate client, to inspect the store without the library."""
         return storage.Client(
             project="judge",
             credentials=AnonymousCredentials(),

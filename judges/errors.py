@@ -2,7 +2,7 @@
 
 ::
 
-    JudgeError               a judge could not start, answer in time or do what was asked
+    JudgeError               a judge could not start, answer in time or execute a request
     ├─ HiveError             Hive refused or failed; the message is Hive's own
     └─ ReadersDisagreeError  Hive's two readers give different rows of one directory
 """
@@ -17,7 +17,7 @@ class JudgeError(Exception):
 
 
 class HiveError(JudgeError):
-    """Hive refused a request or failed at it."""
+    """Hive refused a request, or the request failed."""
 
 
 class ReadersDisagreeError(JudgeError):

@@ -23,7 +23,7 @@ SOURCES = Path(__file__).parent / "minihdfs"
 
 @dataclass(frozen=True)
 class KerberosKeys:
-    """With what a cluster that asks for Kerberos proves who it is.
+    """Identity of a cluster with Kerberos.
 
     ``principal`` is that of its NameNodes and DataNodes, ``keytab`` holds its keys.
     """
@@ -33,7 +33,7 @@ class KerberosKeys:
 
     @property
     def server_settings(self) -> dict[str, str]:
-        """What servers need beyond the settings of their clients."""
+        """Settings of servers, in addition to those of their clients."""
         return {
             "hadoop.security.authorization": "true",
             "hadoop.proxyuser.hive.hosts": "*",  # compacts as the owner of a directory
@@ -47,7 +47,7 @@ class KerberosKeys:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """What clients need: all that is sent is encrypted."""
+        """Settings of clients: everything that is sent is encrypted."""
         return {
             "hadoop.security.authentication": "kerberos",
             "hadoop.rpc.protection": "privacy",
@@ -59,7 +59,7 @@ class KerberosKeys:
 class MiniHdfs(ProcessJudge):
     """One running HDFS below a work folder.
 
-    Its superuser is the user of this process; what needs one (modes, owners, quotas) is asked of the judge.
+    Its superuser is the user of this process; the judge executes what needs one (modes, owners, quotas).
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class MiniHdfs(ProcessJudge):
 
         Args:
             work_directory: holds its data and its log.
-            data_nodes: how many.
-            name_nodes: 1, or 2 for a name service of which the first is active.
+            data_nodes: number of DataNodes.
+            name_nodes: 1, or 2 for a name service whose first NameNode is active.
             configuration: Hadoop's properties for its servers.
-            kerberos: ask for Kerberos, with these keys.
-            is_measured: run as a server does that lives for long, with Java's own choice of compilers.
+            kerberos: require Kerberos, with these keys.
+            is_measured: run as a long-lived server does, with Java's own choice of compilers.
 
         Raises:
             JudgeError: Java, a jar or the compiler is missing, or it does not come up.
@@ -111,14 +111,14 @@ class MiniHdfs(ProcessJudge):
 
     @property
     def location(self) -> str:
-        """The root as a client names it: ``hdfs://127.0.0.1:PORT``, or of the name service."""
+        """The root for clients: ``hdfs://127.0.0.1:PORT``, or that of the name service."""
         if len(self._addresses) > 1:
             return f"hdfs://{NAME_SERVICE}"
         return f"hdfs://{self._addresses['namenode0']}"
 
     @property
     def settings(self) -> dict[str, str]:
-        """Properties that a client needs."""
+        """Properties for a client."""
         found = {"fs.defaultFS": self.location, "dfs.replication": "1"}
         if self._kerberos is not None:
             found |= self._kerberos.client_settings
@@ -139,15 +139,15 @@ class MiniHdfs(ProcessJudge):
         self._ask("restart_namenode")
 
     def stop_datanode(self, index: int) -> None:
-        """Stop one of those that run, counted from 0; the NameNode is not told."""
+        """Stop a running DataNode, counted from 0; the NameNode is not informed."""
         self._ask("stop_datanode", index=index)
 
     def stop_namenode(self, index: int) -> None:
-        """Stop one: all its connections break."""
+        """Stop a NameNode: all its connections break."""
         self._ask("stop_namenode", index=index)
 
     def start_namenode(self, index: int) -> None:
-        """Start one again on its port: in safe mode at first; of two, as a standby. Does not wait."""
+        """Start a NameNode again on its port: first in safe mode; one of two as a standby. Does not wait."""
         self._ask("start_namenode", index=index)
 
     def fail_over(self, to: int) -> None:
@@ -159,15 +159,15 @@ class MiniHdfs(ProcessJudge):
         return int(self._ask("active")["index"])
 
     def heal(self) -> None:
-        """Start what was stopped, and wait until all serves and can be written."""
+        """Start everything that was stopped, and wait until the cluster can be written."""
         self._ask("heal")
 
     def safe_mode(self, on: bool) -> None:
-        """Refuse all changes, or take them again."""
+        """Refuse all changes, or accept them again."""
         self._ask("safe_mode", on=on)
 
     def set_quota(self, path: str, *, names: int = 2**62, space_bytes: int = 2**62) -> None:
-        """Bound what may lie below a directory."""
+        """Limit the names and bytes below a directory."""
         self._ask("quota", path=path, names=names, bytes=space_bytes)
 
     def make_directory(
@@ -190,9 +190,9 @@ class MiniHdfs(ProcessJudge):
 
         Args:
             file: in the format of HADOOP_TOKEN_FILE_LOCATION.
-            principal: whose it is, and who may renew it.
-            keytab: of that principal.
-            service: the NameNode that it is said to be for; as Hadoop calls it for None.
+            principal: its owner and renewer.
+            keytab: the principal's keys.
+            service: the NameNode in the token; Hadoop's own name for None.
             form: ``PROTOBUF``, or ``WRITABLE``, which Hadoop 2 writes.
         """
         if service is None and len(self._addresses) > 1:
@@ -203,5 +203,5 @@ class MiniHdfs(ProcessJudge):
         self._ask("token", format=form, renewer=principal, **request)
 
     def cancel_tokens(self, file: Path, principal: str, keytab: Path) -> None:
-        """Make the tokens of a file worthless."""
+        """Cancel the tokens of a file."""
         self._ask("cancel_token", file=str(file), principal=principal, keytab=str(keytab))

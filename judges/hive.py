@@ -1,4 +1,4 @@
-"""The judges: real Hive 2.3, 3.1 and 4.1, each in one JVM that stays up."""
+"""Judges: real Hive 2.3, 3.1 and 4.1, each in one JVM that stays up."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MAIN_CLASS = "judge.Judge"
 
 
 class Hive23(HiveJudge):
-    """Real Hive 2.3.10, which lies among pyspark's jars; can also read directories without a metastore."""
+    """Real Hive 2.3.10 from pyspark's jars; it can also read directories without a metastore."""
 
     line = "2.3"
 
@@ -82,10 +82,10 @@ class Hive23(HiveJudge):
             columns: data columns as (name, Hive type) or as text ``id:bigint,msg:string``.
             valid_txns: the valid-transaction list in the server's text form.
             transactional_properties: ``legacy`` or ``default`` (split update).
-            mode: ``row``, ``vector``, or ``both``, which compares them and gives the row reader's answer.
+            mode: ``row``, ``vector``, or ``both``, which compares them and returns the row reader's answer.
             buckets: the table's bucket count.
-            where: (column, ``=``/``<``/``<=``, literal) pushed into the reader, which may skip what cannot
-                match.
+            where: (column, ``=``/``<``/``<=``, literal) pushed into the reader, which may skip rows that
+                cannot match.
             settings: more of the job's configuration, as ``mapred.max.split.size``.
 
         Raises:
@@ -137,7 +137,7 @@ class Hive23(HiveJudge):
         return list(answer["splits"])
 
     def acid_state(self, directory: Path | str, valid_txns: str = ALL_TXNS_VALID) -> DirectoryState:
-        """Tell which base, deltas and original files of a partition directory Hive chooses."""
+        """Return which base, deltas and original files of a partition directory Hive chooses."""
         return self._state(directory, {"txns": valid_txns})
 
     def orc_file(self, path: Path | str, *, events: bool = False) -> JavaOrcFile:
@@ -163,7 +163,7 @@ class Hive23(HiveJudge):
 
 
 class _WriteIdJudge(HiveJudge):
-    """What 3.1 and 4.1 have in common: their own jars, write ids, and tables read through SQL."""
+    """Common part of 3.1 and 4.1: their own jars, write ids, and tables read through SQL."""
 
     heap: ClassVar[str]
     hadoop: ClassVar[str]
@@ -183,13 +183,13 @@ class _WriteIdJudge(HiveJudge):
     def acid_state(
         self, directory: Path | str, valid_write_ids: str, valid_txns: str = NO_TXN_OPEN
     ) -> DirectoryState:
-        """Tell which base, deltas and original files of a partition directory Hive chooses.
+        """Return which base, deltas and original files of a partition directory Hive chooses.
 
         Args:
             directory: a partition's folder, or an unpartitioned table's.
             valid_write_ids: in the server's text form, ``db.table:watermark:min_open:open:aborted``.
-            valid_txns: the same for transactions, ``watermark:min_open:open:aborted``; 4.1 leaves out what a
-                compaction wrote whose transaction is not over.
+            valid_txns: the same for transactions, ``watermark:min_open:open:aborted``; 4.1 ignores the output
+                of a compaction whose transaction is not over.
         """
         return self._state(directory, {"write_ids": valid_write_ids, "txns": valid_txns})
 
@@ -221,7 +221,7 @@ class Hive41(_WriteIdJudge):
 
 
 def s3a_jars(hadoop: str) -> list[Path]:
-    """What ``s3a://`` needs beyond a line's own jars; fetched when it is first asked for."""
+    """Jars for ``s3a://``, in addition to a release's own; fetched on first use."""
     folder = SOURCES / "s3a"
     return fetch_all([*read_pins(folder / f"hadoop-{hadoop}.txt"), *read_pins(folder / "jars.txt")])
 

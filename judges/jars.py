@@ -1,6 +1,6 @@
-"""Jars that judges need beyond pyspark's: named by Maven coordinates, pinned by checksum, fetched once.
+"""Jars for judges, in addition to pyspark's: named by Maven coordinates, pinned by checksum, fetched once.
 
-Apache Ivy lies among pyspark's jars and resolves from Maven Central by itself, so a machine needs no Maven.
+Apache Ivy is one of pyspark's jars and resolves from Maven Central by itself, so a machine needs no Maven.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ECLIPSE_COMPILER", "Jar", "cache_directory", "fetch", "fetch_all", "
 FETCH_TIMEOUT_SECONDS = 560.0
 JAVA_17_CLASS_VERSION = 61
 
-# Each jar is named, so the descriptors that Ivy would read first (two requests a jar) say nothing of use.
+# Each jar is named, so the descriptors that Ivy would read first (two requests per jar) are not needed.
 _IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <resolvers>
@@ -49,7 +49,7 @@ _IVY_DEPENDENCY = (
 class Jar:
     """A jar in Maven Central; ``sha256`` is the hex digest of the one file that is accepted.
 
-    ``java`` is the release its class files are for; of one later than 17 a copy made for 17 is used.
+    ``java`` is the release of its class files; if it is later than 17, a copy for 17 is used.
     """
 
     organisation: str
@@ -70,11 +70,11 @@ ECLIPSE_COMPILER = Jar(
     "3.38.0",
     "97c566b120009c203a2fc8b291f4a9adbc171cf1ccb70f06f6b4e1828c00ce8e",
 )
-"""A Java compiler that runs on a bare JRE; used always, so that tests show what a bare machine gets."""
+"""A Java compiler that runs on a bare JRE. It is always used, so that tests cover a bare machine."""
 
 
 def cache_directory() -> Path:
-    """Give the folder of jars and classes: $HIVE_MUTATION_CACHE, else ``.cache`` in the checkout."""
+    """Return the folder of jars and classes: $HIVE_MUTATION_CACHE, else ``.cache`` in the checkout."""
     given = os.environ.get("HIVE_MUTATION_CACHE")
     return Path(given) if given else Path(__file__).resolve().parent.parent / ".cache"
 
@@ -86,15 +86,15 @@ def read_pins(path: Path) -> list[Jar]:
 
 
 def fetch(jar: Jar) -> Path:
-    """Give the local path of one jar; see :func:`fetch_all`."""
+    """Return the local path of one jar; see :func:`fetch_all`."""
     return fetch_all([jar])[0]
 
 
 def fetch_all(jars: Sequence[Jar]) -> list[Path]:
-    """Give the local paths of jars, in their order; those that are missing are fetched in one run of Ivy.
+    """Return the local paths of jars, in their order; missing ones are fetched in one run of Ivy.
 
     Raises:
-        JudgeError: one cannot be fetched, or what came has another checksum than the pinned one.
+        JudgeError: a jar cannot be fetched, or has another checksum than the pinned one.
     """
     folder = cache_directory() / "jars"
     missing = [jar for jar in jars if not (folder / jar.file_name).exists()]
@@ -112,9 +112,9 @@ def fetch_all(jars: Sequence[Jar]) -> list[Path]:
 
 
 def _for_java_17(jar: Path) -> Path:
-    """Give a copy of a jar, kept in the cache, whose class files say that they are for Java 17.
+    """Return a copy of a jar, kept in the cache, whose class files say that they are for Java 17.
 
-    A class file of a later Java that uses nothing of it runs as well; what does use it fails to link, loudly.
+    A class file of a later Java also runs if it uses nothing of that Java; otherwise linking it fails.
     """
     target = cache_directory() / "java17" / jar.name
     if not target.exists():
@@ -156,7 +156,7 @@ def _absent(jars: Sequence[Jar], folder: Path) -> list[Jar]:
 
 
 def _run_ivy(work: Path, options: list[str]) -> str:
-    """Run Ivy in a work folder that also holds its cache and files; gives what it said."""
+    """Run Ivy in a work folder that also holds its cache and files; returns its output."""
     command = [str(find_java()), *options, f"-Divy.default.ivy.user.dir={work}", "-jar", str(_ivy())]
     command += ["-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")]
     command += ["-cache", f"{work}/cache", "-retrieve", f"{work}/[artifact]-[revision].[ext]"]

@@ -1,4 +1,4 @@
-"""Compiles the judges' Java programs; classes are kept, keyed by what they were made of."""
+"""Compiles the judges' Java programs; classes are cached by their sources, jars and compiler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def compiled(folders: Sequence[Path], jars: Sequence[Path]) -> Path:
     """Compile every Java file below some folders against jars.
 
     Returns:
-        A folder of classes inside the cache, made on the first call for these sources, jars and compiler.
+        A folder of classes inside the cache, created on the first call for these sources, jars and compiler.
 
     Raises:
         JudgeError: the compiler cannot be fetched or reports errors.
@@ -49,7 +49,7 @@ def _key(files: Sequence[tuple[Path, Path]], jars: Sequence[Path]) -> str:
 
 
 def _compile(files: Sequence[Path], jars: Sequence[Path], classes: Path) -> None:
-    # -proc:none, since log4j's annotation processor is on the class path and would write files of its own
+    # -proc:none, since log4j's annotation processor is on the class path and would write further files
     options = [f"-{JAVA_RELEASE}", "-nowarn", "-proc:none", "-encoding", "UTF-8", "-d", str(classes)]
     options += ["-cp", os.pathsep.join(map(str, jars))]
     command = [str(find_java()), "-jar", str(fetch(ECLIPSE_COMPILER)), *options, *map(str, files)]
@@ -66,7 +66,7 @@ def _compile(files: Sequence[Path], jars: Sequence[Path], classes: Path) -> None
 
 
 def _publish(classes: Path, target: Path) -> None:
-    """Move the finished classes to their place; another process may have been faster, with the same."""
+    """Move the finished classes to the target; another process may already have put the same ones there."""
     try:
         classes.rename(target)
     except OSError:

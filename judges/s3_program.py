@@ -1,4 +1,4 @@
-"""An S3 server with a proxy before it that counts requests and can be told to fail; run as a program.
+"""An S3 server behind a proxy that counts requests and simulates faults; run as a program.
 
 python -m judges.s3_program
 """

@@ -14,7 +14,7 @@ __all__ = ["BUCKET", "S3Server"]
 
 KEY, SECRET = "tester", "not-so-secret"
 BUCKET = "tables"
-"""There from the start."""
+"""A bucket that exists from the start."""
 
 
 class S3Server(StoreServer):
@@ -46,7 +46,7 @@ class S3Server(StoreServer):
         }
 
     def client(self) -> Any:
-        """A client of its own, for looks behind the library's back."""
+        """A separate client, to inspect the store without the library."""
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,

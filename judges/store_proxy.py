@@ -1,4 +1,4 @@
-"""A proxy before an object store's emulator that counts requests and can be told to fail.
+"""A proxy in front of an object store's emulator that counts requests and simulates faults.
 
 A program that serves such a store answers one line of JSON for each line of JSON on its input, and ends with
 it.
@@ -42,7 +42,7 @@ _NOT_PASSED_ON = ("connection", "transfer-encoding", "keep-alive", "content-leng
 
 @dataclass(frozen=True)
 class Request:
-    """A request as it came."""
+    """A request as received."""
 
     method: str
     target: str
@@ -81,7 +81,7 @@ Refuse = Callable[[Request, Fate], Answer | None]
 
 
 class Faults:
-    """What the proxy does to requests, and how many there were, by operation."""
+    """Simulated faults, and the number of requests by operation."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -242,7 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Until a process listens there. Raises TimeoutError, also if it has ended."""
+    """Wait until a process listens at a port. Raises TimeoutError, also if it has ended."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and process.poll() is None:
         server = http.client.HTTPConnection(HOST, port, timeout=1)

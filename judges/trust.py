@@ -1,6 +1,6 @@
 """Lets Java trust the certificate authorities that Python trusts.
 
-A Java that came as a package brings its own list, without the authority that a company's proxy signs with.
+A Java that was installed as a package has its own list, without the authority of a company's proxy.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def trusted_certificates() -> list[bytes]:
 
 
 def write_trust_store(path: Path, certificates: list[bytes]) -> list[str]:
-    """Write certificates (DER) as a Java key store and give the options that make a JVM use it.
+    """Write certificates (DER) as a Java key store and return the options that make a JVM use it.
 
     Source: the JKS format as sun.security.provider.JavaKeyStore writes it: entries of (tag, alias, time,
-    type, certificate), then a SHA-1 over password, a fixed phrase and all of that.
+    type, certificate), then a SHA-1 over password, a fixed phrase and the entries.
     """
     body = struct.pack(">III", _MAGIC, _VERSION, len(certificates))
     for number, certificate in enumerate(certificates):

@@ -11,10 +11,10 @@
     │   │   ├─ TransactionStateError      the caller took the steps in a wrong order
     │   │   ├─ TransactionAbortedError    the server says the transaction is over
     │   │   │   └─ WriteConflictError         another one changed the same partition and committed first
-    │   │   └─ CommitOutcomeUnknownError  the line was lost during commit: look, do not retry
+    │   │   └─ CommitOutcomeUnknownError  the connection was lost during commit: look, do not retry
     │   └─ LockError
-    │       ├─ LockNotAcquiredError       somebody else held the lock for too long
-    │       └─ LockLostError              the lock or its heartbeat was lost while we worked
+    │       ├─ LockNotAcquiredError       another transaction held the lock for too long
+    │       └─ LockLostError              the lock or its heartbeat was lost during the work
     ├─ WorkerError                    the executor side
     │   ├─ BucketIdError              a bucket id that the row or the table contradicts
     │   ├─ GroupRevisitedError        a (partition, bucket) came back after it was closed
@@ -120,7 +120,7 @@ class WriteConflictError(TransactionAbortedError):
 
 
 class CommitOutcomeUnknownError(TransactionError):
-    """The connection was lost during commit and the outcome could not be found out: look, do not retry."""
+    """The connection was lost during commit and the outcome is unknown: look, do not retry."""
 
 
 class LockError(ClientError):
@@ -211,6 +211,6 @@ MAX_NAMES_IN_MESSAGE = 10
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a message tells them: all, or the first ten and how many more there are."""
+    """Names as a message lists them: all, or the first ten and the number of the others."""
     rest = len(names) - MAX_NAMES_IN_MESSAGE
     return ", ".join(names[:MAX_NAMES_IN_MESSAGE]) + (f" and {rest} more" if rest > 0 else "")

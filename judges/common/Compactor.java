@@ -31,13 +31,13 @@ final class Compactor {
     return round(() -> Line.runOnce(new Cleaner(), conf));
   }
 
-  /** The threads log their failures and go on, so the answer lists what became of every compaction. */
+  /** The threads log their failures and continue, so the answer lists the state of every compaction. */
   private JsonObject round(Round round) throws Exception {
     SessionState session = SessionState.get();
     try {
       round.run();
     } finally {
-      SessionState.setCurrentSessionState(session); // the round may leave a session of its own
+      SessionState.setCurrentSessionState(session); // the round may leave another session
     }
     return compactions();
   }

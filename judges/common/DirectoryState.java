@@ -17,7 +17,7 @@ final class DirectoryState {
 
   static JsonObject of(JsonObject request) throws Exception {
     Path directory = path(request.get("directory").getAsString());
-    var state = Line.acidState(directory, request.getAsJsonObject("valid")); // a class of the line's own
+    var state = Line.acidState(directory, request.getAsJsonObject("valid")); // the class differs between releases
     List<String> deltas = new ArrayList<>();
     for (AcidUtils.ParsedDelta delta : state.getCurrentDirectories()) {
       deltas.add(delta.getPath().getName());
@@ -40,7 +40,7 @@ final class DirectoryState {
     return answer;
   }
 
-  /** A place with its scheme, or a path of this machine. */
+  /** A location with its scheme, or a path of this machine. */
   static Path path(String text) {
     return text.matches("[a-z0-9]+:/.*") ? new Path(text) : new Path(new File(text).toURI());
   }

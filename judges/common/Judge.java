@@ -29,10 +29,10 @@ import org.apache.hive.common.util.HiveVersionInfo;
  * Real Hive as a judge: metastore, SQL, compactor, directory state and bucket hash of the Hive on the class path.
  *
  * <p>Usage: {@code Judge WORK_DIRECTORY [key=value ...]}. Every line on standard input is a request, a JSON object whose
- * member {@code do} names what to do; every request gets one line of JSON on standard output: what was asked for, or
+ * member {@code do} names the action. Every request gets one line of JSON on standard output: the result, or
  * {@code error}, {@code message} and {@code trace}. Log lines go to standard error. The process ends when its standard
- * input does, also in the middle of a request, so it cannot outlive the program that started it. What differs from one
- * line of Hive to another is in {@code Line}, of which each line has its own.
+ * input does, also in the middle of a request, so it cannot outlive the program that started it. Differences between
+ * Hive's releases are in {@code Line}; each release has its own.
  */
 public final class Judge {
   private static final Gson GSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
@@ -64,7 +64,7 @@ public final class Judge {
 
   public static void main(String[] arguments) throws Exception {
     PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
-    System.setOut(System.err); // whatever Hive prints must not mix with the answers
+    System.setOut(System.err); // Hive's own output must not mix with the answers
     BlockingQueue<String> requests = readRequests();
     HiveConf conf = Settings.make(new File(arguments[0]).getCanonicalFile(), arguments);
     logIn(conf);
@@ -75,7 +75,7 @@ public final class Judge {
     }
   }
 
-  /** By Kerberos, if the storage asks for it: as the metastore's own principal. */
+  /** Log in by Kerberos, if the storage requires it: as the metastore's own principal. */
   private static void logIn(HiveConf conf) throws IOException {
     if (SecurityUtil.getAuthenticationMethod(conf) == UserGroupInformation.AuthenticationMethod.KERBEROS) {
       UserGroupInformation.setConfiguration(conf);
@@ -84,7 +84,7 @@ public final class Judge {
     }
   }
 
-  /** Queue the lines of standard input; a thread of its own notices the end also while a request is being worked on. */
+  /** Queue the lines of standard input. A separate thread notices its end also while a request is running. */
   private static BlockingQueue<String> readRequests() {
     BlockingQueue<String> requests = new LinkedBlockingQueue<>();
     Thread reader = new Thread(() -> {
@@ -125,7 +125,7 @@ public final class Judge {
     return answer;
   }
 
-  /** The metastore and the SQL session cost seconds, so they start when first needed; the hash does without. */
+  /** The metastore and the SQL session take seconds to start, so they start on first use; the hash does not need them. */
   private Session session() throws Exception {
     if (session == null) {
       session = new Session(conf);

@@ -13,12 +13,12 @@ import org.datanucleus.api.jdo.JDOPersistenceManagerFactory;
 import org.datanucleus.store.schema.SchemaAwareStoreManager;
 
 /**
- * Makes the tables of the classes that DataNucleus maps in a new Derby database, all at once.
+ * Creates the tables of all classes that DataNucleus maps at once, in a new Derby database.
  *
- * <p>One by one on first use they come too late for the metastore's check of its direct SQL and for the compactor.
+ * <p>Created on first use, they would come too late for the metastore's check of its direct SQL and for the compactor.
  */
 final class MappedTables {
-  /** Its table is made with those of transactions. */
+  /** Its table is created with those of transactions. */
   private static final String NOTIFICATION_LOG = "MTxnWriteNotificationLog";
 
   private MappedTables() {}

@@ -45,7 +45,7 @@ final class Session {
     return new Compactor(conf);
   }
 
-  /** Offer the metastore of this process on a free port; a second request gives the same address. */
+  /** Offer the metastore of this process on a free port; a second request returns the same address. */
   JsonObject serve() throws Exception {
     if (uri == null) {
       int port;
@@ -111,7 +111,7 @@ final class Session {
     }
   }
 
-  /** One driver a statement, since a driver keeps the configuration that it saw first. */
+  /** One driver for each statement, since a driver keeps its first configuration. */
   private JsonObject run(String text) throws Exception {
     Driver driver = new Driver(conf);
     try {
@@ -153,7 +153,7 @@ final class Session {
     return rows;
   }
 
-  /** A query gives arrays of Java objects, a statement such as SHOW gives lines with tabs. */
+  /** A query returns arrays of Java objects, a statement such as SHOW returns lines with tabs. */
   private static JsonArray row(Object row) {
     JsonArray values = new JsonArray();
     if (row instanceof Object[]) {
@@ -171,8 +171,8 @@ final class Session {
   /** Abort the transactions and drop the locks whose last heartbeat is older than the given time. */
   JsonObject timeOut(JsonObject request) {
     long millis = request.get("older_than_millis").getAsLong();
-    // Hive 4 finds them by the store's time-out and aborts them by the configuration's; where the two differ
-    // it tries for ever.
+    // Hive 4 finds them by the store's time-out and aborts them by the configuration's. If the two differ, it tries
+    // for ever.
     HiveConf timed = new HiveConf(conf);
     timed.set("hive.txn.timeout", millis + "ms");
     timed.set("metastore.txn.timeout", millis + "ms");
@@ -186,7 +186,7 @@ final class Session {
     return new JsonObject();
   }
 
-  /** A look at the metastore's own tables; every value as text. */
+  /** Query the metastore's own tables; every value as text. */
   JsonObject metastoreRows(JsonObject request) throws Exception {
     JsonArray rows = new JsonArray();
     try (Connection connection = DriverManager.getConnection(conf.get("javax.jdo.option.ConnectionURL"));

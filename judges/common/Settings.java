@@ -24,7 +24,7 @@ final class Settings {
       settings.put(arguments[i].substring(0, equals), arguments[i].substring(equals + 1));
     }
     System.setProperty("derby.stream.error.file", directory + "/derby.log");
-    // Hive makes configurations of its own in many places; they see system properties, but not this object.
+    // Hive creates further configurations in many places; they see system properties, but not this object.
     settings.forEach(System::setProperty);
     HiveConf conf = new HiveConf(Judge.class);
     settings.forEach(conf::set);
@@ -45,7 +45,7 @@ final class Settings {
     settings.put("hive.txn.manager", "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager");
     settings.put("hive.support.concurrency", "true");
     settings.put("hive.exec.dynamic.partition.mode", "nonstrict");
-    // A statement that meets a foreign lock gives up within seconds instead of 100 minutes.
+    // A statement that waits for another transaction's lock gives up within seconds instead of 100 minutes.
     settings.put("hive.lock.sleep.between.retries", "100ms");
     settings.put("hive.lock.numretries", "50");
   }
@@ -59,7 +59,7 @@ final class Settings {
     settings.put("hive.downloaded.resources.dir", directory + "/resources");
     settings.put("hive.querylog.location", directory + "/querylog");
     settings.put("fs.file.impl", PlainLocalFileSystem.class.getName());
-    // A repeated SELECT would be answered from the cache, whatever lies in the files.
+    // A repeated SELECT would be answered from the cache instead of the files.
     settings.put("hive.query.results.cache.enabled", "false");
     // Rows arrive as Java objects instead of text, so NULL differs from 'NULL' and a tab in a value does no harm.
     settings.put("list.sink.output.formatter", "org.apache.hadoop.hive.serde2.thrift.ThriftFormatter");
@@ -67,14 +67,14 @@ final class Settings {
   }
 
   private static void speed(Map<String, String> settings) {
-    // A local job takes milliseconds; these are the pauses between looks whether it is done (1 s, 1 s and 5 s otherwise).
+    // A local job takes milliseconds; these are the pauses between checks whether it is done (default: 1 s, 1 s and 5 s).
     settings.put("hive.exec.counters.pull.interval", "10");
     settings.put("mapreduce.client.progressmonitor.pollinterval", "10");
     settings.put("mapreduce.client.completion.pollinterval", "10");
-    settings.put("mapreduce.task.io.sort.mb", "8"); // allocated whole by every map task
+    settings.put("mapreduce.task.io.sort.mb", "8"); // every map task allocates all of it
     settings.put("hive.async.log.enabled", "false");
     settings.put("hive.log.explain.output", "false");
-    // One process judges many states of one path; a footer remembered from an earlier file would judge that one.
+    // One process judges many states of one path; a cached footer would belong to an earlier file.
     settings.put("hive.orc.cache.stripe.details.mem.size", "0");
     settings.put("hive.metastore.server.min.threads", "4");
   }

@@ -22,7 +22,7 @@ import org.apache.hadoop.hive.serde2.typeinfo.UnionTypeInfo;
 import org.apache.hadoop.hive.serde2.typeinfo.VarcharTypeInfo;
 
 /**
- * One JSON notation for Hive's values, whichever reader gives them.
+ * One JSON notation for Hive's values, from every reader.
  *
  * <p>Integers, finite floating numbers, booleans and strings are themselves; decimals, dates, timestamps and non-finite
  * numbers are strings; binary is lower-case hex; a char is padded; a list or struct is an array; a map is an array of
@@ -54,7 +54,7 @@ final class Values {
     return new JsonPrimitive(value.toString());
   }
 
-  /** The reverse: a value as Hive's standard Java object of a type. */
+  /** Inverse: a value as Hive's standard Java object of a type. */
   static Object parse(JsonElement json, TypeInfo type) {
     if (json.isJsonNull()) {
       return null;

@@ -25,7 +25,7 @@ import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector;
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorUtils;
 import org.apache.hadoop.hive.shims.ShimLoader;
 
-/** What is Hive 2.3's own, among other things readers of directories that no metastore knows. */
+/** Differences of Hive 2.3, among them readers of directories without a metastore. */
 final class Line {
   /** A query for ROW__ID is never vectorised. */
   static final boolean VECTORS_SHOW_IDS = false;
@@ -49,7 +49,7 @@ final class Line {
     settings.put("orc.compress", "ZLIB");
   }
 
-  /** DataNucleus makes all tables but those of transactions and locks. */
+  /** DataNucleus creates all tables except those of transactions and locks. */
   static void makeTables(HiveConf conf) throws Exception {
     TxnDbUtil.prepDb(conf);
   }
@@ -74,13 +74,13 @@ final class Line {
   static void runOnce(MetaStoreThread thread, HiveConf conf) throws Exception {
     thread.setThreadId(1);
     thread.setHiveConf(conf);
-    thread.init(new AtomicBoolean(true), new AtomicBoolean()); // told to stop from the start: one round
+    thread.init(new AtomicBoolean(true), new AtomicBoolean()); // already told to stop, so it runs one round
     ((Thread) thread).run();
   }
 
   static int hash(int version, Object[] values, ObjectInspector[] inspectors) {
     if (version != 1) {
-      throw new IllegalArgumentException("Hive 2.3 knows the bucket hash of version 1 only, not of " + version);
+      throw new IllegalArgumentException("Hive 2.3 knows the bucket hash of version 1 only, not of version " + version);
     }
     return ObjectInspectorUtils.getBucketHashCode(values, inspectors);
   }

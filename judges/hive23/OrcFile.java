@@ -14,7 +14,7 @@ import org.apache.orc.StripeInformation;
 import org.apache.orc.impl.AcidStats;
 import org.apache.orc.impl.OrcAcidUtils;
 
-/** What the Java ORC reader finds in a file: rows, stripes, user metadata, ACID statistics and, on request, the events. */
+/** Contents of a file, by the Java ORC reader: rows, stripes, user metadata, ACID statistics and, on request, events. */
 final class OrcFile {
   private OrcFile() {}
 

@@ -37,7 +37,7 @@ import org.apache.hadoop.hive.serde2.typeinfo.StructTypeInfo;
 import org.apache.hadoop.hive.serde2.typeinfo.TypeInfo;
 import org.apache.hadoop.hive.serde2.typeinfo.UnionTypeInfo;
 
-/** The values that Hive's readers give, as objects or in column vectors, in the notation of {@link Values}. */
+/** The values from Hive's readers, as objects or in column vectors, in the notation of {@link Values}. */
 final class ReaderValues {
   private ReaderValues() {}
 

@@ -50,7 +50,7 @@ import org.apache.hadoop.mapred.Reporter;
  * Reads an ACID table's directory as a Hive task does: OrcInputFormat's splits, then one of its two readers.
  *
  * <p>Partition directories ({@code key=value}) are found below the directory. The answer's {@code rows} are
- * [partition, [original transaction, bucket, row id] or null, [value, ...]]; the vectorised reader of legacy tables hides
+ * [partition, [original transaction, bucket, row id] or null, [value, ...]]. The vectorised reader of legacy tables hides
  * the identifiers.
  */
 final class TableReader {
@@ -88,7 +88,7 @@ final class TableReader {
       children = files.listStatus(directory);
     } catch (FileNotFoundException e) {
       if (files.getScheme().equals("s3a")) {
-        return; // an empty table: there are no directories
+        return; // an empty table has no directories
       }
       throw new IOException("not a directory: " + directory, e);
     }
@@ -158,7 +158,7 @@ final class TableReader {
     return conf;
   }
 
-  /** A pushed-down predicate [column, operator, literal]: readers may skip what cannot match, they need not. */
+  /** A pushed-down predicate [column, operator, literal]: readers may skip rows that cannot match, but need not. */
   private static String searchArgument(JsonArray where) {
     String column = where.get(0).getAsString();
     boolean isNumber = where.get(2).getAsJsonPrimitive().isNumber();
@@ -176,7 +176,7 @@ final class TableReader {
         builder.lessThanEquals(column, type, literal);
         break;
       default:
-        throw new IllegalArgumentException("operator " + where.get(1) + " is none of =, <, <=");
+        throw new IllegalArgumentException("operator " + where.get(1) + " is not one of =, <, <=");
     }
     ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     try (Output output = new Output(bytes)) {
@@ -241,7 +241,7 @@ final class TableReader {
     }
   }
 
-  /** A reader takes its column context from the query plan; there is none here, so it is handed over. */
+  /** A reader takes its column context from the query plan; without a plan, it is passed explicitly. */
   @SuppressWarnings("unchecked")
   private RecordReader<NullWritable, VectorizedRowBatch> vectorReader(OrcInputFormat format, OrcSplit split, JobConf conf)
       throws Exception {
@@ -265,7 +265,7 @@ final class TableReader {
     return field;
   }
 
-  /** The split-update reader hides the identifiers as well, but they lie in the batch of events beneath. */
+  /** The split-update reader hides the identifiers as well, but the underlying batch of events has them. */
   private static JsonArray identifier(VectorizedRowBatch events, int at) {
     long[] identifier = new long[3];
     for (int i = 0; i < 3; i++) {

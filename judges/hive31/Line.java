@@ -25,7 +25,7 @@ import org.apache.hadoop.hive.ql.session.SessionState;
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector;
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorUtils;
 
-/** What is Hive 3.1's own. */
+/** Differences of Hive 3.1. */
 final class Line {
   static final boolean VECTORS_SHOW_IDS = true;
 
@@ -39,8 +39,8 @@ final class Line {
     settings.put("datanucleus.connectionPoolingType", "HikariCP");
     settings.put("hive.execution.engine", "mr");
     settings.put("hive.cbo.enable", "false"); // would need Calcite's Druid adapter
-    settings.put("hive.stats.autogather", "false"); // so would the query that gathers column statistics
-    settings.put("hive.auto.convert.join", "false"); // a map join needs a JVM of its own, or fails without CBO
+    settings.put("hive.stats.autogather", "false"); // the query that gathers column statistics would need it, too
+    settings.put("hive.auto.convert.join", "false"); // a map join needs a separate JVM, or fails without CBO
     settings.put("hive.strict.checks.cartesian.product", "false");
   }
 
@@ -65,7 +65,7 @@ final class Line {
   static void runOnce(MetaStoreThread thread, HiveConf conf) throws Exception {
     thread.setThreadId(1);
     thread.setConf(conf);
-    thread.init(new AtomicBoolean(true), new AtomicBoolean()); // told to stop from the start: one round
+    thread.init(new AtomicBoolean(true), new AtomicBoolean()); // already told to stop, so it runs one round
     ((Thread) thread).run();
   }
 

@@ -8,7 +8,7 @@ import java.net.URLClassLoader;
 /**
  * The system class loader of a JVM that runs Hive 3.1, chosen with {@code -Djava.system.class.loader}.
  *
- * <p>Hive 3.1 casts the loader of its classes to URLClassLoader, which since Java 9 only a loader of one's own is.
+ * <p>Hive 3.1 casts the loader of its classes to URLClassLoader; since Java 9 only a custom loader is one.
  */
 public final class Loader extends URLClassLoader {
   public Loader(ClassLoader parent) throws MalformedURLException {

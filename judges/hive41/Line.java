@@ -26,9 +26,9 @@ import org.apache.hadoop.hive.ql.txn.compactor.CompactorThread;
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector;
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorUtils;
 
-/** What is Hive 4.1's own. */
+/** Differences of Hive 4.1. */
 final class Line {
-  /** What HiveServer2 says of itself; without it the metastore refuses to create ACID tables. */
+  /** Capabilities that HiveServer2 declares; without them the metastore refuses to create ACID tables. */
   private static final String[] CAPABILITIES = {
     "EXTWRITE", "EXTREAD", "HIVEBUCKET2", "HIVEFULLACIDREAD", "HIVEFULLACIDWRITE", "HIVECACHEINVALIDATE",
     "HIVEMANAGESTATS", "HIVEMANAGEDINSERTWRITE", "HIVEMANAGEDINSERTREAD",
@@ -94,7 +94,7 @@ final class Line {
 
   static void runOnce(CompactorThread thread, HiveConf conf) throws Exception {
     thread.setConf(new HiveConf(conf));
-    thread.init(new AtomicBoolean(true)); // told to stop from the start: one round
+    thread.init(new AtomicBoolean(true)); // already told to stop, so it runs one round
     thread.run();
   }
 
@@ -119,7 +119,7 @@ final class Line {
 
   static AcidDirectory acidState(Path directory, JsonObject valid) throws IOException {
     Configuration conf = new Configuration();
-    conf.set("hive.txn.valid.txns", valid.get("txns").getAsString()); // a compaction's directory counts once its own is over
+    conf.set("hive.txn.valid.txns", valid.get("txns").getAsString()); // decides whether a compaction's directory counts
     ValidReaderWriteIdList writeIds = ValidReaderWriteIdList.fromValue(valid.get("write_ids").getAsString());
     return AcidUtils.getAcidState(directory.getFileSystem(conf), directory, conf, writeIds, null, false);
   }

@@ -10,9 +10,9 @@ import java.util.Map;
 import java.util.StringJoiner;
 
 /**
- * Makes the tables of transactions, locks and compactions in a new Derby database; the jars hold no script for them.
+ * Creates the tables of transactions, locks and compactions in a new Derby database; the jars do not have a script.
  *
- * <p>They are listed in {@code transaction_tables.txt} beside this file, which explains its own notation.
+ * <p>They are listed in {@code transaction_tables.txt} beside this file, which explains its notation.
  */
 final class TransactionTables {
   private static final String LIST = "/transaction_tables.txt";

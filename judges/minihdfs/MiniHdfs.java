@@ -59,7 +59,7 @@ public final class MiniHdfs {
       conf.set(arguments[i].substring(0, equals), arguments[i].substring(equals + 1));
     }
     UserGroupInformation.setConfiguration(conf);
-    Groups.getUserToGroupsMappingServiceWithLoadedConfiguration(conf); // else those of the operating system alone
+    Groups.getUserToGroupsMappingServiceWithLoadedConfiguration(conf); // otherwise only groups of the operating system
     MiniDFSCluster.Builder builder = new MiniDFSCluster.Builder(conf, new File(arguments[0])).numDataNodes(dataNodes);
     if (nameNodes > 1) {
       builder.nnTopology(MiniDFSNNTopology.simpleHATopology());
@@ -162,7 +162,7 @@ public final class MiniHdfs {
     return answer;
   }
 
-  /** Have the NameNode issue a delegation token to who has a keytab, and write it as Hadoop does. */
+  /** Let the NameNode issue a delegation token to the owner of a keytab, and write it as Hadoop does. */
   private void writeToken(JsonObject request) throws Exception {
     Credentials issued = new Credentials();
     String renewer = request.get("renewer").getAsString();
@@ -184,7 +184,7 @@ public final class MiniHdfs {
         request.get("principal").getAsString(), request.get("keytab").getAsString()).doAs(work);
   }
 
-  /** All run, the first NameNode that can is active, nothing is read-only. */
+  /** Start all nodes, activate the first NameNode that can be active, and leave safe mode. */
   private void heal() throws Exception {
     for (int i = 0; i < nameNodes; i++) {
       if (cluster.getNameNode(i) == null) {
@@ -199,7 +199,7 @@ public final class MiniHdfs {
     }
     try {
       files().setSafeMode(org.apache.hadoop.fs.SafeModeAction.LEAVE);
-    } catch (EOFException e) { // a connection to a NameNode that was stopped since
+    } catch (EOFException e) { // a connection to a NameNode that has been stopped
       files().setSafeMode(org.apache.hadoop.fs.SafeModeAction.LEAVE);
     }
     cluster.waitActive();

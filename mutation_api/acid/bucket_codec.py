@@ -22,10 +22,10 @@ __all__ = [
 ]
 
 MAX_BUCKETS = 4096
-"""Bucket ids are below this: more do not fit the field of Hive 3, and Hive 4 numbers them otherwise."""
+"""Bucket ids are below this. Others do not fit the field of Hive 3, and Hive 4 encodes them differently."""
 
 MAX_STATEMENT_ID = 4095
-"""Statement ids are at most this: the properties of one bucket are consecutive."""
+"""Highest statement id; so the properties of one bucket are consecutive."""
 
 _VERSION_SHIFT = 29
 _BUCKET_SHIFT = 16
@@ -34,7 +34,7 @@ _UNUSED_BITS = 0x1000F000
 
 
 def bucket_property(bucket_id: int, statement_id: int = 0) -> int:
-    """What stands in the ROW__ID of a row that a statement puts into a bucket: 536870912 for 0 and 0.
+    """Bucket property of rows that a statement inserts into a bucket: 536870912 for bucket 0, statement 0.
 
     Raises ValueError if one of them has more than 12 bits.
     """
@@ -44,9 +44,9 @@ def bucket_property(bucket_id: int, statement_id: int = 0) -> int:
 
 
 def bucket_ids(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-    """Bucket ids that bucket properties name (shape (n,), int32); plain ids (version 0) stay as they are.
+    """Bucket ids in bucket properties (shape (n,), int32); plain ids (version 0) stay as they are.
 
-    Of values that :func:`unreadable_properties` finds, the result means nothing.
+    The result is meaningless for values that :func:`unreadable_properties` finds.
     """
     values = properties.astype(np.int64)
     decoded = np.where(values >> _VERSION_SHIFT == 1, values >> _BUCKET_SHIFT & _MASK_12, values)
@@ -54,16 +54,16 @@ def bucket_ids(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
 
 
 def statement_ids(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-    """Statements that bucket properties name (shape (n,), int32); 0 of plain ids."""
+    """Statement ids in bucket properties (shape (n,), int32); 0 for plain ids."""
     values = properties.astype(np.int64)
     return np.where(values >> _VERSION_SHIFT == 1, values & _MASK_12, 0).astype(np.int32)
 
 
 def ranks_in_bucket(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Numbers in the order of the properties of any one bucket, and small: 0 of its plain id, then a number
-    for each statement (shape (n,), int64).
+    """Rank of each property among those of its bucket (shape (n,), int64).
 
-    Of values that :func:`unreadable_properties` finds, the result means nothing.
+    The plain id has rank 0, statement n has rank n + 1: small numbers in the order of the properties. The
+    result is meaningless for values that :func:`unreadable_properties` finds.
     """
     values = properties.astype(np.int64)
     ranks: npt.NDArray[np.int64] = np.where(values >> _VERSION_SHIFT == 1, 1 + (values & _MASK_12), 0)
@@ -71,7 +71,7 @@ def ranks_in_bucket(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int64
 
 
 def unreadable_properties(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-    """Where a value is no bucket property that Hive could have written (shape (n,))."""
+    """Which values cannot be bucket properties that Hive wrote (shape (n,))."""
     values = properties.astype(np.int64)
     version = values >> _VERSION_SHIFT
     is_plain = (version == 0) & (values < MAX_BUCKETS)

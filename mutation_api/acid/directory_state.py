@@ -1,8 +1,8 @@
 """DirectoryState: which directories and files of a partition make up a snapshot. Pure.
 
 A partition directory holds generations of the same rows: bases, deltas of single transactions, deltas that a
-compaction made of several, files from before the table was transactional. Which of them a reader must take
-depends on its lists of valid ids only.
+compaction made of several, files from before the table was transactional. Only the lists of valid ids decide
+which of them a reader must read.
 
 Source: Hive's AcidUtils.getAcidState (2.3, 3.1, 4.x); tests compare with it on random directories.
 """
@@ -36,9 +36,9 @@ _NO_STATEMENT = -1
 class DirectoryState:
     """What a snapshot reads of one partition directory; all names are children of that directory.
 
-    ``deltas`` holds insert and delete deltas in the order in which Hive takes them. With a base,
-    ``original_files`` and ``original_directories`` are empty. ``obsolete`` names what this snapshot does not
-    need because something chosen covers it; what is too new for the snapshot is in no list.
+    ``deltas`` holds insert and delete deltas in the order in which Hive reads them. With a base,
+    ``original_files`` and ``original_directories`` are empty. ``obsolete`` lists what this snapshot does not
+    need because a chosen directory covers it. Directories too new for the snapshot are in no list.
     """
 
     base: BaseDirectory | None
@@ -64,16 +64,16 @@ def choose_directories(
         directories: names of the child directories, hidden ones included.
         files: sizes in bytes of the child files by name, hidden ones included.
         valid: the ids the snapshot sees: transactions in v1, write ids of the table in v2.
-        version: what names there may be, and when a base counts.
+        version: decides which names are allowed, and when a base is visible.
         location: the partition directory, for messages only.
-        valid_txns: the transactions the snapshot sees; needed where a name tells the transaction of a
+        valid_txns: the transactions the snapshot sees; needed if a name holds the transaction of a
             compaction.
         base_formats: ``dataFormat`` of the markers in bases, by directory name, if ``version.marks_bases``.
 
     Raises:
-        DirectoryStateError: a name that Hive fails on or loses rows with; two directories of one kind and
-            range, which Hive would read both; a compacted directory but no ``valid_txns``; or there are bases
-            but none that this snapshot may use (it is older than a compaction).
+        DirectoryStateError: Hive fails on a name or loses its rows; two directories have one kind and range,
+            and Hive would read both; a directory was compacted but ``valid_txns`` is missing; or there are
+            bases, but this snapshot may use none of them (it is older than a compaction).
     """
     acid, original_directories = _parse(sorted(directories), version, location)
     acid = [d for d in acid if _is_finished(d, valid_txns, location)]
@@ -125,8 +125,9 @@ def _is_finished(
         return True
     if valid_txns is None:
         raise DirectoryStateError(
-            f"{location}: {directory.name} was made by a compaction, and only a list of valid transactions "
-            f"tells whether its transaction {directory.compaction_txn} has committed: give it (valid_txns)"
+            f"{location}: {directory.name} was made by the compaction of transaction "
+            f"{directory.compaction_txn}; the list of valid transactions (valid_txns) is missing, so whether "
+            "it has committed is unknown: pass the list"
         )
     return valid_txns.is_valid(directory.compaction_txn)
 
@@ -137,8 +138,8 @@ def _is_compacted(
     marker = base_formats.get(base.name)
     if marker not in (None, COMPACTED) and not version.is_hive_4:
         raise DirectoryStateError(
-            f"{location}/{base.name} has a marker with dataFormat {marker!r}; Hive before 4 knows "
-            f"{COMPACTED!r} only and fails"
+            f"{location}/{base.name} has a marker with dataFormat {marker!r}; Hive before 4 knows only "
+            f"{COMPACTED!r} and fails"
         )
     return not version.marks_bases or base.compaction_txn > 0 or marker == COMPACTED
 
@@ -153,20 +154,20 @@ def _best_base(
     def is_usable(base: BaseDirectory) -> bool:
         if base.last == LONG_MIN:
             return True
-        # Hive 4.1 also takes what the smallest open id overwrites: its own readers see it before it commits.
+        # Hive 4.1 also takes the base of the smallest open id: its own readers see it before it commits.
         return valid.is_valid_base(base.last) if base in compacted else valid.is_valid(base.last)
 
     usable = [b for b in bases if is_usable(b)]
-    # A base that an INSERT OVERWRITE wrote erased nothing that this snapshot needs unless the snapshot sees
-    # it; what a compaction covered may be gone.
+    # A base of an INSERT OVERWRITE that the snapshot does not see erased nothing that the snapshot needs.
+    # What a compaction covered may be gone.
     decisive = [b for b in bases if b in compacted] if version.is_hive_4 else bases
     if decisive and not usable:
         raise DirectoryStateError(
-            f"{location}: not enough history: no base ({', '.join(b.name for b in bases)}) may be used by a "
-            f"snapshot with valid ids {valid.to_write_id_text()!r}, which is older than the compaction that "
-            "made it; take a new snapshot"
+            f"{location}: not enough history: its bases ({', '.join(b.name for b in bases)}) come from "
+            f"compactions newer than the snapshot with valid ids {valid.to_write_id_text()!r}; take a new "
+            "snapshot"
         )
-    # Of several compacted ones of one id Hive takes any: they hold the same rows.
+    # Hive takes any of several compacted bases of one id: they hold the same rows.
     return max(usable, key=lambda b: (b.last, b in compacted, b.compaction_txn), default=None)
 
 
@@ -176,7 +177,7 @@ def _check_no_doubles(deltas: list[DeltaDirectory], location: str) -> None:
         key = (delta.first, delta.last, delta.statement_id, delta.is_delete)
         if key in found:
             raise DirectoryStateError(
-                f"{location}: {found[key]} and {delta.name} hold the same events; Hive reads both, and shows "
+                f"{location}: {found[key]} and {delta.name} hold the same events; Hive reads both and shows "
                 "their rows twice: wait until the cleaner has removed one, or move one away"
             )
         found[key] = delta.name

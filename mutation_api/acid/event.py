@@ -1,6 +1,6 @@
 """The ACID event: its ORC columns and operation codes.
 
-Source: Hive's OrcRecordUpdater; names, case and order are fixed, readers look for them.
+Names, case and order are fixed, because readers look for them. Source: Hive's OrcRecordUpdater.
 """
 
 from __future__ import annotations

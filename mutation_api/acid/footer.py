@@ -14,4 +14,4 @@ ACID_STATS = "hive.acid.stats"
 """``inserts,updates,deletes`` of the file."""
 
 ACID_VERSION = "hive.acid.version"
-"""In files with write ids, as Hive itself writes it; its readers were content without."""
+"""Written into files with write ids, as Hive does; its readers also accepted files without it."""

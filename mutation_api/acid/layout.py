@@ -41,10 +41,10 @@ LONG_MIN = -(2**63)
 """Number of the base that the first compaction of a converted table may write; every snapshot may use it."""
 
 FLUSH_LENGTH_SUFFIX = "_flush_length"
-"""A side file ``bucket_N_flush_length`` says how much of a file that is still being written is committed."""
+"""A side file ``bucket_N_flush_length`` holds the committed length of a file that is still being written."""
 
 ACID_VERSION_FILE = "_orc_acid_version"
-"""Hive 3 and later put this file into each directory that they write; it holds the version, 2."""
+"""Hive 3 and later put this file into each directory that they write. It holds the version, 2."""
 
 BASE_PREFIX = "base_"
 DELTA_PREFIX = "delta_"
@@ -91,8 +91,8 @@ class DeltaDirectory:
 class OriginalFile:
     """A file of plain rows: from before the table became transactional, or loaded since.
 
-    ``bucket_id`` is None if Hive cannot tell it. Hive 2.3 does not understand ``000000_0_copy_1``: its rows
-    get bucket -1 and no event can match them.
+    ``bucket_id`` is None if Hive cannot derive it from the name. Hive 2.3 does not understand
+    ``000000_0_copy_1``: its rows get bucket -1, and no event can match them.
     """
 
     name: str
@@ -121,15 +121,15 @@ def plain_file_name(bucket_id: int) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Hive overlooks a file or directory of this name."""
+    """Whether Hive ignores a file or directory of this name."""
     return name.startswith(("_", "."))
 
 
 def parse_directory_name(name: str, version: AcidVersion) -> BaseDirectory | DeltaDirectory | None:
-    """What a directory below a partition is; None if it holds original files (any name but the ACID ones).
+    """Parse the name of a directory below a partition; None if it holds original files (not an ACID name).
 
     Raises:
-        DirectoryStateError: the name starts like one of ours but Hive would fail on it or lose its rows.
+        DirectoryStateError: the name starts like an ACID name, but Hive would fail on it or lose its rows.
     """
     if not name.startswith((BASE_PREFIX, DELTA_PREFIX, DELETE_DELTA_PREFIX)):
         return None
@@ -163,7 +163,7 @@ def parse_bucket_file_name(name: str, version: AcidVersion) -> int | None:
 
 
 def parse_original_file_name(name: str, version: AcidVersion) -> OriginalFile:
-    """What Hive makes of a visible file outside the ACID directories: it reads all, few have a bucket."""
+    """How Hive understands a visible file outside the ACID directories: it reads all, few have a bucket."""
     match = _ORIGINAL.fullmatch(name) or (_COPY.fullmatch(name) if version.numbers_files_through else None)
     return OriginalFile(name, int(match[1]) if match else None)
 
@@ -177,8 +177,8 @@ def _checked_delta(name: str, match: re.Match[str]) -> DeltaDirectory:
     expected = f"{build(first, last, statement_id)}{suffix}"
     if name != expected:
         raise DirectoryStateError(
-            f"directory {name!r} is not padded; Hive looks for {expected!r} instead "
-            "and silently loses its rows: rename the directory"
+            f"directory {name!r} is not padded; Hive looks for {expected!r} and silently loses the rows: "
+            "rename the directory"
         )
     if last < first:
         raise DirectoryStateError(f"directory {name!r} names a range that ends before it starts")

@@ -1,7 +1,7 @@
 """Merge the events of several ACID files into the rows of a snapshot: vectorised rules on keys. Pure.
 
 An event's key is its ROW__ID (originalTransaction, bucket, rowId). Files are sorted by it, so a merge can
-work on slices: what lies at or below a key in all files together decides those rows, whatever comes later.
+work on slices: the events of all files up to a key decide the rows up to that key, whatever comes later.
 
 Source: Hive's OrcRawRecordMerger (v1 legacy), VectorizedOrcAcidRowBatchReader (v1 split, v2).
 """
@@ -36,7 +36,7 @@ _PACKED_BITS = 63
 
 @dataclass(frozen=True)
 class EventKeys:
-    """Everything of n events but their rows: six integer arrays of shape (n,).
+    """n events without their rows: six integer arrays of shape (n,).
 
     ``operation`` holds the codes of :class:`Operation`. ``precedence`` breaks ties between events of one
     row and one transaction: the statement id (-1 for none), higher wins.
@@ -114,7 +114,7 @@ def find_disorder(keys: EventKeys) -> int | None:
 
 
 def merge_legacy(keys: EventKeys, valid: ValidIdList) -> np.ndarray:
-    """Rows that remain of all events of some rows, v1 legacy: the newest visible event of a row decides.
+    """Rows that remain after all their events, v1 legacy: the newest visible event of a row decides.
 
     Args:
         keys: all events of every row they mention; sorted pieces one after the other, pieces in any order.
@@ -136,8 +136,8 @@ def merge_legacy(keys: EventKeys, valid: ValidIdList) -> np.ndarray:
 def merge_split(keys: EventKeys, is_delete: np.ndarray, valid: ValidIdList) -> np.ndarray:
     """Rows that remain, v1 split and v2: visible rows minus the keys of visible delete events.
 
-    Hive does not look at the operation of what lies in a ``delta``, and two rows that share a key (Hive 2.3
-    itself writes some) are two rows; so a merge by newest event would lose one of them.
+    Hive ignores the operation of events in a ``delta``, and two rows that share a key (Hive 2.3 itself writes
+    some) are two rows. A merge by newest event would lose one of them.
 
     Args:
         keys: as for :func:`merge_legacy`.
@@ -165,8 +165,8 @@ def find_early_delete(keys: EventKeys, valid: ValidIdList, statement_id: int | N
     Args:
         keys: n delete events of one v2 file.
         valid: the write ids the snapshot sees.
-        statement_id: of the file's directory, if rows of its own write id count too: they come before it if
-            their bucket property names a lower statement.
+        statement_id: of the file's directory; None if rows of its own write id do not count. If they do, a
+            row comes before its delete if its bucket property names a lower statement.
     """
     is_early = keys.current_txn < keys.original_txn
     if statement_id is not None:
@@ -187,7 +187,7 @@ def _search(keys: EventKeys, limit: RecordIdentifier, side: Literal["left", "rig
 
 
 def _equal_range(array: np.ndarray, value: int, start: int, stop: int) -> tuple[int, int]:
-    """Bounds of the elements start..stop-1 that equal the value; empty, at its place, if there are none."""
+    """Bounds of the elements start..stop-1 that equal the value; if none does, an empty range."""
     within = array[start:stop]
     # A scalar of the array's own type: with any other numpy copies the array first.
     scalar = within.dtype.type(value)
@@ -197,7 +197,7 @@ def _equal_range(array: np.ndarray, value: int, start: int, stop: int) -> tuple[
 
 
 def _is_plainly_in_order(keys: EventKeys) -> bool:
-    """Whether keys ascend strictly, within one bucket property: true of most files, and quickly found."""
+    """Whether keys ascend strictly within one bucket property: true of most files, and cheap to check."""
     txns, row_ids = keys.original_txn, keys.row_id
     if not (txns[1:] >= txns[:-1]).all() or not (keys.bucket == keys.bucket[0]).all():
         return False

@@ -28,7 +28,7 @@ class RecordIdentifier(NamedTuple):
 
 @dataclass(frozen=True)
 class RowIdArrays:
-    """ROW__IDs of n records, three integer arrays of shape (n,); of inserts they mean nothing."""
+    """ROW__IDs of n records: three integer arrays of shape (n,). Values of inserts are meaningless."""
 
     original_txns: npt.NDArray[np.integer]
     buckets: npt.NDArray[np.integer]
@@ -38,17 +38,17 @@ class RowIdArrays:
         return len(self.row_ids)
 
     def take(self, where: npt.NDArray[np.bool_ | np.integer] | slice) -> RowIdArrays:
-        """Those of some records: of a slice, at places, or where a mask is true."""
+        """The ROW__IDs of some records, chosen by a slice, by indices or by a mask."""
         return RowIdArrays(self.original_txns[where], self.buckets[where], self.row_ids[where])
 
     def at(self, index: int) -> RecordIdentifier:
-        """One of them."""
+        """The ROW__ID of one record."""
         return RecordIdentifier(
             int(self.original_txns[index]), int(self.buckets[index]), int(self.row_ids[index])
         )
 
     def ascend(self) -> npt.NDArray[np.bool_]:
-        """Whether each but the first is greater than the one before, in the order of RecordIdentifier.
+        """Whether each ROW__ID but the first exceeds its predecessor, in the order of RecordIdentifier.
 
         Shape (n - 1,).
         """

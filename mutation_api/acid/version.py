@@ -1,4 +1,4 @@
-"""AcidVersion: the only place that knows how the table formats of the Hive lines differ."""
+"""AcidVersion: how the table formats of the Hive releases differ. No other module knows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["TRANSACTIONAL_PROPERTIES", "AcidVersion", "FileCalendar"]
 
 
 class FileCalendar(enum.Enum):
-    """How the days and wall clocks before 1582-10-15 are counted in a file that Hive is to read right.
+    """Calendar of dates and wall clocks before 1582-10-15 in a file that Hive reads right.
 
     HYBRID: Julian before that day. PROLEPTIC: Gregorian throughout. MARKED_PROLEPTIC: the same, and the ORC
-    footer says so; without the mark Hive 4 takes a file for hybrid.
+    footer says so. Without the mark Hive 4 takes a file for hybrid.
     """
 
     HYBRID = "hybrid"
@@ -50,7 +50,7 @@ class AcidVersion(enum.Enum):
     def of_table(
         cls, transactional_properties: str, *, has_write_ids: bool, is_hive_4: bool
     ) -> AcidVersion | None:
-        """Which layout a table has.
+        """Layout of a table.
 
         Args:
             transactional_properties: the table property, one of :data:`TRANSACTIONAL_PROPERTIES`.
@@ -58,7 +58,7 @@ class AcidVersion(enum.Enum):
             is_hive_4: the table's server is Hive 4 or later.
 
         Returns:
-            None if that server has no such tables.
+            None if that server does not support such tables.
         """
         return _VERSIONS[transactional_properties][has_write_ids + (has_write_ids and is_hive_4)]
 
@@ -79,7 +79,7 @@ class AcidVersion(enum.Enum):
 
     @property
     def of_original_files(self) -> AcidVersion:
-        """A version whose files hold rows alone, as those from before a table was transactional do."""
+        """A version whose files hold plain rows, as files from before a table was transactional do."""
         return AcidVersion.INSERT_ONLY_HIVE3
 
     @property
@@ -114,48 +114,48 @@ class AcidVersion(enum.Enum):
 
     @property
     def keeps_misplaced_rows(self) -> bool:
-        """Rows may lie in a bucket that no hash gives, as Hive 3.1 writes them; updates leave them there."""
+        """Rows may lie in a bucket other than their hash says: Hive 3.1 writes some, updates leave them."""
         return _FACTS[self].keeps_misplaced_rows
 
     @property
     def numbers_files_through(self) -> bool:
-        """Rows of the plain files of one bucket and directory are numbered one file after the other, by path.
+        """Rows in the plain files of one bucket and directory are numbered across files, in order of path.
 
-        Otherwise every file starts at 0, and the ROW__IDs of several repeat each other.
+        Otherwise each file starts at 0, and ROW__IDs of different files repeat each other.
         """
         return self.uses_write_ids
 
     @property
     def scatters_deletes(self) -> bool:
-        """In an unbucketed table a delete event may lie in the file of any bucket, and counts there."""
+        """In an unbucketed table a delete event is valid in the file of any bucket."""
         return self is AcidVersion.V2_HIVE3
 
     @property
     def marks_bases(self) -> bool:
-        """A base that a compaction made says so (``_metadata_acid``, or its name); others were overwritten.
+        """A base that a compaction made is marked (``_metadata_acid``, or its name); others are overwrites.
 
-        An overwritten base is seen as soon as its own id is valid, a compacted one when nothing in it is
-        open.
+        The base of an overwrite is visible as soon as its own id is valid. A compacted base is visible when
+        no id in it is open.
         """
         return self.uses_write_ids
 
     @property
     def wants_one_writer_if_unbucketed(self) -> bool:
-        """New rows of a table without buckets should all get one bucket id.
+        """In a table without buckets, all new rows should get the same bucket id.
 
         A minor compaction of Hive 3.1.3 copies the deletes of all buckets into the file of each, and then the
-        row reader and the major compaction fail ("Two readers for"), after its own SQL too (measured).
+        row reader and the major compaction fail ("Two readers for"); also after its own SQL (measured).
         """
         return self.encodes_buckets and not self.is_hive_4
 
     @property
     def compressions(self) -> tuple[str, ...]:
-        """Codecs of ORC files that the line's readers know, of those that we can write."""
+        """ORC codecs that the release's readers know and that we can write."""
         return (*_COMPRESSIONS, "zstd") if self.is_hive_4 else _COMPRESSIONS
 
     @property
     def widens_floats_by_text(self) -> bool:
-        """A float read as a double is what its text says (0.1), otherwise its exact value (0.100000001…)."""
+        """A float becomes the double of its text (0.1), otherwise of its exact value (0.100000001…)."""
         return self.calendar is FileCalendar.PROLEPTIC
 
     @property
@@ -165,10 +165,10 @@ class AcidVersion(enum.Enum):
 
     @property
     def is_hive_4(self) -> bool:
-        """Directory names may end in ``_v`` and the id of a compaction; the table's server is Hive 4.
+        """The table's server is Hive 4: directory names may end in ``_v`` and a compaction's transaction.
 
         File names may end in the number of an attempt. A base that an unfinished or failed overwrite left is
-        passed over, where older Hives fail.
+        skipped, where older Hives fail.
         """
         return self.calendar is FileCalendar.MARKED_PROLEPTIC
 
@@ -193,4 +193,4 @@ _VERSIONS = {
     "insert_only": (None, AcidVersion.INSERT_ONLY_HIVE3, AcidVersion.INSERT_ONLY_HIVE4),
 }
 TRANSACTIONAL_PROPERTIES = tuple(_VERSIONS)
-"""What the table property ``transactional_properties`` can say; empty: the table does not have it."""
+"""Values of the table property ``transactional_properties``; empty: the table does not have it."""

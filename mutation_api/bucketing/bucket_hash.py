@@ -1,8 +1,8 @@
 """Hive's bucketing hashes, version 1 (before Hive 3) and 2 (murmur), for every type of a column. Pure.
 
-``h = 31*h + column_hash`` over the bucket columns, from 0, wrapping at 32 bits; null hashes to 0 in every
-type. The values must have been converted to the table's column types before (int -1 and bigint -1 differ),
-which :class:`~mutation_api.bucketing.bucket_resolver.BucketIdResolver` does.
+``h = 31*h + column_hash`` over the bucket columns, from 0, wrapping at 32 bits. Null hashes to 0 in every
+type. The values must already have the table's column types (int -1 and bigint -1 hash differently);
+:class:`~mutation_api.bucketing.bucket_resolver.BucketIdResolver` converts them.
 
 Two slips of Hive became the format: a map's values keep version 1 within version 2, and a decimal's scale
 is not hashed in version 2.
@@ -40,12 +40,12 @@ def hash_columns(
 
     Args:
         arrays: one per bucket column, in CLUSTERED BY order, n values each, of the column's Arrow type;
-            sliced, chunked, dictionary, large and view arrays and timestamps of any unit are fine.
+            sliced, chunked, dictionary, large and view arrays and timestamps of any unit are accepted.
         hive_types: the columns' types, same order.
         version: bucketing version, 1 or 2.
-        time_zone: zone of Hive's own processes; needed where version 1 hashes a timestamp.
+        time_zone: zone of Hive's own processes; needed if version 1 hashes a timestamp.
         hybrid_dates: whether version 1 hashes dates before 1582-10-15 as Hive 2.3 does, which counts days in
-            the hybrid calendar; Hive 3.1 and 4.1 hash proleptic days, those of version 2 always.
+            the hybrid calendar. Hive 3.1 and 4.1 hash proleptic days, and so does version 2 always.
 
     Returns:
         int32, shape (n,).
@@ -53,7 +53,7 @@ def hash_columns(
     Raises:
         TableNotMutableError, ConfigurationError: as :func:`check_hashable`.
         RecordLayoutError: an array is not of its column's type.
-        RecordValueError: a version 1 timestamp that cannot be placed in its zone.
+        RecordValueError: a version 1 timestamp whose instant in its zone is unknown.
 
     Source: Hive's ObjectInspectorUtils.getBucketHashCode(Old); tests/golden/bucket_hash, and the same classes
     of Hive 3.1.3 and 4.1.0 for early dates and timestamps.
@@ -91,12 +91,12 @@ def bucket_ids(hashes: np.ndarray, num_buckets: int) -> np.ndarray:
 
 
 def check_hashable(hive_types: Sequence[HiveType], version: int, time_zone: str | None) -> None:
-    """Check that these types can be hashed, before any value is looked at.
+    """Check that these types can be hashed, before any value is read.
 
     Raises:
-        TableNotMutableError: binary under version 2: Hive hashes stale bytes behind the value, so no writer
+        TableNotMutableError: binary under version 2: Hive hashes stale bytes after the value, so no writer
             can agree with it.
-        ConfigurationError: an unknown version, or no time zone where version 1 hashes a timestamp.
+        ConfigurationError: an unknown version, or version 1 hashes a timestamp and the time zone is missing.
     """
     if version not in (1, 2):
         raise ConfigurationError(f"bucketing version must be 1 or 2, found {version}")
@@ -109,7 +109,7 @@ def check_hashable(hive_types: Sequence[HiveType], version: int, time_zone: str 
         if time_zone is None and _timestamp_in_v1(hive_type, version):
             raise ConfigurationError(
                 f"bucket column type {hive_type.text}: in bucketing version 1 a timestamp's hash depends "
-                "on the time zone of Hive's processes; name it (time_zone, for example UTC)"
+                "on the time zone of Hive's processes; name the zone (time_zone, for example UTC)"
             )
 
 
@@ -124,8 +124,8 @@ def _timestamp_in_v1(hive_type: HiveType, version: int) -> bool:
 def _kinds(hive_type: HiveType, version: int) -> list[tuple[str, int]]:
     """Every nested kind, with the version that hashes it."""
     found = [(hive_type.kind, version)]
-    for place, child in enumerate(hive_type.children):
-        in_map_value = hive_type.kind == "map" and place == 1
+    for index, child in enumerate(hive_type.children):
+        in_map_value = hive_type.kind == "map" and index == 1
         found.extend(_kinds(child, 1 if in_map_value else version))
     return found
 
@@ -193,7 +193,7 @@ def _hash_struct(array: pa.Array, hive_type: HiveType, rules: _Rules) -> np.ndar
 
 
 def _hash_union(array: pa.Array, hive_type: HiveType, rules: _Rules) -> np.ndarray:
-    """The held value only; the tag is not hashed."""
+    """Hash the held value only, not the tag."""
     if array.type.num_fields != len(hive_type.children):
         raise RecordLayoutError(f"values of type {array.type} are not those of a {hive_type.text}")
     tags, parts = union_parts(array)
@@ -225,4 +225,4 @@ _LAYOUTS = {
     "struct": ("struct",),
     "uniontype": ("union",),
 }
-"""By kind: the Arrow types, as ``pyarrow.types.is_…`` names them, whose buffers the hashes read."""
+"""By kind: the Arrow types whose buffers the hashes read, as ``pyarrow.types.is_…`` names them."""

@@ -1,7 +1,7 @@
 """BucketIdResolver: a batch of records -> the bucket that each new row belongs to.
 
-For inserts only. An update or a delete goes to the bucket in its ROW__ID, even where that is not the
-hash's: rows may have been misplaced by Hive itself.
+For inserts only. An update or a delete goes to the bucket in its ROW__ID, even if its hash says another one:
+Hive itself may have misplaced the row.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BucketedTable(Protocol):
 
     @property
     def version(self) -> AcidVersion:
-        """Of the table's files; tells the calendar of early dates."""
+        """Layout of the table's files; it determines the calendar of early dates."""
 
     @property
     def time_zone(self) -> str | None:
@@ -72,8 +72,8 @@ class BucketIdResolver:
         """Check that the table's buckets can be computed.
 
         Raises:
-            TableNotMutableError: bucket count not in 1 to 4096, no bucket columns, one that the table does
-                not have, or a type whose hash is not defined.
+            TableNotMutableError: the bucket count is not in 1 to 4096, bucket columns are missing or are not
+                columns of the table, or the hash of a type is not defined.
             ConfigurationError: a bucket column holds timestamps, the version is 1 and no time zone is given.
         """
         if not 1 <= table.num_buckets <= MAX_BUCKETS:
@@ -99,14 +99,14 @@ class BucketIdResolver:
         hash differently. A null field counts as hash 0.
 
         Args:
-            batch: n records; columns in any order, names in any case; others than the bucket columns are
-                ignored.
+            batch: n records; columns in any order, names in any case; columns other than the bucket columns
+                are ignored.
 
         Returns:
             int32, n values, none null, each 0 <= id < num_buckets.
 
         Raises:
-            RecordLayoutError: a bucket column is missing, comes twice, or has a type that does not fit.
+            RecordLayoutError: a bucket column is missing, occurs twice, or has a type that does not fit.
             RecordValueError: a value does not fit its column.
 
         Source: Hive's ReduceSinkOperator: CLUSTERED BY order, the table's bucket count.
@@ -124,15 +124,15 @@ class BucketIdResolver:
         return pa.array(bucket_ids(hashes, self._table.num_buckets), pa.int32())
 
     def _column(self, batch: pa.RecordBatch | pa.Table, name: str, hive_type: HiveType) -> pa.Array:
-        places = [place for place, given in enumerate(batch.schema.names) if given.lower() == name]
-        if len(places) != 1:
-            found = "missing" if not places else f"there {len(places)} times (case does not count)"
+        indices = [index for index, given in enumerate(batch.schema.names) if given.lower() == name]
+        if len(indices) != 1:
+            found = "missing" if not indices else f"there {len(indices)} times (case does not count)"
             raise RecordLayoutError(
                 f"table {self._table.full_name}: bucket column {name!r} is {found}; "
                 f"the records have {batch.schema.names}"
             )
-        array = batch.column(places[0])
-        # The hash takes any unit: years that nanoseconds cannot hold must not be refused here.
+        array = batch.column(indices[0])
+        # The hash accepts any unit: years that nanoseconds cannot hold must not be refused here.
         unit = "ns" if "[ns" in str(array.type) else "us"
         return convert_to_column(
             array, hive_type, column=f"{self._table.full_name}.{name}", timestamp_unit=unit

@@ -1,7 +1,7 @@
 """Raw values of Arrow arrays, as the bucket hashes need them. Pure.
 
-Slots under nulls hold whatever lies in the buffer; the hash of such a row is set to 0 at the end, once for
-all types.
+Slots under nulls hold arbitrary buffer contents. The hash of such a row is set to 0 at the end, once for all
+types.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Decimals:
 
 
 def view(array: pa.Array, dtype: npt.DTypeLike) -> np.ndarray:
-    """The value buffer of a fixed-width array, only the slice that the array shows."""
+    """The value buffer of a fixed-width array, limited to the array's slice."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), dtype)
@@ -74,7 +74,7 @@ def texts(array: pa.Array) -> Texts:
 
 
 def texts_without_blanks(found: Texts) -> Texts:
-    """The same without trailing 0x20; every other blank stays, as in Hive's char."""
+    """The texts without trailing 0x20; every other blank stays, as in Hive's char."""
     ends = found.ends.copy()
     rows = np.flatnonzero(ends > found.starts)
     while len(rows):
@@ -99,7 +99,7 @@ def seconds_and_nanos(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def normalised_decimals(array: pa.Array) -> Decimals:
-    """Take a decimal128 array apart and strip the zeros at the end of the fractions (0.00 gets scale 0)."""
+    """Split a decimal128 array into parts, without trailing zeros of the fractions (0.00 gets scale 0)."""
     pairs = view(array, _PAIR)
     high, low = pairs["high"].copy(), pairs["low"].copy()
     negative = high >> np.uint64(63) != 0
@@ -122,9 +122,9 @@ def negated(high: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _strip_narrow(low: np.ndarray, scale: np.ndarray) -> None:
-    """Numbers below 2**64, in place.
+    """Strip numbers below 2**64, in place.
 
-    They end in 19 zeros at most, and these powers add up to every count up to 31.
+    They end in at most 19 zeros, and these powers add up to every count up to 31.
     """
     for power in (16, 8, 4, 2, 1):
         rows = np.flatnonzero(scale >= power)
@@ -137,7 +137,7 @@ def _strip_narrow(low: np.ndarray, scale: np.ndarray) -> None:
 
 
 def _strip_wide(high: np.ndarray, low: np.ndarray, scale: np.ndarray) -> None:
-    """128-bit numbers, in place: long division by limbs of 32 bits.
+    """Strip 128-bit numbers, in place: long division by limbs of 32 bits.
 
     Powers up to 10**9 keep each step in 64 bits.
     """

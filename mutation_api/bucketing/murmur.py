@@ -1,8 +1,8 @@
 """Hive's Murmur3, 32 bit, over many keys at once. Pure.
 
 It is the published x86_32 variant with seed 104729 and one deviation: each byte of the tail (length modulo
-4) is sign extended before it is shifted. So no library's murmur3 gives Hive's hash once a byte of a tail is
-above 0x7f.
+4) is sign extended before it is shifted. So if a byte of a tail is above 0x7f, no library's murmur3 gives
+Hive's hash.
 
 Source: org.apache.hive.common.util.Murmur3.hash32; golden values in tests/golden/bucket_hash.
 """
@@ -23,7 +23,7 @@ _SEED = np.uint32(104729)
 _C1 = np.uint32(0xCC9E2D51)
 _C2 = np.uint32(0x1B873593)
 _CHUNK_ROWS = 1 << 14
-"""Rows per step; what a step touches stays in the processor's cache."""
+"""Rows per step; the data of a step stays in the processor's cache."""
 
 
 def murmur_big_endian_16(values: np.ndarray) -> np.ndarray:
@@ -72,10 +72,10 @@ def murmur_bytes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> n
 
 
 def murmur_padded(data: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Hash short byte strings that each lie in the same room: less work than `murmur_bytes`.
+    """Hash short byte strings that are padded to one width: less work than `murmur_bytes`.
 
     Args:
-        data: uint8, shape (n, room); room is a multiple of four and the bytes behind each string are zero.
+        data: uint8, shape (n, room); room is a multiple of four, and the bytes after each string are zero.
         lengths: int64, shape (n,), in bytes; less than room.
 
     Returns:
@@ -122,12 +122,12 @@ def _words(data: np.ndarray) -> np.ndarray:
 
 
 def _tails(data: np.ndarray, positions: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Up to three bytes each, sign extended and put together as Hive does."""
+    """Tails of up to three bytes each, sign extended and combined as Hive does."""
     signed = data.view(np.int8)
     tails = np.zeros(len(positions), np.int32)
-    for place in range(3):
-        rows = np.flatnonzero(lengths > place)
-        tails[rows] ^= signed[positions[rows] + place].astype(np.int32) << (8 * place)
+    for index in range(3):
+        rows = np.flatnonzero(lengths > index)
+        tails[rows] ^= signed[positions[rows] + index].astype(np.int32) << (8 * index)
     return tails.view(np.uint32)
 
 

@@ -1,4 +1,4 @@
-"""Placement: that rows lie in the bucket which their values hash to. Pure, vectorised.
+"""Placement: check that rows lie in the bucket that their values hash to. Pure, vectorised.
 
 A read of some buckets alone, because the others can hold no wanted row, relies on it. Hive promises it, and
 keeps the promise no longer once ALTER TABLE has changed the type of a bucket column (4.1.0 allows it and
@@ -22,13 +22,13 @@ from mutation_api.types.hive_type import parse_hive_type
 __all__ = ["Placement", "tells_bucket"]
 
 _UNHASHED_KINDS = ("float", "double", "timestamp")
-"""Equal values of these hash differently (-0.0 and 0.0), or are rounded when they are read."""
+"""Types whose equal values hash differently (-0.0 and 0.0), or whose values are rounded on reading."""
 
 
 def tells_bucket(table: AcidTable, key_columns: Set[str]) -> bool:
-    """Whether the values in these columns (lower case) tell the bucket of a row.
+    """Whether the values of these columns (lower case) determine the bucket of a row.
 
-    Not where Hive itself puts rows into other buckets (``keeps_misplaced_rows``).
+    They do not if Hive itself puts rows into other buckets (``keeps_misplaced_rows``).
     """
     bucket_columns = {name.lower() for name in table.bucket_columns}
     if not bucket_columns or not bucket_columns <= key_columns or table.version.keeps_misplaced_rows:
@@ -39,18 +39,18 @@ def tells_bucket(table: AcidTable, key_columns: Set[str]) -> bool:
 
 @dataclass(frozen=True)
 class Placement:
-    """The bucket in which all rows of a split have to lie. ``table`` is bucketed."""
+    """The bucket in which all rows of a split must lie. ``table`` is bucketed."""
 
     table: AcidTable
     partition_name: str
     bucket_id: int
 
     def check(self, columns: Mapping[str, pa.Array], path: str) -> None:
-        """Raise DirectoryStateError, naming a row, if one of them hashes to another bucket.
+        """Raise DirectoryStateError, naming a row, if a row hashes to another bucket.
 
         Args:
-            columns: the bucket columns among others, under the table's names; n values each. Rows whose
-                bucket columns are all NULL are not looked at: an event without a row has no other values.
+            columns: the bucket columns, maybe others too, under the table's names; n values each. Rows whose
+                bucket columns are all NULL are not checked: an event without a row looks the same.
             path: the file, for the message.
         """
         names = [name.lower() for name in self.table.bucket_columns]
@@ -75,8 +75,8 @@ class Placement:
         expected = self._resolver.resolve(row)[0].as_py()
         return (
             f"table {table.full_name}{partition}: {count:,} of {total:,} rows in {path} lie in bucket "
-            f"{self.bucket_id} and hash to others, such as {values}, to bucket {expected} of "
-            f"{table.num_buckets}: the type of a bucket column was changed, or files were put there by hand. "
-            "Hive itself overlooks such rows where it looks into one bucket. Read all buckets "
-            "(prune_buckets=False, or --all-buckets), and write the table anew when you can"
+            f"{self.bucket_id} but hash to others; for example {values} hashes to bucket {expected} of "
+            f"{table.num_buckets}. The type of a bucket column was changed, or files were added by hand. "
+            "Hive itself misses such rows when it reads a single bucket. Read all buckets "
+            "(prune_buckets=False, or --all-buckets), and rewrite the table when you can"
         )

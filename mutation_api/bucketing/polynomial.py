@@ -1,12 +1,12 @@
 """Java's 31-polynomial over runs of values of differing length, without a loop over rows. Pure.
 
-``h = 31*h + v`` over a run equals ``sum(v[i] * 31**(end-1-i))``. 31 is odd, hence has an inverse modulo
-2**32; with weights ``31**-i`` one cumulative sum over all values serves every run: its difference over a
-run, times ``31**(end-1)``.
+``h = 31*h + v`` over a run equals ``sum(v[i] * 31**(end-1-i))``. 31 is odd, hence it has an inverse modulo
+2**32. With weights ``31**-i``, one cumulative sum over all values serves every run: the hash of a run is the
+difference of the sum over it, times ``31**(end-1)``.
 
-Bytes are taken eight at a time, since the cumulative sum costs more than all else: a word's polynomial takes
-three steps within the word, and the sum goes over words. Where a run begins or ends within a word, the word's
-bytes before that place are added.
+Bytes are processed eight at a time, since the cumulative sum costs more than all else. A word's polynomial
+takes three steps within the word, and the sum goes over words. Where a run begins or ends within a word, the
+word's bytes before that position are added.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["polynomial", "polynomial_of_bytes"]
 
 _CHUNK_VALUES = 1 << 15
 _CHUNK_BYTES = 1 << 16
-"""Per step: few enough to stay in the cache and in memory that is not given back between steps."""
+"""Per step: few enough to stay in the cache and in memory that is not freed between steps."""
 
 _INVERSE_OF_31 = pow(31, -1, 1 << 32)
 _WORD = 8
 _EVEN_BYTES, _EVEN_PAIRS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _SIGNS = np.uint64(0x8080808080808080)
 _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(_WORD)], np.uint64)
-"""By number of bytes: a mask of the first ones of a word."""
+"""Masks of the first n bytes of a word, by n."""
 
 
 def polynomial(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: int) -> np.ndarray:
@@ -53,7 +53,7 @@ def polynomial(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: i
 
 
 def polynomial_of_bytes(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: int) -> np.ndarray:
-    """Hash runs of bytes, which count as signed numbers.
+    """Hash runs of bytes, taken as signed numbers.
 
     Args:
         data: uint8, contiguous.
@@ -76,7 +76,7 @@ def polynomial_of_bytes(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, 
 
 
 def _stop(ends: np.ndarray, row: int, limit: int) -> int:
-    """Behind the last run that ends at the limit or before, but at least one run on, however long."""
+    """Index after the last run that ends at or before the limit; advances by at least one run."""
     return max(row + 1, int(np.searchsorted(ends, limit, "right")))
 
 
@@ -88,15 +88,15 @@ def _step(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: int) -
 
 
 def _step_of_bytes(words: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: int) -> np.ndarray:
-    """Bytes become unsigned when 128 is added to each, which is to turn their first bits."""
+    """Hash runs of bytes. Adding 128, that is flipping the first bit, makes each byte unsigned."""
     tables = _tables(len(words))
     weights = tables.weights[: len(words)]
     words = words ^ _SIGNS
     sums = _sums(_of_words(words) * weights)
 
-    def sum_before(places: np.ndarray) -> np.ndarray:
-        at = places >> 3
-        within = _of_words(words[at] & _FIRST_BYTES[places & 7])
+    def sum_before(positions: np.ndarray) -> np.ndarray:
+        at = positions >> 3
+        within = _of_words(words[at] & _FIRST_BYTES[positions & 7])
         before: np.ndarray = sums[at] + within * weights[at]
         return before
 
@@ -110,7 +110,7 @@ def _step_of_bytes(words: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed
 
 
 def _words(data: np.ndarray, start: int, size: int) -> np.ndarray:
-    """The words that hold so many bytes from a place on, and at least one byte behind them."""
+    """Words that hold ``size`` bytes from position ``start``, and at least one byte after them."""
     count = size // _WORD + 1
     if start + count * _WORD <= len(data):
         return np.ndarray((count,), "<u8", buffer=data, offset=start)
@@ -129,7 +129,7 @@ def _of_words(words: np.ndarray) -> np.ndarray:
 
 
 def _sums(values: np.ndarray) -> np.ndarray:
-    """Sum of the values before each place, and of all."""
+    """Sum of the values before each index, and of all values."""
     sums = np.zeros(len(values) + 1, np.uint32)
     np.cumsum(values, dtype=np.uint32, out=sums[1:])
     return sums
@@ -149,7 +149,7 @@ class _Tables(NamedTuple):
 
 
 def _tables(words: int) -> _Tables:
-    """Tables for so many words at least."""
+    """Tables for at least this number of words."""
     return _COMMON_TABLES if words <= len(_COMMON_TABLES.weights) else _new_tables(words)
 
 

@@ -1,7 +1,7 @@
-"""Hashes of bucketing version 1 for values that are not nested: what every Hive before 3.0 uses. Pure.
+"""Hashes of bucketing version 1 for values that are not nested. Every Hive before 3.0 uses it. Pure.
 
-Later lines count the days of a date in the proleptic calendar and so hash early ones differently
-(``proleptic_date``); timestamps they hash as Hive 2.3 does, since they turn them into ``java.sql.Timestamp``.
+Later releases count the days of a date in the proleptic calendar, so they hash early dates differently
+(``proleptic_date``). They hash timestamps as Hive 2.3 does, since they use ``java.sql.Timestamp``, too.
 
 Source: Hive's ObjectInspectorUtils.hashCode and the hashCode of its writables; tests/golden/bucket_hash.
 """

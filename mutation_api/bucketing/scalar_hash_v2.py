@@ -31,13 +31,13 @@ from mutation_api.bucketing.scalar_hash_v1 import canonical_double_bits, canonic
 __all__ = ["V2_HASHES"]
 
 _TIMESTAMP = np.dtype([("low_seconds", ">u4"), ("head", "i1"), ("magnitude", ">u4"), ("room", "V15")])
-"""Where the first two of its numbers lie; the third has nine bytes at most, wherever the second ends."""
+"""Layout of the first two numbers. The third begins where the second ends, and has at most nine bytes."""
 _CHUNK_TIMESTAMPS = 1 << 13
-"""Per step; what a step touches stays in the processor's cache."""
+"""Timestamps per step; the data of a step stays in the processor's cache."""
 _REVERSED = np.array([int(f"{number:03}"[::-1]) for number in range(1000)], np.int64)
-"""Three decimal digits the other way round."""
+"""Every number of three decimal digits, with the digits reversed."""
 _BYTE_BOUNDS = np.array([1 << bits for bits in range(8, 64, 8)], np.int64)
-"""Least numbers of two bytes, of three and so on."""
+"""Smallest number of two bytes, of three bytes and so on."""
 
 
 def _boolean(array: pa.Array) -> np.ndarray:
@@ -61,7 +61,7 @@ def _bigint(array: pa.Array) -> np.ndarray:
 
 
 def _float(array: pa.Array) -> np.ndarray:
-    # Hive hands the bits, as a number, to a method that takes a float: they are rounded once more.
+    # Hive passes the bits, as a number, to a method that takes a float: they are rounded once more.
     bits = canonical_float_bits(array).view(np.int32)
     return murmur_big_endian_32(bits.astype(np.float32).view(np.uint32))
 
@@ -84,7 +84,7 @@ def _bytes_hash(found: Texts) -> np.ndarray:
 
 
 def _decimal(array: pa.Array) -> np.ndarray:
-    """The shortest two's complement form of the digits, high byte first; the scale is not hashed."""
+    """Hash the shortest two's complement form of the digits, high byte first; the scale is not hashed."""
     number = normalised_decimals(array)
     high, low, negative = number.high, number.low, number.negative
     high[negative], low[negative] = negated(high[negative], low[negative])
@@ -104,7 +104,7 @@ def _bytes_of(numbers: np.ndarray) -> np.ndarray:
 
 
 def _sign_bytes(numbers: np.ndarray) -> np.ndarray:
-    """How many leading bytes of 64-bit numbers, up to seven, only repeat the sign bit of the byte behind."""
+    """Number of leading bytes (at most seven) of 64-bit numbers that only repeat the next byte's sign bit."""
     sign = numbers >> 63
     count = np.zeros(len(numbers), np.int64)
     for bits in range(7, 63, 8):
@@ -113,7 +113,7 @@ def _sign_bytes(numbers: np.ndarray) -> np.ndarray:
 
 
 def _timestamp(array: pa.Array) -> np.ndarray:
-    """Hive's binary form of the wall clock read as UTC: low seconds (31 bits), nanoseconds, high seconds."""
+    """Hash Hive's binary form of the wall clock as UTC: low seconds (31 bits), nanoseconds, high seconds."""
     hashes = np.empty(len(array), np.uint32)
     for first in range(0, len(array), _CHUNK_TIMESTAMPS):
         seconds, nanos = seconds_and_nanos(array.slice(first, _CHUNK_TIMESTAMPS))
@@ -124,10 +124,10 @@ def _timestamp(array: pa.Array) -> np.ndarray:
 
 
 def _timestamp_bytes(seconds: np.ndarray, nanos: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes of each, in room for the longest, zeros behind them, and how many they are (int64).
+    """Bytes of each timestamp, padded with zeros to the longest form, and their numbers of bytes (int64).
 
-    The numbers behind the first four bytes have Hadoop's variable length: one byte for -112 to 127, otherwise
-    one that tells sign and length, and the magnitude. The first is nine digits long at most.
+    The numbers after the first four bytes have Hadoop's variable length: one byte for -112 to 127, otherwise
+    a byte for sign and length, then the magnitude. The first of them has at most nine digits.
     """
     digits = _reversed_digits(nanos)
     wide = (seconds < 0) | (seconds > 2**31 - 1)
@@ -144,7 +144,7 @@ def _timestamp_bytes(seconds: np.ndarray, nanos: np.ndarray) -> tuple[np.ndarray
 
 
 def _reversed_digits(nanos: np.ndarray) -> np.ndarray:
-    """Nine decimal digits the other way round: 5 becomes 500000000; int64."""
+    """Reverse nine decimal digits: 5 becomes 500000000; int64."""
     numbers = nanos.astype(np.uint32)
     thousands = numbers // np.uint32(1000)
     millions = thousands // np.uint32(1000)
@@ -154,9 +154,9 @@ def _reversed_digits(nanos: np.ndarray) -> np.ndarray:
 
 
 def _append_number(data: np.ndarray, lengths: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> None:
-    """Write Hadoop's variable-length form of ``numbers[rows]`` behind what the rows hold, in place.
+    """Append Hadoop's variable-length form of ``numbers[rows]`` to the bytes of these rows, in place.
 
-    Up to eight bytes behind that are overwritten, with zeros.
+    Up to eight bytes after it are overwritten with zeros.
     """
     if not len(rows):
         return
@@ -188,4 +188,4 @@ V2_HASHES: dict[str, Callable[[pa.Array], np.ndarray]] = {
     "date": _int_or_date,
     "timestamp": _timestamp,
 }
-"""By kind: n values of the column's Arrow type -> uint32, shape (n,). Binary is missing: see bucket_hash."""
+"""By kind: n values of the column's Arrow type -> uint32, shape (n,). Binary is refused: see bucket_hash."""

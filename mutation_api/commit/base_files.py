@@ -1,16 +1,16 @@
-"""Gives buckets without a base file an empty one, in the legacy layout of Hive 2.
+"""Give buckets without a base file an empty one, in the legacy layout of Hive 2.
 
-Hive 2.3 reads the deltas of a bucket that has no file in the base once for every file that is there: rows
-come out twice or more wherever it reads by stripes (``hive.exec.orc.split.strategy``: ETL, which the default
-chooses for few or large files). A file of length 0 counts as none, one without rows does count. Bases get
-such gaps from Hive's own compaction, when no delta had a file for a bucket; plain tables have them from empty
-buckets. Where the base is one file, it is the only one to bring the rows of the other buckets, and is left as
-it is: the first file beside it would double those of all further buckets until they have theirs.
+If a bucket has no file in the base, Hive 2.3 reads its deltas once for every base file. So rows appear twice
+or more wherever Hive reads by stripes (``hive.exec.orc.split.strategy``: ETL, which the default chooses for
+few or large files). A file of length 0 counts as missing; a file without rows does not. Bases get such gaps
+from Hive's own compaction, if no delta had a file for a bucket; plain tables get them from empty buckets. A
+base of one file is left as it is: rows of the other buckets are read once, with that file. A second file
+would double the rows of all further buckets until they have files, too.
 
-An empty ORC file takes nothing from any reader, so it needs no transaction: it appears in one step, and stays
-if the transaction aborts. Split update does not need it.
+No reader sees a difference after an empty ORC file is added, so it needs no transaction. It appears in one
+step, and stays if the transaction aborts. Split update does not need it.
 
-Source: observed on Hive 2.3.10, with its own SQL alone too.
+Source: observed on Hive 2.3.10, also with its own SQL alone.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from mutation_api.table.row_type import row_type
 __all__ = ["complete_base"]
 
 _DOUBLING_FILES = 2
-"""So many base files read the rows of the other buckets more than once."""
+"""From this number of base files on, rows of the other buckets are read more than once."""
 
 _log = logging.getLogger(__name__)
 
 
 def complete_base(table: AcidTable, location: Location) -> None:
-    """Create what buckets lack in one partition's newest base, or among its original files.
+    """Create the missing bucket files of one partition's newest base, or of its original files.
 
-    All buckets get theirs, since Hive's own deltas have gaps too. Two at a time do no harm.
+    All buckets get one, since Hive's own deltas have gaps too. Two concurrent calls do no harm.
 
     Raises:
         OSError: the directory cannot be read or written.
@@ -68,7 +68,7 @@ def complete_base(table: AcidTable, location: Location) -> None:
 
 @dataclass(frozen=True)
 class _Base:
-    """Where base files lie, and the buckets that have one with content."""
+    """Location of the base files, and the buckets that have one with content."""
 
     location: Location
     version: AcidVersion
@@ -102,7 +102,7 @@ def _with_content(files: Iterable[tuple[int | None, FileEntry]]) -> frozenset[in
 
 
 def _create_empty(storage: Storage, target: Location, version: AcidVersion, table: AcidTable) -> None:
-    """Create a file that appears in one step; one that lies there without content makes room for it."""
+    """Create a file that appears in one step; it replaces an existing file of length 0."""
     is_renamed = storage.publishes_by_rename
     hidden = _staging_of(target, table) / f"{uuid.uuid4().hex}_{target.name}"
     if is_renamed:
@@ -126,7 +126,7 @@ def _create_empty(storage: Storage, target: Location, version: AcidVersion, tabl
 
 
 def _staging_of(target: Location, table: AcidTable) -> Location:
-    """A directory of the transaction's staging, which goes away with it."""
+    """A directory in the transaction's staging directory, which is removed with it."""
     root = table.location if target.is_within(table.location) else target.parent
     return staging_directory(root, table.required_txn_id()) / "base_files" / "0"
 

@@ -1,17 +1,17 @@
 """Committer: makes staged files part of the tables, or removes every trace of them.
 
-The order is what makes a crash harmless:
+The order of the steps makes a crash harmless:
 
-1. check everything that can be checked; nothing has happened so far;
+1. check everything that can be checked; nothing has changed so far;
 2. create missing partitions;
 3. register every touched partition with the transaction;
 4. in the legacy layout, give all buckets a base file (see ``base_files``); give the files their final names;
-5. clear statistics that would lie: Hive 4 answers ``count(*)`` from them;
-6. tell the server the names of the files, if it wants to know them for replication.
+5. clear statistics that would be wrong: Hive 4 answers ``count(*)`` from them;
+6. send the server the names of the files, if it wants them for replication.
 
-Step 3 must come before 4: a metastore of Hive 2.3 or 3.1 forgets an aborted transaction that has registered
-nothing, and from then on readers take its files for committed data (observed on 2.3.10 and 3.1.3). The commit
-itself is the caller's.
+Step 3 must come before step 4: a metastore of Hive 2.3 or 3.1 forgets an aborted transaction that has
+registered nothing, and from then on readers take its files for committed data (observed on 2.3.10 and 3.1.3).
+The caller does the commit itself.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ __all__ = ["Committer", "PartitionSource", "PublishedTable", "TableOutput"]
 
 DML_EVENTS = "hive.metastore.dml.events"
 V1_MARK = bytes(4)
-"""What Hive 2.3 writes beside the deltas of a partition: version 0, as four bytes."""
+"""Content of the mark that Hive 2.3 writes beside the deltas of a partition: version 0, as four bytes."""
 V2_MARK = b"2"
-"""What Hive 3 and 4 write into each delta and delete delta."""
+"""Content of the mark that Hive 3 and 4 write into each delta and delete delta."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +65,7 @@ class PartitionSource(Protocol):
     def ensure(
         self, table: AcidTable, values: Mapping[str, tuple[str, ...]]
     ) -> tuple[Mapping[str, PartitionInfo], tuple[str, ...]]:
-        """All partitions of ``values`` (escaped name -> unescaped texts) by name, and the names of those
-        created.
+        """All partitions of ``values`` (escaped name -> unescaped texts) by name, and the names of new ones.
 
         Raises PartitionCreationError, naming the partitions, before anything is created.
         """
@@ -78,8 +77,8 @@ class TableOutput:
     """What a transaction wrote into one table.
 
     ``table`` is bound; ``description`` and ``partitions_at_begin`` (names) are the table as it was when the
-    transaction began; ``writers`` are the ids of those who handed in their manifests; ``valid_write_ids``
-    is the transaction's view of the table where there are write ids.
+    transaction began; ``writers`` are the ids of the writers that handed in their manifests;
+    ``valid_write_ids`` is the transaction's view of the table, if it uses write ids.
     """
 
     table: AcidTable
@@ -97,7 +96,7 @@ class TableOutput:
 
     @property
     def partitions_without_rows(self) -> frozenset[str]:
-        """Names of the partitions in which rows are updated or deleted though the snapshot has none there."""
+        """Names of the partitions in which rows are updated or deleted, but the snapshot has no rows."""
         changed = {m.partition_name for m in self.manifests if m.update_count + m.delete_count}
         return frozenset(changed - {""} - self.partitions_at_begin)
 
@@ -115,7 +114,7 @@ class TableOutput:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """What became of one table's files: names of the partitions touched, and of those created for it."""
+    """Result of publishing one table's files: names of the touched partitions and of the created ones."""
 
     partitions_touched: tuple[str, ...]
     partitions_created: tuple[str, ...]
@@ -123,7 +122,7 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class _Directory:
-    """A final directory, and the files that fill it."""
+    """A final directory and its files."""
 
     storage: Storage
     location: Location
@@ -133,7 +132,7 @@ class _Directory:
 
 @dataclass(frozen=True)
 class _File:
-    """A staged file and its name to be; names are unique."""
+    """A staged file and its final name; names are unique."""
 
     storage: Storage
     staged: Staged
@@ -147,7 +146,7 @@ class Committer:
         metastore: where partitions are registered.
         partitions: creates those that are missing.
         txn_id: the transaction.
-        check_alive: raises if the transaction is lost; asked before files become visible.
+        check_alive: raises if the transaction is lost; called before files become visible.
     """
 
     def __init__(
@@ -165,14 +164,14 @@ class Committer:
         self._named: dict[Location, _File] = {}
 
     def publish(self, outputs: Sequence[TableOutput]) -> dict[str, PublishedTable]:
-        """Make the files of all tables part of the transaction; see the module's text for the order.
+        """Make the files of all tables part of the transaction; see the module's docstring for the order.
 
         Returns:
-            What was done, by ``database.table``.
+            Results by ``database.table``.
 
         Raises:
-            ManifestError, RowIdNotFoundError, TableNotMutableError, PartitionCreationError: before anything
-                was changed.
+            ManifestError, RowIdNotFoundError, TableNotMutableError, PartitionCreationError: nothing has been
+                changed.
             DeltaWriteError: a file could not be moved.
             MetastoreError: see :class:`MetastoreClient`.
             After any error call :meth:`remove_published`.
@@ -197,10 +196,9 @@ class Committer:
         }
 
     def remove_published(self) -> None:
-        """Remove every directory and file that :meth:`publish` made. Only for a transaction that will never
-        commit.
+        """Remove every directory and file that :meth:`publish` made. Only if the transaction never commits.
 
-        A failure is logged: the server knows the transaction as aborted, so readers overlook what stays.
+        A failure is only logged: the server knows the transaction as aborted, so readers ignore the rest.
         """
         threads = max((made.storage.threads for made in self._made), default=1)
         side_by_side(
@@ -230,16 +228,16 @@ class Committer:
             _refuse_where_nothing_may_be_made(output)
         if table.version.encodes_buckets:
             with _file_errors(table):
-                refuse_old_events(table, sorted(_known_places(output)))
+                refuse_old_events(table, sorted(_known_partitions(output)))
 
     def _check_rows_exist(self, output: TableOutput) -> None:
-        """In a combined delta an update of a row that is not there comes out as a new row."""
+        """In a combined delta, an update of a missing row would appear as a new row."""
         names = sorted(output.partitions_without_rows)
         if names:
             raise RowIdNotFoundError(
                 f"table {output.table.full_name}, transaction {self._txn_id}: rows are updated or deleted in "
-                f"partitions {listed(names)}, which did not exist when the "
-                "transaction began, so they hold no row that it can see: the ROW__IDs are of other partitions"
+                f"partitions {listed(names)}, which did not exist when the transaction began, so it sees no "
+                "rows there: the ROW__IDs belong to other partitions"
             )
 
     def _check_unchanged(self, before: TableInfo) -> None:
@@ -271,15 +269,15 @@ class Committer:
             directories = _final_directories(output, partitions)
             threads = max((d.storage.threads for d in directories), default=1)
             side_by_side(self._make, directories, threads)
-            # The marks first: each is a file that has to be closed, which on some storages is a long wait.
+            # The marks come first: each is a file that must be closed, which is slow on some storages.
             steps = [functools.partial(self._mark_version, *mark) for mark in _version_marks(directories)]
             steps += [functools.partial(self._name, file) for d in directories for file in d.files]
             side_by_side(lambda step: step(), steps, threads)
-            # Files were forced to disk when they were closed; their names are safe from a power cut only now.
+            # Files were forced to disk when they were closed; their names survive a power cut only from here.
             side_by_side(lambda d: d.storage.sync_directory(d.location), directories, threads)
 
     def _make(self, directory: _Directory) -> None:
-        """Make a directory of ours. Where there are none, each file is refused that is there already."""
+        """Create a directory of ours. A store without directories refuses each file that exists already."""
         storage = directory.storage
         if storage.publishes_by_rename:
             if storage.stat(directory.location) is not None:
@@ -288,7 +286,7 @@ class Committer:
         storage.create_directory(directory.location)
 
     def _name(self, file: _File) -> None:
-        """Noted before it is done: what becomes of a request whose answer is lost, nobody knows."""
+        """Record the file before publishing it: if the answer is lost, the outcome is unknown."""
         if not file.storage.publishes_by_rename:
             self._named[file.target] = file
         try:
@@ -327,7 +325,7 @@ class Committer:
             self._metastore.add_write_notifications([n for o, p in pairs for n in _notifications(o, p)])
 
     def _wants_notifications(self) -> bool:
-        """Asked of the server, whose setting decides."""
+        """Whether the server's setting asks for notifications."""
         if not self._metastore.capabilities().has_write_notifications:
             return False
         return self._metastore.get_config_value(DML_EVENTS, "false").strip().lower() == "true"
@@ -345,7 +343,7 @@ _UNCHANGEABLE: dict[str, Callable[[TableInfo], object]] = {
 }
 
 
-def _known_places(output: TableOutput) -> set[str]:
+def _known_partitions(output: TableOutput) -> set[str]:
     """Touched partitions that were there when the transaction began; '' for an unpartitioned table."""
     touched = {m.partition_name for m in output.manifests}
     return touched & (output.partitions_at_begin | {""})
@@ -353,13 +351,13 @@ def _known_places(output: TableOutput) -> set[str]:
 
 def _refuse_where_nothing_may_be_made(output: TableOutput) -> None:
     """Raises PermissionError."""
-    for error in refused(output.table.partition_location(name) for name in sorted(_known_places(output))):
+    for error in refused(output.table.partition_location(name) for name in sorted(_known_partitions(output))):
         raise error
 
 
 def _complete_bases(output: TableOutput) -> None:
     table = output.table
-    locations = [table.partition_location(name) for name in sorted(_known_places(output))]
+    locations = [table.partition_location(name) for name in sorted(_known_partitions(output))]
     side_by_side(functools.partial(complete_base, table), locations, storage_at(table.location).threads)
 
 
@@ -404,7 +402,7 @@ def _final_directories(output: TableOutput, partitions: Mapping[str, PartitionIn
 
 
 def _version_marks(directories: Sequence[_Directory]) -> list[tuple[Storage, Location, AcidVersion]]:
-    """Where marks of the format belong: in v2 into each directory, in v1 beside those of a partition."""
+    """Marks of the format: in v2 one in each directory, in v1 one beside a partition's directories."""
     marks = {}
     for directory in directories:
         version = directory.version

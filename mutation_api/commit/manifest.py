@@ -31,24 +31,23 @@ __all__ = [
 ]
 
 STATEMENT_ID = 0
-"""In the names of our directories: a change set is one statement, and Hive's SQL numbers them from 0."""
+"""Statement id in our directory names: a change set is one statement, and Hive's SQL numbers from 0."""
 
 STAGING_PREFIX = "_mutation_"
-"""Staging directories start so; the underscore hides them from every Hive reader."""
+"""Prefix of staging directories; the underscore hides them from every Hive reader."""
 
 _MARK_PREFIX = "uploads_"
 
 
 class FileKind(enum.Enum):
-    """Which of the two directories of a transaction a file belongs to."""
+    """Directory of a transaction that a file belongs to."""
 
     DELTA = "delta"
     DELETE_DELTA = "delete_delta"
 
 
 def staging_directory(location: Location, txn_id: int) -> Location:
-    """Hidden directory under a table's (or a foreign partition's) location in which transaction ``txn_id``
-    stages files.
+    """Hidden directory for staged files of transaction ``txn_id``, below a table's or partition's location.
 
     Below it lie ``<writer_id>/<attempt_id>/…``: a writer is one Spark job or one coordinator of a plain
     process, an attempt is one task attempt. Nothing else may lie there. Where files are uploaded to their
@@ -67,7 +66,7 @@ def attempt_mark(write_id: int) -> str:
 
 
 def parse_attempt_mark(name: str) -> int | None:
-    """The write id (in v1 the transaction's) in the name of a mark; None if it is none."""
+    """The write id (in v1 the transaction's) in the name of a mark; None if the name is not a mark."""
     number = name.removeprefix(_MARK_PREFIX)
     return int(number) if number != name and number.isdecimal() else None
 
@@ -78,7 +77,7 @@ def delta_names(write_id: int, version: AcidVersion) -> frozenset[str]:
 
 
 def relative_path(kind: FileKind, write_id: int, bucket_id: int, version: AcidVersion) -> str:
-    """Where a file belongs, below its partition: ``delta_0000005_0000005_0000/bucket_00001``.
+    """Path of a file below its partition: ``delta_0000005_0000005_0000/bucket_00001``.
 
     In insert-only tables ``delta_0000005_0000005_0000/000001_0``.
     """
@@ -89,14 +88,14 @@ def relative_path(kind: FileKind, write_id: int, bucket_id: int, version: AcidVe
 
 @dataclass(frozen=True)
 class DeltaManifest:
-    """One staged file and where it belongs.
+    """One staged file and its target.
 
     ``partition_name`` is the escaped name, '' for an unpartitioned table; ``partition_values`` are the
     unescaped texts as the metastore stores them. ``target`` = partition location / ``delta_X_X_0000`` /
-    ``bucket_00000``; ``staged`` is what becomes it. Counts are events by operation as the user issued them:
-    in a split table an update counts as one update in the ``delta`` manifest and as one in the
-    ``delete_delta`` manifest, so sum updates over DELTA manifests only. ``write_id`` is the id in the names
-    of directories: in v1 the transaction's.
+    ``bucket_00000``; ``staged`` is published under this name. Counts are events by operation as the user
+    issued them: in a split table an update counts as one update in the ``delta`` manifest and as one in the
+    ``delete_delta`` manifest, so sum updates over DELTA manifests only. ``write_id`` is the id in directory
+    names: in v1 the transaction's.
     """
 
     database: str
@@ -126,11 +125,11 @@ class DeltaManifest:
 
     @property
     def group(self) -> tuple[str, str, str, int, FileKind]:
-        """Of each group there may be one manifest only."""
+        """Key of the file's group; each group may have only one manifest."""
         return (self.database, self.table, self.partition_name, self.bucket_id, self.kind)
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """The manifest as one line of JSON."""
         # Not asdict, which copies every value: 0.2 ms for each file.
         value = {name: getattr(self, name) for name in self.__dataclass_fields__}
         staged = [str(self.staged.location), self.staged.upload_id, self.staged.part_tags]

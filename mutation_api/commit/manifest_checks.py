@@ -1,7 +1,7 @@
-"""Does the output of the tasks fit together? Pure; each refusal names what contradicts what.
+"""Check that the output of the tasks is consistent. Pure; each error names what contradicts what.
 
-A manifest that is missing is a row lost, one that comes twice is a row doubled: nothing is published before
-every check of every table has passed.
+A missing manifest loses rows, a manifest that occurs twice doubles rows. So nothing is published before every
+check of every table has passed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StagedFile:
 class StagedOutput:
     """What is found staged for a table: files in its staging directories, and uploads to its final locations.
 
-    Where there are uploads, the only file of an attempt is its mark (see ``staging``).
+    With uploads, the only file of an attempt is its mark (see ``staging``).
     """
 
     files: tuple[StagedFile, ...]
@@ -48,7 +48,7 @@ class StagedOutput:
 
 
 def relative_final_path(manifest: DeltaManifest, version: AcidVersion) -> str:
-    """Where the file belongs, below its partition: ``delta_0000005_0000005_0000/bucket_00001``."""
+    """Path of the file below its partition: ``delta_0000005_0000005_0000/bucket_00001``."""
     return relative_path(manifest.kind, manifest.write_id, manifest.bucket_id, version)
 
 
@@ -59,16 +59,16 @@ def check_manifests(
 
     Args:
         table: bound to the transaction.
-        writers: ids of those who have handed in their manifests.
-        manifests: all of them.
+        writers: ids of the writers that have handed in their manifests.
+        manifests: the manifests of all writers.
         insert_only: the table's lock allows inserts only.
 
     Raises:
-        ManifestError: see the rules below, one function each.
+        ManifestError: a rule is broken; each function below checks one.
     """
     for manifest in manifests:
         _check_owner(table, writers, manifest)
-        _check_place(table, manifest)
+        _check_target(table, manifest)
         _check_counts(table, manifest)
         if insert_only and manifest.update_count + manifest.delete_count:
             raise ManifestError(
@@ -83,10 +83,10 @@ def check_manifests(
 def check_staged(
     table: AcidTable, writers: Collection[str], manifests: Sequence[DeltaManifest], found: StagedOutput
 ) -> None:
-    """Check what lies staged against the manifests.
+    """Check the staged files and uploads against the manifests.
 
-    What belongs to an attempt of a known writer that has no manifest is a losing attempt's and may be there.
-    No upload is missed here: not every store lists them, and completing one that is gone fails.
+    Files and uploads of an attempt without any manifest are allowed if the writer is known: the attempt lost.
+    Missing uploads are not detected here: not every store lists uploads, and completing a missing one fails.
 
     Raises:
         ManifestError: a file of an unknown writer, a file or upload that its attempt did not report, or a
@@ -113,8 +113,8 @@ def check_staged(
     if forgotten:
         raise ManifestError(
             f"table {table.full_name}, transaction {table.txn_id}: no manifest for "
-            f"{listed(sorted(forgotten))}, though the attempt that wrote it handed in others; its "
-            "rows would be lost"
+            f"{listed(sorted(forgotten))}, although the same attempt handed in others; the rows would be "
+            "lost: call transaction.add_manifests() with all manifests of the attempt"
         )
 
 
@@ -142,13 +142,13 @@ def _check_owner(table: AcidTable, writers: Collection[str], manifest: DeltaMani
     if manifest.write_id != table.required_write_id():
         raise ManifestError(
             f"{_where(manifest)}: written under id {manifest.write_id}; the transaction's id for the table "
-            f"is {table.required_write_id()}, and readers go by it"
+            f"is {table.required_write_id()}, and readers filter by it"
         )
     if manifest.writer_id not in writers:
         raise ManifestError(f"{_where(manifest)}: writer {manifest.writer_id!r} has not been announced")
 
 
-def _check_place(table: AcidTable, manifest: DeltaManifest) -> None:
+def _check_target(table: AcidTable, manifest: DeltaManifest) -> None:
     if not 0 <= manifest.bucket_id < table.bucket_limit:
         raise ManifestError(f"{_where(manifest)}: the table has buckets 0 to {table.bucket_limit - 1}")
     if len(manifest.partition_values) != len(table.partition_keys):
@@ -202,7 +202,7 @@ def _check_unique(manifests: Iterable[DeltaManifest]) -> None:
 
 
 def _check_pairs(manifests: Iterable[DeltaManifest]) -> None:
-    """In a split table an update is one event in each of the two files; half of it loses or doubles a row."""
+    """In a split table an update is one event in each of two files; one without the other corrupts a row."""
     updates: dict[tuple[str, int], dict[FileKind, int]] = defaultdict(dict)
     for manifest in manifests:
         updates[manifest.partition_name, manifest.bucket_id][manifest.kind] = manifest.update_count

@@ -1,10 +1,10 @@
 """Finds update and delete events that Hive 2 wrote into a table that a later Hive serves.
 
-Hive 3 and 4 take every event of a delta for an insert, so of such a table they show updated rows twice and
-deleted rows as nulls, until its old files have been compacted by the Hive that wrote them. Whoever mutates it
-before that makes the damage lasting.
+Hive 3 and 4 take every event of a delta for an insert. So they show updated rows of such a table twice and
+deleted rows as nulls, until the Hive that wrote the old files has compacted them. A change before that would
+make the damage permanent.
 
-Cheap: only deltas without the mark of the new format are opened, and of their files only the tails.
+The check is cheap: it opens only deltas without the mark of the new format, and first reads the files' tails.
 
 Source: Hive's upgrade notes for ACID tables; observed on 3.1.3 (both versions of an updated row are read).
 """
@@ -33,11 +33,11 @@ __all__ = ["refuse_old_events"]
 
 
 def refuse_old_events(table: AcidTable, partition_names: Iterable[str]) -> None:
-    """Look for such events in partitions ('' for the whole of an unpartitioned table).
+    """Refuse such events in partitions ('' for the whole of an unpartitioned table).
 
     Raises:
-        TableNotMutableError: there are some; names partition and file.
-        CorruptFileError: a file is no ORC file.
+        TableNotMutableError: such events were found; names partition and file.
+        CorruptFileError: a file is not an ORC file.
         OSError: the directory could not be read.
     """
     names = list(partition_names)
@@ -54,7 +54,7 @@ def _refuse(table: AcidTable, directories: Directories, name: str) -> None:
             raise TableNotMutableError(
                 f"table {table.full_name}{where} cannot be changed: {file} holds updates or deletes in "
                 "the format of Hive 2, which this server's Hive reads as inserts. Compact it with Hive 2 "
-                "(ALTER TABLE … COMPACT 'major') before the upgrade, or write its rows anew"
+                "(ALTER TABLE … COMPACT 'major') before the upgrade, or rewrite its rows"
             )
 
 
@@ -74,7 +74,7 @@ def _holds_changes(storage: Storage, file: Location) -> bool:
     metadata = read_tail(storage, file).user_metadata
     if ACID_VERSION in metadata or not _counts_changes(metadata.get(ACID_STATS, b"").decode()):
         return False
-    # Hive 2.3 sometimes puts the counts of a delete delta into its delta: the events decide.
+    # Hive 2.3 sometimes puts the counts of a delete delta into its insert delta, so the events decide.
     try:
         with storage.open_input(file) as stream:
             operations = pa.orc.ORCFile(stream).read(columns=["operation"]).column("operation")
@@ -84,6 +84,6 @@ def _holds_changes(storage: Storage, file: Location) -> bool:
 
 
 def _counts_changes(statistics: str) -> bool:
-    """``inserts,updates,deletes``: whether there are any of the latter two."""
+    """Whether the counts ``inserts,updates,deletes`` include updates or deletes."""
     _, _, changes = statistics.partition(",")
     return any(int(n) for n in changes.split(",") if n)

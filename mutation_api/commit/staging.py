@@ -1,4 +1,4 @@
-"""What is staged: what lies in staging directories and among unfinished uploads, and how it goes away.
+"""Staged output: finds it in staging directories and among unfinished uploads, and removes it.
 
 Every file a task writes lies hidden in ``_mutation_<txn>/<writer>/<attempt>/`` under the table (or under a
 partition that lies elsewhere) until the driver publishes it. Where the storage cannot rename, it is an
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 PROBE_PREFIX = f"{STAGING_PREFIX}probe_"
-"""An empty file of this name tries whether a table's directory can be written; it lives a moment."""
+"""Prefix of short-lived empty files that probe whether a table's directory can be written."""
 
 _STAGING_NAME = re.compile(re.escape(STAGING_PREFIX) + r"(\d+)")
 
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 def list_staged(table: AcidTable, txn_id: int) -> StagedOutput:
-    """Every file and upload staged for the table by the transaction that it is bound to. Raises OSError."""
+    """Files and uploads staged for the table by the transaction that it is bound to. Raises OSError."""
 
     def below(root: Location) -> StagedOutput:
         storage = storage_at(root)
@@ -66,9 +66,9 @@ def list_staged(table: AcidTable, txn_id: int) -> StagedOutput:
 
 
 def remove_staging(table: AcidTable, txn_id: int) -> None:
-    """Remove what the transaction, to which the table is bound, staged.
+    """Remove what the table's transaction staged.
 
-    A failure is logged, since it is hidden and removed later.
+    A failure is only logged: the rest is hidden, and removed later.
     """
     ids = {table.required_write_id()}
     _in_each_root(lambda root: _remove(root, staging_directory(root, txn_id), table, ids), table)
@@ -76,17 +76,17 @@ def remove_staging(table: AcidTable, txn_id: int) -> None:
 
 @dataclass(frozen=True)
 class Abandoned:
-    """What a transaction that is over left staged in a directory; ``txn_id`` None: a probe for writing."""
+    """Staged output of a transaction that is over; ``txn_id`` None: a probe for writing."""
 
     txn_id: int | None
     location: Location
 
 
 def find_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
-    """What transactions that are over left staged.
+    """Find the staged output of transactions that are over.
 
     Args:
-        table: the table whose directories are looked at.
+        table: the table whose directories are searched.
         open_txns: as seen before; a transaction is over if it is aborted, or known and not listed.
 
     Returns:
@@ -104,7 +104,7 @@ def remove_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
     """Remove what :func:`find_abandoned` finds, unfinished uploads included.
 
     Returns:
-        What was removed. A failure is logged.
+        The removed output. A failure is logged.
     """
     return [each for each in find_abandoned(table, open_txns) if _remove_one(each, table)]
 
@@ -124,7 +124,7 @@ def _roots(table: AcidTable) -> list[Location]:
 
 
 def _in_each_root(look: Callable[[Location], _Found], table: AcidTable) -> list[_Found]:
-    """What is found in the table's directory and in those of partitions that lie elsewhere."""
+    """Results of ``look`` in the table's directory and in those of partitions outside it."""
     return side_by_side(look, _roots(table), storage_at(table.location).threads)
 
 
@@ -145,7 +145,7 @@ def _files_of(storage: Storage, directory: Location) -> list[StagedFile]:
 def _uploads_of(
     storage: Storage, root: Location, table: AcidTable, write_ids: Collection[int]
 ) -> Iterator[Staged]:
-    """Unfinished uploads into the directories of these ids."""
+    """Unfinished uploads to the directories of these ids."""
     names = {name for write_id in write_ids for name in delta_names(write_id, table.version)}
     if not storage.publishes_by_rename and names:
         yield from (u for u in storage.unfinished(root) if u.location.parent.name in names)
@@ -156,7 +156,7 @@ def _marked_ids(directory: Location) -> set[int]:
     try:
         files = _files_of(storage_at(directory), directory)
     except OSError as error:
-        _log.warning("could not look into the staging directory %s: %s", directory, error)
+        _log.warning("could not list the staging directory %s: %s", directory, error)
         return set()
     found = (parse_attempt_mark(file.location.name) for file in files)
     return {write_id for write_id in found if write_id is not None}
@@ -185,9 +185,9 @@ def _children(storage: Storage, directory: Location) -> list[FileEntry]:
 
 
 def _remove(root: Location, directory: Location, table: AcidTable, write_ids: Collection[int]) -> bool:
-    """Remove the uploads first: without their marks nobody would find them.
+    """Remove the uploads before their marks, which are needed to find them.
 
-    Then once more: a task that nobody waits for uploads as long as it sees its mark.
+    Then remove uploads once more: an abandoned task goes on uploading as long as it sees its mark.
     """
     try:
         storage = storage_at(root)
@@ -198,6 +198,6 @@ def _remove(root: Location, directory: Location, table: AcidTable, write_ids: Co
             storage.delete_directory(directory)
             storage.abandon(_uploads_of(storage, root, table, write_ids))
     except OSError as error:
-        _log.warning("could not remove what is staged in %s: %s", directory, error)
+        _log.warning("could not remove staged files in %s: %s", directory, error)
         return False
     return True

@@ -1,1 +1,1 @@
-"""ORC files: their format, writing and reading them."""
+"""ORC files: format, writing and reading."""

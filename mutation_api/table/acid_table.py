@@ -32,14 +32,14 @@ class AcidColumn:
 
 @dataclass(frozen=True)
 class AcidTable:
-    """Everything a worker needs to write to, or read, one table; nothing it does not need.
+    """Exactly what a worker needs to write or read one table.
 
     ``columns`` are the data columns in table order; ``bucket_columns`` are in CLUSTERED BY order.
-    ``txn_id`` is None until :meth:`bind`; only a bound sink can be written. ``write_id`` goes with it where
+    ``txn_id`` is None until :meth:`bind`; only a bound sink can be written. ``write_id`` is set with it if
     the version uses write ids.
     ``partition_spellings`` maps the canonical partition name to the name of an existing partition that
-    spells the same values differently (``hr=1`` -> ``hr=01``); ``partition_locations`` holds, by name, the
-    location of partitions that do not lie in their default place. Both name exceptions only.
+    spells the same values differently (``hr=1`` -> ``hr=01``). ``partition_locations`` holds, by name, the
+    location of partitions outside their default directory. Both hold exceptions only.
     ``time_zone`` is the zone of Hive's own processes, which the v1 hash of timestamp bucket columns depends
     on.
     """
@@ -84,16 +84,16 @@ class AcidTable:
 
     @property
     def placing_columns(self) -> frozenset[str]:
-        """Columns whose values say where a row lies; a row that gets others there has to move."""
+        """Partition and bucket columns. A row must move if their values change."""
         return frozenset((*self.partition_key_names, *self.bucket_columns))
 
     @property
     def bucket_limit(self) -> int:
-        """Bucket ids are below this; a table that is not bucketed has as many as a ROW__ID can name."""
+        """Bucket ids are below this; without bucketing, the number of buckets that a ROW__ID can hold."""
         return self.num_buckets if self.is_bucketed else MAX_BUCKETS
 
     def bind(self, txn_id: int, write_id: int | None = None) -> AcidTable:
-        """The same table, to be written under transaction ``txn_id``, in v2 with this write id."""
+        """A copy to be written under transaction ``txn_id``, in v2 with this write id."""
         return dataclasses.replace(self, txn_id=txn_id, write_id=write_id)
 
     def required_txn_id(self) -> int:
@@ -106,7 +106,7 @@ class AcidTable:
         return self.txn_id
 
     def required_write_id(self) -> int:
-        """The id that names and events carry: the write id, in v1 the transaction's id.
+        """The id in file names and events: the write id, in v1 the transaction's id.
 
         Raises TransactionStateError if the descriptor is not bound.
         """
@@ -121,9 +121,9 @@ class AcidTable:
         return self.write_id
 
     def partition_location(self, partition_name: str) -> Location:
-        """Where the partition with this (escaped) name lies, or would be created.
+        """Location at which the partition with this (escaped) name lies, or would be created.
 
-        '' names the whole of an unpartitioned table.
+        '' means the whole of an unpartitioned table.
         """
         if not partition_name:
             return self.location

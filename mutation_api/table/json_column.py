@@ -1,8 +1,8 @@
 """JSON values as columns for the bucket hash.
 
 Numbers may be JSON numbers or strings; decimals, dates and timestamps are strings; binary is hexadecimal; a
-map is an object or a list of pairs, a struct an object or a list by position, a union ``[tag, value]``;
-``"NaN"`` and ``"Infinity"`` are what JSON lacks.
+map is an object or a list of pairs, a struct an object or a list by position, a union ``[tag, value]``.
+``"NaN"`` and ``"Infinity"`` are strings, since JSON does not have them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def column_from_json(values: Sequence[object], hive_type: HiveType) -> pa.Array:
         hive_type: the column's type.
 
     Returns:
-        n values as :func:`~mutation_api.bucketing.bucket_hash.hash_columns` takes them: char and varchar cut,
-        decimals rounded, timestamps as a struct of seconds and nanoseconds so that every one fits.
+        n values as :func:`~mutation_api.bucketing.bucket_hash.hash_columns` accepts them: char and varchar
+        cut, decimals rounded, timestamps as a struct of seconds and nanoseconds so that every one fits.
 
     Raises:
         RecordValueError: a value is not one of this type.
@@ -74,15 +74,15 @@ def _map(values: Sequence[object], hive_type: HiveType) -> pa.Array:
 def _struct(values: Sequence[object], hive_type: HiveType) -> pa.Array:
     rows = [None if value is None else _fields(value, hive_type) for value in values]
     children = [
-        column_from_json([None if row is None else row[place] for row in rows], child)
-        for place, child in enumerate(hive_type.children)
+        column_from_json([None if row is None else row[index] for row in rows], child)
+        for index, child in enumerate(hive_type.children)
     ]
     mask = pa.array([row is None for row in rows], pa.bool_())
     return pa.StructArray.from_arrays(children, names=list(hive_type.field_names), mask=mask)
 
 
 def _union(values: Sequence[object], hive_type: HiveType) -> pa.Array:
-    """Arrow's unions have no nulls of their own; a null is a null of the first alternative."""
+    """Build a union. Arrow's unions cannot be null, so a null becomes a null of the first alternative."""
     tags, positions = np.zeros(len(values), np.int8), np.zeros(len(values), np.int32)
     parts: list[list[object]] = [[] for _ in hive_type.children]
     for row, value in enumerate(values):
@@ -96,7 +96,7 @@ def _union(values: Sequence[object], hive_type: HiveType) -> pa.Array:
 
 
 def _offsets(lists: Sequence[Sequence[object] | None]) -> pa.Array:
-    """Offsets as Arrow builds lists from them: null where the list is null."""
+    """Offsets from which Arrow builds lists: null where the list is null."""
     ends = np.cumsum([0] + [len(each or ()) for each in lists])
     missing = [each is None for each in lists] + [False]
     return pa.array(ends, pa.int32(), mask=np.array(missing))
@@ -210,4 +210,4 @@ _ARROW = {
     "date": pa.date32(),
     "timestamp": pa.struct([("seconds", pa.int64()), ("nanos", pa.int64())]),
 }
-"""Type to build before conversion; a decimal's is chosen by its digits."""
+"""Arrow type to build before conversion; Arrow chooses a decimal's by its digits."""

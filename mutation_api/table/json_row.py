@@ -1,4 +1,4 @@
-"""Column values as JSON, and partition values likewise.
+"""Column values and partition values as JSON.
 
 ======================  =========================================================================
 boolean, integers       as they are
@@ -121,7 +121,7 @@ def _union(array: pa.Array, hive_type: HiveType) -> list[Any]:
     tags, parts = union_parts(array)
     values = [iter(json_values(a, t)) for a, t in zip(parts, hive_type.children, strict=True)]
     pairs = [[int(tag), next(values[tag])] for tag in tags]
-    # Arrow's unions have no nulls of their own; a null union arrives as a null of its first alternative.
+    # Arrow's unions cannot be null; a null union arrives as a null of its first alternative.
     return [None if value is None else [tag, value] for tag, value in pairs]
 
 

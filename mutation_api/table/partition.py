@@ -1,7 +1,7 @@
 """Partition values and the names of partitions: typed values <-> Hive's text <-> escaped warehouse path.
 
 The metastore compares names exactly and checks nothing: ``hr=1`` and ``hr=01`` are two partitions. So values
-are always written as Hive's SQL writes them, and a partition that somebody else spelled differently is found
+are always written as Hive's SQL writes them, and a partition that another writer spelled differently is found
 through :func:`canonical_partition_name`.
 """
 
@@ -60,7 +60,7 @@ def partition_name(keys: Sequence[str], texts: Sequence[str]) -> str:
     """Escaped name ``key=value/…`` of a partition.
 
     Raises:
-        RecordValueError: keys and texts do not go together, or the name is too long for the metastore.
+        RecordValueError: keys and texts differ in number, or the name is too long for the metastore.
     """
     try:
         name = make_partition_name(keys, texts)
@@ -83,13 +83,13 @@ def partition_texts(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, *, c
     """Texts under which values of a partition column are stored, as Hive's SQL writes them.
 
     Args:
-        array: n values, of any type that can become the column's.
+        array: n values, of any type that converts to the column's.
         hive_type: the partition column's type.
         column: its name, for messages.
 
     Returns:
-        n strings, none null, not escaped. Null and '' become the default partition's name (a char '' is
-        padded like every other char, so it does not).
+        n strings, none null, not escaped. Null and '' become the default partition's name. A char '' does
+        not, since it is padded like every other char.
 
     Raises:
         RecordLayoutError: the column's type cannot be a partition key, or the values' type does not fit it.
@@ -99,7 +99,7 @@ def partition_texts(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, *, c
     """
     if hive_type.kind not in _TEXTS:
         raise RecordLayoutError(
-            f"partition column {column!r}: a {hive_type.text} has no text that all Hive releases agree on; "
+            f"partition column {column!r}: Hive releases write {hive_type.text} values differently, so "
             "such a partition cannot be written"
         )
     encoded = convert_to_column(array, hive_type, column=column, **_unit(hive_type)).dictionary_encode()
@@ -119,7 +119,7 @@ def partition_value(text: str, hive_type: HiveType) -> object:
 
     Raises:
         RecordValueError: Hive could not read the text as this type either (it would show NULL), or it holds
-            nanoseconds, which Python's datetime does not.
+            nanoseconds, which Python's datetime cannot hold.
     """
     if text in ("", DEFAULT_PARTITION_NAME):
         return None
@@ -135,10 +135,10 @@ def partition_value(text: str, hive_type: HiveType) -> object:
 
 
 def canonical_partition_name(keys: Sequence[AcidColumn], name: str) -> str:
-    """The name under which we would write the partition that somebody calls ``name``.
+    """The name that this library would give to the partition ``name``.
 
     Each value is read as its column's type and printed as Hive's SQL prints it (``hr=01`` -> ``hr=1``). A
-    value that cannot be read so stays as it is.
+    value that cannot be read as this type stays as it is.
 
     Raises:
         RecordValueError: the name does not have these keys.
@@ -156,7 +156,7 @@ def partition_names(table: AcidTable, columns: Mapping[str, pa.Array | pa.Chunke
     """Partition of every row, by escaped name.
 
     Args:
-        table: names the partition columns and the spelling of existing partitions.
+        table: its partition columns, and the spelling of existing partitions.
         columns: arrays of n values each; must hold every partition column (any case), may hold others.
 
     Returns:
@@ -174,27 +174,27 @@ def partition_names(table: AcidTable, columns: Mapping[str, pa.Array | pa.Chunke
         )
     if not table.partition_keys:
         return pa.repeat("", len(next(iter(given.values()))) if given else 0)
-    # A batch has few partitions, so names are made of distinct values only.
+    # A batch has few partitions, so names are built from distinct values only.
     arrays = [given[key.name] for key in table.partition_keys]
-    rows, places = _distinct_rows(arrays)
+    rows, indices = _distinct_rows(arrays)
     names = _names(table, [array.take(rows) for array in arrays])
-    return names.take(places)
+    return names.take(indices)
 
 
 def _distinct_rows(arrays: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[pa.Array, pa.Array]:
-    """Numbers of rows in which each combination of values is found once; and of n rows, at which of them."""
-    places = np.zeros(len(arrays[0]), np.int64)
+    """One row for each combination of values; and for each of the n rows, the index of its combination."""
+    indices = np.zeros(len(arrays[0]), np.int64)
     for array in arrays:
         encoded = array.dictionary_encode()
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks()
         count = len(encoded.dictionary) + 1
         codes = encoded.indices.fill_null(count - 1).to_numpy(zero_copy_only=False)
-        # Encoded anew with each column, the numbers stay below that of the rows.
-        places = pa.array(places * count + codes).dictionary_encode().indices.to_numpy().astype(np.int64)
-    rows = np.zeros(places.max(initial=-1) + 1, np.int64)
-    rows[places[::-1]] = np.arange(len(places))[::-1]
-    return pa.array(rows), pa.array(places)
+        # Encoding again after each column keeps the indices below the number of rows.
+        indices = pa.array(indices * count + codes).dictionary_encode().indices.to_numpy().astype(np.int64)
+    rows = np.zeros(indices.max(initial=-1) + 1, np.int64)
+    rows[indices[::-1]] = np.arange(len(indices))[::-1]
+    return pa.array(rows), pa.array(indices)
 
 
 def _names(table: AcidTable, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> pa.StringArray:
@@ -225,12 +225,12 @@ def _canonical_text(text: str, hive_type: HiveType) -> str:
 
 
 def _reading_type(hive_type: HiveType) -> pa.DataType | None:
-    # A decimal text may have more digits than the column; Arrow chooses the width, the conversion checks it.
+    # A decimal text may have more digits than the column. Arrow chooses the width, the conversion checks it.
     return None if hive_type.kind == "decimal" else arrow_type(hive_type, **_unit(hive_type))
 
 
 def _unit(hive_type: HiveType) -> dict[str, str]:
-    # Microseconds hold years 1 to 9999; a timestamp partition in nanoseconds is a mistake anyhow.
+    # Microseconds hold years 1 to 9999. A timestamp partition in nanoseconds would be a mistake anyway.
     return {"timestamp_unit": "us"} if hive_type.kind == "timestamp" else {}
 
 
@@ -260,7 +260,7 @@ def _plain_texts(array: pa.Array, _type: HiveType) -> pa.Array:
 
 
 def _char_texts(array: pa.Array, hive_type: HiveType) -> pa.Array:
-    """Padded to the declared length, as Hive's writable prints it; so '' becomes blanks, not NULL."""
+    """Pad to the declared length, as Hive's writable prints it; so '' becomes blanks, not NULL."""
     return pc.utf8_rpad(array, hive_type.length, " ")
 
 

@@ -17,7 +17,7 @@ def row_type(columns: Sequence[AcidColumn]) -> pa.StructType:
     """Arrow struct of the ``row`` field of an ACID file: the data columns in table order.
 
     Raises:
-        TableNotMutableError: a column's type cannot be held; the message names the column.
+        TableNotMutableError: a column's type is not supported; the message names the column.
     """
     return pa.struct([pa.field(column.name, arrow_type(_type_of(column))) for column in columns])
 

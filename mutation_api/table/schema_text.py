@@ -16,16 +16,16 @@ _COLUMN = re.compile(
 
 
 def parse_columns(text: str) -> tuple[AcidColumn, ...]:
-    """Columns of a list ``name type, name type``; names become lower case, types are Hive's, nested ones too.
+    """Columns of a list ``name type, name type``. Names become lower case; types are Hive's, nested or not.
 
     Raises:
-        ConfigurationError: a column has no name or no type Hive has, or a name comes twice.
+        ConfigurationError: a column lacks a name or a Hive type, or a name occurs twice.
     """
     columns = tuple(_column(piece, text) for piece in _pieces(text))
     names = [c.name for c in columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or not columns:
-        problem = f"column {twice[0]!r} comes twice" if twice else "there is no column"
+        problem = f"column {twice[0]!r} comes twice" if twice else "it has no columns"
         raise ConfigurationError(f"schema {text!r}: {problem} (case does not count)")
     return columns
 
@@ -40,7 +40,7 @@ def parse_types(text: str) -> tuple[HiveType, ...]:
 
 
 def _pieces(text: str) -> list[str]:
-    """Split at the commas that are in no brackets."""
+    """Split at the commas outside brackets."""
     pieces, depth, start = [], 0, 0
     for position, character in enumerate(text):
         depth += (character in "<(") - (character in ">)")

@@ -1,7 +1,7 @@
-"""AcidTableSerializer: the text form of an AcidTable, for handing it to workers.
+"""AcidTableSerializer: the text form of an AcidTable, for sending it to workers.
 
 ``AcidTable:1:<payload>:<checksum>``: the payload is JSON, deflated, in URL-safe base64; the checksum is its
-CRC-32 in hexadecimal. ASCII without blanks, line ends, quotes or ``$``, so the text may be a Spark
+CRC-32 in hexadecimal. The text is ASCII without blanks, line ends, quotes or ``$``, so it may be a Spark
 configuration value or an environment variable. Hive's own ``AcidTableV1:`` texts hold a Java object and
 cannot be read.
 """
@@ -38,7 +38,7 @@ class AcidTableSerializer:
         fields["partition_keys"] = [[key.name, key.type] for key in table.partition_keys]
         fields["partition_spellings"] = dict(table.partition_spellings)
         fields["location"] = str(table.location)
-        fields["partition_locations"] = {n: str(place) for n, place in table.partition_locations.items()}
+        fields["partition_locations"] = {name: str(at) for name, at in table.partition_locations.items()}
         fields["version"] = table.version.value
         fields["role"] = table.role.value
         text = json.dumps(fields, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
@@ -50,8 +50,7 @@ class AcidTableSerializer:
         """Read what :meth:`encode` wrote.
 
         Raises:
-            ConfigurationError: the text is something else, was damaged on its way, or comes from a newer
-            release.
+            ConfigurationError: the text is something else, is damaged, or comes from a newer release.
         """
         payload = _payload(text)
         try:
@@ -60,8 +59,8 @@ class AcidTableSerializer:
             fields["partition_keys"] = tuple(AcidColumn(*key) for key in fields["partition_keys"])
             fields["bucket_columns"] = tuple(fields["bucket_columns"])
             fields["location"] = Location.parse(fields["location"])
-            places = fields["partition_locations"].items()
-            fields["partition_locations"] = {name: Location.parse(text) for name, text in places}
+            locations = fields["partition_locations"].items()
+            fields["partition_locations"] = {name: Location.parse(text) for name, text in locations}
             fields["version"] = AcidVersion(fields["version"])
             fields["role"] = TableRole(fields["role"])
             _check_names(fields)

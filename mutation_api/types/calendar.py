@@ -1,9 +1,9 @@
-"""The two calendars of dates before 1582-10-15, and the way between them. Pure.
+"""Conversion of dates before 1582-10-15 between the hybrid and the proleptic calendar. Pure.
 
 Hive 2.3 counts days with Java's hybrid calendar: Julian before 1582-10-15, Gregorian from then on. Arrow,
 Spark 3 and Hive 3.1 use the proleptic Gregorian calendar throughout. Both store a day number, so the same
-label (``1500-03-01``) has two numbers. Here labels are kept and numbers change; from 1582-10-15 on nothing
-changes.
+label (``1500-03-01``) has two numbers. The conversion keeps the label and changes the number. From 1582-10-15
+on both numbers are the same.
 
 * 1582-10-05 to 1582-10-14 are days that the hybrid calendar does not have. Like ``java.sql.Date.valueOf`` we
   read such a label as Julian, so Hive shows it ten days later (1582-10-10 as 1582-10-20).
@@ -33,8 +33,8 @@ FIRST_GREGORIAN_DAY = -141427
 _SECONDS_PER_DAY = 86400
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
-# Years are counted from 1 March, so that a leap day is the last day of its year: then a label is (year, day
-# of year) and the month never has to be known. These are the days on which year 0 began.
+# Years are counted from 1 March, so that a leap day is the last day of its year. Then a label is (year, day
+# of year), without a month. These are the days on which year 0 began.
 _GREGORIAN_START = -719468
 _JULIAN_START = -719470
 
@@ -57,7 +57,7 @@ def hybrid_from_proleptic_days(days: np.ndarray) -> np.ndarray:
 
 
 def proleptic_from_hybrid_days(days: np.ndarray) -> np.ndarray:
-    """Day numbers as Arrow counts them, from those in a file of Hive 2.3; shapes and types likewise."""
+    """Inverse of :func:`hybrid_from_proleptic_days`: Arrow's day numbers from those in a file of Hive 2.3."""
     early = days < FIRST_GREGORIAN_DAY
     if not early.any():
         return days
@@ -67,7 +67,7 @@ def proleptic_from_hybrid_days(days: np.ndarray) -> np.ndarray:
 
 
 def hybrid_from_proleptic_timestamps(values: np.ndarray, unit: str) -> np.ndarray:
-    """The same for wall clocks: the date changes by whole days, the time of day stays.
+    """Timestamps that Hive 2.3 stores for proleptic ones: the day changes, the time of day stays.
 
     Args:
         values: int64, shape (n,), units since 1970-01-01 00:00:00.

@@ -1,7 +1,7 @@
-"""Users' values as the table's column type, the way Hive would store them, or an error; never a silent NULL.
+"""Convert users' values to the table's column type as Hive would store them, or fail; never a silent NULL.
 
 Hive's ORC reader turns a value that does not fit the declared type into NULL, or cuts it. So every value is
-checked before it is written: what fits is converted, what does not is refused by row and value.
+checked before it is written. If one does not fit, the error names its row and value.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def convert_to_column(
     uniontype          unions with as many alternatives, position by position
     =================  ==================================================================================
 
-    Dictionary, run-end encoded, large, view and chunked arrays are accepted likewise; so is the null type.
+    Dictionary, run-end encoded, large, view and chunked arrays are accepted too; so is the null type.
 
     Args:
         array: n values.
@@ -98,7 +98,7 @@ def _convert_child(
     array: pa.Array,
     hive_type: HiveType,
     unit: str,
-    place: str,
+    path: str,
     parents: Callable[[], np.ndarray] | None = None,
 ) -> pa.Array:
     """Convert nested values; ``parents()`` gives the outer row of each, called only to name a bad one."""
@@ -106,9 +106,9 @@ def _convert_child(
         return _convert(array, hive_type, unit)
     except MisfitError as misfit:
         row = misfit.row if parents is None else int(parents()[misfit.row])
-        raise MisfitError(row, misfit.value, misfit.reason, place + misfit.place) from misfit
+        raise MisfitError(row, misfit.value, misfit.reason, path + misfit.place) from misfit
     except UnfitTypeError as unfit:
-        raise UnfitTypeError(unfit.reason, place + unfit.place) from unfit
+        raise UnfitTypeError(unfit.reason, path + unfit.place) from unfit
 
 
 def _convert_array(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
@@ -159,7 +159,7 @@ def _convert_struct(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array
         for name, child in zip(hive_type.field_names, hive_type.children, strict=True)
     ]
     fields = list(arrow_type(hive_type, timestamp_unit=unit))
-    # Without a mask if it would be empty: pyarrow aborts the process when it finds one above a union.
+    # No mask if it would be empty: pyarrow aborts the process when a struct above a union has a mask.
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
@@ -172,7 +172,7 @@ def _fields_by_lower_name(array: pa.Array, hive_type: HiveType) -> dict[str, pa.
     extra = [name for name in names if name not in known]
     if extra:
         raise UnfitTypeError(f"the struct has no field {extra}; it has {list(hive_type.field_names)}")
-    # With nulls where the struct is null: what lies there is garbage, not to be checked.
+    # With nulls where the struct is null: values under a null are garbage and must not be checked.
     return dict(zip(names, struct_fields(array), strict=True))
 
 

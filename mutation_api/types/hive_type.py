@@ -1,4 +1,4 @@
-"""HiveType: a Hive column type taken apart, and the Arrow and Spark types that hold its values. Pure.
+"""HiveType: a parsed Hive column type, and the Arrow and Spark types that hold its values. Pure.
 
 A new type is a branch in :func:`parse_hive_type`, a row in the maps here, a conversion
 (:mod:`mutation_api.types.conversion`), a hash (:mod:`mutation_api.bucketing.bucket_hash`) and a golden file.
@@ -94,7 +94,7 @@ class HiveType:
 
 
 def parse_hive_type(text: str) -> HiveType:
-    """Take a Hive type text apart.
+    """Parse the text of a Hive type.
 
     Accepts what the metastore returns and what users type: any case of the type names, blanks, ``decimal``
     without numbers (then 10,0). Field names keep their case.
@@ -130,7 +130,7 @@ def arrow_type(hive_type: HiveType, *, timestamp_unit: str = "ns") -> pa.DataTyp
         return pa.map_(children[0], children[1])
     if kind == "struct":
         return pa.struct(list(zip(hive_type.field_names, children, strict=True)))
-    # The names are those that pyarrow's own ORC reader gives to the alternatives.
+    # pyarrow's own ORC reader gives these names to the alternatives.
     return pa.dense_union([pa.field(f"_union_{tag}", child) for tag, child in enumerate(children)])
 
 
@@ -247,14 +247,14 @@ def spark_type(hive_type: HiveType) -> str:
     A Hive timestamp is a wall clock, hence ``timestamp_ntz``; char and varchar are strings to Spark.
 
     Raises:
-        TableNotMutableError: the type is or contains a union; Spark has none.
+        TableNotMutableError: the type is or contains a union, which Spark does not have.
     """
     kind = hive_type.kind
     if kind == "uniontype":
         raise TableNotMutableError(f"type {hive_type.text}: Spark has no union type; leave the column out")
     children = [spark_type(child) for child in hive_type.children]
     if kind == "struct":
-        # Without quotes a field called e.g. `order` or `a b` would not parse.
+        # Without quotes a field named e.g. `order` or `a b` would not parse.
         fields = zip(hive_type.field_names, children, strict=True)
         return f"struct<{','.join(f'`{name}`:{child}' for name, child in fields)}>"
     if children:

@@ -60,10 +60,10 @@ def has_union(arrow: pa.DataType) -> bool:
 
 
 def struct_fields(array: pa.Array) -> list[pa.Array]:
-    """Fields of a struct array; what lies under a null struct is null.
+    """Fields of a struct array; values under a null struct become null.
 
-    Not so in fields that are or hold unions, which keep it: pyarrow 26 aborts the process when it should hide
-    part of a union.
+    Fields that are or hold unions keep such values: pyarrow 26 aborts the process when it should hide part of
+    a union.
     """
     if not has_union(array.type):
         fields: list[pa.Array] = array.flatten()
@@ -87,7 +87,7 @@ def list_offsets(offsets: np.ndarray, array: pa.Array) -> pa.Array:
 def union_parts(array: pa.Array) -> tuple[np.ndarray, list[pa.Array]]:
     """Tags (int8, position of the alternative) and, for each alternative, its values in row order."""
     start, stop = array.offset, array.offset + len(array)
-    # type_codes and offsets of pyarrow ignore the slice; the buffers tell.
+    # pyarrow's type_codes and offsets ignore the slice, so the buffers are read.
     buffers = array.buffers()
     codes = np.frombuffer(buffers[1], np.int8)[start:stop] if len(array) else np.zeros(0, np.int8)
     tag_of_code = np.zeros(128, np.int8)
@@ -95,11 +95,11 @@ def union_parts(array: pa.Array) -> tuple[np.ndarray, list[pa.Array]]:
         tag_of_code[code] = tag
     tags = tag_of_code[codes]
     if array.type.mode == "dense":
-        places = np.frombuffer(buffers[2], np.int32)[start:stop] if len(array) else np.zeros(0, np.int32)
+        indices = np.frombuffer(buffers[2], np.int32)[start:stop] if len(array) else np.zeros(0, np.int32)
     else:
-        places = np.arange(len(array), dtype=np.int32)
+        indices = np.arange(len(array), dtype=np.int32)
     return tags, [
-        array.field(tag).take(pa.array(places[tags == tag])) for tag in range(array.type.num_fields)
+        array.field(tag).take(pa.array(indices[tags == tag])) for tag in range(array.type.num_fields)
     ]
 
 
@@ -111,7 +111,7 @@ def dense_union(tags: np.ndarray, parts: list[pa.Array], names: list[str]) -> pa
         parts: for each alternative its values in row order.
         names: of the alternatives.
     """
-    places = np.zeros(len(tags), np.int32)
+    indices = np.zeros(len(tags), np.int32)
     for tag, part in enumerate(parts):
-        places[tags == tag] = np.arange(len(part))
-    return pa.UnionArray.from_dense(pa.array(tags), pa.array(places), parts, names)
+        indices[tags == tag] = np.arange(len(part))
+    return pa.UnionArray.from_dense(pa.array(tags), pa.array(indices), parts, names)

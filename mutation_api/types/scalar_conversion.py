@@ -1,7 +1,7 @@
 """Conversion of values that are not nested; :mod:`mutation_api.types.conversion` says what each type accepts.
 
-The fast way is one Arrow cast over the batch. Only when it fails are the values looked at one by one, to name
-the first that does not fit.
+The fast way is one Arrow cast over the batch. Only if it fails are the values checked one by one, to name the
+first that does not fit.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _SECONDS_PER_DAY = 86400
 _WIDEST_DECIMAL = 75
 """Digits that can be rounded: Arrow has 76, rounding needs one more than the value."""
 _SHOWN_BYTES = 60
-"""Of malformed text, in a message."""
+"""Bytes of malformed text that a message shows."""
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
 class MisfitError(Exception):
-    """A value does not fit. ``place`` says where inside a nested value; becomes a RecordValueError."""
+    """A value does not fit; becomes a RecordValueError. ``place`` is the path inside a nested value."""
 
     def __init__(self, row: int, value: str, reason: str, place: str = "") -> None:
         super().__init__(row, value, reason, place)
@@ -132,9 +132,9 @@ def _to_decimal(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
 
 
 def _refuse_too_wide(array: pa.Array, hive_type: HiveType, shown: pa.Array) -> None:
-    """Check the digits before the point ourselves.
+    """Check the digits before the point, which Arrow does not.
 
-    Arrow does not look at the values of an array that has the right type already, and its cast to a larger
+    Arrow does not check the values of an array that has the right type already, and its cast to a larger
     scale wraps around silently (measured: 7 as decimal(38,38) came out as 0.194…).
     """
     digits = hive_type.precision - hive_type.scale
@@ -179,10 +179,10 @@ def _decimals_of_floats(array: pa.Array, hive_type: HiveType) -> pa.Array:
     values = _numbers(array)
     # NaN compares false, so it is bad as well.
     _refuse(~(np.abs(values) < 10.0 ** (hive_type.precision - hive_type.scale)), array, reason)
-    # Arrow takes no text with more fraction digits than the type's scale, even if they are zeros ("1.0").
+    # Arrow refuses a text with more fraction digits than the type's scale, even if they are zeros ("1.0").
     trimmed = pc.replace_substring_regex(texts, r"\.0$", "")
     converted = _cast(trimmed, arrow_type(hive_type), fits, reason, array)
-    # Except that it reads a text with a far negative exponent as 0 (measured: 3e-219).
+    # But Arrow reads a text with a far negative exponent as 0 (measured: 3e-219).
     if (_numbers(converted.cast(pa.float64())).astype(values.dtype) != values).any():
         _refuse_first(trimmed, fits, reason, array)
     return converted
@@ -204,7 +204,7 @@ def _to_string(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
 
 
 def _refuse_malformed(array: pa.Array) -> None:
-    """Refuse bytes that are no UTF-8: ORC's strings are, and readers that decode them fail or replace them.
+    """Refuse bytes that are not UTF-8. ORC's strings are UTF-8; readers fail on other bytes or replace them.
 
     Spark lets such bytes through (a cast from binary). Measured: 7 ms for a million short strings.
     """
@@ -213,7 +213,7 @@ def _refuse_malformed(array: pa.Array) -> None:
     except pa.ArrowInvalid:
         for row, value in enumerate(array.cast(pa.large_binary()).to_pylist()):
             if value is not None and not _is_utf8(value):
-                reason = "is not UTF-8; mend it (in Spark: make_valid_utf8), or keep bytes in a binary column"
+                reason = "is not UTF-8; repair it (Spark: make_valid_utf8), or keep bytes in a binary column"
                 raise MisfitError(row, repr(value[:_SHOWN_BYTES]), reason) from None
         raise
 
@@ -305,12 +305,12 @@ def _cast(
     reason: str,
     shown: pa.Array | None = None,
 ) -> pa.Array:
-    """Cast; where Arrow's check refuses, look for the first value whose text does not fit, and name it."""
+    """Cast; if Arrow's check refuses, find the first value whose text does not fit, and name it."""
     try:
         return array.cast(target)
     except pa.ArrowInvalid:
         _refuse_first(array, fits, reason, shown)
-    # Arrow's check is stricter than the rule (integers over 2**53 that are exact as a double): all fit.
+    # All fit: Arrow's check is stricter than the rule (integers over 2**53 that are exact as a double).
     return array.cast(target, safe=False)
 
 
@@ -357,7 +357,7 @@ def _show(array: pa.Array, row: int) -> str:
     try:
         return repr(array[row].as_py())
     except (ValueError, OverflowError, ArithmeticError):
-        # A date or timestamp that Python's own types cannot hold.
+        # Python's own types cannot hold this date or timestamp.
         integer = pa.int32() if pa.types.is_date32(array.type) else pa.int64()
         return f"{array.view(integer)[row]} ({array.type})"
 

@@ -1,6 +1,6 @@
-"""Texts as values of a column's type, whole Arrow arrays at a time; what is no value is refused, never NULL.
+"""Texts as values of a column's type, whole Arrow arrays at a time. A misfit is refused, never NULL.
 
-The forms are those that Hive, MySQL and MariaDB print:
+The accepted forms are those that Hive, MySQL and MariaDB print:
 
 =================  ====================================================================================
 column             texts
@@ -44,7 +44,7 @@ _ZERO_DATE = "0000-00-00"
 
 
 class BinaryText(enum.Enum):
-    """How a text stands for the bytes of a binary column; formats do not say it, so a user has to."""
+    """Encoding of the bytes of a binary column as text. Formats do not state it, so the user must."""
 
     UTF8 = "utf8"
     """the text's own bytes"""
@@ -57,24 +57,24 @@ def check_text_type(hive_type: HiveType, binary: BinaryText | None) -> None:
     """Raise UnfitTypeError unless texts can become values of this type."""
     if hive_type.kind == "binary" and binary is None:
         forms = ", ".join(form.value for form in BinaryText)
-        raise UnfitTypeError(f"nothing says how a text stands for bytes; choose one of {forms}")
+        raise UnfitTypeError(f"the encoding of bytes as text is not set; choose one of {forms}")
     if hive_type.kind not in _PARSERS:
         raise UnfitTypeError(f"a text cannot become a value of type {hive_type.text}")
 
 
 def values_of_texts(texts: pa.Array, hive_type: HiveType, *, binary: BinaryText | None = None) -> pa.Array:
-    """Convert texts to the values that they print; nulls stay nulls.
+    """Convert texts to values; nulls stay nulls.
 
     Args:
         texts: n texts, of Arrow's type string.
         hive_type: type of the column.
-        binary: how a text stands for bytes; needed for binary columns alone.
+        binary: encoding of bytes as text; needed for binary columns only.
 
     Returns:
         n values of ``arrow_type(hive_type, timestamp_unit="us")``.
 
     Raises:
-        MisfitError: a text is no value of the type; has its row, counted from 0, the text and the reason.
+        MisfitError: a text is not a value of the type; holds row (counted from 0), text and reason.
         UnfitTypeError: see :func:`check_text_type`.
     """
     check_text_type(hive_type, binary)
@@ -92,12 +92,12 @@ def values_of_texts(texts: pa.Array, hive_type: HiveType, *, binary: BinaryText 
 
 
 def shown(value: str) -> str:
-    """A text for a message, in quotes and not too long."""
+    """A text for a message, in quotes and cut to a limit."""
     return repr(value if len(value) <= _SHOWN_LENGTH else value[:_SHOWN_LENGTH] + "…")
 
 
 def first_refused(texts: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> int:
-    """Row of the first text that ``parse`` refuses with ArrowInvalid, by halves; there is one."""
+    """Row of the first text that ``parse`` refuses with ArrowInvalid, by bisection; there must be one."""
     low, high = 0, len(texts)
     while high - low > 1:
         middle = (low + high) // 2
@@ -115,7 +115,7 @@ def _boolean(texts: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _integer(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    # Arrow reads 0x1F as well. The bytes of all texts are searched in a hundredth of the time.
+    # Arrow also reads 0x1F. Searching the bytes of all texts takes a hundredth of the time of the cast.
     content = texts.buffers()[2]
     if content is not None and any(letter in content.to_pybytes() for letter in (b"x", b"X")):
         _refuse_any(pc.match_substring(texts, "x", ignore_case=True))
@@ -142,7 +142,7 @@ def _decimal(texts: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _scientific_decimal(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    """One by one: nobody prints many of them (Java does, where a BigDecimal has a negative scale)."""
+    """One by one, since they are rare: Java prints a BigDecimal with a negative scale so."""
     try:
         numbers = [None if text is None else Decimal(text).normalize() for text in texts.to_pylist()]
     except InvalidOperation as error:
@@ -187,7 +187,7 @@ def _base64_bytes(texts: pa.Array) -> pa.Array:
 
 
 def _decoded(texts: pa.Array, decode: Callable[[str], bytes]) -> pa.Array:
-    """One by one: Arrow decodes neither form."""
+    """Decode one by one: Arrow decodes neither form."""
     try:
         return pa.array([None if t is None else decode(t) for t in texts.to_pylist()], pa.binary())
     except (ValueError, binascii.Error) as error:
@@ -196,13 +196,13 @@ def _decoded(texts: pa.Array, decode: Callable[[str], bytes]) -> pa.Array:
 
 def _refuse_any(is_wrong: pa.Array) -> None:
     if pc.any(is_wrong).as_py():
-        raise pa.ArrowInvalid("a text is no value of the type")
+        raise pa.ArrowInvalid("a text is not a value of the type")
 
 
 def _reason(value: str, hive_type: HiveType, binary: BinaryText | None) -> str:
     kind = hive_type.kind
     if kind in ("date", "timestamp") and value.startswith(_ZERO_DATE):
-        return "is MySQL's zero date, which is no date: make it NULL in the source, or the column a string"
+        return "is MySQL's zero date, not a real date: make it NULL in the source, or the column a string"
     if kind in INTEGER_KINDS:
         bits = arrow_type(hive_type).bit_width
         return f"is not a whole number from {-(2 ** (bits - 1))} to {2 ** (bits - 1) - 1}"

@@ -1,1 +1,1 @@
-"""The parts of an ORC file that are neither rows nor events: tail, statistics, streams."""
+"""Parts of an ORC file other than rows and events: tail, statistics, streams."""

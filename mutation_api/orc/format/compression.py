@@ -1,8 +1,8 @@
-"""The chunks into which an ORC file's compression cuts its streams and messages. Pure.
+"""Chunks: the units into which an ORC file's compression splits streams and messages. Pure.
 
-A chunk is what the codec makes of one block, or the block itself where that is shorter. Before it stands a
-header of three bytes: the chunk's length, and whether its bytes are "original", that is not compressed. A
-file without compression has no chunks.
+A chunk is one block after compression, or the block itself if that is shorter. A header of three bytes
+precedes it: the chunk's length, and whether its bytes are "original", that is not compressed. A file without
+compression has no chunks.
 
 Source: the ORC v1 specification (compression).
 """
@@ -19,7 +19,7 @@ from mutation_api.orc.format.protobuf import varint_at
 __all__ = ["DAMAGE", "Compression", "chunk_header", "original_chunks", "unpacked"]
 
 DAMAGE = (ValueError, IndexError, OverflowError, OSError, zlib.error, pa.ArrowException)
-"""What unpacking and parsing arbitrary bytes can raise; everything of it means a damaged file."""
+"""Errors that unpacking and parsing arbitrary bytes can raise; each of them means a damaged file."""
 
 _HEADER_BYTES = 3
 _MAX_CHUNK_BYTES = (1 << 23) - 1
@@ -37,27 +37,27 @@ class Compression(enum.IntEnum):
 
 
 def chunk_header(length: int, *, is_original: bool) -> bytes:
-    """What stands before a chunk of so many bytes; ``is_original``: they are not compressed."""
+    """Header of a chunk of ``length`` bytes; ``is_original``: they are not compressed."""
     return (length << 1 | is_original).to_bytes(_HEADER_BYTES, "little")
 
 
 def original_chunks(data: bytes, block_bytes: int) -> bytes:
-    """Chunks that say "not compressed"; none may be longer than the file's compression block."""
+    """Split bytes into "original" chunks, each at most as long as the file's compression block."""
     step = min(block_bytes, _MAX_CHUNK_BYTES)
     chunks = (data[start : start + step] for start in range(0, len(data), step))
     return b"".join(chunk_header(len(c), is_original=True) + c for c in chunks)
 
 
 def unpacked(data: bytes, compression: Compression, block_bytes: int) -> bytes:
-    """The bytes that chunks hold.
+    """Contents of chunks.
 
     Args:
-        data: chunks, one behind the other; without compression the bytes themselves.
-        compression: the file's.
-        block_bytes: the most that one chunk may hold.
+        data: consecutive chunks; without compression the bytes themselves.
+        compression: the file's compression.
+        block_bytes: maximal content of one chunk.
 
     Raises:
-        Those of DAMAGE: the bytes are no such chunks, or the compression cannot be read (LZO).
+        Those of DAMAGE: the bytes are not such chunks, or the compression cannot be read (LZO).
     """
     if compression is Compression.NONE:
         return data
@@ -92,14 +92,14 @@ def _decompress(chunk: bytes, compression: Compression, block_bytes: int) -> byt
 
 def _block(data: bytes, block_bytes: int) -> bytes:
     if len(data) > block_bytes:
-        raise ValueError(f"a compression chunk holds {len(data)} bytes, its block has {block_bytes}")
+        raise ValueError(f"a compression chunk holds {len(data)} bytes, but a block has {block_bytes}")
     return data
 
 
 def _decompress_lz4(chunk: bytes) -> bytes:
-    """A raw LZ4 block.
+    """Decompress a raw LZ4 block.
 
-    Written here because pyarrow's codec must be told the exact size, which ORC does not store.
+    It is implemented here because pyarrow's codec needs the exact size, which ORC does not store.
     """
     out = bytearray()
     position = 0
@@ -131,7 +131,7 @@ def _lz4_length(start: int, chunk: bytes, position: int) -> tuple[int, int]:
 
 
 def _lz4_copy(out: bytearray, distance: int, count: int) -> None:
-    """A match may overlap what it produces: then its bytes repeat."""
+    """Copy a match. It may overlap its own output: then its bytes repeat."""
     piece = bytes(out[-distance:])
     repeats = -(-count // distance)
     out += (piece * repeats)[:count]

@@ -1,4 +1,4 @@
-"""Numbers of the fields in the messages of an ORC file, those that several modules read or write.
+"""Field numbers in the messages of an ORC file that several modules read or write.
 
 Source: orc_proto.proto.
 """
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 MAGIC = b"ORC"
-"""How a file begins; its postscript holds it too."""
+"""First bytes of a file; its postscript holds them too."""
 
 POSTSCRIPT_FOOTER_LENGTH = 1
 POSTSCRIPT_COMPRESSION = 2

@@ -1,6 +1,6 @@
 """Messages of protocol buffers, as far as the tail of an ORC file needs them: fields in, fields out. Pure.
 
-Everything raises ValueError or IndexError for bytes that are no message.
+Every function raises ValueError or IndexError for bytes that are not a message.
 
 Source: the encoding of protocol buffers; varints, wire types, zigzag.
 """
@@ -46,10 +46,10 @@ def raw_fields_of(data: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
 
 
 def with_numbers(message: bytes, numbers: Mapping[int, int], *, dropped: Collection[int] = ()) -> bytes:
-    """A message with other values of some fields that are numbers, which come first; all else as it was.
+    """A message with new values for some number fields, which come first; the rest is unchanged.
 
     Args:
-        message: any.
+        message: any message.
         numbers: new values by field number, >= 0.
         dropped: fields to leave out.
     """
@@ -69,7 +69,7 @@ def numbers_in(packed: bytes) -> list[int]:
 
 
 def field_at(data: bytes, position: int) -> tuple[int, int | bytes, int]:
-    """Number and value of the field that starts at a position, and where it ends."""
+    """Number and value of the field that starts at a position, and its end."""
     key, position = varint_at(data, position)
     field, kind = key >> 3, key & 7
     if kind == _VARINT:
@@ -87,7 +87,7 @@ def field_at(data: bytes, position: int) -> tuple[int, int | bytes, int]:
 
 
 def varint_at(data: bytes, position: int) -> tuple[int, int]:
-    """The number that starts at a position, and where it ends."""
+    """The number that starts at a position, and its end."""
     number = data[position]
     if number < 0x80:
         return number, position + 1
@@ -104,7 +104,7 @@ def varint_at(data: bytes, position: int) -> tuple[int, int]:
 
 
 def varint(number: int) -> bytes:
-    """A number >= 0."""
+    """Encode a number >= 0."""
     if number < 0x80:
         return _ONE_BYTE[number]
     out = bytearray()
@@ -116,12 +116,12 @@ def varint(number: int) -> bytes:
 
 
 def number_field(field: int, value: int) -> bytes:
-    """A field that is a number >= 0."""
+    """Encode a field that is a number >= 0."""
     return varint(field << 3 | _VARINT) + varint(value)
 
 
 def bytes_field(field: int, value: bytes) -> bytes:
-    """A field that is bytes, text or a message."""
+    """Encode a field that is bytes, text or a message."""
     return varint(field << 3 | _BYTES) + varint(len(value)) + value
 
 
@@ -133,7 +133,7 @@ def as_number(value: int | bytes) -> int:
 
 
 def signed(number: int) -> int:
-    """The number that a ``sint`` field stands for (zigzag)."""
+    """Decode the number of a ``sint`` field (zigzag)."""
     return (number >> 1) ^ -(number & 1)
 
 

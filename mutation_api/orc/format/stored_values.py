@@ -1,15 +1,15 @@
 """Dates and timestamps as Hive's ORC readers expect them to be stored.
 
-Two things may differ from what Arrow holds:
+They may differ from Arrow's values in two ways:
 
 * Hive 2.3 counts days in the hybrid calendar (Julian before 1582-10-15), Arrow in the proleptic Gregorian
-  one. For it the day number is changed so that Hive shows the same ``yyyy-mm-dd``; later lines read
+  one. For Hive 2.3 the day number is changed so that Hive shows the same ``yyyy-mm-dd``. Later releases read
   proleptic days (see FileCalendar).
 * ORC stores a timestamp as whole seconds and nanoseconds, the seconds cut towards zero. pyarrow's writer
-  hands a negative nanosecond part to ORC for fractions before 1970, and Java readers throw on it (``nanos >
-  999999999 or < 0``); pyorc's encoding of them is right. From -0.999 s to 0 (exclusive) *no*
-  encoding exists: readers recognise a cut second by its sign, and the second there is 0. Java's own writer
-  shifts such values by a second.
+  passes a negative nanosecond part to ORC for fractions before 1970, and Java readers throw on it (``nanos >
+  999999999 or < 0``). pyorc encodes them right. From -0.999 s to 0 (exclusive) *no* encoding exists: readers
+  recognise a cut second by its sign, and the second there is 0. Java's own writer shifts such values by a
+  second.
 
 Source: ORC's TimestampTreeReader/Writer; both limits were measured on Hive 2.3.10's readers,
 the first also on those of 3.1.3 and 4.1.0.
@@ -47,14 +47,14 @@ _SECONDS_PER_DAY = 86_400
 
 @dataclass(frozen=True)
 class Storable:
-    """Values ready to be encoded; ``needs_pyorc`` if pyarrow would encode one of them wrongly."""
+    """Values ready for encoding; ``needs_pyorc``: pyarrow would encode one of them wrongly."""
 
     values: pa.Array
     needs_pyorc: bool
 
 
 def holds_dates(arrow: pa.DataType) -> bool:
-    """Whether a type is, or contains, a date or a timestamp: else :func:`storable` has nothing to do."""
+    """Whether a type is, or contains, a date or a timestamp. :func:`storable` changes no other types."""
     if pa.types.is_date(arrow) or pa.types.is_timestamp(arrow):
         return True
     return any(holds_dates(arrow.field(i).type) for i in range(arrow.num_fields))
@@ -63,7 +63,7 @@ def holds_dates(arrow: pa.DataType) -> bool:
 def union_safe(array: pa.Array, column: str) -> pa.Array:
     """The same values without validity bits on structs that have a union field.
 
-    pyarrow 26 aborts the process when it finds such bits (filter and take make them even if nothing is null).
+    pyarrow 26 aborts the process when it finds such bits (filter and take add them even if nothing is null).
 
     Raises:
         RecordValueError: such a struct is NULL; names the column.
@@ -103,8 +103,8 @@ def _union_safe_struct(array: pa.Array, column: str) -> pa.Array:
 def hollow(arrow: pa.DataType, count: int) -> pa.Array:
     """Values without content: nulls, but structs above a union are structs of such values.
 
-    Of NULL structs above a union pyarrow 26 writes more union values than readers expect, so that later rows
-    show those of others.
+    For NULL structs above a union, pyarrow 26 writes more union values than readers expect, so later rows
+    show the values of others.
     """
     if not has_union(arrow) or not (pa.types.is_struct(arrow) or pa.types.is_union(arrow)):
         return pa.nulls(count, arrow)
@@ -116,13 +116,13 @@ def hollow(arrow: pa.DataType, count: int) -> pa.Array:
 
 
 def nulled(array: pa.Array, mask: np.ndarray) -> pa.Array:
-    """Values with those hidden that nobody may look at.
+    """Hide values that must not be read.
 
     Args:
         array: n values.
-        mask: bool, shape (n,), not all true; where true the value becomes null. A union has no nulls, and
-            pyarrow 26 aborts the process when it should make some below a struct: such values become copies
-            of a visible one.
+        mask: bool, shape (n,), not all true; where true the value becomes null. A union cannot be null, and
+            pyarrow 26 aborts the process when it should create such nulls below a struct. So values of unions
+            become copies of a visible one.
     """
     if has_union(array.type):
         visible = np.flatnonzero(~mask)
@@ -131,7 +131,7 @@ def nulled(array: pa.Array, mask: np.ndarray) -> pa.Array:
 
 
 def storable(array: pa.Array, column: str, *, hybrid: bool) -> Storable:
-    """Values of one column as they are to be stored.
+    """Convert the values of one column to their stored form.
 
     Args:
         array: n values, of ``arrow_type`` of the column.
@@ -139,7 +139,7 @@ def storable(array: pa.Array, column: str, *, hybrid: bool) -> Storable:
         hybrid: store days before 1582-10-15 in the hybrid calendar.
 
     Raises:
-        RecordValueError: a timestamp that no ORC encoding brings back; names the column and the value.
+        RecordValueError: ORC cannot hold a timestamp; names the column and the value.
     """
     arrow = array.type
     if pa.types.is_date32(arrow):
@@ -177,7 +177,7 @@ def _map(array: pa.Array, column: str, hybrid: bool) -> Storable:
 
 
 def _struct(array: pa.Array, column: str, hybrid: bool) -> Storable:
-    # With nulls where the struct is null: garbage there must not be judged.
+    # With nulls where the struct is null: garbage under a null must not be checked.
     given = struct_fields(array)
     children = [storable(child, column, hybrid=hybrid) for child in given]
     needs_pyorc = any(child.needs_pyorc for child in children)
@@ -209,7 +209,7 @@ def _dates(array: pa.Array) -> pa.Array:
 
 
 def _timestamps(array: pa.Array, column: str, hybrid: bool) -> Storable:
-    """Most columns are done after one look at their smallest value."""
+    """Convert timestamps; most columns need only a check of their smallest value."""
     ticks = array.cast(pa.int64())
     first = pc.min(ticks).as_py()
     if first is None or first >= 0:
@@ -231,15 +231,15 @@ def _has_early_fraction(ticks: np.ndarray, unit: str, column: str) -> bool:
     if len(lost):
         value = pa.scalar(int(ticks[lost[0]]), pa.timestamp(unit)).cast(pa.string())
         raise RecordValueError(
-            f"column {column!r}: timestamp {value} lies within the last second before 1970-01-01 00:00:00, "
-            "and ORC has no encoding there that Hive reads back (it would appear one second later); "
-            "move the value to a whole second, or store it as text"
+            f"column {column!r}: timestamp {value} lies within the last second before 1970-01-01 00:00:00; "
+            "ORC cannot encode it so that Hive reads it back (it would appear one second later): "
+            "round the value to a whole second, or store it as text"
         )
     return bool(((ticks < 0) & (ticks % per_second != 0)).any())
 
 
 def _numbers(array: pa.Array) -> np.ndarray:
-    """Integers as numpy; a null becomes 0, which nothing here touches."""
+    """Integers as numpy; a null becomes 0, which is never changed here."""
     plain = pc.fill_null(array, 0) if array.null_count else array
     return np.asarray(plain)
 

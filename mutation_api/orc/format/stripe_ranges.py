@@ -1,8 +1,8 @@
-"""Ranges of a column's values in the stripes of an ORC file, as its writer noted them.
+"""Ranges of a column's values in the stripes of an ORC file, as its writer recorded them.
 
-They tell which stripes cannot hold a key. Left out is what cannot be trusted or compared: floats (a NaN is in
-no range), timestamps (noted in milliseconds, some writers in their zone), char and varchar (stored otherwise
-than they are read), days before 1582-10-15 (hybrid or not).
+They show which stripes cannot hold a key. Ranges that cannot be trusted or compared are left out: floats (a
+NaN is in no range), timestamps (recorded in milliseconds, by some writers in their zone), char and varchar
+(stored differently than they are read), days before 1582-10-15 (hybrid or not).
 
 Source: orc_proto.proto (ColumnStatistics) and the ORC v1 specification; compared with files of Hive 2.3, 3.1
 and 4.1, and of our own writer.
@@ -24,20 +24,20 @@ from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
 __all__ = ["column_id", "column_ids", "comparable_range"]
 
 Range = tuple[Any, Any]
-"""Smallest and largest value, as :meth:`mutation_api.orc.read.key_filter.KeyFilter.meets` takes them."""
+"""Smallest and largest value, in the form of :meth:`mutation_api.orc.read.key_filter.KeyFilter.meets`."""
 
 _INTEGERS, _TEXTS, _DECIMALS, _DATES = 2, 4, 6, 7
 """Fields of ColumnStatistics."""
 _MINIMUM, _MAXIMUM = 1, 2
 _LOWER_BOUND, _UPPER_BOUND = 4, 5
-"""Of texts too long to be noted in full."""
+"""Fields for bounds of texts that are too long to be recorded in full."""
 
 
 def column_id(schema: pa.Schema, name: str) -> int:
     """Number of a column of a file; ``row.x`` is field ``x`` of struct ``row``.
 
     Raises:
-        KeyError: there is no such column.
+        KeyError: the file does not have this column.
     """
     outer, _, inner = name.partition(".")
     number, data_type = _child(list(schema), outer)
@@ -47,7 +47,7 @@ def column_id(schema: pa.Schema, name: str) -> int:
 
 
 def column_ids(schema: pa.Schema, name: str) -> frozenset[int]:
-    """Numbers of a column of a file, of all that is nested in it, and of what it is nested in, as above."""
+    """Numbers of a column of a file, of the columns nested in it and of those around it."""
     outer, _, inner = name.partition(".")
     data_type = schema.field(outer).type
     first = column_id(schema, name)
@@ -56,7 +56,7 @@ def column_ids(schema: pa.Schema, name: str) -> frozenset[int]:
 
 
 def comparable_range(statistics: bytes, file_type: pa.DataType, hive_type: HiveType) -> Range | None:
-    """The range in which all values of a column in a stripe lie, but NULLs; None if it is not known.
+    """Range of all values but NULL of a column in a stripe; None if it is unknown.
 
     Args:
         statistics: serialised ColumnStatistics of the column in the stripe.
@@ -64,7 +64,7 @@ def comparable_range(statistics: bytes, file_type: pa.DataType, hive_type: HiveT
         hive_type: the table column's type, as which it is read.
 
     Raises:
-        CorruptFileError: these are no statistics.
+        CorruptFileError: the bytes are not statistics.
     """
     known = _RANGES.get(hive_type.kind)
     if known is None or not _is_read_unchanged(file_type, hive_type):
@@ -74,12 +74,12 @@ def comparable_range(statistics: bytes, file_type: pa.DataType, hive_type: HiveT
         found = dict(fields_of(statistics)).get(kind)
         ends = None if found is None else read(dict(fields_of(as_bytes(found))))
     except (ValueError, IndexError, InvalidOperation) as error:
-        raise CorruptFileError(f"no statistics of an ORC column: {error}") from error
+        raise CorruptFileError(f"the statistics of an ORC column cannot be parsed: {error}") from error
     return ends if ends is not None and ends[0] <= ends[1] else None
 
 
 def _child(fields: list[pa.Field], name: str) -> tuple[int, pa.DataType]:
-    """How many columns come before a field, nested ones counted, and its type."""
+    """Number of columns before a field, nested ones included, and its type."""
     before = 0
     for field in fields:
         if field.name == name:
@@ -95,7 +95,7 @@ def _column_count(data_type: pa.DataType) -> int:
 
 
 def _is_read_unchanged(file_type: pa.DataType, hive_type: HiveType) -> bool:
-    """Whether reading keeps a value as it is, or makes it NULL."""
+    """Whether reading keeps each value, or makes it NULL."""
     if hive_type.kind in INTEGER_KINDS:
         return bool(pa.types.is_signed_integer(file_type))
     if hive_type.kind == "decimal":

@@ -1,6 +1,6 @@
-"""What an ORC file says of each stripe: statistics of its columns, and where its streams lie.
+"""Sections of an ORC file about each stripe: statistics of its columns, and positions of its streams.
 
-The facts of the tail say where both sections are. What statistics mean: :mod:`.stripe_ranges`.
+The tail says where both sections lie. :mod:`.stripe_ranges` interprets the statistics.
 
 Source: orc_proto.proto and the ORC v1 specification (stripe statistics, stripe footer).
 """
@@ -28,33 +28,33 @@ def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) ->
     Args:
         section: the ``statistics_length`` bytes before the footer.
         tail: of the same file.
-        columns: numbers of columns in the tree of types, counted from the root, which is 0, in pre-order.
+        columns: numbers of columns in the tree of types, in pre-order from the root, which is 0.
 
     Returns:
-        For each stripe (fewer, if the writer kept them of some only) the serialised ColumnStatistics by
-        column; of columns that the file does not have, none.
+        For each stripe (fewer if the writer kept them for some only) the serialised ColumnStatistics by
+        column, without columns that the file does not have.
 
     Raises:
-        CorruptFileError: the bytes are no such section.
+        CorruptFileError: the bytes are not such a section.
     """
     try:
         plain = unpacked(section, tail.compression, tail.block_bytes)
         stripes = [as_bytes(value) for field, value in fields_of(plain) if field == _STATISTICS_STRIPE]
         return [dict(_statistics_of(stripe, columns)) for stripe in stripes]
     except DAMAGE as error:
-        raise CorruptFileError(f"no statistics of ORC stripes: {error}") from error
+        raise CorruptFileError(f"the statistics of ORC stripes cannot be parsed: {error}") from error
 
 
 def parse_streams(section: bytes, tail: OrcTail, stripe: StripeInfo) -> list[tuple[int, int, int]]:
-    """Streams of data of a stripe, in their order: the column's number in the tree of types, start, stop.
+    """Data streams of a stripe, in their order: the column's number in the tree of types, start, stop.
 
     Args:
         section: the ``footer_length`` bytes at the end of the stripe.
         tail: of the same file.
-        stripe: which one.
+        stripe: the stripe.
 
     Raises:
-        CorruptFileError: the bytes are no footer of a stripe.
+        CorruptFileError: the bytes are not the footer of a stripe.
     """
     try:
         plain = unpacked(section, tail.compression, tail.block_bytes)
@@ -63,7 +63,7 @@ def parse_streams(section: bytes, tail: OrcTail, stripe: StripeInfo) -> list[tup
         lengths = [as_number(stream.get(STREAM_LENGTH, 0)) for stream in streams]
         columns = [as_number(stream.get(STREAM_COLUMN, 0)) for stream in streams]
     except DAMAGE as error:
-        raise CorruptFileError(f"no footer of an ORC stripe: {error}") from error
+        raise CorruptFileError(f"the footer of an ORC stripe cannot be parsed: {error}") from error
     stops = [stripe.offset + stop for stop in itertools.accumulate(lengths)]
     starts = [stop - length for stop, length in zip(stops, lengths, strict=True)]
     data_start = stripe.offset + stripe.index_length

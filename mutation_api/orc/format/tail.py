@@ -1,4 +1,4 @@
-"""The tail of an ORC file: its facts, as footer and postscript tell them.
+"""The tail of an ORC file: facts from its footer and postscript.
 
 Layout: ``… stripes, stripe statistics, footer, postscript, 1 byte = length of the postscript``.
 Source: orc_proto.proto and the ORC v1 specification (file tail).
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 TAIL_CHECKSUM_BYTES = 4096
-"""So many bytes at the end of a file, or all of a shorter one, enter its checksum: mostly its footer."""
+"""Bytes at the end of a file that enter its checksum (all bytes of a shorter file): mostly its footer."""
 
 _FIRST_READ_BYTES = 16 * 1024
 _DEFAULT_BLOCK_BYTES = 256 * 1024
@@ -56,7 +56,7 @@ _IS_PROLEPTIC = {_JULIAN_GREGORIAN: False, PROLEPTIC_GREGORIAN: True}
 
 @dataclass(frozen=True)
 class StripeInfo:
-    """Where one stripe lies (bytes from the start of the file) and how many rows it holds."""
+    """Position of one stripe (bytes from the start of the file) and its number of rows."""
 
     offset: int
     index_length: int
@@ -66,7 +66,7 @@ class StripeInfo:
 
     @property
     def end(self) -> int:
-        """Where it ends; its own footer lies there last."""
+        """Position of its end; the stripe's footer comes last in it."""
         return self.offset + self.index_length + self.data_length + self.footer_length
 
 
@@ -74,9 +74,10 @@ class StripeInfo:
 class OrcTail:
     """Facts of a file's tail.
 
-    ``footer_length`` is what the postscript says; before the footer lie the statistics of the stripes,
-    ``statistics_length`` bytes, 0 if there are none. ``row_index_stride`` 0 means no index. ``is_proleptic``:
-    whether days are counted in the proleptic Gregorian calendar; None if the footer does not say.
+    ``footer_length`` comes from the postscript. The statistics of the stripes lie before the footer,
+    ``statistics_length`` bytes long, 0 if there are none. ``row_index_stride`` 0 means no index.
+    ``is_proleptic``: whether days are counted in the proleptic Gregorian calendar; None if the footer does
+    not say.
     """
 
     compression: Compression
@@ -103,8 +104,8 @@ class _Postscript:
 def read_tail(storage: Storage, file: Location) -> OrcTail:
     """Facts of an ORC file.
 
-    Reads the last 16 KiB, and once more if the footer is longer. Raises CorruptFileError for what is no ORC
-    file or is cut off, OSError if it cannot be read.
+    Reads the last 16 KiB, and once more if the footer is longer. Raises CorruptFileError if the file is not
+    an ORC file or is cut off, OSError if it cannot be read.
     """
     with storage.open_input(file) as stream:
         size = stream.size()
@@ -123,7 +124,7 @@ def parse_tail(end: bytes) -> OrcTail:
         end: the last bytes of the file, at least footer and postscript.
 
     Raises:
-        CorruptFileError: the bytes are no ORC tail, or their compression cannot be read (LZO).
+        CorruptFileError: the bytes are not an ORC tail, or their compression cannot be read (LZO).
     """
     try:
         postscript = _parse_postscript(end)
@@ -134,9 +135,9 @@ def parse_tail(end: bytes) -> OrcTail:
 
 
 def tail_length(end: bytes) -> int:
-    """Bytes of footer, postscript and the length of the latter, by the last bytes of a file.
+    """Number of bytes of footer, postscript and postscript length, from the last bytes of a file.
 
-    Raises CorruptFileError: they are no end of an ORC file.
+    Raises CorruptFileError: the bytes are not the end of an ORC file.
     """
     try:
         postscript = _parse_postscript(end)
@@ -149,7 +150,7 @@ def tail_checksum(end: bytes) -> int:
     """CRC-32 of the last TAIL_CHECKSUM_BYTES bytes of a file (of all, if it is shorter).
 
     Args:
-        end: the end of the file, at least so many bytes or the whole file.
+        end: the end of the file: at least this number of bytes, or the whole file.
     """
     return zlib.crc32(end[-TAIL_CHECKSUM_BYTES:])
 
@@ -164,7 +165,7 @@ def _footer_of(end: bytes, postscript: _Postscript) -> bytes:
     stop = len(end) - 1 - postscript.length
     start = stop - postscript.footer_length
     if start < 0:
-        raise ValueError(f"the footer has {postscript.footer_length} bytes, {stop} are there")
+        raise ValueError(f"the footer has {postscript.footer_length} bytes, but only {stop} are left")
     return end[start:stop]
 
 
@@ -173,7 +174,7 @@ def _parse_postscript(end: bytes) -> _Postscript:
         raise ValueError("no bytes")
     length = end[-1]
     if length + 1 > len(end):
-        raise ValueError(f"the postscript has {length} bytes, {len(end) - 1} are there")
+        raise ValueError(f"the postscript has {length} bytes, but only {len(end) - 1} are left")
     fields = dict(fields_of(end[len(end) - 1 - length : -1]))
     if fields.get(_POSTSCRIPT_MAGIC) != MAGIC:
         raise ValueError("the postscript does not say ORC")

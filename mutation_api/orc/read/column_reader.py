@@ -1,9 +1,10 @@
 """Columns of an ORC file as the table's columns: what Hive 2.3 shows when file and table differ.
 
-A table's columns may have changed since a file was written, and a file may hold what Arrow's types do not
-say: blank padding, day numbers of the hybrid calendar. Reading follows Hive: integers widen, a value that
-does not fit the column's type now is NULL, decimals are rounded half up, char is padded, varchar cut. Other
-conversions (Hive has some, e.g. text to numbers) are refused, because a wrong value would travel in silence.
+A table's columns may have changed since a file was written, and a file may hold properties that Arrow's types
+do not express: blank padding, day numbers of the hybrid calendar. Reading follows Hive: integers widen, a
+value that no longer fits the column's type is NULL, decimals are rounded half up, char is padded, varchar
+cut. Other conversions (Hive has some, e.g. text to numbers) are refused, because a wrong value would go
+unnoticed.
 
 Source: ORC's SchemaEvolution and ConvertTreeReaderFactory; compared with Hive 2.3.10 reading the same files.
 """
@@ -45,9 +46,9 @@ _INT_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
 
 
 class TimestampForm(enum.Enum):
-    """How a snapshot gives timestamps (wall clocks without zone).
+    """Form of timestamps (wall clocks without zone) in a snapshot.
 
-    NANOSECONDS: exact, years 1678 to 2261; MICROSECONDS: what Spark has, years 1 to 9999; TEXT:
+    NANOSECONDS: exact, years 1678 to 2261; MICROSECONDS: as in Spark, years 1 to 9999; TEXT:
     ``2015-11-19T12:34:56.789``, trailing zeros of the fraction dropped: exact, years 1 to 9999.
     """
 
@@ -63,10 +64,10 @@ class TimestampForm(enum.Enum):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How rows are given.
+    """Form of the rows that are returned.
 
     ``truncate_nanoseconds`` lets MICROSECONDS drop digits; without it such a value is an error.
-    ``batch_rows`` bounds the rows of one batch. The reader sets ``is_proleptic``, how a file counts its
+    ``batch_rows`` bounds the rows of one batch. The reader sets ``is_proleptic``, the calendar of the file's
     days, and ``widens_floats_by_text``, how Hive turns floats into doubles.
     """
 
@@ -78,12 +79,12 @@ class ReadOptions:
 
 
 def column_type(hive_type: HiveType, form: TimestampForm) -> pa.DataType:
-    """Arrow type in which a column is given."""
+    """Arrow type of a column in a snapshot."""
     return replace_timestamps(arrow_type(hive_type), form.arrow)
 
 
 def replace_timestamps(data_type: pa.DataType, replacement: pa.DataType) -> pa.DataType:
-    """The type with every timestamp in it, at any depth, replaced."""
+    """The type, with every timestamp at any depth replaced."""
     if pa.types.is_timestamp(data_type):
         return replacement
     if pa.types.is_list(data_type):
@@ -104,7 +105,7 @@ def read_column(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> p
     """Values of a file's column as the table's column.
 
     Args:
-        array: n values as the file has them; timestamps as nanoseconds, or already in the wanted form.
+        array: n values as in the file; timestamps as nanoseconds, or already in the wanted form.
         hive_type: the table column's type.
         options: the form of timestamps.
 
@@ -254,7 +255,7 @@ def _read_struct(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> 
         for name, child in zip(hive_type.field_names, hive_type.children, strict=True)
     ]
     fields = list(column_type(hive_type, options.timestamp_form))
-    # Without a mask if it would be empty: pyarrow aborts the process when it finds one above a union.
+    # No mask if it would be empty: pyarrow aborts the process when a struct above a union has a mask.
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 

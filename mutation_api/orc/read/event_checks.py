@@ -1,6 +1,6 @@
-"""What a merge relies on, checked of the events of a file: their order, operations and buckets.
+"""Checks of a file's events that a merge relies on: order, operations and buckets.
 
-A file that breaks it is refused; merged as it is, it would lose or resurrect rows without a word.
+A file that fails a check is refused; merging it would silently lose or resurrect rows.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["check_buckets", "check_operations", "check_order"]
 
 
 def check_order(keys: EventKeys, previous: EventKeys | None, file: EventFile) -> None:
-    """Keys ascend, and the newest event of a key comes first.
+    """Check that keys ascend, and that the newest event of a key comes first.
 
     Args:
-        keys: of a stripe's events.
-        previous: of the last event before them; None if there is none.
-        file: which holds them.
+        keys: keys of a stripe's events.
+        previous: key of the last event before them; None if there is none.
+        file: the file, for messages.
 
     Raises:
         CorruptFileError: they do not; names both events.
@@ -50,15 +50,15 @@ def _disorder(file: EventFile, before: EventKeys, after: EventKeys) -> CorruptFi
 
     return CorruptFileError(
         f"{file.location} is not sorted: event {text(after)} comes after {text(before)}; Hive would show old "
-        "or deleted rows of such a file. Its writer is broken: write the transaction again"
+        "or deleted rows of such a file. The program that wrote it is faulty: write the transaction again"
     )
 
 
 def check_operations(keys: EventKeys, file: EventFile, version: AcidVersion) -> None:
-    """In a table of a split version a delta holds inserts only, a delete delta deletes only.
+    """Check that in a split layout a delta holds only inserts, and a delete delta only deletes.
 
     Raises:
-        DirectoryStateError: the file holds others.
+        DirectoryStateError: the file holds other events.
     """
     expected = {EventFileKind.DELTA: Operation.INSERT, EventFileKind.DELETE_DELTA: Operation.DELETE}
     operation = expected.get(file.kind)
@@ -78,7 +78,7 @@ def check_operations(keys: EventKeys, file: EventFile, version: AcidVersion) -> 
 
 
 def check_buckets(keys: EventKeys, file: EventFile) -> None:
-    """Every ROW__ID must name the bucket of its file: by that Hive finds the deletes of a row.
+    """Check that every ROW__ID names the bucket of its file: Hive finds the deletes of a row by bucket.
 
     Raises:
         CorruptFileError: a bucket property that Hive never wrote.
@@ -100,6 +100,6 @@ def check_buckets(keys: EventKeys, file: EventFile) -> None:
         at = int(misplaced.argmax())
         raise DirectoryStateError(
             f"{file.location} holds event {tuple(keys.key(at))} of bucket {int(ids[at])}, but the file "
-            f"belongs to bucket {file.bucket_id}: Hive overlooks such deletes, and deletes of such rows, in "
-            "silence. Its writer is broken: write the transaction again"
+            f"belongs to bucket {file.bucket_id}: Hive silently ignores such deletes, and deletes of such "
+            "rows. The program that wrote the file is faulty: write the transaction again"
         )

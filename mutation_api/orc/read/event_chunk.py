@@ -1,4 +1,4 @@
-"""EventChunk: events of one stripe, some columns of which may be read later."""
+"""EventChunk: events of one stripe; some of their columns may be read later."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["EventChunk", "LateColumns", "StripeEvents"]
 
 
 class LateColumns:
-    """Columns of some rows of a stripe, read when they are first asked for.
+    """Columns of some rows of a stripe, read on first use.
 
-    Holds these rows' values only, not the stripe's.
+    Holds the values of these rows only, not of the whole stripe.
 
     Args:
-        read: gives the values by column, in the order of the rows.
+        read: returns the values by column, in the order of the rows.
     """
 
     def __init__(self, read: Callable[[], dict[str, pa.Array]]) -> None:
@@ -36,10 +36,10 @@ class LateColumns:
 
 @dataclass(frozen=True)
 class EventChunk:
-    """Events of one stripe: n keys and, by column asked for, n values (none for delete deltas).
+    """Events of one stripe: n keys and n values for each requested column (none for delete deltas).
 
-    If only certain rows are wanted, ``late_rows`` (shape (n,)) says which of the rows of ``late`` each is; -1
-    is one that is not wanted, but has a say in the merge. ``rows`` then lacks the columns of ``late``.
+    If only certain rows are wanted, ``late_rows`` (shape (n,)) holds the index of each row in ``late``; -1
+    for a row that is not wanted, but needed in the merge. ``rows`` then lacks the columns of ``late``.
     """
 
     keys: EventKeys
@@ -78,10 +78,10 @@ class StripeEvents:
 
     Attributes:
         chunk: its events; rows that are not wanted may be missing.
-        row_count: rows of the stripe, whatever the chunk holds.
+        row_count: rows of the whole stripe.
         first: ROW__ID of its first event.
-        complete_through: no later stripe has an event of a ROW__ID up to this one; None if there is no such.
-        is_last: no later stripe follows.
+        complete_through: no later stripe has an event with a ROW__ID up to this one; None if unknown.
+        is_last: whether this is the last stripe.
     """
 
     chunk: EventChunk

@@ -1,4 +1,4 @@
-"""EventFile: one file that a snapshot reads, as listing its directory tells it."""
+"""EventFile: one file that a snapshot reads, as known from its directory's listing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["EventFile", "EventFileKind"]
 
 
 class EventFileKind(enum.Enum):
-    """What a file is to its partition. ORIGINAL: rows without events; original, loaded or insert-only."""
+    """Kind of a file. ORIGINAL: rows without events; original, loaded or insert-only."""
 
     BASE = "base"
     ORIGINAL = "original"
@@ -23,9 +23,9 @@ class EventFileKind(enum.Enum):
 class EventFile:
     """One file that a snapshot reads.
 
-    ``bucket_id`` is -1 for an original file whose name has none. ``first``..``last`` are the ids of its
-    directory (0, 0 outside of one; 0, N for a base). ``length`` is the committed length in bytes if a side
-    file says so, else None. ``byte_count`` is its size as it was listed.
+    ``bucket_id`` is -1 for an original file without a bucket in its name. ``first``..``last`` are the ids of
+    its directory (0, 0 outside one; 0, N for a base). ``length`` is the committed length in bytes from a side
+    file, else None. ``byte_count`` is its size in the listing.
     """
 
     location: Location

@@ -1,11 +1,11 @@
 """Events of one file: ACID files as they are, original (pre-ACID) files with the identities Hive gives them.
 
-Files are read stripe by stripe, columns by name. Everything a merge relies on is checked on the way: the
-event's fields, that no key is null, that keys ascend. A file that breaks it is refused; merged as it is, it
-would lose or resurrect rows without a word.
+Files are read stripe by stripe, columns by name. The reader checks everything that a merge relies on: the
+event's fields, that no key is null, that keys ascend. A file that fails a check is refused; merging it would
+silently lose or resurrect rows.
 
-If only rows with certain keys are wanted, the key columns and the event fields of a stripe are read first;
-the other columns are read when a row of it is given (:class:`LateColumns`).
+If only rows with certain keys are wanted, the key columns and the event fields of a stripe are read first.
+The other columns are read when one of its rows is returned (:class:`LateColumns`).
 
 Source: Hive's OrcRawRecordMerger (2.3) and VectorizedOrcAcidRowBatchReader (3.1, 4.x).
 """
@@ -58,23 +58,23 @@ def read_events(
     any_bucket: bool = False,
     first_row: int = 0,
 ) -> Iterator[StripeEvents]:
-    """The file's events in order, stripe by stripe; empty stripes give none.
+    """The file's events in order, stripe by stripe; empty stripes are skipped.
 
-    If only certain rows are wanted, the others are left out where no merge needs them: everywhere but in
-    deltas of legacy tables, where a row that is not wanted may be the newer version of one that is.
+    If only certain rows are wanted, the others are left out, except in deltas of legacy tables: there an
+    unwanted row may be the newer version of a wanted one, and the merge needs it.
 
     Args:
-        storage: where the file lies.
-        file: what to read.
+        storage: the file's storage.
+        file: the file to read.
         wanted: the columns and their form; a column that the file does not have (added since) is null.
-        version: what the file may hold, and how its columns are found and its days counted.
-        any_bucket: events of other buckets than the file's own are no fault.
+        version: decides what the file may hold, how its columns are found and its days counted.
+        any_bucket: events of other buckets than the file's own are allowed.
         first_row: the row id of the first row of a file of plain rows.
 
     Raises:
         CorruptFileError: damaged, not an ACID file, columns of a type that does not fit, or out of order.
-        DirectoryStateError: gone, or events of a kind or bucket that its directory must not hold.
-        RecordValueError: a timestamp that does not fit the form asked for.
+        DirectoryStateError: the file is gone, or its directory must not hold events of this kind or bucket.
+        RecordValueError: a timestamp does not fit the wanted form.
     """
     options = dataclasses.replace(
         wanted.options,
@@ -105,7 +105,7 @@ def read_events(
 
 
 def _stripe_events(chunk: EventChunk, keys: EventKeys, *, is_last: bool) -> StripeEvents:
-    """What is known of a stripe, all of whose events are ``keys``."""
+    """Describe a stripe; ``keys`` are those of all its events."""
     count = len(keys)
     incomplete = count_below(keys, keys.key(count - 1))
     return StripeEvents(
@@ -140,12 +140,12 @@ def _read_plain(
 ) -> Iterator[StripeEvents]:
     if _lower(source.schema.names) == _lower(EVENT_FIELDS):
         raise DirectoryStateError(
-            f"{file.location} is an ACID file where plain rows belong; Hive would read its events as "
-            "rows: move it away"
+            f"{file.location} is an ACID file among files of plain rows; Hive would read its events as rows: "
+            "move it away"
         )
     in_file = names_in_file(source.schema.names, wanted, version)
     columns = FileColumns(source, file, wanted, in_file, None)
-    # The first column if there is no other: without any pyarrow does not tell how many rows there are.
+    # The first column if no other is read: without columns pyarrow does not report the number of rows.
     names = columns.early_names or source.schema.names[:1]
     bucket = _bucket_of_plain_rows(file, version)
     without = columns.stripes_without_keys()
@@ -157,7 +157,7 @@ def _read_plain(
         keys = _plain_keys(position, count, file, bucket)
         position += count
         if index in without:
-            # Its rows count all the same: those of later files are numbered on.
+            # Its rows count nevertheless: numbering continues in later files.
             yield _stripe_events(EventChunk(keys.slice(0, 0), {}), keys, is_last=index == last)
         else:
             stripe = _Stripe(columns, index, source.read_stripe(index, names))
@@ -166,14 +166,14 @@ def _read_plain(
 
 @dataclass(frozen=True)
 class _Stripe:
-    """One stripe, of which the early columns are read."""
+    """One stripe whose early columns have been read."""
 
     columns: FileColumns
     index: int
     batch: pa.RecordBatch
 
     def chunk(self, keys: EventKeys, *, drops_rows: bool) -> EventChunk:
-        """Its events; without the rows that are not wanted, if these may be dropped."""
+        """The stripe's events; without unwanted rows, if these may be dropped."""
         wanted = self.columns.wanted
         early = self.columns.read(self.columns.early, self.batch)
         if wanted.only is None:
@@ -192,7 +192,7 @@ class _Stripe:
 
 
 def _event_fields(source: OrcInput, version: AcidVersion) -> dict[str, str]:
-    """Event field -> its name in the file."""
+    """Name in the file of each event field."""
     expected = event_schema(pa.struct([]))
     found = source.schema
     fits = tuple(found.names) == EVENT_FIELDS
@@ -207,7 +207,7 @@ def _event_fields(source: OrcInput, version: AcidVersion) -> dict[str, str]:
         wanted = ", ".join(f"{f.name} {f.type}" for f in expected if f.name != ROW)
         actual = ", ".join(f"{f.name} {f.type}" for f in found)[:500]
         raise CorruptFileError(
-            f"{source.location} is no ACID file: expected {wanted}, row struct; found {actual}"
+            f"{source.location} is not an ACID file: expected {wanted}, row struct; found {actual}"
         )
     return dict(zip(EVENT_FIELDS, found.names, strict=True))
 
@@ -236,13 +236,13 @@ def _event_keys(batch: pa.RecordBatch, file: EventFile) -> EventKeys:
 
 
 def _bucket_of_plain_rows(file: EventFile, version: AcidVersion) -> int:
-    """The bucket field of the ROW__IDs that Hive gives such rows."""
+    """The bucket field in the ROW__IDs that Hive gives to plain rows."""
     if not version.encodes_buckets:
         return file.bucket_id
     try:
         return bucket_property(file.bucket_id, file.statement_id or 0)
     except ValueError as error:
-        raise DirectoryStateError(f"{file.location}: Hive cannot name its rows: {error}") from error
+        raise DirectoryStateError(f"{file.location}: its rows cannot have ROW__IDs: {error}") from error
 
 
 def _plain_keys(position: int, count: int, file: EventFile, bucket: int) -> EventKeys:

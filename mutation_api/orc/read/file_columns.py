@@ -1,8 +1,8 @@
 """FileColumns: the wanted columns of one file, in the wanted form.
 
-A column of the table is found in the file by position or by name, as the version has it; one that the file
-does not have (added since) is null. If only rows with certain keys are wanted, the key columns of a stripe
-are read first, the others when a row of it is given.
+A column of the table is found in the file by position or by name, depending on the version. A column that the
+file does not have (added since) is null. If only rows with certain keys are wanted, the key columns of a
+stripe are read first, the others when one of its rows is returned.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _NAMELESS_COLUMN = re.compile(r"_col([0-9]+)")
 class Wanted:
     """What to read of each file: ``columns`` out of ``table_columns`` (all data columns, in table order).
 
-    ``only``: the keys of the rows that are wanted; their columns need not be among ``columns``.
-    ``placement``: what to check of every row, wanted or not; only where ``only`` has the bucket columns.
+    ``only``: the keys of the wanted rows; their columns need not be among ``columns``.
+    ``placement``: the bucket check for every row, wanted or not; only if ``only`` has the bucket columns.
     """
 
     table_columns: tuple[AcidColumn, ...]
@@ -55,7 +55,7 @@ class Wanted:
 
     @functools.cached_property
     def late_columns(self) -> tuple[AcidColumn, ...]:
-        """The columns that are read only of stripes that have a wanted row."""
+        """The columns that are read only from stripes with a wanted row."""
         return () if self.only is None else tuple(c for c in self.columns if c not in self.key_columns)
 
 
@@ -63,8 +63,8 @@ class Wanted:
 class FileColumns:
     """The wanted columns of one file.
 
-    ``in_file`` is of :func:`names_in_file`. ``struct`` is the file's name of the struct that the columns are
-    fields of; None if they stand alone.
+    ``in_file`` is the result of :func:`names_in_file`. ``struct`` is the file's name of the struct that has
+    the columns as fields; None if they are top-level columns.
     """
 
     source: OrcInput
@@ -75,18 +75,18 @@ class FileColumns:
 
     @functools.cached_property
     def early(self) -> tuple[AcidColumn, ...]:
-        """Columns that are read of every stripe."""
+        """Columns that are read from every stripe."""
         return self.wanted.columns if self.wanted.only is None else self.wanted.key_columns
 
     @property
     def early_names(self) -> list[str]:
-        """What to ask :meth:`OrcInput.read_stripe` for, to have ``early``."""
+        """Names with which :meth:`OrcInput.read_stripe` reads ``early``."""
         return self._names(self.early)
 
     def read(
         self, columns: Sequence[AcidColumn], batch: pa.RecordBatch, positions: NDArray[np.int64] | None = None
     ) -> dict[str, pa.Array]:
-        """Columns of a stripe's rows (at some positions), in the wanted form."""
+        """Columns of a stripe's rows (all or at some positions), in the wanted form."""
         stored = {f.name: array for f, array in self._stored(columns, batch)}
         arrays = {c.name: stored[self.in_file[c.name]] for c in columns if c.name in self.in_file}
         count = batch.num_rows
@@ -106,7 +106,7 @@ class FileColumns:
         return self.read(columns, self.source.read_stripe(index, names), positions)
 
     def stripes_without_keys(self) -> frozenset[int]:
-        """Stripes that hold none of the wanted keys, by what the file's writer noted of them."""
+        """Stripes that hold none of the wanted keys, by the ranges that the file's writer recorded."""
         only = self.wanted.only
         if only is None:
             return frozenset()
@@ -136,7 +136,7 @@ class FileColumns:
 def names_in_file(names: Sequence[str], wanted: Wanted, version: AcidVersion) -> dict[str, str]:
     """Column of the table -> column of the file, for the wanted columns that the file has.
 
-    By position, or by name, case included, as the version has it. Hive's SQL often writes ``_col0``,
+    By position or by name (case-sensitive), depending on the version. Hive's SQL often writes ``_col0``,
     ``_col1``, … instead of names; those always go by position.
     """
     nameless = all(_NAMELESS_COLUMN.fullmatch(name) for name in names)

@@ -1,10 +1,10 @@
-"""The rows that the files of a split show together, merged stripe by stripe.
+"""The merged rows of the files of a split, stripe by stripe.
 
-One stripe of each file is in memory at most. Files are sorted by ROW__ID, so all rows up to the smallest key
-at which some file's stripe in memory ends are decided by what is in memory. The rules on keys:
+At most one stripe of each file is in memory. Files are sorted by ROW__ID. So the stripes in memory decide all
+rows up to the smallest key at which one of them ends. The rules on keys:
 :mod:`mutation_api.acid.merge_events`.
 
-Where Hive's two readers disagree, this one refuses: deletes older than their rows.
+If Hive's two readers would disagree, the file is refused: deletes older than their rows.
 
 Source: Hive's OrcRawRecordMerger and VectorizedOrcAcidRowBatchReader (2.3, 3.1, 4.x).
 """
@@ -53,20 +53,20 @@ def merge_files(
     *,
     any_bucket: bool,
 ) -> Iterator[EventChunk]:
-    """The rows that remain of all events in some files, by ROW__ID, with all wanted columns.
+    """The rows that remain after all events in some files, by ROW__ID, with all wanted columns.
 
     Args:
-        storage: where the files lie.
-        files: all that hold events of the rows.
+        storage: storage of the files.
+        files: all files with events of the rows.
         valid: the ids the snapshot sees.
-        wanted: columns, and which rows.
-        version: of the files; one with ROW__IDs.
+        wanted: columns and rows to read.
+        version: layout of the files; one with ROW__IDs.
         any_bucket: delete deltas may hold events of other buckets than their own.
 
     Raises:
         Those of :func:`~.event_reader.read_events`.
-        DirectoryStateError: a file holds rows outside of its directory's range of ids, or a delete that one
-            of Hive's readers obeys and the other does not.
+        DirectoryStateError: a file holds rows outside its directory's range of ids, or a delete that one of
+            Hive's readers applies and the other does not.
     """
     sources = [
         _Source(each, _read_in_turn(storage, each, wanted, version, any_bucket), version)
@@ -77,7 +77,7 @@ def merge_files(
 
 
 def _sequences(files: Sequence[EventFile], version: AcidVersion) -> list[list[EventFile]]:
-    """Files whose rows are numbered one after the other, in that order; others are each alone."""
+    """Files in groups: those whose rows are numbered across files, in that order; each other file alone."""
     sequences: list[list[EventFile]] = []
     for file in files:
         last = sequences[-1][-1] if sequences else None
@@ -109,8 +109,8 @@ def _read_in_turn(
 class _Source:
     """One file (or several in turn) in a merge: at most one stripe of its events, and how far they reach.
 
-    ``known_through`` is a key at or below which no event will come that is not in ``chunks`` by now. The
-    events of a stripe's last key are not known to be complete before the next stripe is read.
+    All events up to the key ``known_through`` have been read into ``chunks``. The events of a stripe's last
+    key may be incomplete until the next stripe is read.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class _Source:
         self.chunks: list[EventChunk] = []
         self.known_through = _LOWEST
         if version.splits_updates and self.file.kind is EventFileKind.DELTA:
-            # Rows inserted under the ids first..last: the file need not be opened before the merge is there.
+            # Rows inserted under the ids first..last: the file stays closed until the merge reaches them.
             self.known_through = _HIGHEST._replace(original_txn=self.file.first - 1)
 
     def load(self) -> None:
@@ -166,7 +166,7 @@ class _Piece:
 
 
 def _load(sources: Sequence[_Source], threads: int) -> None:
-    """Have sources read on, each a stripe or more."""
+    """Let each source read one or more stripes."""
     if threads == 1 or len(sources) == 1:
         for source in sources:
             source.load()
@@ -175,7 +175,7 @@ def _load(sources: Sequence[_Source], threads: int) -> None:
 
 
 def _rounds(sources: Sequence[_Source], threads: int) -> Iterator[list[_Piece]]:
-    """Slices of all sources; each round holds every event of the rows it mentions, and rounds ascend."""
+    """Slices of all sources. Each round holds every event of its rows, and rounds ascend."""
     remaining = list(sources)
     while remaining:
         limit = min(source.known_through for source in remaining)
@@ -190,7 +190,7 @@ def _rounds(sources: Sequence[_Source], threads: int) -> Iterator[list[_Piece]]:
 
 def _merge(pieces: list[_Piece], valid: ValidIdList, version: AcidVersion) -> Iterator[EventChunk]:
     """The rows that remain of one round, by key."""
-    # Deletes last: then indices of rows need no shift.
+    # Deletes last, so that indices of rows need no shift.
     pieces = sorted(pieces, key=lambda piece: piece.is_delete)
     keys = concatenate_keys([piece.chunk.keys for piece in pieces])
     if version.splits_updates:
@@ -203,17 +203,17 @@ def _merge(pieces: list[_Piece], valid: ValidIdList, version: AcidVersion) -> It
     chunks = [piece.chunk for piece in pieces if not piece.is_delete]
     late_rows = [chunk.late_rows for chunk in chunks if chunk.late_rows is not None]
     if late_rows:
-        # Only now: a row that is not wanted may have replaced an older one that is.
+        # Not earlier: an unwanted row may have replaced an older one that is wanted.
         indices = indices[np.concatenate(late_rows)[indices] >= 0]
     if len(indices):
         yield from _gather(chunks, indices)
 
 
 def _check_deletes(pieces: list[_Piece], valid: ValidIdList, version: AcidVersion) -> None:
-    """Refuse deletes that one of Hive's readers obeys and the other does not.
+    """Refuse deletes that one of Hive's readers applies and the other does not.
 
-    That is a delete whose write id is lower than its row's; with Hive 4 also one with the same write id,
-    unless the row's statement comes before that of the delete's directory.
+    The write id of such a delete is lower than its row's. With Hive 4 it may also be the same, unless the
+    row's statement comes before that of the delete's directory.
     """
     for piece in pieces:
         if not piece.is_delete:
@@ -226,14 +226,14 @@ def _check_deletes(pieces: list[_Piece], valid: ValidIdList, version: AcidVersio
                 f"{file.location} deletes row {tuple(keys.key(at))} under write id "
                 f"{int(keys.current_txn[at])}, which does not come after the one that inserted it; "
                 "one of Hive's readers shows the row and the other does not: let Hive compact the table "
-                "(major), and look which of the two it kept"
+                "(major), and check whether it kept the row"
             )
 
 
 def _gather(chunks: list[EventChunk], indices: NDArray[np.int64]) -> Iterator[EventChunk]:
-    """The events at these positions of the chunks laid one behind the other, with all their columns.
+    """The events at these indices of the concatenated chunks, with all their columns.
 
-    Mostly they ascend (a base, few updates in this range); then no chunk need be joined to another.
+    Indices mostly ascend (a base, few updates in this range); then the chunks need not be joined.
     """
     if bool((indices[1:] > indices[:-1]).all()):
         yield from _gather_ascending(chunks, indices)

@@ -1,9 +1,9 @@
 """KeyFilter: which rows of a batch have one of given keys. Pure, vectorised.
 
-A merge of few rows into a large table asks this of every row of the table, so it must cost little beside
-decoding the key. Numbers (and all that a number of 64 bits can stand for) pass a sieve first, a table of
-bytes that a product of the value indexes: 312,500 bigints against 100,000 keys take 3 ms, a hash set that
-Arrow builds for each call 12 ms, a binary search of each value 45 ms. What passes is looked up exactly.
+A merge of few rows into a large table checks every row of the table, so a check must be cheap compared with
+decoding the key. Numbers (and every type that fits 64 bits) pass a sieve first: a table of bytes, indexed by
+a product of the value. 312,500 bigints against 100,000 keys take 3 ms; a hash set that Arrow builds for each
+call takes 12 ms, a binary search of each value 45 ms. Values that pass are looked up exactly.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ _SIEVE_BITS = range(12, 25)
 _SIEVE_ENTRIES_PER_KEY = 32
 _GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)
 _KEYS_PER_VALUE = 16
-"""Arrow makes its hash set in the time that Python needs to look up one value for so many keys, or less."""
+"""While Python looks up one value, Arrow builds a hash set of at least this number of keys."""
 _WORD_DIGITS = 18
-"""Decimals of so many digits are whole numbers of 64 bits."""
+"""Decimals of at most this number of digits fit integers of 64 bits."""
 
 
 @dataclass(frozen=True)
 class KeyFilter:
-    """A set of keys, and whether rows that have one are wanted, or rows that have none.
+    """A set of keys, and whether rows with or without one of them are wanted.
 
     Values are compared as Spark's joins compare them: NaN equals NaN, -0.0 equals 0.0, NULL equals nothing
-    unless ``null_safe``; text by its bytes, blanks of a char included. Equal keys may come several times.
+    unless ``null_safe``; text by its bytes, blanks of a char included. Keys may repeat.
 
     Attributes:
-        keys: one column for each key column (any order), one row for each key. Names as the table has them.
+        keys: one column for each key column (any order), one row for each key. Names as in the table.
         null_safe: NULL equals NULL.
-        excludes: the rows that have none of the keys are wanted.
+        excludes: rows without any of the keys are wanted.
 
     Raises:
-        RecordLayoutError: there is no key column, or one of a type that keys cannot have (array, map, struct,
-            uniontype); names it.
+        RecordLayoutError: there are no key columns, or a key column has a type that cannot be compared
+        (array,
+            map, struct, uniontype); names it.
     """
 
     keys: pa.Table
@@ -54,12 +55,12 @@ class KeyFilter:
     excludes: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse types without an order and an equality that all sides agree on."""
+        """Refuse types for which Hive, Spark and this filter do not agree on order and equality."""
         for field in self.keys.schema:
             if pa.types.is_nested(field.type):
                 raise RecordLayoutError(f"key column {field.name!r}: a {field.type} cannot be a key")
         if not self.keys.num_columns:
-            raise RecordLayoutError("a key needs a column")
+            raise RecordLayoutError("a key needs at least one column")
 
     @classmethod
     def from_bytes(cls, data: bytes, null_safe: bool, excludes: bool = False) -> KeyFilter:
@@ -76,16 +77,16 @@ class KeyFilter:
         return data
 
     def __reduce__(self) -> tuple[Callable[..., KeyFilter], tuple[bytes, bool, bool]]:
-        """Travel as IPC: a pickled slice of a table would take the whole table along."""
+        """Pickle as IPC: a pickled slice of a table would include the whole table."""
         return KeyFilter.from_bytes, (self.to_bytes(), self.null_safe, self.excludes)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The key columns."""
+        """Names of the key columns."""
         return tuple(self.keys.column_names)
 
     def find(self, arrays: Sequence[pa.Array]) -> np.ndarray:
-        """Positions of the rows that are wanted; int64, ascending.
+        """Indices of the wanted rows; int64, ascending.
 
         Args:
             arrays: n values of each key column, in the order and of the types of ``keys``.
@@ -97,7 +98,7 @@ class KeyFilter:
         return np.delete(np.arange(len(arrays[0])), found) if self.excludes else found
 
     def encode(self, arrays: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of the rows that have a key (int64, ascending), and for each a number of its key.
+        """Indices of the rows that have a key (int64, ascending), and for each the number of its key.
 
         Equal keys have equal numbers, >= 0.
         """
@@ -116,12 +117,12 @@ class KeyFilter:
         return positions, codes
 
     def meets(self, name: str, low: Any, high: Any) -> bool:
-        """Whether a row may be wanted in whose file part a column has no value but NULL outside low..high.
+        """Whether a part of a file may hold wanted rows, if all values of a column there lie in low..high.
 
         Args:
             name: a key column.
-            low: the smallest value (inclusive), or less: int, Decimal, or bytes for text; days for dates.
-            high: the largest one (inclusive), or more.
+            low: lower bound (inclusive): int, Decimal, or bytes for text; days for dates.
+            high: upper bound (inclusive).
         """
         if self.excludes:
             return True
@@ -138,9 +139,9 @@ class KeyFilter:
 
     @functools.cached_property
     def _combinations(self) -> list[np.ndarray]:
-        """Which pairs (number of the columns before, value of this one) occur, ascending, for each column.
+        """For each column the pairs that occur (number of the columns before, value of this one), ascending.
 
-        Numbering these anew at each column keeps all numbers below the square of the number of keys.
+        Renumbering the pairs at each column keeps all numbers below the square of the number of keys.
         """
         arrays = [_comparable(plain_array(column)) for column in self.keys.columns]
         positions, codes = self._columns[0].find(arrays[0])
@@ -179,17 +180,17 @@ class _KeyColumn:
             self._numbers = np.sort(values.drop_null().to_numpy().astype(np.int64))
             self._shift = np.uint64(64 - _sieve_bits(self.count))
             self._sieve = np.zeros(1 << (64 - int(self._shift)), np.bool_)
-            self._sieve[self._places(self._numbers)] = True
+            self._sieve[self._slots(self._numbers)] = True
 
     def find(self, array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of those of n values that are among these, ascending, and their numbers."""
+        """Indices of those of n values that are among these, ascending, and their numbers."""
         if not self._is_number:
             index = self._index_of_few(array) if self._are_few(array) else self._index(array)
             found = np.flatnonzero(index >= 0)
             return found, index[found]
         nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
         numbers = (array if nulls is None else pc.fill_null(array, 0)).to_numpy().astype(np.int64, copy=False)
-        passed = self._sieve[self._places(numbers)]
+        passed = self._sieve[self._slots(numbers)]
         if nulls is not None:
             passed &= ~nulls
         found = np.flatnonzero(passed)
@@ -206,19 +207,19 @@ class _KeyColumn:
         return len(array) * _KEYS_PER_VALUE < self.count
 
     def _index(self, array: pa.Array) -> np.ndarray:
-        """Number of each value, -1 if it has none."""
+        """Number of each value, -1 if it is not a key."""
         index = pc.index_in(array, value_set=self._values)
         return np.asarray(pc.fill_null(index, -1)).astype(np.int64)
 
     def _index_of_few(self, array: pa.Array) -> np.ndarray:
-        """The same for so few values that making Arrow's hash set would take longer than all else."""
+        """As ``_index``, for few values: building Arrow's hash set would take longer than everything else."""
         return np.array([self._numbers_by_value.get(value, -1) for value in array.to_pylist()], np.int64)
 
     @functools.cached_property
     def _numbers_by_value(self) -> dict[object, int]:
         return {value: number for number, value in enumerate(self._values.to_pylist())}
 
-    def _places(self, numbers: np.ndarray) -> np.ndarray:
+    def _slots(self, numbers: np.ndarray) -> np.ndarray:
         return (numbers.view(np.uint64) * _GOLDEN_RATIO) >> self._shift
 
 
@@ -228,16 +229,16 @@ def _sieve_bits(count: int) -> int:
 
 
 def _look_up(values: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the values that are known, and where in the ascending ``known`` each stands."""
+    """Indices of the values that are known, and the index of each in the ascending ``known``."""
     if not len(known):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    found = np.flatnonzero(known[places] == values)
-    return found, places[found]
+    indices = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    found = np.flatnonzero(known[indices] == values)
+    return found, indices[found]
 
 
 def _comparable(array: pa.Array) -> pa.Array:
-    """The same values such that equal ones are the same bits: integers where 64 bits are enough."""
+    """The same values in a form in which equal values have equal bits: integers if 64 bits are enough."""
     data_type = array.type
     if pa.types.is_boolean(data_type):
         return array.cast(pa.int8())
@@ -261,7 +262,7 @@ def _float_bits(array: pa.Array) -> pa.Array:
 
 
 def _decimal_words(array: pa.Array) -> pa.Array:
-    """The unscaled values: the lower of a decimal's two words is all of it."""
+    """The unscaled values: the lower of a decimal's two words."""
     words = np.frombuffer(array.buffers()[1], np.int64)[::2] if len(array) else np.zeros(0, np.int64)
     return pa.array(words[array.offset : array.offset + len(array)], mask=_null_mask(array))
 

@@ -1,7 +1,7 @@
 """OrcInput: one ORC file, read stripe by stripe as Arrow.
 
-pyarrow decodes; it cannot hold ORC timestamps outside the years 1678 to 2261 (they are common as "no date"
-and "no end"), so columns with such values are read once more by pyorc, value by value.
+pyarrow decodes. It cannot hold ORC timestamps outside the years 1678 to 2261 (they are common as "no date"
+and "no end"), so pyorc reads columns with such values once more, value by value.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _OUT_OF_RANGE = "out of range for nanosecond"
 _NANOS_PER_SECOND = 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
 _WHOLE_STRIPE_BYTES = 1024 * 1024
-"""A stripe of so many bytes is fetched as a whole: one request, instead of two or three."""
+"""A stripe of at most this size is fetched as a whole: one request instead of two or three."""
 
 
 class OrcInput:
     """One ORC file.
 
-    An empty file counts as a file without rows, as in Hive; that is logged, because it may also be one that
-    was cut off.
+    An empty file counts as a file without rows, as in Hive. This is logged, because the file may also have
+    been cut off.
 
     Args:
-        storage: where it lies.
+        storage: the file's storage.
         location: the file.
         length: logical length in bytes of a file that is still being written; None for a complete file.
         options: the form in which :meth:`read_stripe` may give timestamps that nanoseconds cannot hold.
@@ -56,11 +56,11 @@ class OrcInput:
     Attributes:
         location: as given.
         is_proleptic: dates and timestamps count days in the proleptic Gregorian calendar, not in the hybrid
-            one: its footer says so, or it does not say and ``options`` do.
+            one. The footer decides, or ``options`` if the footer does not say.
 
     Raises:
-        DirectoryStateError: the file is not there (any more).
-        CorruptFileError: it is no complete ORC file.
+        DirectoryStateError: the file does not exist (any more).
+        CorruptFileError: it is not a complete ORC file.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class OrcInput:
             columns: names; ``row.x`` is field ``x`` of struct ``row``.
 
         Returns:
-            The stripe's rows; timestamps in nanoseconds or, where those cannot hold them, in the wanted form.
+            The stripe's rows; timestamps in nanoseconds or, if those cannot hold them, in the wanted form.
         """
         if self._ranged is not None:
             self._fetch(self._ranged, index, columns)
@@ -118,17 +118,17 @@ class OrcInput:
         return self._tail.stripes[index].row_count
 
     def stripe_ranges(self, columns: Mapping[str, HiveType]) -> list[dict[str, Range]]:
-        """Ranges of columns in the stripes, as the writer noted them.
+        """Ranges of columns in the stripes, as the writer recorded them.
 
         Args:
-            columns: names, as of :meth:`read_stripe`, of columns that the file has; the type as which each
+            columns: names, as for :meth:`read_stripe`, of columns of the file, and the types as which they
                 will be read.
 
         Returns:
-            For each stripe, or the first ones, the ranges by name; unknown ones are missing.
+            For each stripe, or the first ones, the ranges by name; unknown ranges are missing.
 
         Raises:
-            CorruptFileError: what lies there is no statistics.
+            CorruptFileError: the statistics cannot be parsed.
         """
         tail = self._tail
         behind = tail.footer_length + tail.postscript_length + 1
@@ -152,7 +152,7 @@ class OrcInput:
         return ranges
 
     def _fetch(self, ranged: RangedInput, index: int, columns: Sequence[str]) -> None:
-        """Have what the columns of a stripe consist of in memory."""
+        """Load the streams of a stripe's columns into memory."""
         try:
             stripe = self._tail.stripes[index]
             if stripe.end - stripe.offset <= _WHOLE_STRIPE_BYTES:
@@ -163,7 +163,7 @@ class OrcInput:
             ranged.seek(footer_start)
             streams = parse_streams(ranged.read(stripe.footer_length), self._tail, stripe)
         except CorruptFileError:
-            return  # whoever decodes it will say so
+            return  # decoding it will raise the error
         except OSError as error:
             raise self._corrupt(error) from error
         wanted = frozenset[int]().union(*(column_ids(self.schema, name) for name in columns))
@@ -180,8 +180,8 @@ class OrcInput:
             self._input = stream
         except FileNotFoundError as error:
             raise DirectoryStateError(
-                f"{self.location} was there when the directory was listed and is gone now; a reader needs a "
-                "lock, or the cleaner removes files under it: take a new snapshot within a transaction"
+                f"{self.location} was removed after its directory was listed; a reader needs a lock, else "
+                "Hive's cleaner may remove its files: take a new snapshot within a transaction"
             ) from error
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._corrupt(error) from error
@@ -215,7 +215,7 @@ class OrcInput:
         if length == size and isinstance(stream, pa.OSFile):
             return stream
         self._ranged = RangedInput(stream, length)
-        with contextlib.suppress(CorruptFileError):  # whoever decodes it will say so
+        with contextlib.suppress(CorruptFileError):  # decoding it will raise the error
             self._ranged.keep_end(tail_length(self._ranged.keep_end(0)))
         return pa.PythonFile(self._ranged, mode="r")
 
@@ -268,7 +268,7 @@ def _contains_timestamp(data_type: pa.DataType) -> bool:
 
 
 def _combine(parts: pa.RecordBatch | None, read: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """One batch of what pyarrow read and what pyorc read; fields of one struct come together again."""
+    """Combine the columns that pyarrow and pyorc have read into one batch, and the fields of each struct."""
     columns: dict[str, pa.Array] = {}
     if parts is not None:
         columns.update(zip(parts.schema.names, parts.columns, strict=True))
@@ -288,7 +288,7 @@ def _combine(parts: pa.RecordBatch | None, read: Mapping[str, pa.Array]) -> pa.R
 
 
 def _plain(value: Any, data_type: pa.DataType) -> Any:
-    """A value of pyorc as ``pa.array`` takes it: it wants maps as lists of pairs."""
+    """A value of pyorc in the form that ``pa.array`` accepts: maps become lists of pairs."""
     if value is None:
         return None
     if pa.types.is_map(data_type):
@@ -326,7 +326,7 @@ def _converter(convert: Callable[..., Any]) -> Any:
 
 
 def _timestamp(seconds: int, nanos: int, options: ReadOptions) -> int | str:
-    """One timestamp in the wanted form; ``nanos`` counts upwards from ``seconds``, also before 1970."""
+    """One timestamp in the wanted form; ``nanos`` counts up from ``seconds``, also before 1970."""
     if options.timestamp_form is TimestampForm.NANOSECONDS:
         return seconds * _NANOS_PER_SECOND + nanos
     if options.timestamp_form is TimestampForm.TEXT:

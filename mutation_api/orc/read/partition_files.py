@@ -1,9 +1,9 @@
 """The files of one partition that a snapshot reads, found by listing its directories.
 
-Nothing is opened but side files: the markers of bases and the lengths of files that are being written.
+Only side files are opened: the markers of bases and the lengths of files that are being written.
 
-Where Hive would lose or double rows in silence, files are refused: names in a delta that are no bucket files,
-two files of one bucket in a delta, plain files whose rows no ROW__ID can name.
+If Hive would silently lose or double rows, files are refused: names in a delta that are not bucket files, two
+files of one bucket in a delta, plain files whose rows cannot have a ROW__ID.
 
 Source: Hive's AcidUtils and OrcInputFormat (2.3, 3.1, 4.x).
 """
@@ -36,7 +36,7 @@ from mutation_api.table.acid_table import AcidTable
 __all__ = ["BASE_MARKER", "list_partition_files"]
 
 BASE_MARKER = "_metadata_acid"
-"""JSON file in a base that tells who made it."""
+"""JSON file in a base that says how the base was made."""
 
 _UNKNOWN_BUCKET = -1
 _FLUSH_LENGTH_BYTES = 8
@@ -49,17 +49,17 @@ def list_partition_files(
     valid: ValidIdList,
     valid_txns: ValidTxnList | None,
 ) -> list[EventFile]:
-    """Files that a snapshot reads of a partition; a missing directory has none.
+    """Files of a partition that a snapshot reads; none if the directory is missing.
 
     Args:
-        storage: where it lies.
-        table: its version decides.
+        storage: the partition's storage.
+        table: its version is used.
         location: the partition's location.
         valid: the ids the snapshot sees.
         valid_txns: see :func:`~mutation_api.acid.directory_state.choose_directories`.
 
     Raises:
-        DirectoryStateError: the directory holds what Hive fails on, or would lose or double rows of.
+        DirectoryStateError: Hive would fail on the directory, or lose or double rows.
         CorruptFileError: a side file is damaged.
     """
     try:
@@ -100,7 +100,7 @@ def _base_formats(
         except FileNotFoundError:
             continue
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptFileError(f"{marker} is no marker of a base: {error}") from error
+            raise CorruptFileError(f"{marker} is not the marker of a base: {error}") from error
     return formats
 
 
@@ -130,7 +130,7 @@ def _acid_files(
     entries = [e for e in _list_chosen(storage, location / directory.name) if not is_hidden(e.name)]
     if not version.splits_updates:
         # Hive's second minor compaction of one range moves its result into that of the first. In legacy
-        # tables all its readers overlook that; in split tables all of them fail (measured), so it is refused.
+        # tables all its readers ignore that; in split tables all of them fail (measured), so it is refused.
         entries = [e for e in entries if not (e.is_directory and e.name == directory.name)]
     if version.numbers_files_through and _is_loaded(entries, directory, version):
         return [_plain_file(e, version, directory) for e in entries if e.size > 0]
@@ -150,8 +150,8 @@ def _list_chosen(storage: Directories, directory: Location) -> list[FileEntry]:
         return storage.list(directory)
     except FileNotFoundError as error:
         raise DirectoryStateError(
-            f"{directory} was removed while its partition was being listed; a reader needs a lock: "
-            "take a new snapshot"
+            f"{directory} was removed while its partition was being listed; a reader needs a lock, else "
+            "Hive's cleaner may remove its files: take a new snapshot within a transaction"
         ) from error
 
 
@@ -167,9 +167,9 @@ def _is_loaded(
     )
     if len(plain) < len(entries) or is_wrong_delta:
         raise DirectoryStateError(
-            f"{plain[0].location} is a plain file, as LOAD DATA leaves them in a delta of one write id or in "
-            f"a base, alone; beside it are {len(entries) - len(plain)} others: move what does not belong "
-            "there"
+            f"{plain[0].location} is a plain file. LOAD DATA writes such files, alone, into a base or a "
+            f"delta of one write id; here {len(entries) - len(plain)} others lie beside it: move away the "
+            "files that do not belong there"
         )
     return True
 
@@ -184,7 +184,7 @@ def _acid_file(
     bucket_id = parse_bucket_file_name(entry.name, version)
     if bucket_id is None or entry.is_directory:
         raise DirectoryStateError(
-            f"{entry.location} is no file of the form bucket_00000; Hive overlooks it in some tables and "
+            f"{entry.location} is not a file of the form bucket_00000; Hive ignores it in some tables and "
             "fails in others: rename it so that it starts with an underscore, or remove it"
         )
     side_file = entry.location.parent / f"{entry.name}{FLUSH_LENGTH_SUFFIX}"
@@ -199,7 +199,7 @@ def _acid_file(
 
 
 def _check_one_file_a_bucket(files: Sequence[EventFile]) -> None:
-    """Hive 4 names files by attempt: bucket_00000_0 and bucket_00000_1 may stand side by side."""
+    """Refuse two files of one bucket: Hive 4 names files by attempt (bucket_00000_0, bucket_00000_1)."""
     found: dict[int, EventFile] = {}
     for file in files:
         other = found.setdefault(file.bucket_id, file)
@@ -212,7 +212,7 @@ def _check_one_file_a_bucket(files: Sequence[EventFile]) -> None:
 
 
 def _flush_length(storage: Directories, side_file: Location) -> int:
-    """Committed bytes of a file that is being written: the last whole number of its side file; 0 if none."""
+    """Committed bytes of a file that is being written: the last complete number in its side file, or 0."""
     try:
         with storage.open_input(side_file) as stream:
             content: bytes = stream.read()
@@ -235,8 +235,8 @@ def _plain_file(
     bucket_id = parse_original_file_name(file.name, version).bucket_id
     if bucket_id is None and version.encodes_buckets:
         raise DirectoryStateError(
-            f"{file} tells no bucket, so its rows have no ROW__ID that Hive could write down; its name must "
-            "be of the form 000000_0 or 000000_0_copy_1"
+            f"{file} has no bucket in its name, so its rows cannot have ROW__IDs; its name must be of the "
+            "form 000000_0 or 000000_0_copy_1"
         )
     first = directory.first if isinstance(directory, DeltaDirectory) else 0
     last = directory.last if directory else 0
@@ -260,18 +260,18 @@ def _plain_files_below(storage: Directories, directory: Location) -> list[FileEn
 def _insert_only_files(
     storage: Directories, location: Location, state: DirectoryState, version: AcidVersion
 ) -> Iterator[EventFile]:
-    """Files of any name in the chosen directories, those of UNION ALL in directories below them."""
+    """Files of any name in the chosen directories, for UNION ALL also in directories below them."""
     stray = [*state.original_files, *state.original_directories]
     if stray:
         raise DirectoryStateError(
-            f"{location}/{stray[0]} lies outside any base or delta directory of an insert-only table; Hive "
-            "overlooks it unless told otherwise (hive.mm.allow.originals): load it, or move it away"
+            f"{location}/{stray[0]} lies outside every base and delta directory of an insert-only table; "
+            "Hive ignores it unless hive.mm.allow.originals is set: load it, or move it away"
         )
     deletes = [d.name for d in state.deltas if d.is_delete]
     if deletes:
         raise DirectoryStateError(
-            f"{location}/{deletes[0]}: an insert-only table has no deletes; is the table property "
-            "transactional_properties right?"
+            f"{location}/{deletes[0]}: an insert-only table has no deletes; check the table property "
+            "transactional_properties"
         )
     chosen: list[BaseDirectory | DeltaDirectory] = [state.base] if state.base else []
     chosen += state.deltas

@@ -1,11 +1,11 @@
 """Plan what a snapshot reads of a table's partitions: which files make up each bucket.
 
-:func:`plan_splits` lists one partition, :func:`plan_partitions` many at once, their directories side by side.
-A split is a small value with a text form: it may be read in another process (:mod:`.snapshot_reader`).
+:func:`plan_splits` plans one partition, :func:`plan_partitions` many, listing their directories in parallel.
+A split is a small value with a text form: another process may read it (:mod:`.snapshot_reader`).
 Insert-only tables have neither events nor ROW__IDs: each of their files is a split.
 
-Where Hive would lose or double rows in silence, the plan is refused: delta buckets beyond the table's bucket
-count, original files whose rows events would hit twice.
+If Hive would silently lose or double rows, the plan is refused: delta buckets beyond the table's bucket
+count, original files whose rows events would match twice.
 
 Source: Hive's OrcInputFormat (split generation; 2.3, 3.1, 4.x).
 """
@@ -38,20 +38,20 @@ def plan_splits(
     valid_txns: ValidTxnList | None = None,
     directories: Directories | None = None,
 ) -> list[SnapshotSplit]:
-    """What a snapshot reads of one partition: one split per bucket that has anything, by bucket id.
+    """What a snapshot reads of one partition: one split for each bucket with files, by bucket id.
 
-    Lists directories only; no file is opened but side files.
+    Lists directories; opens no files other than side files.
 
     Args:
-        table: its version and bucket count decide.
+        table: its version and bucket count are used.
         partition_name: escaped name, '' for an unpartitioned table.
         location: the partition's location; a missing directory is a partition without rows.
         valid: the ids the snapshot sees: the table's write ids, in v1 transactions.
-        valid_txns: the transactions it sees; needed with Hive 4, whose compactions name theirs.
-        directories: what lists them; None for the storage itself.
+        valid_txns: the transactions it sees; needed with Hive 4, whose compacted directories name theirs.
+        directories: lists directories; None for the storage itself.
 
     Raises:
-        DirectoryStateError: the directory holds what Hive fails on, or would lose or double rows of.
+        DirectoryStateError: Hive would fail on the directory, or lose or double rows.
     """
     directories = directories or storage_at(location)
     files = list_partition_files(directories, table, location, valid, valid_txns)
@@ -81,17 +81,17 @@ def plan_partitions(
     *,
     is_whole_table: bool,
 ) -> list[SnapshotSplit]:
-    """What a snapshot reads of partitions; arguments and errors as of :func:`plan_splits`.
+    """What a snapshot reads of several partitions; errors as for :func:`plan_splits`.
 
     Args:
-        table: whose they are.
-        locations: of the partitions by name; '' for an unpartitioned table.
-        valid: see there.
-        valid_txns: see there.
-        is_whole_table: these are all its partitions, so all that lies below the table may be listed.
+        table: the partitions' table.
+        locations: locations of the partitions by name; '' for an unpartitioned table.
+        valid: as for :func:`plan_splits`.
+        valid_txns: as for :func:`plan_splits`.
+        is_whole_table: these are all partitions, so everything below the table's location may be listed.
 
     Returns:
-        By partition, in the order given.
+        Splits by partition, in the order given.
     """
     listed: Iterable[Location] = locations.values()
     if is_whole_table:
@@ -113,7 +113,7 @@ def _check_bucket(table: AcidTable, location: Location, bucket_id: int, files: S
     if events and bucket_id >= table.num_buckets and not has_base and not table.version.splits_updates:
         raise DirectoryStateError(
             f"table {table.full_name}: {events[0].location} belongs to bucket {bucket_id}, but the table has "
-            f"{table.num_buckets} buckets, so Hive 2.3 never reads it; its rows would be lost in silence"
+            f"{table.num_buckets} buckets, so Hive 2.3 never reads the file: its rows are silently lost"
         )
     merged = [f for f in events if f.kind is EventFileKind.DELETE_DELTA or not table.version.splits_updates]
     if not merged or table.version.numbers_files_through:
@@ -123,16 +123,16 @@ def _check_bucket(table: AcidTable, location: Location, bucket_id: int, files: S
         raise DirectoryStateError(
             f"table {table.full_name}: {(misplaced or originals[1:])[0].location} is one of {len(originals)} "
             f"original file(s) of bucket {bucket_id}, and {merged[0].location} has events for that bucket; "
-            "Hive 2.3 doubles or loses rows of several such files or of files in subdirectories: "
+            "Hive 2.3 doubles or loses rows if a bucket has several original files or one in a subdirectory: "
             "let Hive compact the table before it is changed"
         )
 
 
 def _groups(files: Sequence[EventFile], version: AcidVersion) -> Iterator[tuple[EventFile, ...]]:
-    """Files to merge with each other.
+    """Groups of files that are merged with each other.
 
-    If several original files of one bucket repeat each other's identities, each is read alone;
-    :func:`_check_bucket` saw that no event is for them.
+    If original files of one bucket have the same ROW__IDs, each file is read alone; :func:`_check_bucket` has
+    checked that no events apply to them.
     """
     originals = [f for f in files if f.kind is EventFileKind.ORIGINAL]
     alone = originals if len(originals) > 1 and not version.numbers_files_through else []

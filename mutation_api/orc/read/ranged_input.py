@@ -1,8 +1,8 @@
-"""RangedInput: a file of which each read is a request to another machine, so that few and large are made.
+"""RangedInput: reads a remote file in few, large requests.
 
-ORC's readers ask for a stripe in small pieces, column by column. Here the ranges that will be needed are
-fetched beforehand, those that lie close together in one request; the end of the file, where the footer is,
-is fetched once and kept.
+ORC's readers request a stripe in small pieces, column by column. This class fetches the needed ranges
+beforehand, ranges close to each other in one request. The end of the file, with the footer, is fetched once
+and kept.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from mutation_api.storage.sized_input import SizedInput
 __all__ = ["RangedInput"]
 
 END_BYTES = 64 * 1024
-"""Of the end of the file, fetched first."""
+"""Bytes at the end of the file that are fetched first."""
 GAP_BYTES = 512 * 1024
-"""What a request more would cost, in bytes that nobody wants."""
+"""Cost of another request, in unneeded bytes."""
 
 _Piece = tuple[int, bytes]
-"""Bytes, and where in the file they begin."""
+"""Bytes, and their position in the file."""
 
 
 class RangedInput(SizedInput):
-    """Reads from a stream what is not in memory.
+    """Reads bytes from memory, and the others from a stream.
 
     Args:
-        stream: all of the file.
-        size: how many of its bytes count.
+        stream: the whole file.
+        size: number of its bytes to use.
     """
 
     def __init__(self, stream: pa.NativeFile, size: int) -> None:
@@ -40,25 +40,25 @@ class RangedInput(SizedInput):
         self.keep_end(END_BYTES)
 
     def keep_end(self, count: int) -> bytes:
-        """The last bytes, so many or all, which are kept from now on."""
+        """Return the last ``count`` bytes (or all), and keep them from now on."""
         start = max(0, self._size - count)
         if start < self._end[0]:
             self._end = (start, self._bytes_at(start, self._end[0]) + self._end[1])
         return self._end[1]
 
     def fetch(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Have ranges, each a start and a stop, in memory, in place of those of the last call."""
+        """Load ranges (start, stop) into memory; they replace those of the previous call."""
         end_start = self._end[0]
         wanted = [(start, min(stop, end_start)) for start, stop in ranges if start < end_start]
         self._pieces = [(start, self._bytes_at(start, stop)) for start, stop in _joined(wanted)]
 
     def close(self) -> None:
-        """Close the stream, too."""
+        """Close this file and its stream."""
         self._stream.close()
         super().close()
 
     def _bytes_at(self, start: int, stop: int) -> bytes:
-        """Bytes of the file; those in one piece, or in one and the end after it, need no request."""
+        """Bytes of the file; without a request if they lie in one piece, or in one and the end after it."""
         end_start, end = self._end
         if start >= end_start:
             return end[start - end_start : stop - end_start]
@@ -72,7 +72,7 @@ class RangedInput(SizedInput):
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Ranges in their order, those close together as one."""
+    """Ranges in their order; ranges close to each other are joined."""
     before: tuple[int, int] | None = None
     for start, stop in sorted(ranges):
         if before is not None and start - before[1] <= GAP_BYTES:

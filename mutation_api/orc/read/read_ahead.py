@@ -1,7 +1,7 @@
-"""Reading one split after the other, in which small ones do not wait for each other.
+"""Read splits in order, small ones in parallel.
 
-Where each read is a request to another machine, a small split is mostly waiting: for the ends of its files,
-and for their stripes. So the next small ones are read, each as a whole, while others are being given.
+If each read is a request to another machine, a small split mostly waits: for the ends of its files, and for
+their stripes. So the next small splits are read ahead, each as a whole, while others are being returned.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mutation_api.storage.connect import reading_threads, storage_at
 __all__ = ["read_in_turn"]
 
 SMALL_BYTES = 1024 * 1024
-"""Of the files of a split that is read as a whole."""
+"""Maximal size of the files of a split that is read as a whole."""
 AHEAD_BYTES = 8 * 1024 * 1024
-"""Of the files of all splits that are read before their turn."""
+"""Maximal size of the files of all splits that are read ahead."""
 AHEAD_SPLITS = 64
 
 
@@ -32,7 +32,7 @@ class _Turn:
 
     @property
     def byte_count(self) -> int:
-        """Of what is read before its turn."""
+        """Size of the files that are read ahead."""
         return 0 if self.batches is None else self.split.byte_count
 
 
@@ -42,8 +42,8 @@ def read_in_turn(
     """The batches of splits, in the order of the splits.
 
     Args:
-        splits: what to read.
-        read: gives the batches of one; called in other threads, too.
+        splits: the splits to read.
+        read: returns the batches of one split; also called in other threads.
     """
 
     def whole(split: SnapshotSplit) -> list[pa.RecordBatch]:

@@ -1,8 +1,8 @@
 """Read a snapshot of a table: the visible rows of each (partition, bucket) with their ROW__ID.
 
-:mod:`.partition_plan` says which files make up each bucket; :func:`read_split` gives the rows that they show
-together (:mod:`.file_merge`), as batches of the table's columns. Insert-only tables have neither events nor
-ROW__IDs: the rows of their files are given one file after the other.
+:mod:`.partition_plan` says which files make up each bucket. :func:`read_split` merges them
+(:mod:`.file_merge`), and returns the visible rows as batches of the table's columns. Insert-only tables have
+neither events nor ROW__IDs: their files are read one after the other.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _ROW_ID_TYPES = {
 
 
 def row_id_type(version: AcidVersion) -> pa.StructType:
-    """Arrow type of ROW__ID; the names are Hive's, in lower case."""
+    """Arrow type of ROW__ID, with Hive's field names in lower case."""
     return _ROW_ID_TYPES[version]
 
 
 def select_columns(table: AcidTable, columns: Sequence[str] | None) -> tuple[AcidColumn, ...]:
-    """The data columns of these names (any case), in the order asked for; all of them for None.
+    """The data columns of these names (any case), in the given order; all of them for None.
 
     Raises:
-        RecordLayoutError: the table has no such column, or it is asked for twice.
+        RecordLayoutError: the table does not have a column, or its name occurs twice.
     """
     if columns is None:
         return table.columns
@@ -78,7 +78,7 @@ def snapshot_schema(
 def _snapshot_schema(
     version: AcidVersion, columns: tuple[AcidColumn, ...], row_ids: bool, form: TimestampForm
 ) -> pa.Schema:
-    # Kept: parsing types for each of many small groups took a seventh of the time of reading them.
+    # Cached: parsing types for each of many small groups took a seventh of the time of reading them.
     fields = [pa.field(c.name, column_type(parse_hive_type(c.type), form)) for c in columns]
     return pa.schema(([pa.field(ROW_ID_COLUMN, row_id_type(version))] if row_ids else []) + fields)
 
@@ -98,25 +98,25 @@ def read_split(
 
     Args:
         table: the table the split was planned for.
-        split: what to read.
-        valid: the same list that planned the split.
+        split: the split to read.
+        valid: the list with which the split was planned.
         columns: names of data columns, any case; None for all, () for none (then ``row_ids`` must be true).
         row_ids: whether the first column is ``ROW__ID``; insert-only tables have none.
         options: form of timestamps and size of batches.
-        only: give only rows with these keys. Its columns are data columns, in lower case; they need not be
-            among ``columns``. The other columns are read of those stripes only that hold such a row.
-        checks_placement: refuse rows that do not lie in the bucket which their key hashes to, also among
-            those that are read and not given; only if ``only`` has the bucket columns.
+        only: return only rows with these keys. Its columns are data columns, in lower case; they need not be
+            among ``columns``. The other columns are read only from stripes with such a row.
+        checks_placement: refuse rows that do not lie in the bucket that their key hashes to, also among
+            rows that are read but not returned; only if ``only`` has the bucket columns.
 
     Yields:
         Batches of ``snapshot_schema(…)``, of at most ``options.batch_rows`` rows, none empty.
 
     Raises:
-        RecordLayoutError: a column the table does not have, nothing to read, ROW__IDs of an insert-only
-            table, or keys of another type than the column's.
+        RecordLayoutError: the table does not have a column, nothing is to be read, ROW__IDs of an insert-only
+            table are wanted, or keys have another type than their column.
         CorruptFileError: a file is damaged, not an ACID file, unsorted, or of types that do not fit.
-        DirectoryStateError: a file is gone, or holds events it must not hold, or misplaced rows.
-        RecordValueError: a timestamp does not fit the form asked for.
+        DirectoryStateError: a file is gone, or holds events that it must not hold, or misplaced rows.
+        RecordValueError: a timestamp does not fit the wanted form.
     """
     version = table.version
     selected = select_columns(table, columns)
@@ -126,7 +126,9 @@ def read_split(
             "out (row_ids=False)"
         )
     if not selected and not row_ids:
-        raise RecordLayoutError(f"table {table.full_name}: nothing to read: neither columns nor ROW__ID")
+        raise RecordLayoutError(
+            f"table {table.full_name}: nothing to read: neither columns nor ROW__ID are selected"
+        )
     options = options or ReadOptions()
     if only is not None:
         _check_keys(table, only, options)

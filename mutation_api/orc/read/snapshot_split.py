@@ -1,4 +1,4 @@
-"""SnapshotSplit: the files that one reader merges, as planned and as they travel to it."""
+"""SnapshotSplit: the files that one reader merges, and their text form for sending them to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SnapshotSplit:
     """The files of one (partition, bucket) that one reader merges.
 
     ``partition_name`` is the escaped name, '' for an unpartitioned table; ``bucket_id`` is -1 for plain files
-    whose name tells no bucket.
+    without a bucket in their name.
     """
 
     partition_name: str
@@ -30,20 +30,20 @@ class SnapshotSplit:
 
     @property
     def byte_count(self) -> int:
-        """Of its files."""
+        """Total size of its files."""
         return sum(file.byte_count for file in self.files)
 
     def is_of_bucket(self, num_buckets: int) -> bool:
-        """Whether the split should hold rows of one of the table's buckets, and no others.
+        """Whether the split should hold rows of exactly one of the table's buckets.
 
-        Plain files may hold anything: they were loaded, or written before the table was transactional. So may
-        a bucket that the table does not have any more.
+        Plain files may hold any rows: they were loaded, or written before the table was transactional. So may
+        a bucket that the table no longer has.
         """
         has_plain_files = any(file.kind is EventFileKind.ORIGINAL for file in self.files)
         return 0 <= self.bucket_id < num_buckets and not has_plain_files
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """The split as one line of JSON."""
         value = {
             "partition_name": self.partition_name,
             "location": str(self.location),
@@ -65,7 +65,7 @@ class SnapshotSplit:
 
 
 def _file_to_json(file: EventFile, root: Location) -> dict[str, object]:
-    """Named within its partition: many files of a long location would be a long text."""
+    """A file as JSON, with its path below the partition: full locations would make the text long."""
     name = file.location.relative_to(root)
     ids = [file.first, file.last, file.statement_id]
     return {

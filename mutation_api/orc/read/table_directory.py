@@ -1,4 +1,4 @@
-"""What a table's directories alone tell, for tables that no metastore describes: partitions, ACID version."""
+"""Partitions and ACID version of a table without a metastore, from its directories alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mutation_api.storage.tree import Directories, directories_below
 __all__ = ["find_partitions", "is_written_by_hive_4", "uses_write_ids"]
 
 AT_A_TIME = 100
-"""Partitions that are looked into; the first one mostly tells."""
+"""Number of partitions to examine; the first one usually suffices."""
 
 _ACID_DIRECTORY = re.compile(r"(base|delta|delete_delta)_.*")
 _NAMED_BY_HIVE_4 = re.compile(r"(base|delta|delete_delta)_.*_v[0-9]+|bucket_[0-9]+_[0-9]+")
@@ -29,11 +29,12 @@ _DATA_FILE = re.compile(r"(bucket_)?[0-9]+(_[0-9]+)?(_copy_[0-9]+)?")
 def find_partitions(location: Location) -> dict[str, Location]:
     """Locations of the partitions below a table's location, by escaped name (``ds=x/hr=1``).
 
-    Directories named ``key=value`` are partitions, nested ones of several keys; '' alone means that there are
-    none and the table is not partitioned.
+    Directories named ``key=value`` are partitions, nested for several keys. '' alone means that the table is
+    not partitioned.
 
     Raises:
-        DirectoryStateError: no such directory, or partitions of different keys, or data beside partitions.
+        DirectoryStateError: the directory is missing, partitions have different keys, or data lies beside
+        them.
     """
     try:
         found = dict(_partitions(location))
@@ -47,7 +48,7 @@ def find_partitions(location: Location) -> dict[str, Location]:
 
 
 def uses_write_ids(locations: Iterable[Location]) -> bool:
-    """Whether partitions are of version 2: Hive 3 and later mark each directory, or each file."""
+    """Whether partitions have the version 2 layout: Hive 3 and later mark each directory, or each file."""
     for names, tail in _acid_directories(locations):
         if ACID_VERSION_FILE in names or any(map(_NAMED_BY_HIVE_4.fullmatch, names)):
             return True
@@ -57,7 +58,7 @@ def uses_write_ids(locations: Iterable[Location]) -> bool:
 
 
 def is_written_by_hive_4(locations: Iterable[Location]) -> bool:
-    """Whether Hive 4 wrote files of version 2 (or someone for it): names or calendars tell."""
+    """Whether Hive 4, or a writer for it, wrote files of version 2: their names or calendars show it."""
     for names, tail in _acid_directories(locations):
         if any(map(_NAMED_BY_HIVE_4.fullmatch, names)) or (tail and tail.is_proleptic is not None):
             return True
@@ -65,7 +66,7 @@ def is_written_by_hive_4(locations: Iterable[Location]) -> bool:
 
 
 def _acid_directories(locations: Iterable[Location]) -> Iterator[tuple[list[str], OrcTail | None]]:
-    """Of each base and delta: the names of and in it, and the tail of one of its files, if any."""
+    """For each base and delta: its name and those of its files, and the tail of one of its files, if any."""
     rest = iter(locations)
     while some := list(itertools.islice(rest, AT_A_TIME)):
         for found in side_by_side(_acid_directories_in, some, storage_at(some[0]).threads):
@@ -88,7 +89,7 @@ def _tail(storage: Storage, file: Location) -> OrcTail | None:
     try:
         return read_tail(storage, file)
     except CorruptFileError:
-        return None  # whoever reads the file will say so
+        return None  # reading the file will raise the error
 
 
 def _partitions(location: Location) -> Iterator[tuple[str, Location]]:
@@ -96,14 +97,14 @@ def _partitions(location: Location) -> Iterator[tuple[str, Location]]:
     level = [("", location)]
     while level:
         below = side_by_side(
-            lambda place: _partitions_in(directories, *place), level, storage_at(location).threads
+            lambda named: _partitions_in(directories, *named), level, storage_at(location).threads
         )
-        yield from (place for place, found in zip(level, below, strict=True) if not found)
-        level = [place for found in below for place in found]
+        yield from (named for named, found in zip(level, below, strict=True) if not found)
+        level = [named for found in below for named in found]
 
 
 def _partitions_in(directories: Directories, name: str, location: Location) -> list[tuple[str, Location]]:
-    """Partitions in a directory, which is one itself or the table's."""
+    """Partitions in the directory of the table or of a partition."""
     entries = [e for e in directories.list(location) if not is_hidden(e.name)]
     below = [e for e in entries if _is_partition(e)]
     if below and len(below) < len(entries):

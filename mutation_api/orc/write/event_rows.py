@@ -1,8 +1,8 @@
 """EventRows: the rows of events in the form in which a file stores them.
 
-Rows of deletes become NULL, days and wall clocks those of the file's calendar, timestamps those of the file's
-unit; what pyarrow 26 would encode wrongly or die of (slices under NULL structs, validity above unions) is
-written anew. Values: :mod:`mutation_api.orc.format.stored_values`.
+Rows of deletes become NULL. Days and wall clocks are converted to the file's calendar, timestamps to its
+unit. Arrays that pyarrow 26 would encode wrongly or crash on (slices under NULL structs, validity above
+unions) are rebuilt. Values: :mod:`mutation_api.orc.format.stored_values`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["EventRows"]
 
 
 class EventRows:
-    """Brings the rows of one file into the form in which it stores them.
+    """Converts the rows of one file to their stored form.
 
     Args:
         row_type: struct of the data columns.
         is_hybrid: the file's days before 1582-10-15 are hybrid.
-        location: of the file, for messages.
+        location: the file's location, for messages.
     """
 
     def __init__(self, row_type: pa.StructType, *, is_hybrid: bool, location: Location) -> None:
@@ -37,27 +37,27 @@ class EventRows:
         self._union_columns = [i for i, field in enumerate(row_type) if has_union(field.type)]
 
     def storable(self, operations: NDArray[np.integer], rows: pa.StructArray | None) -> Storable:
-        """N rows as they are to be encoded; of another type than the file's only where pyorc is needed.
+        """Convert n rows for encoding. The type differs from the file's only if pyorc is needed.
 
         Args:
             operations: shape (n,).
-            rows: n rows; None if all are deletes'.
+            rows: n rows; None if all events are deletes.
 
         Raises:
-            RecordValueError: a timestamp that ORC cannot hold, or a NULL row that is no delete's.
+            RecordValueError: ORC cannot hold a timestamp, or the row of an insert or update is NULL.
         """
         stored = self._stored(operations, rows)
         if stored.values.type != self._row_type and not stored.needs_pyorc:
             stored = self._in_unit_of_file(stored.values)
-        # A copy without offsets: of a struct with nulls pyarrow 26 encodes the wrong rows if it, or a child
-        # of it, is a slice.
+        # A copy without offsets: if a struct with nulls, or a child of it, is a slice, pyarrow 26 encodes the
+        # wrong rows.
         return Storable(pa.concat_arrays([stored.values]), stored.needs_pyorc)
 
     def _stored(self, operations: NDArray[np.integer], rows: pa.StructArray | None) -> Storable:
         """Rows with deletes as NULL and dates as Hive stores them."""
         deletes = operations == Operation.DELETE
         if rows is None or deletes.all():
-            # With unions no NULL rows; Hive does not look into the rows of deletes (measured on 2.3.10).
+            # With unions, rows cannot be NULL; Hive ignores the rows of deletes (measured on 2.3.10).
             return Storable(hollow(self._row_type, len(operations)), False)
         if rows.null_count and (~deletes & rows.is_null().to_numpy(zero_copy_only=False)).any():
             raise RecordValueError(
@@ -79,7 +79,7 @@ class EventRows:
         return Storable(pa.StructArray.from_arrays(children, fields=list(rows.type), mask=mask), needs_pyorc)
 
     def _in_unit_of_file(self, rows: pa.StructArray) -> Storable:
-        """Rows with timestamps of another unit than the file's: cast if that is exact, else for pyorc."""
+        """Convert timestamps of another unit than the file's: by a cast if it is exact, else for pyorc."""
         try:
             return Storable(rows.cast(self._row_type), False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

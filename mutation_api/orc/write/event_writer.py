@@ -1,18 +1,19 @@
-"""OrcEventWriter: batches of ACID events -> one ORC file, rows in order, with the metadata that Hive's
-readers need. For insert-only tables: the rows alone, without events and metadata.
+"""OrcEventWriter: batches of ACID events -> one ORC file with the metadata that Hive's readers need.
 
-pyarrow encodes (:mod:`.pyarrow_encoder`). The file is completed while it is written: from the moment the
+Files of insert-only tables hold plain rows, without events and metadata.
+
+pyarrow encodes (:mod:`.pyarrow_encoder`). The file is completed while it is written. From the moment the
 encoder is closed, everything it emits (the last stripe and the tail, at most a stripe) is held back
-(:mod:`.tail_holding_sink`), the tail is extended, and only then both are written. So a file is never read or
+(:mod:`.tail_holding_sink`); the tail is extended, and only then both are written. So a file is never read or
 written twice, and the same code serves storage that cannot overwrite.
 
-Hive loses rows in silence if the key index or the statistics are wrong (measured on 2.3.10: an index 500 keys
-off lost 7,500 of 60,000 rows). Therefore both are built from the *finished* tail: the stripes' own row counts
-say which row ends each stripe, and its key was noted when it was written; if a stripe ends where no key was
-noted, the file is refused.
+Hive silently loses rows if the key index or the statistics are wrong (measured on 2.3.10: an index that was
+off by 500 keys lost 7,500 of 60,000 rows). Therefore both are built from the *finished* tail. The stripes'
+own row counts say which row ends each stripe, and its key was recorded when it was written. If a stripe ends
+at a row without a recorded key, the file is refused.
 
-Values that pyarrow would encode wrongly (:mod:`.stored_values`) make the file change to pyorc:
-what was written so far is copied row by row to the beginning of the file, which pyorc continues.
+If pyarrow would encode a value wrongly (:mod:`.stored_values`), the writer changes to pyorc: the rows written
+so far are copied one by one to the beginning of the file, and pyorc continues it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _ACID_VERSION_2 = b"2"
 
 @dataclass(frozen=True)
 class EventFileFacts:
-    """What lies in a finished file. ``tail_crc32`` is :func:`~.tail.tail_checksum` of it."""
+    """Contents of a finished file. ``tail_crc32`` is its :func:`~.tail.tail_checksum`."""
 
     insert_count: int
     update_count: int
@@ -58,20 +59,20 @@ class EventFileFacts:
 
     @property
     def row_count(self) -> int:
-        """Events of all kinds."""
+        """Number of events of all kinds."""
         return self.insert_count + self.update_count + self.delete_count
 
 
 class OrcEventWriter:
-    """Writes one file of a table. Not safe from several threads; holds about one stripe in memory.
+    """Writes one file of a table. Not thread-safe; holds about one stripe in memory.
 
     The caller is responsible for the order of the events, and closes the file after :meth:`finish`. After an
-    error it is unusable: :meth:`discard` it.
+    error the writer is unusable: :meth:`discard` it.
 
     Args:
         file: created and empty.
         row_type: struct of the data columns, ``row_type`` of the table (timestamps of any one unit).
-        version: of the table's files.
+        version: layout of the table's files.
         own_id: value of ``currentTransaction``: the write id, in v1 the transaction's.
         options: stripe size and compression (None counts as zlib).
     """
@@ -102,7 +103,7 @@ class OrcEventWriter:
 
     @property
     def row_count(self) -> int:
-        """Events written so far."""
+        """Number of events written so far."""
         return int(self._counts.sum())
 
     def write(
@@ -115,13 +116,13 @@ class OrcEventWriter:
 
         Args:
             operations: int8 or wider, shape (n,), codes of :class:`Operation`.
-            row_ids: n identities as they are to be stored, those of inserts too.
-            rows: n rows of ``row_type``; rows of deletes are written as NULL whatever they hold. None if all
-                are deletes.
+            row_ids: n ROW__IDs as they are stored, also for inserts.
+            rows: n rows of ``row_type``; rows of deletes are always written as NULL. None if all events are
+                deletes.
 
         Raises:
-            RecordValueError: a timestamp that ORC cannot hold, or a NULL row that is no delete's; nothing of
-                the batch was written.
+            RecordValueError: ORC cannot hold a timestamp, or the row of an insert or update is NULL; nothing
+                of the batch was written.
             OSError: the file cannot be written.
         """
         count = len(operations)
@@ -139,11 +140,12 @@ class OrcEventWriter:
         self._counts += np.bincount(operations, minlength=len(Operation))
 
     def finish(self) -> EventFileFacts:
-        """Write the rest of the file: last stripe, metadata, tail. Closing it is the caller's. Without events
-        it is a file that holds none.
+        """Write the rest of the file: last stripe, metadata, tail. The caller closes the file.
+
+        A file without events is valid, too.
 
         Raises:
-            DeltaWriteError: the finished file does not hold what was written; it must not be used.
+            DeltaWriteError: the finished file does not hold the written events; it must not be used.
             OSError: the file cannot be written.
         """
         self._sink.hold()
@@ -169,7 +171,7 @@ class OrcEventWriter:
         self._file.discard()
 
     def _table(self, operations: NDArray[np.integer], row_ids: RowIdArrays, rows: pa.StructArray) -> pa.Table:
-        """What the file holds: events around the rows, or the rows alone."""
+        """Rows of the file: events around the rows, or the plain rows."""
         schema = _file_schema(rows.type, self._version)
         if not self._version.has_row_ids:
             return pa.Table.from_arrays(struct_fields(rows), schema=schema)
@@ -189,13 +191,13 @@ class OrcEventWriter:
         return PyarrowEncoder(self._sink, self._schema, self._compression, self._stripe_bytes)
 
     def _change_to_pyorc(self) -> None:
-        """Go on with pyorc: directly if nothing is written yet, else after copying what is."""
+        """Continue with pyorc, after copying the rows that are written already."""
         unions = [field.name for field in self._row_type if has_union(field.type)]
         if unions:
             raise RecordValueError(
-                f"{self._location}: in a table with union columns ({', '.join(unions)}) no timestamp before "
-                "1970 with a fraction of a second can be written, nor timestamps of several units: use whole "
-                "seconds, one unit"
+                f"{self._location}: a table with union columns ({', '.join(unions)}) cannot hold timestamps "
+                "before 1970 with a fraction of a second, nor timestamps of several units: use whole seconds "
+                "and one unit"
             )
         with self._encoding():
             self._encoder.close()
@@ -214,13 +216,13 @@ class OrcEventWriter:
 
     @contextlib.contextmanager
     def _encoding(self) -> Iterator[None]:
-        """Name the file if what its encoder makes is not what we know."""
+        """Name the file in the error if its encoder's layout is unknown."""
         try:
             yield
         except CorruptFileError as error:
             raise DeltaWriteError(
-                f"{self._location}: the encoder lays out its file in another way than this version "
-                f"knows: {error}; the file must not be used. With another codec than zlib it may work: "
+                f"{self._location}: this version does not know the layout of the encoder's file: {error}; "
+                "the file must not be used. With another codec than zlib it may work: "
                 "WriterOptions(compression=...)"
             ) from error
 
@@ -247,8 +249,8 @@ class OrcEventWriter:
             keys = self._encoder.keys.at(ends)
         except KeyError as error:
             raise DeltaWriteError(
-                f"{self._location}: a stripe ends after row {error}, whose key was not noted; "
-                "the encoder cuts stripes in another way than this version knows; the file must not be used"
+                f"{self._location}: a stripe ends after row {error}, whose key was not recorded; this "
+                "version does not know how the encoder cuts stripes; the file must not be used"
             ) from error
         index = "".join(f"{key.original_txn},{key.bucket},{key.row_id};" for key in keys)
         stats = ",".join(str(int(self._counts[operation])) for operation in Operation)

@@ -1,12 +1,12 @@
-"""FileCompressor: an uncompressed ORC file as its encoder emits it -> the same file, compressed by zlib.
+"""FileCompressor: an uncompressed ORC file, as its encoder emits it -> the same file, compressed by zlib.
 
-pyarrow's encoder compresses with the zlib that it brings, which takes longer than all else that it does.
-ISA-L makes the same format in a quarter of the time (figures: DESIGN.md). So pyarrow encodes without
-compression, and here its streams are compressed, a stripe at a time, while the file is being written.
+pyarrow's encoder compresses with its bundled zlib, which takes longer than everything else it does. ISA-L
+produces the same format in a quarter of the time (figures: DESIGN.md). So pyarrow encodes without
+compression, and this module compresses its streams, a stripe at a time, while the file is being written.
 
-What changes in a file: each stream becomes chunks; the row index says where a row group begins in them
-(:mod:`.row_index`); the lengths of streams, stripes and sections; the postscript names the codec. Everything
-else is passed on byte by byte.
+Changes in a file: each stream becomes chunks; the row index says where a row group begins in them
+(:mod:`.row_index`); the lengths of streams, stripes and sections change; the postscript names the codec. All
+other bytes are passed on unchanged.
 
 Source: the ORC v1 specification (compression, stripe footer), orc_proto.proto.
 """
@@ -51,12 +51,12 @@ from mutation_api.orc.write.row_index import MovedRowIndex
 __all__ = ["FileCompressor"]
 
 _LEVEL = 3
-"""The best: makes files a hundredth larger than zlib at the level that ORC calls fast."""
+"""The best level: files are 1 % larger than with zlib at the level that ORC calls fast."""
 _RAW_DEFLATE = -15
 _LEAST_BYTES = 64
-"""Shorter streams, of which small files have many, are not worth the call."""
+"""Shorter streams, of which small files have many, are not worth compressing."""
 
-# Numbers of fields, and of a kind of streams.
+# Field numbers, and the number of a kind of stream.
 _FOOTER_CONTENT_LENGTH = 2
 _STRIPE_ENCODING = 2
 _STREAM_KIND = 1
@@ -64,29 +64,29 @@ _ENCODING_KIND = 1
 _ROW_INDEX = 6
 _STREAM_AT = slice(2, 6)
 _FIRST_STREAM = number_field(_STREAM_KIND, _ROW_INDEX) + number_field(STREAM_COLUMN, 0)
-"""How each footer of a stripe begins, behind field and length of its first stream, the index of rows."""
+"""Start of every stripe footer, after field and length of its first stream, the row index."""
 _STREAM_KEYS = tuple(number_field(field, 0)[0] for field in (_STREAM_KIND, STREAM_COLUMN, STREAM_LENGTH))
 
 
 class _Sink(Protocol):
-    """Where the compressed file goes."""
+    """Destination of the compressed file."""
 
     def write(self, data: bytes) -> int:
-        """Take bytes; return how many."""
+        """Write bytes; return their number."""
         ...
 
 
 class FileCompressor:
-    """File object for an encoder that does not compress. Holds a stripe of what comes in.
+    """File object for an encoder that does not compress. Holds one stripe of its output.
 
-    A stripe ends with its footer, which the encoder writes at once: bytes that list streams whose lengths are
-    those of all bytes since the last stripe. That only decides when a stripe is passed on; where stripes lie,
-    the file's own footer says in the end, and :meth:`finish` refuses a file of which it says otherwise.
+    A stripe ends with its footer, which the encoder writes in one call: bytes that list streams whose total
+    length equals that of all bytes since the last stripe. This only decides when a stripe is passed on. The
+    file's own footer finally says where the stripes lie, and :meth:`finish` refuses a file if it disagrees.
 
     Args:
-        sink: takes the compressed file.
-        schema: of the file.
-        block_bytes: of a stream are compressed together.
+        sink: destination of the compressed file.
+        schema: the file's schema.
+        block_bytes: bytes of a stream that are compressed together.
     """
 
     def __init__(self, sink: _Sink, schema: pa.Schema, block_bytes: int) -> None:
@@ -98,15 +98,15 @@ class FileCompressor:
         self._read = 0
         self._written = 0
         self._stripes: list[tuple[int, StripeInfo]] = []
-        """Where each began in the encoder's file, and what became of it, without its number of rows."""
+        """Start of each stripe in the encoder's file, and its new position, without its number of rows."""
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        """Take bytes; the encoder's buffer may change afterwards, so they are copied.
+        """Write bytes. They are copied, since the encoder's buffer may change afterwards.
 
         Raises:
             OSError: the sink cannot write.
-            CorruptFileError: a stripe is not laid out as this version knows.
+            CorruptFileError: this version does not know the layout of a stripe.
         """
         if not self._read:
             self._emit(MAGIC)
@@ -121,11 +121,11 @@ class FileCompressor:
         return len(data)
 
     def finish(self) -> None:
-        """Write what is left: the tail.
+        """Write the rest: the tail.
 
         Raises:
             OSError: the sink cannot write.
-            CorruptFileError: the tail says something else than what came before.
+            CorruptFileError: the tail contradicts the stripes before it.
         """
         rest = b"".join(self._pending)
         tail = parse_tail(rest)
@@ -141,7 +141,7 @@ class FileCompressor:
         if not is_whole or len(statistics) != tail.statistics_length:
             raise CorruptFileError(
                 f"its footer names {len(tail.stripes)} stripes and {tail.statistics_length} bytes of "
-                f"statistics, written were {len(self._stripes)} and {len(statistics)}"
+                f"statistics, but {len(self._stripes)} and {len(statistics)} were written"
             )
         packed_footer, _ = self._packed(_new_footer(footer, stripes, content_length=self._written))
         packed_statistics, _ = self._packed(statistics)
@@ -157,21 +157,21 @@ class FileCompressor:
         self._emit(packed_statistics + packed_footer + postscript + bytes([len(postscript)]))
 
     def tell(self) -> int:
-        """Bytes taken so far."""
+        """Number of bytes written so far."""
         return self._read
 
     def flush(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Called by the encoder; :meth:`finish` ends the file."""
+        """Do nothing: the encoder calls it, but :meth:`finish` ends the file."""
 
     def _emit(self, data: bytes) -> None:
         self._written += len(data)
         self._sink.write(data)
 
     def _footer(self, data: bytes) -> _StripeFooter | None:
-        """The footer, if the bytes that came last are one."""
+        """Parse the last bytes as a footer; None if they are not one."""
         if data[_STREAM_AT] != _FIRST_STREAM:
             return None
         try:
@@ -206,7 +206,7 @@ class FileCompressor:
         self._emit(b"".join([*parts, new_footer]))
 
     def _packed(self, data: bytes | memoryview) -> tuple[bytes, list[int]]:
-        """A stream in chunks, and where these begin."""
+        """A stream in chunks, and the starts of these."""
         if 0 < len(data) < _LEAST_BYTES:
             return chunk_header(len(data), is_original=True) + data, [0]
         parts: list[bytes | memoryview] = []
@@ -230,13 +230,13 @@ class _Stream(NamedTuple):
     column: int
     length: int
     named: bytes
-    """All of its message but the length."""
+    """The message without the length."""
 
     @classmethod
     def parsed(cls, message: bytes) -> _Stream:
-        """Raises ValueError or IndexError for bytes that are none.
+        """Parse a stream; ValueError or IndexError if the bytes are not one.
 
-        A file of few rows consists of some thirty of them; to look at any fields in any order takes four
+        A file of few rows consists of about thirty streams. Accepting any fields in any order would take four
         times as long.
         """
         kind, column_at = varint_at(message, 1)
@@ -248,13 +248,13 @@ class _Stream(NamedTuple):
         return cls(kind, column, length, message[: length_at + 1])
 
     def message(self, length: int) -> bytes:
-        """The same stream, of another length."""
+        """Message of this stream with another length."""
         return bytes_field(STRIPE_STREAM, self.named + varint(length))
 
 
 @dataclass(frozen=True)
 class _StripeFooter:
-    """Streams in the order in which they lie, encodings by column, and all bytes but those of the streams."""
+    """Streams in the order of their positions, encodings by column, and the bytes other than the streams."""
 
     streams: Sequence[_Stream]
     encodings: Sequence[int]
@@ -262,7 +262,7 @@ class _StripeFooter:
 
     @classmethod
     def parsed(cls, footer: bytes) -> _StripeFooter:
-        """Raises ValueError or IndexError for bytes that are none."""
+        """Parse a footer; ValueError or IndexError if the bytes are not one."""
         streams = []
         encodings = []
         others = []
@@ -280,7 +280,7 @@ class _StripeFooter:
 
 
 def _new_footer(footer: bytes, stripes: Sequence[StripeInfo], content_length: int) -> bytes:
-    """The file's footer with other stripes."""
+    """The file's footer with new stripes."""
     kept = with_numbers(footer, {_FOOTER_CONTENT_LENGTH: content_length}, dropped={FOOTER_STRIPE})
     return kept + b"".join(bytes_field(FOOTER_STRIPE, _stripe_information(stripe)) for stripe in stripes)
 

@@ -22,16 +22,16 @@ class KeyLog:
         self._keys.append(keys)
 
     def at(self, ends: np.ndarray) -> list[RecordIdentifier]:
-        """ROW__IDs of the rows at these ends. Raises KeyError for one that was not noted."""
+        """ROW__IDs of the rows at these ends. Raises KeyError if one was not recorded."""
         if not len(ends):
             return []
         known = np.concatenate(self._ends) if self._ends else np.zeros(1, np.int64)
-        places = np.minimum(np.searchsorted(known, ends), len(known) - 1)
-        missing = ends[known[places] != ends]
+        indices = np.minimum(np.searchsorted(known, ends), len(known) - 1)
+        missing = ends[known[indices] != ends]
         if len(missing):
             raise KeyError(int(missing[0]))
         txns, buckets, numbers = (
-            np.concatenate(parts)[places].tolist()
+            np.concatenate(parts)[indices].tolist()
             for parts in zip(*((k.original_txns, k.buckets, k.row_ids) for k in self._keys), strict=True)
         )
         return [RecordIdentifier(*key) for key in zip(txns, buckets, numbers, strict=True)]

@@ -1,4 +1,4 @@
-"""PyarrowEncoder: the fast encoder. What is to be compressed by zlib, :mod:`.file_compressor` compresses."""
+"""PyarrowEncoder: the fast encoder. For zlib, :mod:`.file_compressor` does the compression."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _CODECS = {
     "none": "UNCOMPRESSED",
 }
 _DICTIONARY_THRESHOLD = 0.8
-"""Java's default. Measured: 1 M strings of 300 values shrink to 58 %; unique ones cost nothing more."""
+"""Java's default. Measured: 1 M strings of 300 values shrink to 58 %; unique ones cost nothing extra."""
 _ALL_DIFFERENT = 0.98
-"""Of the first texts of a file; of 10,000 that are drawn from 250,000 so many differ."""
+"""Share of distinct values among the first texts of a file; 10,000 drawn from 250,000 have this share."""
 _FEW_ROWS = 500
-"""In a first batch: that their texts differ says too little of those that follow."""
+"""A first batch with fewer rows says too little about the texts that follow."""
 
 
 class PyarrowEncoder:
-    """pyarrow's ORC writer over a sink; ``keys`` notes each row at which it may end a stripe.
+    """pyarrow's ORC writer over a sink; ``keys`` records each row at which it may end a stripe.
 
-    That is each BATCH_ROWS-th row of a write, and its last.
+    These are every BATCH_ROWS-th row of a write, and its last row.
     """
 
     def __init__(self, sink: TailHoldingSink, schema: pa.Schema, compression: str, stripe_bytes: int) -> None:
@@ -51,7 +51,7 @@ class PyarrowEncoder:
         self._writer: pa.orc.ORCWriter | None = None
 
     def write(self, table: pa.Table, keys: RowIdArrays) -> None:
-        """Append rows of the schema, and note their ROW__IDs where a stripe may end."""
+        """Append rows of the schema, and record the ROW__IDs at which a stripe may end."""
         if self._writer is None:
             self._writer = self._opened(table)
         self._writer.write(table)
@@ -61,11 +61,11 @@ class PyarrowEncoder:
         self._rows += count
 
     def close(self) -> None:
-        """Write the last stripe and the tail; without rows a file that holds none."""
+        """Write the last stripe and the tail; without rows, an empty file."""
         if self._writer is None:
             empty = self._schema.empty_table()
             self._writer = self._opened(empty)
-            self._writer.write(empty)  # otherwise it writes not even a tail
+            self._writer.write(empty)  # without a write, the file would lack even a tail
         self._writer.close()
         if self._compressor is not None:
             self._compressor.finish()
@@ -83,9 +83,9 @@ class PyarrowEncoder:
 
 
 def _repeats_texts(table: pa.Table) -> bool:
-    """Whether the encoder shall try to make dictionaries; it gives up after ROW_INDEX_STRIDE rows.
+    """Whether the encoder should try dictionaries; it gives up after ROW_INDEX_STRIDE rows.
 
-    Files with fewer rows pay for the whole attempt (measured: 0.5 s for a million texts that all differ).
+    Files with fewer rows pay for the whole attempt (measured: 0.5 s for a million distinct texts).
     """
     if table.num_rows < _FEW_ROWS:
         return True

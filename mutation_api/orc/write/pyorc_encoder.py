@@ -1,8 +1,8 @@
 """PyorcEncoder: the slow encoder, for values that pyarrow would write wrongly.
 
-pyorc works on Python objects, row by row. Dates travel as day numbers and timestamps as (seconds,
-nanoseconds) instead of Python's own classes, which hold neither nanoseconds nor every day. Unions cannot be
-written: pyorc chooses the alternative by the value's class.
+pyorc works on Python objects, row by row. Dates are passed as day numbers and timestamps as (seconds,
+nanoseconds), since Python's own classes hold neither nanoseconds nor every day. Unions cannot be written:
+pyorc chooses the alternative by the value's class.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ORC_NAMES = {
 
 
 class _StoredDate(pyorc.converters.ORCConverter):
-    """A date is its day number."""
+    """A date as its day number."""
 
     @staticmethod
     def from_orc(*args: Any, **_: Any) -> Any:
@@ -60,7 +60,7 @@ class _StoredDate(pyorc.converters.ORCConverter):
 
 
 class _StoredTimestamp(pyorc.converters.ORCConverter):
-    """A timestamp is (seconds, nanoseconds), the seconds rounded down."""
+    """A timestamp as (seconds, nanoseconds), the seconds rounded down."""
 
     @staticmethod
     def from_orc(*args: Any, **_: Any) -> Any:
@@ -78,7 +78,7 @@ _CONVERTERS: dict[pyorc.TypeKind, type[pyorc.converters.ORCConverter]] = {
 
 
 class PyorcEncoder:
-    """pyorc's writer over a sink; ``keys`` notes each row at which it may end a stripe, if rows have keys."""
+    """pyorc's writer over a sink; ``keys`` records each row at which a stripe may end, if rows have keys."""
 
     def __init__(
         self, sink: Any, schema: pa.Schema, compression: str, stripe_bytes: int, *, has_keys: bool

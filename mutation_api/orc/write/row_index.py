@@ -1,8 +1,8 @@
 """Row indexes of an ORC file's columns, for streams that became chunks. Pure.
 
-An index says where each row group begins: in every stream of its column by a byte and numbers behind it (the
-value within a run, the bit within a byte). Once a stream is compressed, a chunk and a byte of what the chunk
-holds take the byte's place.
+An index says where each row group begins: for every stream of its column a byte, followed by numbers (the
+value within a run, the bit within a byte). In a compressed stream, the byte is replaced by the chunk's
+position and a byte within the chunk's content.
 
 Source: the ORC v1 specification (row index: positions of each kind of stream), orc_proto.proto.
 """
@@ -33,10 +33,10 @@ _WITH_DICTIONARY = {1, 3}
 """Encodings DICTIONARY and DICTIONARY_V2."""
 
 _StreamParts = Sequence[tuple[int, int]]
-"""Kinds of streams in the order of their positions; how many numbers each has there behind its byte."""
+"""Kinds of streams in the order of their positions; for each, how many numbers follow its byte."""
 
 _BYTES, _RUNS, _BITS = 0, 1, 2
-"""Numbers behind the byte of plain values, of runs (the position in the run), of bits in runs of bytes."""
+"""How many numbers follow the byte: for plain values, runs (position in the run), bits in runs of bytes."""
 _DICTIONARY: _StreamParts = ((_DATA, _RUNS),)
 _POSITIONS: Sequence[tuple[Callable[[pa.DataType], bool], _StreamParts]] = (
     (pa.types.is_boolean, ((_DATA, _BITS),)),
@@ -52,15 +52,15 @@ _POSITIONS: Sequence[tuple[Callable[[pa.DataType], bool], _StreamParts]] = (
     (pa.types.is_string, ((_DATA, _BYTES), (_LENGTH, _RUNS))),
     (pa.types.is_binary, ((_DATA, _BYTES), (_LENGTH, _RUNS))),
 )
-"""What the row index says of a column's streams, without that of its nulls."""
+"""Parts of the row index for a column's streams, except the stream of nulls."""
 
 
 class MovedRowIndex:
-    """Row indexes of a file, moved from its streams to their chunks.
+    """Converts row indexes of a file from positions in streams to positions in their chunks.
 
     Args:
-        schema: of the file.
-        block_bytes: of a stream in each chunk.
+        schema: the file's schema.
+        block_bytes: bytes of a stream in each chunk.
     """
 
     def __init__(self, schema: pa.Schema, block_bytes: int) -> None:
@@ -74,16 +74,16 @@ class MovedRowIndex:
         encodings: Sequence[int],
         chunks: Mapping[tuple[int, int], Sequence[int]],
     ) -> bytes:
-        """The row index of a column.
+        """Row index of a column, for compressed streams.
 
         Args:
-            index: the same for streams that are not compressed.
-            column: its number in the tree of types.
-            encodings: of all columns of the stripe.
-            chunks: at which bytes the chunks of streams begin, by kind and column.
+            index: the row index for uncompressed streams.
+            column: number of the column in the tree of types.
+            encodings: encodings of all columns of the stripe.
+            chunks: start of each chunk in bytes, by kind of stream and column.
 
         Raises:
-            CorruptFileError: the index has other positions than a column of its type.
+            CorruptFileError: the index has other positions than a column of its type should have.
         """
         known = _DICTIONARY if encodings[column] in _WITH_DICTIONARY else self._columns[column]
         nulls = ((_PRESENT, _BITS),) if (_PRESENT, column) in chunks else ()
@@ -99,11 +99,11 @@ def _moved_entry(entry: bytes, parts: Sequence[tuple[Sequence[int], int]], block
 
     Args:
         entry: message RowIndexEntry.
-        parts: of each stream where its chunks begin, and how many numbers follow its byte.
-        block_bytes: of a stream in each chunk.
+        parts: for each stream the starts of its chunks, and how many numbers follow its byte.
+        block_bytes: bytes of a stream in each chunk.
     """
     position_count = sum(1 + count for _, count in parts)
-    # Most files have one row group, which begins where its streams begin.
+    # Most files have one row group, which starts with its streams.
     begins = bytes_field(_ENTRY_POSITIONS, bytes(position_count))
     if entry.startswith(begins):
         return bytes_field(_ENTRY_POSITIONS, bytes(position_count + len(parts))) + entry[len(begins) :]
@@ -123,7 +123,7 @@ def _moved_entry(entry: bytes, parts: Sequence[tuple[Sequence[int], int]], block
 
 @functools.lru_cache
 def _parts_of_columns(schema: pa.Schema) -> Sequence[_StreamParts]:
-    """Of all columns of a file, in the order in which ORC numbers them: each before its inner ones."""
+    """Parts for all columns of a file, in the order of ORC's numbers: each column before its inner ones."""
     return tuple(_parts_within(pa.struct(list(schema))))
 
 

@@ -1,4 +1,4 @@
-"""TailHoldingSink: where an encoder writes; holds back the end of the file until it is extended."""
+"""TailHoldingSink: destination of an encoder; holds back the end of the file until it is extended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["TailHoldingSink"]
 
 
 class TailHoldingSink:
-    """File object for an encoder: passes bytes on until :meth:`hold`, then keeps them: the tail grows."""
+    """File object for an encoder: passes bytes on until :meth:`hold`, then keeps them as the file's end."""
 
     def __init__(self, file: OutputFile) -> None:
         self._file = file
@@ -19,7 +19,7 @@ class TailHoldingSink:
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        """Take bytes; the encoder's buffer may change afterwards, so they are copied if they are kept."""
+        """Write bytes. They are copied if kept, since the encoder's buffer may change afterwards."""
         self.byte_count += len(data)
         if self._held is not None:
             self._held.append(bytes(data))
@@ -28,15 +28,15 @@ class TailHoldingSink:
         return len(data)
 
     def hold(self) -> None:
-        """Keep what is written from now on."""
+        """Keep all bytes that are written from now on."""
         self._held = []
 
     def held(self) -> bytes:
-        """What was kept."""
+        """The kept bytes."""
         return b"".join(self._held or ())
 
     def finish(self, end: bytes) -> None:
-        """Write the end of the file, in place of what was kept."""
+        """Write the end of the file, instead of the kept bytes."""
         self.byte_count += len(end) - sum(map(len, self._held or ()))
         self._pass_on(end)
 
@@ -45,7 +45,7 @@ class TailHoldingSink:
         return tail_checksum(self._recent)
 
     def drop(self) -> None:
-        """Pass nothing on any more: an encoder that is thrown away writes its tail, and dies if it cannot."""
+        """Drop all later bytes. A discarded encoder still writes its tail, and crashes if it cannot."""
         self._held = []
 
     def tell(self) -> int:
@@ -53,10 +53,10 @@ class TailHoldingSink:
         return self.byte_count
 
     def flush(self) -> None:
-        """Nothing to do: encoders call it, but a half file is of no use to anybody."""
+        """Do nothing: encoders call it, but half a file is useless."""
 
     def close(self) -> None:
-        """Called by encoders; the file stays open for its tail."""
+        """Do nothing: encoders call it, but the file stays open for its tail."""
 
     def _pass_on(self, data: bytes) -> None:
         self._file.write(data)

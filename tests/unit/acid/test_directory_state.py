@@ -50,7 +50,7 @@ def test_wide_deltas_hide_narrow_ones_of_both_kinds() -> None:
 
 
 def test_the_greatest_usable_base_wins() -> None:
-    """A base above the smallest open transaction may miss rows: it is not used, nor obsolete."""
+    """A base above the smallest open transaction may miss rows: it is neither used nor obsolete."""
     bases = ("base_0000003", "base_0000007", "base_0000009")
     state = choose(*bases, valid=ValidTxnList(9, (8,), min_open=8))
     assert state.base is not None
@@ -65,7 +65,7 @@ def test_bases_that_are_all_too_new_are_an_error() -> None:
 
 
 def test_the_base_of_a_converted_table_is_always_usable() -> None:
-    """Its number is the smallest long."""
+    """The number of such a base is the smallest long."""
     state = choose("base_-9223372036854775808", "delta_0000001_0000001", valid=ValidTxnList(0))
     assert state.base is not None
     assert names(state) == []
@@ -134,14 +134,15 @@ def choose_v2(
 
 
 def test_a_compaction_counts_when_its_transaction_is_seen() -> None:
-    """It covers what it was made of, statement ids included; without it those are read."""
+    """It covers the directories that it was made of, statement ids included; without it those are read."""
     statements = ("delta_0000005_0000005_0000", "delta_0000005_0000005_0001", "delta_0000006_0000006_0000")
     compacted = ("delta_0000005_0000006_v0000020", "delete_delta_0000005_0000006_v0000020")
     assert names(choose_v2(*statements, *compacted)) == sorted(compacted)
     assert names(choose_v2(*statements, *compacted, txns=ValidTxnList(30, (20,), 20))) == list(statements)
     state = choose_v2(*statements, *compacted, "base_0000006_v0000021")
     assert (state.base, names(state)) == (BaseDirectory("base_0000006_v0000021", 6, 21), [])
-    with pytest.raises(DirectoryStateError, match=r"0000020 was made by a compaction, .*give it"):
+    match = r"0000020 was made by the compaction of transaction 20; .*pass the list"
+    with pytest.raises(DirectoryStateError, match=match):
         choose_v2(*compacted, txns=None)
 
 

@@ -126,7 +126,7 @@ def test_underscore_and_dot_hide(name: str, hidden: bool) -> None:
     ],
 )
 def test_hive_4_names_the_transaction_of_a_compaction(name: str, expected: object) -> None:
-    """Hive 3 knows no such names."""
+    """Hive 3 does not know such names."""
     assert parse_directory_name(name, HIVE4) == expected
     with pytest.raises(DirectoryStateError, match="Hive 4, whose _v suffix"):
         parse_directory_name(name, HIVE3)
@@ -136,13 +136,13 @@ def test_hive_4_names_the_transaction_of_a_compaction(name: str, expected: objec
     "name", ["delta_0000001_0000002_v33", "delete_delta_2_2", "base_0000005_v", "delta_1_v1"]
 )
 def test_badly_formed_names_are_refused_with_hive_4_too(name: str) -> None:
-    """Unpadded ones are looked for under another name, the others fail every query."""
+    """Hive looks for unpadded ones under another name; the others fail every query."""
     with pytest.raises(DirectoryStateError, match=r"is not padded|starts like"):
         parse_directory_name(name, HIVE4)
 
 
 def test_files_of_hive_4_may_name_an_attempt() -> None:
-    """And since Hive 3 copies of original files have a bucket."""
+    """Since Hive 3, copies of original files have a bucket, too."""
     assert parse_bucket_file_name("bucket_00003_0", HIVE4) == 3
     assert parse_bucket_file_name("bucket_00003_0", HIVE3) is None
     assert parse_bucket_file_name("bucket_3_0", HIVE4) is None

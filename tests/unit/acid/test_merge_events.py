@@ -33,7 +33,7 @@ def events(*rows: tuple[int, int, int, int, int], precedence: int = -1) -> Event
 
 
 def test_the_newest_visible_event_of_a_row_decides() -> None:
-    """Legacy: update wins over insert, delete removes, an invisible event counts for nothing."""
+    """Legacy: an update wins over its insert, a delete removes the row, an invisible event is ignored."""
     keys = concatenate_keys(
         [
             events((1, 0, 0, 1, INSERT), (1, 0, 1, 1, INSERT), (1, 0, 2, 1, INSERT), (1, 0, 3, 1, INSERT)),

@@ -54,7 +54,7 @@ def test_every_golden_value_has_its_hash_and_buckets(version: int, expected_coun
 
 
 def test_the_type_that_is_hashed_is_the_columns() -> None:
-    """The same number hashes differently as int and as bigint, so nobody may hash the record's own type."""
+    """The same number hashes differently as int and as bigint, so the column's type must be hashed."""
     assert single_hash(-1, "int") == -1
     assert single_hash(-1, "bigint") == 0
 
@@ -82,7 +82,7 @@ def test_bucket_counts_out_of_range_are_refused(num_buckets: int) -> None:
     "text", ["binary", "array<binary>", "map<binary,int>", "struct<a:uniontype<int,binary>>"]
 )
 def test_binary_is_refused_in_version_2(text: str) -> None:
-    """Hive hashes stale bytes behind a binary value in version 2; no writer can agree with that."""
+    """Hive hashes stale bytes after a binary value in version 2; no writer can agree with that."""
     with pytest.raises(TableNotMutableError, match="binary"):
         check_hashable([parse_hive_type(text)], 2, None)
     check_hashable([parse_hive_type(text)], 1, None)
@@ -162,7 +162,7 @@ def test_version_1_of_days_before_1582_follows_the_line() -> None:
 
 
 def test_early_timestamps_hash_alike_on_every_line() -> None:
-    """All lines go through java.sql.Timestamp; values hashed by Hive 3.1.3 and 4.1.0."""
+    """All releases go through java.sql.Timestamp; values hashed by Hive 3.1.3 and 4.1.0."""
     for hybrid_dates in (True, False):
         settings = {"hybrid_dates": hybrid_dates}
         assert single_hash("0001-01-01 00:00:00", "timestamp", **settings) == 1645926784

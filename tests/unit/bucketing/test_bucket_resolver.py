@@ -40,7 +40,7 @@ def resolve(of: AcidTable, **columns: object) -> list[int]:
 
 @pytest.mark.parametrize("version", list(AcidVersion))
 def test_early_dates_follow_the_version(version: AcidVersion) -> None:
-    """1582-10-04 is day -141428 for Hive 2.3 and -141438 for later lines, version 1 of the hash."""
+    """1582-10-04 is day -141428 for Hive 2.3 and -141438 for later releases, version 1 of the hash."""
     days = AcidColumn("day", "date")
     of = table("day", columns=(days,), version=version)
     expected = -141438 if version.uses_write_ids else -141428

@@ -1,4 +1,4 @@
-"""Rows that lie where their values do not hash to."""
+"""Rows that lie in a bucket other than their hash says."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows_of(bucket_id: int, count: int = 200) -> dict[str, pa.Array]:
 
 
 def test_rows_in_their_place_pass() -> None:
-    """Also events without a row, which are NULL throughout, and no rows at all."""
+    """Also events without a row, which are all NULL, and an empty file."""
     for bucket_id in range(4):
         rows = rows_of(bucket_id)
         assert len(rows["id"]) > 10
@@ -47,7 +47,7 @@ def test_rows_in_their_place_pass() -> None:
 
 
 def test_a_misplaced_row_is_named() -> None:
-    """One among many, and one of whose bucket columns one is NULL."""
+    """One row among many, and a row with one NULL among its bucket columns."""
     (stray,) = ({name: array.slice(5, 1) for name, array in rows_of(2).items()},)
     rows = {name: pa.concat_arrays([array, stray[name]]) for name, array in rows_of(1).items()}
     with pytest.raises(DirectoryStateError) as caught:
@@ -55,9 +55,9 @@ def test_a_misplaced_row_is_named() -> None:
     number = stray["id"][0].as_py()
     assert str(caught.value) == (
         f"table d.t, partition ds=a: 1 of {len(rows['id'])} rows in /t/base_3/bucket_00001 lie in bucket 1 "
-        f"and hash to others, such as id={number}, s='s{number}', to bucket 2 of 4: the type of a bucket "
-        "column was changed, or files were put there by hand. Hive itself overlooks such rows where it looks "
-        "into one bucket. Read all buckets (prune_buckets=False, or --all-buckets), and write the table anew "
+        f"but hash to others; for example id={number}, s='s{number}' hashes to bucket 2 of 4. The type of a "
+        "bucket column was changed, or files were added by hand. Hive itself misses such rows when it reads "
+        "a single bucket. Read all buckets (prune_buckets=False, or --all-buckets), and rewrite the table "
         "when you can"
     )
     half = pa.table({"id": pa.array([None], pa.int64()), "s": ["q"]})
@@ -69,7 +69,7 @@ def test_a_misplaced_row_is_named() -> None:
 
 
 def test_keys_that_tell_the_bucket() -> None:
-    """All bucket columns, of types that hash equal values alike; where Hive keeps its rows in place."""
+    """All bucket columns are needed, with types whose equal values hash alike, if Hive misplaces no rows."""
     assert tells_bucket(TABLE, {"id", "s"}) and tells_bucket(TABLE, {"id", "s", "x"})
     assert not tells_bucket(TABLE, {"id"})
     for change in (

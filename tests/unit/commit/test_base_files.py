@@ -1,4 +1,4 @@
-"""Which empty base files are made, and that nothing that holds rows is touched."""
+"""Which empty base files are created, and that files with rows are not touched."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_a_file_that_its_attempt_does_not_report_is_refused(metastore: InMemoryM
 
 
 def test_a_lost_transaction_publishes_nothing(metastore: InMemoryMetastore, tmp_path: Path) -> None:
-    """It is asked for just before files become visible."""
+    """The check runs just before files become visible."""
     table = _table(metastore)
 
     def lost() -> None:
@@ -163,7 +163,7 @@ def test_a_directory_that_is_there_already_is_left_alone(
 def test_a_failure_half_way_removes_what_was_published(
     metastore: InMemoryMetastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that already have their final names go away again."""
+    """Files that already have their final names are removed again."""
     table = _table(metastore)
     manifests = [stage(table, PARTITION, bucket) for bucket in (0, 1)]
 
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_moved_is_our_error(metastore: InMemoryMetastore, 
 def test_the_metastore_says_where_a_partition_lies(
     metastore: InMemoryMetastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A partition that somebody created elsewhere meanwhile gets its files there."""
+    """A partition that another writer has just created elsewhere gets its files there."""
     table = _table(metastore)
     elsewhere = tmp_path / "elsewhere"
     info = PartitionInfo("default", "t", ("a", "1"), PARTITION, f"file:{elsewhere}")

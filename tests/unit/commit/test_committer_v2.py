@@ -74,7 +74,7 @@ def _publish(metastore: InMemoryMetastore, table: AcidTable, *manifests: DeltaMa
 
 
 def test_each_directory_is_named_by_the_write_id_and_marked(tmp_path: Path) -> None:
-    """Hive 3 and 4 mark each delta and delete delta; Hive 2's place beside them stays empty."""
+    """Hive 3 and 4 mark each delta and delete delta; the mark that Hive 2 puts beside them is missing."""
     metastore = _metastore(tmp_path, partitioned=False)
     table = _table(metastore)
     assert (table.txn_id, table.write_id) == (5, 1)
@@ -192,7 +192,7 @@ def _old_delta(tmp_path: Path, operations: list[int], statistics: str, partition
 def test_updates_of_hive_2_are_refused_with_advice(
     tmp_path: Path, operations: list[int], statistics: str, is_refused: bool
 ) -> None:
-    """The server's Hive would read them as inserts; only touched partitions are looked at."""
+    """The server's Hive would read them as inserts; only touched partitions are checked."""
     metastore = _metastore(tmp_path)
     _old_delta(tmp_path, operations, statistics)
     table = _table(metastore)
@@ -205,7 +205,7 @@ def test_updates_of_hive_2_are_refused_with_advice(
 
 
 def test_marked_deltas_are_not_opened(tmp_path: Path) -> None:
-    """So the look costs little: those that Hive 3 and 4 wrote have the mark."""
+    """So the check costs little: directories that Hive 3 and 4 wrote have the mark."""
     metastore = _metastore(tmp_path)
     old = _old_delta(tmp_path, [1], "0,1,0")
     (old.parent / "_orc_acid_version").write_text("2")
@@ -214,7 +214,7 @@ def test_marked_deltas_are_not_opened(tmp_path: Path) -> None:
 
 
 def test_an_unmarked_file_that_is_no_orc_is_refused(tmp_path: Path) -> None:
-    """Nobody knows what it holds."""
+    """Its contents are unknown."""
     metastore = _metastore(tmp_path)
     path = tmp_path / "t" / PARTITION / "delta_0000003_0000003" / "bucket_00000"
     path.parent.mkdir(parents=True)

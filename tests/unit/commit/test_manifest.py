@@ -1,4 +1,4 @@
-"""DeltaManifest: what travels from a task to the driver."""
+"""DeltaManifest: the report of a task to the driver."""
 
 from __future__ import annotations
 

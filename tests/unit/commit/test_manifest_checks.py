@@ -1,4 +1,4 @@
-"""What does not fit together is named; what does passes. How a refusal leaves the table: test_committer."""
+"""Contradictions are named; consistent output passes. How a refusal leaves the table: test_committer."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_files_of_insert_only_tables_are_named_as_hives_tasks_name_them(version:
 
 @pytest.mark.parametrize("version", INSERT_ONLY)
 def test_an_insert_only_table_takes_inserts_only(version: AcidVersion) -> None:
-    """Its rows have no identity that an update or a delete could name."""
+    """Its rows have no ROW__ID, so an update or a delete cannot name them."""
     check_manifests(table_of(version), {"w"}, [manifest(version)], insert_only=False)
     for wrong, message in [
         (manifest(version, update_count=1, row_count=3), "3 rows in a delta cannot be 2 inserts, 1 updates"),
@@ -91,7 +91,7 @@ def test_an_insert_only_table_takes_inserts_only(version: AcidVersion) -> None:
 
 @pytest.mark.parametrize("version", V2)
 def test_halves_of_updates_match_in_v2_too(version: AcidVersion) -> None:
-    """Half of an update loses or doubles a row."""
+    """One half of an update loses or doubles a row."""
     update = manifest(version, insert_count=0, update_count=1, row_count=1)
     check_manifests(
         table_of(version), {"w"}, [update, delete_half(version, update_count=1)], insert_only=False
@@ -111,7 +111,7 @@ def test_tables_without_buckets_take_any_bucket_id(version: AcidVersion) -> None
 
 @pytest.mark.parametrize("version", [AcidVersion.V1_SPLIT, *V2, *INSERT_ONLY])
 def test_a_file_under_another_write_id_is_refused(version: AcidVersion) -> None:
-    """Nobody would see it, or somebody too early."""
+    """Readers would never see it, or some would see it too early."""
     with pytest.raises(ManifestError, match="written under id 8; the transaction's id for the table is 7"):
         check_manifests(table_of(version), {"w"}, [manifest(version, write_id=8)], insert_only=False)
 
@@ -166,7 +166,7 @@ def test_the_message_says_where() -> None:
 
 
 def test_a_losing_attempt_may_leave_files() -> None:
-    """Files of a known writer whose attempt has no manifest are no rows."""
+    """Files of a known writer whose attempt has no manifest do not count as rows."""
     check_staged(table_of(), {"w"}, [manifest()], output(("w", "0", "/s", 10), ("w", "1", "/loser", 99)))
 
 
@@ -182,14 +182,14 @@ MARK = ("w", "0", "/t/_mutation_7/w/0/uploads_7", 0)
 
 
 def test_uploads_that_were_reported_pass() -> None:
-    """The mark is no file of rows. An upload that is not listed is no reason: not every store lists them."""
+    """The mark is not a file of rows. A missing upload is allowed: not every store lists uploads."""
     reported = manifest(staged=upload(1))
     check_staged(table_of(), {"w"}, [reported], output(MARK, uploads=(upload(1),)))
     check_staged(table_of(), {"w"}, [reported], output(MARK))
 
 
 def test_an_upload_without_a_manifest_is_refused() -> None:
-    """Its rows would be lost, unless it is of an attempt that lost."""
+    """Its rows would be lost, unless the attempt itself has lost."""
     with pytest.raises(ManifestError, match=r"no manifest for s3a://b/t/.*/bucket_00002"):
         check_staged(
             table_of(), {"w"}, [manifest(staged=upload(1))], output(MARK, uploads=(upload(1), upload(2)))
@@ -200,13 +200,13 @@ def test_an_upload_without_a_manifest_is_refused() -> None:
 
 
 def test_an_upload_that_was_begun_twice_is_one_file() -> None:
-    """Where the answer of the first request was lost, the store has an upload that nobody knows."""
+    """If the answer of the first request was lost, the store has an upload that no manifest names."""
     lost = dataclasses.replace(upload(1), upload_id="unknown")
     check_staged(table_of(), {"w"}, [manifest(staged=upload(1))], output(MARK, uploads=(lost, upload(1))))
 
 
 def test_a_writer_that_uploaded_and_handed_nothing_in_is_refused() -> None:
-    """Its mark tells that there is one."""
+    """Its mark shows that the attempt exists."""
     stranger = ("stranger", "0", "/t/_mutation_7/stranger/0/uploads_7", 0)
     with pytest.raises(ManifestError, match="stranger wrote files but handed in no manifests"):
         check_staged(table_of(), {"w"}, [manifest(staged=upload(1))], output(MARK, stranger))

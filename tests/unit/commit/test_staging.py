@@ -48,7 +48,7 @@ def txns(high_watermark: int, **states: TxnState) -> OpenTxns:
 
 
 def test_every_file_is_found_wherever_it_lies(table: AcidTable, root: Path) -> None:
-    """Also files that lie too high up: whoever wrote them, the committer must hear of them."""
+    """Also files at a higher level: the committer must see them, whichever process wrote them."""
     good = put(root / "_mutation_7/w/0/0_delta_bucket_00000", b"12345")
     high = put(root / "_mutation_7/w/stray")
     higher = put(root / "_mutation_7/stranger")
@@ -78,7 +78,7 @@ def test_only_the_transactions_own_staging_goes(table: AcidTable, root: Path) ->
 
 
 def test_what_the_dead_left_goes_and_the_living_keep_theirs(table: AcidTable, root: Path) -> None:
-    """Aborted and ended ones go; open ones, and those younger than the list, stay, and so does all else."""
+    """Those of aborted and ended transactions go; open ones, ones newer than the list and others stay."""
     for name in ("_mutation_1", "_mutation_2", "_mutation_3", "_mutation_9", "_mutation_x", "_mutation_1b"):
         put(root / name / "w/0/f")
     put(root / "delta_0000001_0000001_0000/bucket_00000")

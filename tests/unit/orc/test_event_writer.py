@@ -1,4 +1,4 @@
-"""OrcEventWriter: what is in the file, and above all in its key index and statistics."""
+"""OrcEventWriter: contents of the file, above all its key index and statistics."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_events_metadata_and_facts_of_one_file(tmp_path):
 @pytest.mark.parametrize("compression", ["zlib", "snappy", "lz4", "zstd", "none"])
 @pytest.mark.parametrize("calls", [1, 7, 60])
 def test_key_index_is_that_of_the_real_stripes(tmp_path, compression, calls):
-    """A wrong key index loses rows in silence: it is compared with the last row of each stripe as read."""
+    """A wrong key index silently loses rows, so it is compared with the last row of each stripe as read."""
     target = writer(tmp_path, stripe_bytes=1_000, compression=compression)
     step = 30_000 // calls
     for first in range(0, 30_000, step):
@@ -189,7 +189,7 @@ def test_all_types_survive_the_change_of_encoder(tmp_path):
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
 @pytest.mark.parametrize(("milliseconds", "refused"), [(-999, True), (-1, True), (-1000, False), (0, False)])
 def test_the_second_before_the_epoch_is_refused(tmp_path, place, unit, milliseconds, refused):
-    """Hive reads 23:59:59.5 of 1969-12-31 one second later, whoever wrote it: refused, with the value."""
+    """Hive reads 23:59:59.5 of 1969-12-31 one second later, from any writer: the error names the value."""
     per_milli = {"ms": 1, "us": 1000, "ns": 10**6}[unit]
     scalar = pa.array([milliseconds * per_milli], pa.int64()).cast(pa.timestamp(unit))
     column = {

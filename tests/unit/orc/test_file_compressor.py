@@ -141,7 +141,7 @@ def test_unions_read_back_from_any_row_group() -> None:
 @pytest.mark.parametrize("has_nulls", [False, True])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_every_type_reads_back_from_the_start_and_from_any_row(name, has_nulls, stripe_size) -> None:
-    """A reader that is told to begin in the middle finds the row group by its position in each stream."""
+    """A reader that begins in the middle finds the row group by its position in each stream."""
     values = COLUMNS[name]
     if has_nulls:
         values = pa.array(_nulls(values.to_pylist()), values.type)
@@ -243,7 +243,7 @@ def test_memory_holds_one_stripe() -> None:
     ],
 )
 def test_an_encoder_that_writes_in_other_pieces_is_understood_or_refused(change, message) -> None:
-    """A stripe whose end is not seen, or seen where there is none, never makes a file."""
+    """A file is refused if the end of a stripe is missed, or seen where there is none."""
     table = pa.table({"c": COLUMNS["double"], "t": COLUMNS["text"]})
     kept = Kept()
     encode(table, kept, stripe_size=64 * 1024 * 1024, rows_a_write=ROWS)

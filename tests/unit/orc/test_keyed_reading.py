@@ -1,4 +1,4 @@
-"""read_split with keys: the rows of the whole split, filtered; and how little is read for them."""
+"""read_split with keys: the filtered rows of the whole split, and how little is read for them."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_rows_behind_stripes_that_are_not_read_keep_their_numbers(
 def test_legacy_deltas_are_read_in_full(
     tmp_path: Path, stripes_read: list[tuple[str, int, tuple[str, ...]]]
 ) -> None:
-    """An update to another key takes the old version away, though its stripe has none of the keys."""
+    """An update to another key removes the old version, though its stripe has none of the keys."""
     version = AcidVersion.V1_LEGACY
     rows = [(INSERT, 1, 0, n, 1, {"id": n, "msg": "a", "part": None, "n": n}) for n in range(10)]
     write_events(tmp_path / "base_0000001/bucket_00000", rows, ROW)

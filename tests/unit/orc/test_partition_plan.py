@@ -1,4 +1,4 @@
-"""Planning a partition: what has no rows has no split. What is refused: test_snapshot_reader."""
+"""Planning a partition: without rows there are no splits. Refusals: test_snapshot_reader."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def planned(path: Path) -> int:
 
 
 def test_a_split_delete_only_bucket_has_no_split(tmp_path: Path) -> None:
-    """There is nothing to read in it."""
+    """It has nothing to read."""
     write_events(tmp_path / "delete_delta_0000002_0000002/bucket_00000", [(2, 1, 0, 1, 2, None)])
     assert planned(tmp_path) == 0
     write_events(tmp_path / "delta_0000001_0000001/bucket_00000", [(0, 1, 0, 1, 1, {"id": 1, "msg": "a"})])

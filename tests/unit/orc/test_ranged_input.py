@@ -1,4 +1,4 @@
-"""What reading a file costs where each read is a request to another machine."""
+"""Cost of reading a file if each read is a request to another machine."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_stripe_takes_two_or_three_reads(tmp_path: Path, columns: list[str], r
 
 
 def test_a_small_stripe_takes_one_read(tmp_path: Path) -> None:
-    """And a small file none beside that of its end."""
+    """A small file needs only the request for its end."""
     location = _written(tmp_path / "file", 40_000, 512 * 1024)
     storage = _CountedStorage()
     file = OrcInput(storage, location, None, ReadOptions())

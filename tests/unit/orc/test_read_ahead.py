@@ -1,4 +1,4 @@
-"""Splits come in their order, and small ones that lie elsewhere do not wait for each other."""
+"""Splits come in their order, and small remote ones do not wait for each other."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_may_be_large_is_read_in_its_turn(byte_count: int) -> None:
 
 
 def test_nothing_is_read_far_ahead() -> None:
-    """Of endless splits as many as are allowed."""
+    """From an endless sequence, only the allowed number of splits is read ahead."""
     asked: list[int] = []
 
     def endless() -> Iterator[SnapshotSplit]:

@@ -153,7 +153,7 @@ def test_originals_whose_events_hive_mixes_up_are_refused(tmp_path: Path, second
 
 
 def test_a_delta_bucket_that_hive_never_reads_is_refused(tmp_path: Path) -> None:
-    """Legacy tables only; its rows would be lost in silence."""
+    """Legacy tables only; its rows would be silently lost."""
     write_events(tmp_path / "delta_0000001_0000001/bucket_00002", inserts(1, 2, 0, [(1, "a")]))
     with pytest.raises(DirectoryStateError, match="belongs to bucket 2, but the table has 2 buckets"):
         read(table_at(tmp_path, buckets=2))
@@ -169,7 +169,7 @@ def test_foreign_files_in_a_delta_are_refused(tmp_path: Path, name: str) -> None
     write_events(delta / "_hidden", inserts(1, 0, 0, [(1, "a")]))
     assert len(read(table_at(tmp_path))) == 1
     write_events(delta / name, inserts(1, 0, 5, [(1, "a")]))
-    with pytest.raises(DirectoryStateError, match=f"{name} is no file of the form"):
+    with pytest.raises(DirectoryStateError, match=f"{name} is not a file of the form"):
         read(table_at(tmp_path))
 
 
@@ -179,7 +179,7 @@ def test_result_of_a_second_minor_compaction_is_overlooked_as_hive_does(tmp_path
     write_events(delta / "bucket_00000", inserts(1, 0, 0, [(1, "a")]))
     write_events(delta / delta.name / "bucket_00000", inserts(1, 0, 0, [(1, "a")]))
     assert len(read(table_at(tmp_path))) == 1
-    with pytest.raises(DirectoryStateError, match="is no file of the form"):
+    with pytest.raises(DirectoryStateError, match="is not a file of the form"):
         read(table_at(tmp_path, SPLIT))
 
 
@@ -257,7 +257,7 @@ def test_a_file_that_goes_away_is_reported(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_has_no_rows_and_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As in Hive; but it may also have been cut off, so it is not passed over in silence."""
+    """As in Hive. But it may also have been cut off, so it is logged."""
     path = tmp_path / "delta_0000001_0000001/bucket_00000"
     path.parent.mkdir()
     path.touch()
@@ -344,7 +344,7 @@ def test_deletes_in_a_table_with_unions(tmp_path: Path) -> None:
 
 
 def test_a_file_may_name_the_calendar_of_its_dates(tmp_path: Path) -> None:
-    """Newer writers count days as Arrow does and say so in the footer; without a word days are hybrid."""
+    """Newer writers count days as Arrow does and say so in the footer; otherwise days are hybrid."""
     days = pa.array([datetime.date(1500, 3, 1), datetime.date(1, 1, 1)])
     times = pa.array([datetime.datetime(1500, 3, 1, 1, 2, 3), datetime.datetime(9999, 12, 31)])
     rows = pa.table({"d": days, "t": times})

@@ -73,7 +73,7 @@ def plain(path: Path, *values: int) -> None:
 
 @BOTH
 def test_rows_of_all_statements_minus_deletes(tmp_path: Path, version: AcidVersion) -> None:
-    """The property tells the statement; the names of ROW__ID's fields are Hive's; exceptions are not seen."""
+    """The property holds the statement; ROW__ID's fields have Hive's names; exceptions are not seen."""
     write_events(
         tmp_path / "delta_0000001_0000001_0000/bucket_00000", inserts(1, B0, 0, [(1, "a"), (2, "b")])
     )
@@ -146,11 +146,11 @@ def test_plain_files_in_many_stripes_are_numbered_through(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("part-0", "tells no bucket"),
+        ("part-0", "has no bucket in its name"),
         ("delta_0000001_0000002/000000_0", "is a plain file"),
         ("delete_delta_0000001_0000001/000000_0", "is a plain file"),
         ("delta_0000005_0000005/000000_0", "is a plain file"),
-        ("999999_0", "cannot name its rows"),
+        ("999999_0", "its rows cannot have ROW__IDs"),
     ],
 )
 def test_plain_files_without_identity_are_refused(tmp_path: Path, path: str, message: str) -> None:
@@ -162,7 +162,7 @@ def test_plain_files_without_identity_are_refused(tmp_path: Path, path: str, mes
 
 
 def test_deletes_of_any_bucket_count_on_3_1_if_unbucketed(tmp_path: Path) -> None:
-    """There, and only there; elsewhere Hive overlooks them in silence, so the file is refused."""
+    """Only there; elsewhere Hive silently ignores them, so the file is refused."""
     for bucket, prop in ((0, B0), (1, B1)):
         rows = inserts(1, prop, 0, [(bucket * 10 + n, "a") for n in range(3)])
         write_events(tmp_path / f"delta_0000001_0000001_0000/bucket_0000{bucket}", rows)
@@ -187,11 +187,11 @@ def test_rows_and_properties_of_another_bucket_are_refused(tmp_path: Path, versi
 
 
 def test_attempts_are_known_to_hive_4_only(tmp_path: Path) -> None:
-    """One file a bucket and directory; of two nobody can say which was committed."""
+    """One file per bucket and directory; of two files it is unknown which was committed."""
     delta = tmp_path / "delta_0000001_0000001_0000"
     write_events(delta / "bucket_00000_1", inserts(1, B0, 0, [(1, "a")]))
     assert ids(read(table_at(tmp_path))) == [1]
-    with pytest.raises(DirectoryStateError, match="bucket_00000_1 is no file of the form"):
+    with pytest.raises(DirectoryStateError, match="bucket_00000_1 is not a file of the form"):
         read(table_at(tmp_path, HIVE3))
     write_events(delta / "bucket_00000", inserts(1, B0, 0, [(1, "a")]))
     with pytest.raises(DirectoryStateError, match=r"bucket_00000 and .*_00000_1 both belong to bucket 0"):
@@ -199,7 +199,7 @@ def test_attempts_are_known_to_hive_4_only(tmp_path: Path) -> None:
 
 
 def test_deletes_that_do_not_come_after_their_row_are_refused(tmp_path: Path) -> None:
-    """Hive's readers disagree on them; an aborted one is nobody's matter."""
+    """Hive's readers disagree on them; an aborted one does not matter."""
     rows = inserts(3, bucket_property(0, 1), 0, [(1, "a"), (2, "b")])
     write_events(tmp_path / "delta_0000003_0000003_0001/bucket_00000", rows)
     row = (3, bucket_property(0, 1), 0)
@@ -289,10 +289,10 @@ def test_insert_only_tables_are_read_by_directory(tmp_path: Path, version: AcidV
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("000000_0", "outside any base or delta"), ("delete_delta_0000001_0000001/bucket_00000", "no deletes")],
+    [("000000_0", "outside every base"), ("delete_delta_0000001_0000001/bucket_00000", "has no deletes")],
 )
 def test_what_an_insert_only_table_cannot_hold_is_refused(tmp_path: Path, path: str, message: str) -> None:
-    """Hive overlooks plain files beside the directories; deletes belong to another kind of table."""
+    """Hive ignores plain files beside the directories; deletes belong to another kind of table."""
     plain(tmp_path / path, 1)
     with pytest.raises(DirectoryStateError, match=message):
         read(table_at(tmp_path, AcidVersion.INSERT_ONLY_HIVE4))
@@ -301,24 +301,24 @@ def test_what_an_insert_only_table_cannot_hold_is_refused(tmp_path: Path, path: 
 def test_events_in_an_insert_only_table_are_refused(tmp_path: Path) -> None:
     """They would be read as rows of six columns."""
     write_events(tmp_path / "delta_0000001_0000001_0000/000000_0", inserts(1, B0, 0, [(1, "a")]), ROW_TYPE)
-    with pytest.raises(DirectoryStateError, match="ACID file where plain rows belong"):
+    with pytest.raises(DirectoryStateError, match="is an ACID file among files of plain rows"):
         read(table_at(tmp_path, AcidVersion.INSERT_ONLY_HIVE3))
 
 
 def test_compaction_by_query_writes_lower_case_names(tmp_path: Path) -> None:
-    """Hive 4 reads them; before, such a file is none of events."""
+    """Hive 4 reads them; for earlier releases such a file is not an ACID file."""
     path = tmp_path / "delta_0000001_0000002/bucket_00000"
     write_events(path, inserts(1, B0, 0, [(1, "a"), (2, "b")]))
     events = pa.orc.read_table(str(path))
     write_orc(path, events.rename_columns([name.lower() for name in events.schema.names]))
     write_events(tmp_path / "delete_delta_0000003_0000003_0000/bucket_00000", [delete(3, (1, B0, 0))])
     assert read(table_at(tmp_path)) == [((1, B0, 1), 2, "b")]
-    with pytest.raises(CorruptFileError, match="is no ACID file"):
+    with pytest.raises(CorruptFileError, match="is not an ACID file"):
         read(table_at(tmp_path, HIVE3))
 
 
 def test_a_float_that_became_a_double(tmp_path: Path) -> None:
-    """Hive 3.1 goes by its decimal text, Hive 4 by its value."""
+    """Hive 3.1 uses its decimal text, Hive 4 its value."""
     row_type = pa.struct([("f", pa.float32())])
     values = [0.1, -2.5, float("inf"), None]
     rows: list[Event] = [(0, 1, B0, n, 1, {"f": value}) for n, value in enumerate(values)]

@@ -11,7 +11,7 @@ from mutation_api.storage.location import Location
 
 
 def test_a_split_survives_its_text_form() -> None:
-    """It travels to workers as a line of JSON."""
+    """It is sent to workers as a line of JSON."""
     location = Location.given("/t/ds=é%3A")
     delta, base = location / "delta_0000001_0000001_0003", location / "base_0000000"
     files = (

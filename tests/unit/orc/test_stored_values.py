@@ -1,4 +1,4 @@
-"""What stands between Arrow's values and ORC as Hive reads it."""
+"""Conversion of Arrow's values to the form in which Hive reads them from ORC."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mutation_api.orc.format.stored_values import storable
 
 OLD, NEW = dt.date(1500, 3, 1), dt.date(2020, 1, 1)
 OLD_AS_STORED = dt.date(1500, 3, 11)
-"""What the proleptic calendar calls the day that is 1500-03-01 in the hybrid one."""
+"""The proleptic date of the day that is 1500-03-01 in the hybrid calendar."""
 
 SHAPES = {
     "plain": (pa.date32(), lambda d: d),
@@ -39,7 +39,7 @@ def test_old_dates_are_shifted_wherever_they_stand(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_new_dates_are_left_alone(shape: str) -> None:
-    """What needs no change is not copied."""
+    """Values that need no change are not copied."""
     type_, wrap = SHAPES[shape]
     given = pa.array([wrap(NEW), None], type_)
     assert storable(given, "c", hybrid=True).values is given

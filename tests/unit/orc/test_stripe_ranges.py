@@ -1,4 +1,4 @@
-"""What writers note of the values of a stripe, against the values."""
+"""Ranges that writers record for a stripe, compared with its values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ROW = pa.struct(
 
 
 def check_ranges(path: Path) -> int:
-    """Compare the ranges of all columns of a file with its values. Returns how many ranges there were."""
+    """Compare the ranges of all columns of a file with its values. Returns the number of ranges."""
     source = OrcInput(LocalStorage(), Location.given(path), None, ReadOptions())
     types = {name: hive for name, kind in columns_of(source.schema) if (hive := hive_type_of(kind))}
     checked = 0
@@ -152,12 +152,12 @@ def test_columns_are_numbered_as_the_tree_is_walked() -> None:
     ],
 )
 def test_what_tells_nothing(statistics: bytes, file_type: pa.DataType, hive_type: str) -> None:
-    """Nothing noted, another type, half a range, a reversed one, padded text, a day of another calendar."""
+    """No range, another type, half a range, a reversed one, padded text, a day of another calendar."""
     assert comparable_range(statistics, file_type, parse_hive_type(hive_type)) is None
 
 
 def test_ranges_that_are_known() -> None:
-    """Zigzag numbers; bounds stand in for texts that were too long; decimals are text."""
+    """Zigzag numbers; bounds replace texts that were too long; decimals are text."""
     assert comparable_range(b"\x12\x04\x08\x01\x10\x08", pa.int32(), parse_hive_type("bigint")) == (-1, 4)
     bounds = comparable_range(b"\x22\x06\x22\x01a\x2a\x01b", pa.string(), parse_hive_type("string"))
     assert bounds == (b"a", b"b")
@@ -172,5 +172,5 @@ def test_damaged_statistics_are_refused() -> None:
     for statistics in (b"\x12\x99", b"\x32\x06\x0a\x01x\x12\x01y"):
         kind = "bigint" if statistics[0] == 0x12 else "decimal(3,1)"
         file_type = pa.int64() if kind == "bigint" else pa.decimal128(3, 1)
-        with pytest.raises(CorruptFileError, match="no statistics"):
+        with pytest.raises(CorruptFileError, match="statistics of an ORC column cannot be parsed"):
             comparable_range(statistics, file_type, parse_hive_type(kind))

@@ -1,4 +1,4 @@
-"""ORC tails: their facts."""
+"""Facts of ORC tails."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_metadata_of_another_writer_is_read():
 
 
 def test_the_end_of_a_file_is_enough():
-    """Of a file that is being written the front is long gone."""
+    """The front of a file that is being written is not in memory any more."""
     data = orc_file("zlib", rows=10_000)
     tail = parse_tail(data)
     end = data[-(tail.footer_length + tail.postscript_length + 1) :]
@@ -95,7 +95,7 @@ def test_lzo_is_refused_by_name():
 
 
 def test_checksum_covers_the_end_of_the_file():
-    """Whoever has the whole file or only its end computes the same number; a flipped bit changes it."""
+    """The whole file and its end alone give the same number; a flipped bit changes it."""
     data = bytes(range(256)) * 100
     assert tail_checksum(data) == tail_checksum(data[-TAIL_CHECKSUM_BYTES:])
     assert tail_checksum(data) != tail_checksum(data[:-10] + b"\x00" * 10)

@@ -1,4 +1,4 @@
-"""User metadata added behind the footer of an ORC file."""
+"""User metadata appended to the footer of an ORC file."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_name_is_not_added_twice():
 
 
 def test_the_end_of_a_file_is_enough():
-    """The tail is extended while the file is being written; the front is long gone then."""
+    """The tail is extended while the file is being written; the front is not in memory any more."""
     data = orc_file("zlib", rows=10_000)
     tail = parse_tail(data)
     end = data[-(tail.footer_length + tail.postscript_length + 1) :]

@@ -1,4 +1,4 @@
-"""Hive types in the spelling of Arrow, Spark and ORC, and texts that are no types."""
+"""Hive types in the spelling of Arrow, Spark and ORC, and texts that are not types."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_is_no_type_is_refused_with_the_reason(text: str, reason: str) -> N
 
 
 def test_the_row_type_names_a_bad_column() -> None:
-    """Columns keep their order; of a type that cannot be held the column is named."""
+    """Columns keep their order; the error names the column of a type that is not supported."""
     columns = [AcidColumn("id", "int"), AcidColumn("name", "varchar(9)")]
     assert row_type(columns) == pa.struct([("id", pa.int32()), ("name", pa.string())])
     with pytest.raises(TableNotMutableError, match=r"'gone'.*not supported"):

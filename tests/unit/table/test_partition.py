@@ -69,7 +69,7 @@ TABLE = AcidTable(
     ],
 )
 def test_texts_are_those_of_hives_sql(hive_type: str, value: object, text: str) -> None:
-    """The metastore takes any text, so each value must have the one text that SQL gives it."""
+    """The metastore accepts any text, so each value must get exactly the text that SQL gives it."""
     assert partition_texts(pa.array([value]), parse_hive_type(hive_type), column="k").to_pylist() == [text]
 
 
@@ -97,7 +97,7 @@ def test_texts_are_those_of_hives_sql(hive_type: str, value: object, text: str) 
 def test_a_partition_that_others_spelled_differently_is_recognised(
     hive_type: str, given: str, canonical: str
 ) -> None:
-    """A readable value gets its canonical text; what Hive could not read either stays as it is."""
+    """A readable value gets its canonical text; a value that Hive could not read either stays as it is."""
     assert canonical_partition_name([AcidColumn("k", hive_type)], f"K={given}") == f"k={canonical}"
 
 

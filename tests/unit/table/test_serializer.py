@@ -43,7 +43,7 @@ def test_everything_survives() -> None:
     "text", ["", "x", "AcidTableV1:AAAA", "AcidTable::x:00000000", " " + AcidTableSerializer.encode(TABLE)]
 )
 def test_foreign_text_is_refused(text: str) -> None:
-    """Something else in the configuration value is named as such; so is a text of Hive's own serializer."""
+    """The error says that a text is something else; also for a text of Hive's own serializer."""
     with pytest.raises(ConfigurationError, match="not a serialized table"):
         AcidTableSerializer.decode(text)
 
@@ -56,7 +56,7 @@ def test_a_newer_version_is_refused_by_number() -> None:
 
 
 def test_damage_anywhere_is_found() -> None:
-    """Each single character that is lost or changed is noticed."""
+    """Every single character that is lost or changed is detected."""
     text = AcidTableSerializer.encode(TABLE)
     for place in range(len("AcidTable:1:"), len(text)):
         other = "A" if text[place] != "A" else "B"
@@ -73,6 +73,6 @@ def test_damage_anywhere_is_found() -> None:
     "payload", [b"", b"not deflated", zlib.compress(b"{}"), zlib.compress(b"[1]"), zlib.compress(b"{")]
 )
 def test_a_right_checksum_does_not_make_it_a_table(payload: bytes) -> None:
-    """What is inside is checked as well, field by field."""
+    """The content is checked as well, field by field."""
     with pytest.raises(ConfigurationError, match="damaged"):
         AcidTableSerializer.decode(text_of(payload))

@@ -1,4 +1,4 @@
-"""WriterOptions: settings that make no sense."""
+"""WriterOptions: settings that are out of range."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ from mutation_api.table.writer_options import WriterOptions
     ],
 )
 def test_options_that_make_no_sense_are_refused(options):
-    """What cannot be written is refused before anything is."""
+    """A bad setting is refused before anything is written."""
     with pytest.raises(ConfigurationError):
         WriterOptions(**options)

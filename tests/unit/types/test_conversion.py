@@ -203,7 +203,7 @@ def test_types_that_never_fit(
 @pytest.mark.parametrize("hive_type", ["string", "varchar(3)", "char(3)"])
 @pytest.mark.parametrize("arrow", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
 def test_text_that_is_not_utf8(hive_type: str, arrow: pa.DataType) -> None:
-    """Bytes that no reader can decode are refused, not written; the sound rows before them are fine."""
+    """Bytes that no reader can decode are refused, not written; valid rows before them are accepted."""
     made = pa.array([b"a", None, b"\xc3\x28" * 100]).view(pa.string())
     array = made.cast(arrow) if arrow != pa.string() else made
     with pytest.raises(RecordValueError, match=r"row 2: value b'.{1,300} is not UTF-8"):

@@ -1,4 +1,4 @@
-"""Texts become the values that they print, or are refused by row and reason."""
+"""Texts become values, or are refused with row and reason."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("hive_type", "text", "value"), CASES)
 def test_text_becomes_the_value_it_prints(hive_type: str, text: str, value: object) -> None:
-    """Also beside a null, which stays one, and with the very type that the column has in Arrow."""
+    """Also beside a null, which stays null; the result has exactly the column's Arrow type."""
     kind = parse_hive_type(hive_type)
     found = values_of_texts(pa.array([None, text, text]), kind)
     assert found.type == arrow_type(kind, timestamp_unit="us")
@@ -94,7 +94,7 @@ def test_nan_is_a_double() -> None:
 
 @pytest.mark.parametrize(("hive_type", "text", "reason"), REFUSED)
 def test_text_that_is_no_value_is_refused(hive_type: str, text: str, reason: str) -> None:
-    """Whatever stands around it, the first such text is named by its row; nothing becomes NULL."""
+    """The error names the row of the first such text, whatever the others are; nothing becomes NULL."""
     good = next(each for kind, each, _ in CASES if kind.partition("(")[0] == hive_type.partition("(")[0])
     texts = pa.array([good, None, *[good] * 5, text, good, text])
     with pytest.raises(MisfitError) as caught:
@@ -123,13 +123,13 @@ def test_bytes_have_the_form_that_was_chosen(form: BinaryText, text: str, wrong:
 
 @pytest.mark.parametrize("hive_type", ["binary", "array<int>", "map<string,int>", "struct<a:int>"])
 def test_types_without_a_text_form_are_refused(hive_type: str) -> None:
-    """Nested types have none, and the form of bytes has to be chosen."""
+    """Nested types have no text form, and the encoding of bytes must be chosen."""
     with pytest.raises(UnfitTypeError):
         values_of_texts(pa.array([], pa.string()), parse_hive_type(hive_type))
 
 
 def test_long_values_are_cut_in_messages() -> None:
-    """A message stays readable, and shows no megabytes."""
+    """A message stays readable: long texts are cut."""
     with pytest.raises(MisfitError) as caught:
         values_of_texts(pa.array(["9" * 1000]), parse_hive_type("int"))
     assert len(caught.value.value) < 100

@@ -13,8 +13,8 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Opens local files without looking whose they are. Hadoop's own does look where there is security, with a native library that no
- * package index has: a job in one process shuffles by it.
+ * Opens local files without checking their owner. With security, Hadoop's own class checks it, with a native library that
+ * no package index has; the shuffle of a job in one process uses this class.
  */
 public class SecureIOUtils {
   public static RandomAccessFile openForRandomRead(File file, String mode, String owner, String group) throws IOException {

@@ -10,9 +10,9 @@ import org.apache.hadoop.hive.metastore.api.TxnAbortedException;
 /**
  * The metastore's own store of transactions, which takes its two locks in one order.
  *
- * <p>On Derby, which no server uses, a commit takes Hive's own lock of the database first and rows of TXNS then, and a look
- * at a waiting lock does the reverse: the two wait for each other for ever. It lies in Hive's package to extend what is
- * visible there only.
+ * <p>On Derby, which no real server uses, a commit takes Hive's own lock of the database first and then rows of TXNS. A
+ * check of a waiting lock does the reverse, so the two wait for each other for ever. The class is in Hive's package,
+ * because the class that it extends is visible only there.
  */
 public final class OrderedTxnHandler extends CompactionTxnHandler {
   @Override

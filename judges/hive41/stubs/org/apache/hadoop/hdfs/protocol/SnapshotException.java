@@ -1,6 +1,6 @@
 package org.apache.hadoop.hdfs.protocol;
 
-/** Only named where Hive catches it; the jar of the HDFS server is left out. */
+/** Hive only catches it; the jar of the HDFS server is left out. */
 public class SnapshotException extends java.io.IOException {
   private static final long serialVersionUID = 1L;
 }

@@ -1,6 +1,6 @@
 package org.apache.hive.hcatalog.data;
 
-/** What the listener of notifications needs of the HCatalog jar, which Maven Central does not have for 4.x. */
+/** Needed by the listener of notifications; Maven Central does not have the HCatalog jar for 4.x. */
 public class Pair<T, U> {
   public final T first;
   public final U second;

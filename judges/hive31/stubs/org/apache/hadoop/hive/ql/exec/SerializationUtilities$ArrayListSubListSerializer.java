@@ -8,8 +8,8 @@ import org.apache.hive.com.esotericsoftware.kryo.io.Input;
 import org.apache.hive.com.esotericsoftware.kryo.io.Output;
 
 /**
- * Replaces Hive's serialiser of {@code ArrayList.subList}, which reads a field that Java 9 removed: the elements are
- * written, not the view.
+ * Replaces Hive's serialiser of {@code ArrayList.subList}, which reads a field that Java 9 removed. It writes the
+ * elements instead of the view.
  */
 class SerializationUtilities$ArrayListSubListSerializer extends Serializer<List<?>> {
   public SerializationUtilities$ArrayListSubListSerializer() {}
