@@ -1,8 +1,8 @@
 """Rows of a snapshot in plain Python, as Arrow batches: no Spark, no JVM.
 
-:func:`open_table` gives the view that a transaction or an open snapshot has of a table,
-:func:`open_directory` that of a directory without a metastore. A :class:`TableScan` reads it,
-:func:`export_rows` into a file::
+:func:`open_table` gives the view that a transaction or an open snapshot has of a table.
+:func:`open_directory` gives the view of a directory without a metastore. A :class:`TableScan` reads a view;
+:func:`export_rows` writes its rows to a file::
 
     with client.open_snapshot("travel.airports") as snapshot:
         airports = TableScan(open_table(snapshot, "travel.airports"), columns=["icao", "name"]).to_arrow()

@@ -1,7 +1,8 @@
 """open_directory: the view of a table that no metastore describes, such as a copy of its directory.
 
-Directories named ``key=value`` are partitions and name their keys; names and footers of files tell which Hive
-wrote them. Columns have to be given: a file has those of the day on which it was written, not the table's.
+Directories named ``key=value`` are partitions and name their keys. Names and footers of files show which Hive
+wrote them. The caller must give the columns: a file has those of the day on which it was written, which may
+differ from the table's.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ __all__ = ["ACID_VERSIONS", "ACID_VERSION_AUTO", "TABLE_KINDS", "open_directory"
 
 ACID_VERSION_AUTO = "auto"
 ACID_VERSIONS = ("1", "2", ACID_VERSION_AUTO)
-"""1: written by Hive 2; 2: by a later one; auto: as the files tell."""
+"""1: written by Hive 2; 2: by a later release; auto: as the files show."""
 
 _LEGACY, _DEFAULT, _INSERT_ONLY = "legacy", "default", "insert_only"
 TABLE_KINDS = (_LEGACY, _DEFAULT, _INSERT_ONLY)
-"""What the table property ``transactional_properties`` says."""
+"""Values of the table property ``transactional_properties``."""
 
 _ANY_BUCKET = 2**31 - 1
-"""Bucket count of a directory whose table is unknown: whatever bucket is found belongs to it."""
+"""Bucket count of a directory whose table is unknown: every bucket found is accepted."""
 
 
 def open_directory(
@@ -44,27 +45,27 @@ def open_directory(
 ) -> TableView:
     """The view of a table's directory, from its files alone.
 
-    Nothing protects the files while they are read, so best give a copy, or a table at which nobody works.
+    No lock protects the files while they are read: give a copy, or a table that nothing changes meanwhile.
 
     Args:
         location: the table's directory, or a copy of it: a path, ``hdfs://…``, ``s3a://…``.
         schema: its data columns: ``"id bigint, msg string"``.
-        partition_schema: its partition columns: ``"ds string"``; None for the keys of the directories found,
-            as strings.
-        transactional_properties: one of TABLE_KINDS; None for ``legacy`` if Hive 2 wrote the files, else
-            ``default``. Insert-only tables have to be named: their files say nothing.
+        partition_schema: its partition columns: ``"ds string"``. None: the keys of the directories found, as
+            strings.
+        transactional_properties: one of TABLE_KINDS. None: ``legacy`` if Hive 2 wrote the files, else
+            ``default``. Give ``insert_only`` for an insert-only table: its files do not show it.
         acid_version: one of ACID_VERSIONS.
-        valid_txns: transactions that are seen, as ``hive.txn.valid.txns`` has them
-            (``10:9223372036854775807:3:5``); in version 2 they tell which compactions have committed. None
-            for all.
-        valid_write_ids: write ids that are seen, as ``hive.txn.valid.writeids`` has them
-            (``db.table:10:9223372036854775807::3,5``); version 2 only. None for all.
-        num_buckets: the table's bucket count, beyond which no bucket may lie; None for any.
+        valid_txns: visible transactions, in the format of ``hive.txn.valid.txns``
+            (``10:9223372036854775807:3:5``). In version 2 they determine which compactions have committed.
+            None: all.
+        valid_write_ids: visible write ids, in the format of ``hive.txn.valid.writeids``
+            (``db.table:10:9223372036854775807::3,5``); version 2 only. None: all.
+        num_buckets: the table's bucket count; a bucket beyond it is an error. None: any bucket is accepted.
 
     Raises:
-        ConfigurationError: an argument makes no sense, or does not go with the files' version.
-        DirectoryStateError: there is no such directory, its partitions have different keys, or others than
-            ``partition_schema``, or data lies beside partitions.
+        ConfigurationError: an argument is invalid, or does not fit the files' version.
+        DirectoryStateError: the directory does not exist, its partitions have different keys, their keys
+            differ from ``partition_schema``, or data lies beside partitions.
         ReadError: the directory cannot be read.
     """
     columns = parse_columns(schema)
@@ -115,7 +116,7 @@ def _version(locations: Iterable[Location], asked: str, properties: str | None) 
     )
     if version is None:
         raise ConfigurationError(
-            f"acid_version {asked} has no tables with transactional_properties {properties}"
+            f"acid_version {asked} does not support transactional_properties {properties}"
         )
     return version
 
@@ -138,7 +139,7 @@ def _valid_ids(table: AcidTable, txns: ValidTxnList, write_ids: str | ValidWrite
         return _valid_write_ids(write_ids)
     if write_ids is not None:
         raise ConfigurationError(
-            f"valid_write_ids: {table.location} is of version 1, whose ids are transactions: give "
+            f"valid_write_ids: {table.location} is of version 1, whose files hold transaction ids: give "
             "valid_txns, or acid_version 2"
         )
     return txns

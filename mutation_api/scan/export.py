@@ -1,8 +1,8 @@
-"""export_rows: the rows of a scan in a file for people, which replaces an older one when it is whole.
+"""export_rows: writes the rows of a scan to a file for people, which appears only when it is complete.
 
-CSV and JSON are exact: values are as in :mod:`mutation_api.table.json_row`, in CSV nested ones are JSON.
-Parquet and ORC have types of their own, and timestamps of microseconds. ROW__ID is as ``hive-mutate apply``
-reads it: a struct, in CSV the columns ``ROW__ID.writeid`` and so on.
+CSV and JSON are exact: values are formatted as in :mod:`mutation_api.table.json_row`; nested values in CSV
+are JSON. Parquet and ORC use their own types, with timestamps in microseconds. ROW__ID has the form that
+``hive-mutate apply`` reads: a struct, in CSV the columns ``ROW__ID.writeid`` and so on.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ __all__ = ["cell_text", "export_rows"]
 
 
 def export_rows(scan: TableScan, file: Place, format_name: str | None = None) -> None:
-    """Read a table into a file, which is there when it is whole, and replaces an older one.
+    """Write the rows of a scan to a file, which appears only when complete and replaces an existing one.
 
     Args:
-        scan: what is read. Its ``timestamps`` do not count: each format has its own form.
-        file: a path, ``hdfs://…``, ``s3a://…``; its folder exists, where storages have folders.
-        format_name: one of :data:`~mutation_api.scan.file_format.FORMATS`; None for what the name ends in.
+        scan: what is read. Its ``timestamps`` are ignored: each format has its own form.
+        file: a path, ``hdfs://…``, ``s3a://…``. Its directory must exist if the storage has directories.
+        format_name: one of :data:`~mutation_api.scan.file_format.FORMATS`. None: the file's extension.
 
     Raises:
-        ConfigurationError: the file's format or location is not known.
+        ConfigurationError: the file's format or location is unknown.
         ClientError: the file cannot be written.
-        RecordLayoutError: a type that the format does not have.
-        Else as :meth:`TableScan.by_partition`. An older file is then as it was.
+        RecordLayoutError: a column has a type that the format lacks.
+        Others: see :meth:`TableScan.by_partition`. After an error an existing file is unchanged.
     """
     try:
         location = Location.given(file)
@@ -63,7 +63,7 @@ def export_rows(scan: TableScan, file: Place, format_name: str | None = None) ->
 
 
 def cell_text(value: Any) -> str | None:
-    """A value of :func:`~mutation_api.scan.row_objects.row_objects` as a text of its own; None stays None."""
+    """A value of :func:`~mutation_api.scan.row_objects.row_objects` as one text; None stays None."""
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -92,7 +92,7 @@ def _write_csv(scan: TableScan, batches: Iterator[PartitionRows], file: pa.Nativ
 
 
 def _csv_names(schema: pa.Schema) -> list[str]:
-    """The header: each field of ROW__ID is a column."""
+    """The header, in which each field of ROW__ID is a column."""
     row_id = schema.field(ROW_ID_COLUMN).type if ROW_ID_COLUMN in schema.names else ()
     names = [name for name in schema.names if name != ROW_ID_COLUMN]
     return [*(f"{ROW_ID_COLUMN}.{field.name}" for field in row_id), *names]
@@ -111,14 +111,14 @@ def _write_parquet(scan: TableScan, batches: Iterator[PartitionRows], file: pa.N
 
 def _write_orc(scan: TableScan, batches: Iterator[PartitionRows], file: pa.NativeFile) -> None:
     with pa.orc.ORCWriter(file) as writer:
-        writer.write(scan.schema.empty_table())  # a file without rows has columns, too
+        writer.write(scan.schema.empty_table())  # so that a file without rows has columns too
         for _, rows in batches:
             writer.write(pa.Table.from_batches([rows]))
 
 
 @dataclass(frozen=True)
 class _Form:
-    """How a format wants timestamps, and how it is written."""
+    """The form of a format's timestamps, and the function that writes it."""
 
     timestamps: TimestampForm
     write: Callable[[TableScan, Iterator[PartitionRows], pa.NativeFile], None]

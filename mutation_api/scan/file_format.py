@@ -1,4 +1,4 @@
-"""Formats of files that hold rows for people, and what a file's name tells about them."""
+"""Formats of files that hold rows for people, and how a file's name shows its format."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mutation_api.storage.location import Location
 __all__ = ["FORMATS", "extension", "file_format"]
 
 FORMATS = ("csv", "json", "orc", "parquet")
-"""CSV with a header, JSON with an object a line, ORC, Parquet; so are the extensions of their names."""
+"""CSV with a header, JSON with one object a line, ORC, Parquet. The extensions of files are the same."""
 
 
 def file_format(file: Location, given: str | None = None) -> str:
-    """The format that was given, else the one that the file's extension tells.
+    """The given format, else the file's extension.
 
     Raises:
-        ConfigurationError: neither is one of FORMATS.
+        ConfigurationError: it is not one of FORMATS.
     """
     found = given or extension(file)
     if found not in FORMATS:
@@ -28,5 +28,5 @@ def file_format(file: Location, given: str | None = None) -> str:
 
 
 def extension(file: Location) -> str:
-    """What follows the last point of the name, in lower case; '' if there is none."""
+    """The part of the name after its last dot, in lower case; '' if it has no dot."""
     return PurePosixPath(file.name).suffix.lower().removeprefix(".")

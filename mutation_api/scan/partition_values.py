@@ -1,4 +1,4 @@
-"""Values of partitions: conditions on them, and what a partition's rows have in the partition columns."""
+"""Values of partitions: conditions on them, and the values of the partition columns in a partition's rows."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from mutation_api.types.hive_type import arrow_type, parse_hive_type
 __all__ = ["PartitionCondition", "matching_partitions", "partition_scalars", "partition_type"]
 
 PartitionCondition = tuple[str, object]
-"""A partition column (any case) and the value it must have."""
+"""A partition column (in any case) and the value it must have."""
 
 
 def matching_partitions(
     table: AcidTable, names: Iterable[str], conditions: Sequence[PartitionCondition]
 ) -> list[str]:
-    """Those of the partitions for which all conditions hold.
+    """The partitions for which all conditions hold.
 
     Args:
-        table: whose they are.
-        names: escaped names.
-        conditions: several on one column must all hold, too. A text is read as the column's type, as Hive
-            reads it (``("hr", "1")`` finds ``hr=01``); another value is compared as it is, typed as
-            :func:`~mutation_api.table.partition.partition_value` has it. None, '' and the default
+        table: table of the partitions.
+        names: escaped names of the partitions.
+        conditions: all must hold, also if several are on one column. A text is parsed as the column's type,
+            as Hive does (``("hr", "1")`` finds ``hr=01``). Any other value is compared as it is, with the
+            type that :func:`~mutation_api.table.partition.partition_value` returns. None, '' and the default
             partition's name mean the default partition.
 
     Raises:
-        ConfigurationError: the table has no such partition column.
-        RecordValueError: a text that is no value of the column's type.
+        ConfigurationError: the table lacks the partition column.
+        RecordValueError: a text cannot be parsed as the column's type.
     """
     types = [parse_hive_type(key.type) for key in table.partition_keys]
     wanted = [_typed(table, *condition) for condition in conditions]
@@ -45,15 +45,15 @@ def matching_partitions(
 
 
 def partition_type(key: AcidColumn) -> pa.DataType:
-    """Arrow type in which a partition column is given; timestamps have microseconds, no finer are read."""
+    """Arrow type of a partition column. Timestamps have microseconds, the finest unit that is parsed."""
     return arrow_type(parse_hive_type(key.type), timestamp_unit="us")
 
 
 def partition_scalars(table: AcidTable, name: str, wanted: Collection[AcidColumn]) -> dict[str, pa.Scalar]:
-    """What the rows of a partition have in those of the partition columns that are wanted, typed.
+    """Typed values of the wanted partition columns in a partition's rows.
 
     Raises:
-        RecordValueError: a text that is no value of its column's type.
+        RecordValueError: a text cannot be parsed as its column's type.
     """
     texts = zip(table.partition_keys, parse_partition_name(name), strict=True)
     return {
@@ -64,7 +64,7 @@ def partition_scalars(table: AcidTable, name: str, wanted: Collection[AcidColumn
 
 
 def _typed(table: AcidTable, name: str, value: object) -> tuple[int, object]:
-    """At which of the partition columns a condition looks, and the typed value."""
+    """Index of the partition column of a condition, and its typed value."""
     try:
         at = table.partition_key_names.index(name.strip().lower())
     except ValueError:

@@ -1,4 +1,4 @@
-"""Rows of a scan as JSON objects, for export and printing; how values look is in :mod:`~.table.json_row`."""
+"""Rows of a scan as JSON objects, for export and printing; :mod:`~.table.json_row` formats the values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["row_objects"]
 
 
 def row_objects(scan: TableScan, rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Rows as ``json.dumps`` takes them.
+    """Rows as objects for ``json.dumps``.
 
     Args:
-        scan: whose rows they are.
-        rows: a batch that it gave: rows of one partition, so its columns are looked at once.
+        scan: the scan that returned the rows.
+        rows: one of its batches. Its rows are of one partition, so partition values are converted once.
 
     Yields:
         ``{"ROW__ID": {"writeid": 7, "bucketid": 0, "rowid": 1}, "id": 1, "ds": "x"}``: ROW__ID if the scan

@@ -1,6 +1,6 @@
 """TableScan: which rows and columns of a table are read, and in which form; reads them as Arrow batches.
 
-In this process: no Spark, no JVM. Small splits on far storages are read ahead, side by side
+It reads in this process, without Spark or JVM. Small splits on remote storages are read ahead in parallel
 (:mod:`mutation_api.orc.read.read_ahead`).
 """
 
@@ -31,24 +31,28 @@ from mutation_api.types.hive_type import parse_hive_type
 __all__ = ["PARTITION_FIELD", "PartitionRows", "TableScan"]
 
 PARTITION_FIELD = "partition"
-"""Last field of ROW__ID in partitioned tables: the (escaped) name of the partition in which the row lies."""
+"""Last field of ROW__ID in partitioned tables: the (escaped) name of the row's partition."""
 
 PartitionRows = tuple[str | None, pa.RecordBatch]
-"""The (escaped) name of a partition and rows of it; None stands for the whole of an unpartitioned table."""
+"""The (escaped) name of a partition, None in an unpartitioned table, and some of its rows."""
 
 
 @dataclass(frozen=True)
 class TableScan:
-    """A read of a table that is described, and can be done any number of times.
+    """The description of a read of a table; it can be read any number of times.
 
-    ``columns`` are names of data and partition columns, any case, in the order wanted; None for all, data
-    columns first. ``where_partition`` are (partition column, value) pairs that must all hold; see
-    :func:`~mutation_api.scan.partition_values.matching_partitions`. ``row_ids`` puts ROW__ID before the
-    columns: struct<writeid:bigint, bucketid:int, rowid:bigint> (version 1: ``transactionid``), in
-    partitioned tables with a fourth field ``partition``, because an update or delete must know where its row
-    lies. ``limit`` is the number of rows after which reading ends. ``timestamps`` is the form of timestamps
-    in data columns; those of partition columns have microseconds. ``truncate_nanoseconds`` lets microseconds
-    drop digits, otherwise a value that has more is an error.
+    Attributes:
+        view: the table and its snapshot.
+        columns: names of data and partition columns, in any case, in the order wanted. None: all, data
+            columns first.
+        where_partition: (partition column, value) pairs that must all hold; see
+            :func:`~mutation_api.scan.partition_values.matching_partitions`.
+        row_ids: put ROW__ID before the columns: struct<writeid:bigint, bucketid:int, rowid:bigint> (version
+            1: ``transactionid``). In partitioned tables it has a fourth field ``partition``, because an
+            update or delete needs the partition of its row.
+        limit: number of rows after which reading ends.
+        timestamps: form of timestamps in data columns. Those of partition columns have microseconds.
+        truncate_nanoseconds: cut digits below microseconds; otherwise a value that has them is an error.
     """
 
     view: TableView
@@ -64,7 +68,9 @@ class TableScan:
     def selected(self) -> tuple[AcidColumn, ...]:
         """The columns, in the order wanted.
 
-        Raises RecordLayoutError: the table has no such column, one comes twice, or nothing is left to read.
+        Raises:
+            RecordLayoutError: a column does not exist or is named twice, or neither columns nor ROW__ID are
+                wanted.
         """
         table = self.view.table
         known = {c.name: c for c in (*table.columns, *table.partition_keys)}
@@ -81,7 +87,7 @@ class TableScan:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of all batches: ROW__ID if asked for, then the columns. Raises RecordLayoutError as `selected`."""
+        """Schema of all batches: ROW__ID if wanted, then the columns. Raises as :attr:`selected`."""
         keys = self.view.table.partition_keys
         fields = [
             pa.field(
@@ -93,19 +99,20 @@ class TableScan:
         return pa.schema([*self._row_id_fields(), *fields])
 
     def by_partition(self) -> Iterator[PartitionRows]:
-        """The rows, partition by partition in the order of their names, within one by bucket and ROW__ID.
+        """The rows, ordered by partition name, bucket and ROW__ID.
 
-        Directories are listed by this call, once; files are read as the batches are asked for.
+        This call lists the directories once. Files are read as the batches are consumed.
 
         Returns:
-            Batches of :attr:`schema`, none empty, each with the name of its partition.
+            Non-empty batches of :attr:`schema`, each with the name of its partition.
 
         Raises:
             RecordLayoutError: see :attr:`selected`; or ROW__IDs of an insert-only table.
             ConfigurationError: ``limit`` is negative, or see ``where_partition``.
-            RecordValueError: a partition's text is no value of its column, or a timestamp does not fit.
+            RecordValueError: a partition's text cannot be parsed as its column's type, or a timestamp does
+                not fit.
             DirectoryStateError, CorruptFileError: see :mod:`mutation_api.orc.read`.
-            OSError: the storage cannot be asked.
+            OSError: the storage cannot be read.
         """
         if self.limit is not None and self.limit < 0:
             raise ConfigurationError(f"limit {self.limit}: it cannot be below 0")
@@ -113,11 +120,11 @@ class TableScan:
         return _first_rows(self._read(splits, schema), self.limit)
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of batches of :attr:`schema`; errors as of :meth:`by_partition`."""
+        """The rows as a stream of batches of :attr:`schema`. Raises as :meth:`by_partition`."""
         return pa.RecordBatchReader.from_batches(self.schema, (rows for _, rows in self.by_partition()))
 
     def to_arrow(self) -> pa.Table:
-        """All rows at once, in memory; errors as of :meth:`by_partition`."""
+        """All rows, in memory. Raises as :meth:`by_partition`."""
         return self.to_arrow_batch_reader().read_all()
 
     def _row_id_fields(self) -> list[pa.Field]:
@@ -143,7 +150,7 @@ class TableScan:
         options = ReadOptions(self.timestamps, truncate_nanoseconds=self.truncate_nanoseconds)
         selected = self.selected
         data = [c.name for c in selected if c not in table.partition_keys]
-        # Rows of which partition columns alone are wanted are counted by their ROW__IDs, or by a column.
+        # If only partition columns are wanted, ROW__IDs or the first column give the number of rows.
         row_ids = self.row_ids or (not data and table.version.has_row_ids)
         columns = data if data or row_ids else [table.column_names[0]]
 
@@ -159,7 +166,7 @@ class TableScan:
 def _with_partition(
     rows: pa.RecordBatch, name: str | None, values: dict[str, pa.Scalar], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """The columns of the schema, from the rows and from what all rows of the partition have."""
+    """The columns of the schema, from the rows and from the values of their partition."""
     arrays = {column: pa.repeat(value, rows.num_rows) for column, value in values.items()}
     arrays |= dict(zip(rows.schema.names, rows.columns, strict=True))
     if ROW_ID_COLUMN in schema.names and name is not None:

@@ -1,7 +1,8 @@
-"""TableView: what a reader sees of one table: its descriptor, where its partitions lie, and the valid ids.
+"""TableView: what a reader sees of one table: its descriptor, locations of its partitions, and valid ids.
 
-A transaction or a snapshot that a client opened gives one (:func:`open_table`), and so does a directory that
-no metastore describes (:func:`mutation_api.scan.directory.open_directory`). A reader need not know which.
+:func:`open_table` makes one of a transaction or a snapshot that a client opened,
+:func:`mutation_api.scan.directory.open_directory` makes one of a directory without a metastore. Readers treat
+both alike.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ __all__ = ["TableView", "open_table"]
 class TableView:
     """What a reader sees of one table.
 
-    ``locations`` are those of the partitions by (escaped) name; '' alone is that of a table without partition
-    keys. ``valid_ids`` are the ids in its files that are seen: write ids, in version 1 transaction ids.
-    ``valid_txns`` are the transactions that are seen; they tell which compactions have committed.
+    Attributes:
+        table: its descriptor.
+        locations: those of the partitions by (escaped) name. The only name in a table without partition keys
+            is ''.
+        valid_ids: visible ids in its files: write ids, in version 1 transaction ids.
+        valid_txns: visible transactions. They determine which compactions have committed.
     """
 
     table: AcidTable
@@ -35,16 +39,16 @@ class TableView:
 def open_table(view: SnapshotView, table_name: str) -> TableView:
     """The view that a transaction or an open snapshot has of one of its tables.
 
-    Files are protected only as long as the view holds its lock: read while it is open.
+    Read while the snapshot or transaction is open: its lock protects the files only so long.
 
     Args:
-        view: what ``client.open_snapshot("db.table")`` gives, or a begun transaction that declared the
+        view: the result of ``client.open_snapshot("db.table")``, or a begun transaction that declared the
             table.
         table_name: ``database.table``.
 
     Raises:
-        ConfigurationError: the view does not have the table.
-        TransactionStateError: it is not open.
+        ConfigurationError: the table was not declared.
+        TransactionStateError: the snapshot or transaction is not open.
     """
     table = view.table(table_name)
     names = [p.name for p in view.partitions(table_name)] if table.partition_keys else [""]

@@ -1,7 +1,7 @@
 """AttemptStaging: the hidden directories in which one attempt of a writer stages its files.
 
-Names and marks are those of :mod:`mutation_api.commit.manifest`; the committer publishes what lies there, and
-:mod:`mutation_api.commit.staging` removes what nobody publishes.
+:mod:`mutation_api.commit.manifest` defines the names and marks. The committer publishes the staged files;
+:mod:`mutation_api.commit.staging` removes those that are never published.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ __all__ = ["AttemptStaging"]
 
 
 class AttemptStaging:
-    """Makes the directories of an attempt when they are needed, and removes them.
+    """Creates the directories of an attempt on demand, and removes them.
 
     Args:
         table: bound to a transaction.
-        writer_id: names the writer's directory.
-        attempt_id: names the attempt's, below it.
+        writer_id: name of the writer's directory.
+        attempt_id: name of the attempt's directory, below the writer's.
 
     Raises:
-        ConfigurationError: an id that cannot name a directory.
+        ConfigurationError: an id cannot be the name of a directory.
     """
 
     def __init__(self, table: AcidTable, writer_id: str, attempt_id: str) -> None:
@@ -36,9 +36,10 @@ class AttemptStaging:
         self._directories: set[Location] = set()
 
     def directory(self, partition_location: Location) -> Location:
-        """Where files for a partition are staged: near it, so that publishing is a rename.
+        """Directory in which files of a partition are staged: near the partition, so publishing is a rename.
 
-        Where they are not, because they are uploads, a mark says that this attempt has begun.
+        If the storage stages files as uploads instead, a mark in the directory records that this attempt has
+        begun.
 
         Raises:
             DeltaWriteError: the directory could not be created.
@@ -58,10 +59,10 @@ class AttemptStaging:
         return directory
 
     def check_marks(self) -> None:
-        """Make sure that the transaction was not ended meanwhile.
+        """Check that the transaction has not ended meanwhile.
 
-        Whoever ends it removes the marks, and the uploads that are there by then. This attempt may be a loser
-        that nobody waits for: what it uploads later it has to remove itself.
+        The process that ends a transaction removes the marks, and the uploads that exist by then. This
+        attempt may be a duplicate whose result is not awaited, so it must remove its later uploads itself.
 
         Raises:
             DeltaWriteError: a mark is gone.
@@ -70,16 +71,16 @@ class AttemptStaging:
             storage = storage_at(directory)
             if not storage.publishes_by_rename and storage.stat(directory / self._mark_name) is None:
                 raise DeltaWriteError(
-                    f"table {self._table.full_name}, transaction {self._txn_id}: {directory} is gone, so the "
-                    "transaction is over, and what this attempt wrote is part of nothing"
+                    f"table {self._table.full_name}, transaction {self._txn_id}: the mark of this attempt in "
+                    f"{directory} is gone. The transaction has ended without the changes of this attempt"
                 )
 
     def delete(self, *, keeps_marks: bool) -> None:
         """Delete the directories.
 
         Args:
-            keeps_marks: not where they hold marks: without its mark a sweep would not find what was uploaded
-                and is there still.
+            keeps_marks: keep directories that hold marks. A sweep needs the mark to find uploads that are
+                left.
 
         Raises:
             DeltaWriteError: one could not be deleted.

@@ -1,7 +1,8 @@
-"""BatchSorter: Arrow batches, any number in any order -> the same rows in order of a key, in bounded memory.
+"""BatchSorter: sorts the rows of any number of Arrow batches by a key, in bounded memory.
 
-Rows that do not fit into memory are sorted in parts; the parts (runs) go to local files, block by block, and
-are merged. Each sort is one of packed 64-bit keys where the ranges of the key's values allow it.
+This is an external merge sort. Rows that do not fit into memory are sorted in parts (runs), which are
+written to local files block by block, and merged. Keys are packed into 64 bits if the ranges of their values
+allow it.
 """
 
 from __future__ import annotations
@@ -25,31 +26,31 @@ __all__ = ["BatchSorter", "KeyParts", "SortKey"]
 KeyParts: TypeAlias = Sequence[npt.NDArray[np.int64]]
 """A key of n rows: arrays of shape (n,), the most significant first."""
 SortKey: TypeAlias = Callable[[pa.RecordBatch], KeyParts]
-"""Must give a row the same key whenever it is asked."""
+"""Must return the same key for a row on each call."""
 
 _Block: TypeAlias = tuple[pa.RecordBatch, KeyParts]
 
 RUNS_MAX = 64
-"""Runs that are merged at once; when there are as many, they become one."""
+"""Number of runs that are merged at once. When it is reached, they are merged into one run."""
 BLOCKS_PER_RUN = 4
-"""In memory: each run that is merged has up to two there, and what is taken from them needs as much."""
+"""Blocks in memory for each run of a merge: up to two that were read, and the copies of their rows."""
 _PIECES = 16
-"""In which rows are given away that fit into memory; each is a copy."""
+"""Number of pieces in which rows that fit into memory are returned; each piece is a copy."""
 _KEY_BITS = 64
 
 
 class BatchSorter:
-    """Takes batches, and gives their rows back in order, once. Rows of equal keys come in any order.
+    """Takes batches, and returns their rows in order, once. Rows of equal keys come in any order.
 
-    As a context manager it removes its files at the end. They have no names: nothing is left of them when the
+    As a context manager it removes its files at the end. The files have no names, so none is left when the
     process is killed.
 
     Args:
-        table_name: whose rows, for messages.
-        key: of a batch.
-        memory_bytes: for rows, the copies that sorting needs counted in; at most SORT_MEMORY_BYTES_MAX. A
-            single batch may be larger.
-        folder: of the files; the system's if None.
+        table_name: table of the rows, for messages.
+        key: computes the keys of a batch.
+        memory_bytes: memory for rows, including the copies that sorting needs; at most
+            SORT_MEMORY_BYTES_MAX. A single batch may be larger.
+        folder: directory of the files. None: the system's directory for temporary files.
     """
 
     def __init__(self, table_name: str, key: SortKey, memory_bytes: int, folder: str | None = None) -> None:
@@ -71,10 +72,10 @@ class BatchSorter:
         self._files.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows, all batches with the same columns.
+        """Take rows. All batches must have the same columns.
 
         Raises:
-            DeltaWriteError: rows could not be put into a file.
+            DeltaWriteError: rows could not be written to a file.
         """
         if not batch.num_rows:
             return
@@ -87,10 +88,10 @@ class BatchSorter:
         self._pending_bytes += batch.nbytes
 
     def in_order(self) -> Iterator[pa.RecordBatch]:
-        """All rows that were taken.
+        """All rows, sorted.
 
         Raises:
-            DeltaWriteError: rows could not be put into a file, or not be read again.
+            DeltaWriteError: rows could not be written to a file, or could not be read back.
         """
         if not self._runs:
             return self._sorted_pending(_PIECES)
@@ -98,7 +99,7 @@ class BatchSorter:
         return self._merged(self._runs)
 
     def _sorted_pending(self, parts: int) -> Iterator[pa.RecordBatch]:
-        """The rows in memory, in pieces of such a part of the memory."""
+        """The rows in memory, sorted, in pieces of ``memory_bytes / parts``."""
         batches, byte_count = self._pending, self._pending_bytes
         self._pending, self._pending_bytes = [], 0
         if batches:
@@ -110,12 +111,12 @@ class BatchSorter:
                 yield rows.take(pa.array(order[start : start + piece]))
 
     def _merged(self, runs: Sequence[_Run]) -> Iterator[pa.RecordBatch]:
-        """Merge runs: what no row still to be read can precede is sorted, and given away."""
+        """Merge runs: rows that no unread row can precede are sorted and returned."""
         heads = [_Head(run.blocks(), self._key) for run in runs]
         byte_count = self._memory_bytes
         while heads := [head for head in heads if head.fill()]:
             if byte_count >= self._memory_bytes:
-                # Blocks of all sizes come and go: allocators hold several times of what is in use.
+                # Blocks of many sizes are allocated and freed: allocators hold several times the used memory.
                 give_back()
                 byte_count = 0
             end = min(head.last() for head in heads)
@@ -134,35 +135,35 @@ class BatchSorter:
                     stream.write_batch(block)
         except OSError as error:
             raise DeltaWriteError(
-                f"table {self._table_name}: to be sorted, changes had to be put into a file in "
-                f"{self._folder}, which failed: {error}. Have space there, or let more of them be sorted in "
-                "memory: WriterOptions(sort_memory_bytes=...)"
+                f"table {self._table_name}: sorting could not write changes to a temporary file in "
+                f"{self._folder}: {error}. Free space there, or sort more in memory: "
+                "WriterOptions(sort_memory_bytes=...)"
             ) from error
         self._runs.append(_Run(self._table_name, file))
 
 
 class _Run:
-    """A file of blocks in order."""
+    """A file of sorted blocks."""
 
     def __init__(self, table_name: str, file: IO[bytes]) -> None:
         self._table_name = table_name
         self._file = file
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
-        """Its rows; at the end its space is free again."""
+        """Its blocks; at the end its file is deleted."""
         try:
             self._file.seek(0)
             yield from pa.ipc.open_stream(self._file)
         except OSError as error:
             raise DeltaWriteError(
-                f"table {self._table_name}: changes that were put into a local file while they are sorted "
-                f"could not be read again: {error}"
+                f"table {self._table_name}: sorting could not read changes back from a temporary file: "
+                f"{error}"
             ) from error
         self._file.close()
 
 
 class _Head:
-    """The rows of a run that were read and not yet given away."""
+    """The rows of a run that have been read and not yet returned."""
 
     def __init__(self, blocks: Iterator[pa.RecordBatch], key: SortKey) -> None:
         self._blocks = blocks
@@ -170,17 +171,17 @@ class _Head:
         self._read: list[_Block] = []
 
     def fill(self) -> bool:
-        """Have more than a block, while there is; return whether there are rows."""
+        """Read until two blocks are held or the run ends; return whether there are rows."""
         if len(self._read) < 2:
             self._read.extend((block, self._key(block)) for block in itertools.islice(self._blocks, 1))
         return bool(self._read)
 
     def last(self) -> tuple[int, ...]:
-        """Key of the last row that was read."""
+        """Key of the last row that has been read."""
         return _at(self._read[-1][1], -1)
 
     def cut(self, last: tuple[int, ...]) -> list[_Block]:
-        """Take off the rows that are not behind a key."""
+        """Remove and return the rows up to a key, included."""
         cut: list[_Block] = []
         kept: list[_Block] = []
         for block, keys in self._read:
@@ -202,19 +203,19 @@ def _joined(keys: Iterator[KeyParts] | Sequence[KeyParts]) -> KeyParts:
 
 
 def _order(keys: KeyParts) -> npt.NDArray[np.intp]:
-    """Where the rows are, in order."""
+    """Indices of the rows in sorted order."""
     packed = _packed(keys)
     return np.argsort(packed[0]) if len(packed) == 1 else np.lexsort(packed[::-1])
 
 
 def _packed(keys: KeyParts) -> list[npt.NDArray[np.uint64]]:
-    """The same order in as few arrays as the ranges of the values allow; at least one."""
+    """Keys of the same order in as few arrays as the ranges of the values allow; at least one array."""
     packed = [np.zeros(len(keys[0]), np.uint64)]
     free = _KEY_BITS
     for part in keys:
         low, high = int(part.min()), int(part.max())
         width = (high - low).bit_length()
-        # Differences of any two int64 fit into uint64, if they are taken modulo 2 ** 64.
+        # The difference of any two int64 fits into uint64 if it is computed modulo 2 ** 64.
         offsets = part.view(np.uint64) - np.uint64(low % 2**_KEY_BITS)
         if width > free:
             packed.append(offsets)

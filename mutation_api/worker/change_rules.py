@@ -1,8 +1,8 @@
-"""What must hold of changes before any of them is written: operation, ROW__ID, bucket and partition.
+"""Rules that changes must keep before any of them is written: operation, ROW__ID, bucket and partition.
 
 Changes come as a DataFrame (:mod:`mutation_api.spark.write.classify`) or through a coordinator
-(:mod:`mutation_api.worker.record_checks`). Each rule stands here once, so that a mistake is refused by the
-same class and text whichever way it comes:
+(:mod:`mutation_api.worker.record_checks`). Each rule is defined here once, so a mistake has the same error
+class and text on both ways:
 
 ==========================================================  =======================
 mistake                                                     error
@@ -10,21 +10,21 @@ mistake                                                     error
 an operation that does not exist                            RecordValueError
 an update or delete in an insert-only table                 TableNotMutableError
 an update or delete without its row's ROW__ID               RecordValueError
-a bucket field of ROW__ID that Hive does not write          BucketIdError
+a bucket field of ROW__ID that Hive never writes            BucketIdError
 a bucket that the table does not have                       BucketIdError
-a row that the snapshot cannot hold, or we cannot change    RowIdNotFoundError
+a row that is not in the snapshot, or cannot be changed     RowIdNotFoundError
 an update or delete that names another partition            RecordValueError
 an update whose values belong to another bucket             BucketIdError
 an insert with another bucket attached (coordinator)        BucketIdError
 a slice of a group with ROW__IDs of another bucket          BucketIdError
 ==========================================================  =======================
 
-The last two can be made in a coordinator only: in a change set the ROW__ID of an insert is ignored, and
-groups are formed by the bucket of ROW__ID. The order of records is the validators' affair
-(:mod:`.validators`), the types and values of columns are the inspector's (:mod:`.record_inspector`).
+The last two mistakes are possible in a coordinator only. In a change set the ROW__ID of an insert is ignored,
+and groups are formed by the bucket of ROW__ID. :mod:`.validators` checks the order of records,
+:mod:`.record_inspector` the types and values of columns.
 
-Rules look at whole arrays and raise if any change is wrong; the message names table, partition if all changes
-are of one, how many are wrong, and the first few with their values. Pure numpy and Arrow.
+Rules check whole arrays and raise if any change is wrong. The message names the table, the partition if all
+changes are of one, the number of wrong changes, and the values of the first few. Pure numpy and Arrow.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ __all__ = [
 ]
 
 OPERATION_NAMES = tuple(operation.name.lower() for operation in Operation)
-"""What users call the operations; the index is the code."""
+"""Names of the operations for users; the index is the code."""
 
 SAMPLE_CHANGES = 3
 SHOWN_CHARACTERS = 60
-"""Of one value, in a message; a long text would bury the rule."""
+"""Characters of one value in a message; a long text would hide the rule."""
 
 Found = Mapping[str, pa.Array | npt.NDArray[np.integer]]
-"""By name n values that a message shows of the changes at fault."""
+"""By name, n values; a message shows those of the wrong changes."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class Changes:
     Attributes:
         table: bound to a transaction.
         operations: codes of :class:`Operation`, shape (n,); any other number is an unknown operation.
-        row_ids: n ROW__IDs; of inserts they need not mean anything.
-        partition_name: of all of them, if it is the same.
-        given_operations: n texts, as the user wrote the operations; None if they came as codes.
-        columns: n values each, those that say where a row lies; messages show them.
+        row_ids: n ROW__IDs; those of inserts may be anything.
+        partition_name: name of the partition if all changes are of one, else ''.
+        given_operations: n texts, the operations as the user wrote them; None if they came as codes.
+        columns: partition and bucket columns, n values each; messages show them.
     """
 
     table: AcidTable
@@ -100,31 +100,31 @@ class Changes:
 
     @cached_property
     def inserts(self) -> Mask:
-        """Which of them are inserts."""
+        """The changes that are inserts."""
         is_insert: Mask = self.operations == Operation.INSERT
         return is_insert
 
     @cached_property
     def existing(self) -> Mask:
-        """Which of them change a row that exists; once the operations are checked, updates and deletes."""
+        """The changes of existing rows; once the operations are checked, the updates and deletes."""
         return ~self.inserts
 
     @cached_property
     def bucket_ids(self) -> npt.NDArray[np.integer]:
-        """Plain bucket ids of the ROW__IDs, shape (n,); they mean nothing before :func:`check_row_ids`."""
+        """Plain bucket ids of the ROW__IDs, shape (n,); meaningful only after :func:`check_row_ids`."""
         buckets = self.row_ids.numbers.buckets
         return bucket_ids(buckets) if self.table.version.encodes_buckets else buckets
 
     @cached_property
     def unreadable_buckets(self) -> Mask:
-        """Where the bucket field is none that Hive writes; in v1 each is a number that can be read."""
+        """The changes whose bucket field is one that Hive never writes; none in v1, where it is a number."""
         if self.table.version.encodes_buckets:
             return unreadable_properties(self.row_ids.numbers.buckets)
         return np.zeros(len(self), np.bool_)
 
     @property
     def where(self) -> str:
-        """Table and, if all are of one, partition; for messages."""
+        """Table and, if all changes are of one, partition; for messages."""
         partition = f", partition {self.partition_name!r}" if self.partition_name else ""
         return f"table {self.table.full_name}{partition}"
 
@@ -132,8 +132,8 @@ class Changes:
         """Raise ``error`` if any change is wrong; the message names the first few.
 
         Args:
-            wrong: which ones.
-            error: its class.
+            wrong: the wrong changes.
+            error: class of the error.
             rule: what is wrong, what is expected, and what to do.
             found: further values of the changes.
         """
@@ -161,11 +161,11 @@ class Changes:
 
 
 def check_operations(changes: Changes) -> None:
-    """Operations that exist, and that the table's format knows.
+    """Check that the operations exist and that the table's format supports them.
 
     Raises:
-        RecordValueError: an operation that does not exist.
-        TableNotMutableError: the table takes inserts alone.
+        RecordValueError: an operation does not exist.
+        TableNotMutableError: the table supports only inserts.
     """
     codes = changes.operations
     changes.refuse(
@@ -178,23 +178,23 @@ def check_operations(changes: Changes) -> None:
             changes.existing,
             TableNotMutableError,
             f"it is insert-only: its rows have no {ROW_ID_COLUMN}, so they can be neither updated nor "
-            "deleted; insert alone, or make it a full ACID table (transactional_properties=default)",
+            "deleted; use inserts only, or make it a full ACID table (transactional_properties=default)",
         )
 
 
 def check_row_ids(changes: Changes, valid_ids: ValidIdList | None = None) -> None:
-    """ROW__IDs of updates and deletes: whole, in buckets of the table, of rows that we can see and change.
+    """Check that the ROW__IDs of updates and deletes are complete, and name rows we can see and change.
 
     Args:
-        changes: of known operations.
-        valid_ids: the snapshot of the transaction: write ids of the table, in v1 transaction ids. None: not
-            known here; then ids of open and aborted transactions pass.
+        changes: their operations are checked.
+        valid_ids: the snapshot of the transaction: write ids of the table, in v1 transaction ids. None: the
+            snapshot is unknown, and ids of open and aborted transactions are accepted.
 
     Raises:
-        RecordValueError: ROW__ID is missing, or a part of it.
-        BucketIdError: its bucket field is none that Hive writes, or names a bucket that the table does not
-            have.
-        RowIdNotFoundError: no such row can be in the snapshot, or be changed under our id.
+        RecordValueError: ROW__ID or a part of it is missing.
+        BucketIdError: its bucket field is one that Hive never writes, or names a bucket that the table does
+            not have.
+        RowIdNotFoundError: the row cannot be in the snapshot, or cannot be changed under our id.
     """
     existing = changes.existing
     if not existing.any():
@@ -202,7 +202,7 @@ def check_row_ids(changes: Changes, valid_ids: ValidIdList | None = None) -> Non
     changes.refuse(
         existing & ~changes.row_ids.is_complete,
         RecordValueError,
-        f"an update or a delete needs the {ROW_ID_COLUMN} of its row, all of it; read it with snapshot()",
+        f"an update or a delete needs the complete {ROW_ID_COLUMN} of its row; read it with snapshot()",
     )
     _check_bucket_fields(changes, existing)
     ids = changes.bucket_ids
@@ -215,16 +215,16 @@ def check_row_ids(changes: Changes, valid_ids: ValidIdList | None = None) -> Non
 
 
 def check_partitions_kept(changes: Changes, given: pa.StringArray, judged: Mask) -> None:
-    """Changes that name the partition in which their row lies, as far as ROW__ID knows it.
+    """Check that changes go to the partition in their ROW__ID, if the ROW__ID has one.
 
     Args:
         changes: n changes.
-        given: names of the partitions to which they go, null where only ROW__ID counts.
-        judged: which changes must agree.
+        given: names of the partitions to which they go; null if ROW__ID alone decides.
+        judged: the changes to check.
 
     Raises:
-        RecordValueError: another partition. The row would be doubled, or its delete lost; Hive's API did not
-            notice.
+        RecordValueError: the partitions differ. The row would be duplicated, or its delete lost; Hive's API
+            did not check this.
     """
     known = changes.row_ids.partitions
     if known is None:
@@ -233,21 +233,21 @@ def check_partitions_kept(changes: Changes, given: pa.StringArray, judged: Mask)
     changes.refuse(
         moves & judged,
         RecordValueError,
-        "a row cannot be updated or deleted from another partition than its own; to move it, delete the old "
-        "row and insert the new one",
+        "an update or delete goes to another partition than its row's; to move the row, delete the old row "
+        "and insert the new one",
         {"partition of the row": known, "partition given": given},
     )
 
 
 def check_buckets_kept(changes: Changes, computed: npt.NDArray[np.integer]) -> None:
-    """Updates whose new values belong to the bucket of their ROW__ID.
+    """Check that the new values of updates belong to the bucket of their ROW__ID.
 
-    Not where Hive itself misplaces rows (``keeps_misplaced_rows``): there an update leaves its row where it
-    is, and the hash says nothing.
+    If Hive itself misplaces rows (``keeps_misplaced_rows``), nothing is checked: an update leaves its row in
+    its bucket, whatever the hash.
 
     Args:
-        changes: with checked ROW__IDs, of a bucketed table.
-        computed: buckets of the new values, shape (n,); of deletes not looked at.
+        changes: changes of a bucketed table with checked ROW__IDs.
+        computed: buckets of the new values, shape (n,); those of deletes are ignored.
 
     Raises:
         BucketIdError: an update would move its row.
@@ -264,17 +264,17 @@ def check_buckets_kept(changes: Changes, computed: npt.NDArray[np.integer]) -> N
 
 
 def check_attached_buckets(changes: Changes, computed: npt.NDArray[np.integer] | None) -> None:
-    """Inserts whose ROW__ID, if it has a bucket, has the one to which their values belong.
+    """Check that the bucket in the ROW__ID of an insert, if it has one, is the bucket of its values.
 
-    Hive's API demanded that callers attach the bucket; who does may be wrong about the hash. Of change sets
-    the ROW__ID of an insert is ignored: one that moves a row carries the old row's.
+    Hive's API demanded that callers attach the bucket, and a caller may compute the hash wrongly. In change
+    sets the ROW__ID of an insert is ignored: an insert that moves a row carries the ROW__ID of the old row.
 
     Args:
         changes: n changes.
         computed: buckets of the values, shape (n,); None if the table is not bucketed.
 
     Raises:
-        BucketIdError: another bucket, or a bucket field that Hive does not write.
+        BucketIdError: the buckets differ, or the bucket field is one that Hive never writes.
     """
     attached = changes.inserts & changes.row_ids.has_bucket
     if not attached.any():
@@ -291,14 +291,14 @@ def check_attached_buckets(changes: Changes, computed: npt.NDArray[np.integer] |
 
 
 def check_bucket_of_group(changes: Changes, bucket_id: int) -> None:
-    """Changes that are all of one bucket, which the table has.
+    """Check that all changes are of one bucket, and that the table has it.
 
     Args:
-        changes: with checked ROW__IDs.
-        bucket_id: the plain id.
+        changes: changes with checked ROW__IDs.
+        bucket_id: the plain id of the bucket.
 
     Raises:
-        BucketIdError: the table does not have the bucket, or a ROW__ID names another.
+        BucketIdError: the table does not have the bucket, or a ROW__ID names another bucket.
     """
     group = np.broadcast_to(np.int64(bucket_id), len(changes))
     is_there = 0 <= bucket_id < changes.table.bucket_limit
@@ -312,8 +312,8 @@ def check_bucket_of_group(changes: Changes, bucket_id: int) -> None:
         changes.refuse(
             changes.existing & (changes.bucket_ids != bucket_id),
             BucketIdError,
-            f"{ROW_ID_COLUMN} lies in another bucket than its group, and readers ignore a delete in another "
-            "bucket's file; group changes by the bucket that their ROW__IDs name",
+            f"{ROW_ID_COLUMN} names another bucket than its group's, and readers ignore a delete in another "
+            "bucket's file; group changes by the buckets of their ROW__IDs",
             {"bucket of the group": group},
         )
 
@@ -323,8 +323,8 @@ def _check_bucket_fields(changes: Changes, judged: Mask) -> None:
         changes.refuse(
             judged & changes.unreadable_buckets,
             BucketIdError,
-            f"{ROW_ID_COLUMN} has a bucket field that no Hive writes; it is not a bucket's number but holds "
-            "it (536870912 is that of bucket 0, statement 0), so pass it on as it was read",
+            f"{ROW_ID_COLUMN} has a bucket field that Hive never writes; the field encodes the bucket's "
+            "number (536870912 is bucket 0, statement 0), so pass it on as it was read",
         )
 
 
@@ -345,11 +345,11 @@ def _check_visible(changes: Changes, judged: Mask, valid_ids: ValidIdList | None
 
 
 def _are_valid(ids: npt.NDArray[np.integer], valid_ids: ValidIdList) -> Mask:
-    """Whether the snapshot sees them; looked up once for each distinct id.
+    """Whether the ids are visible in the snapshot; each distinct id is looked up once.
 
     Rows from before the table was transactional have id 0. A row with a higher write id than ours can be
-    visible, since write ids are not given in the order of transactions. It is refused as well, before this:
-    of Hive's two readers only one would see our delete of it.
+    visible, since write ids are not allocated in the order of transactions. The caller refuses such a row
+    before: only one of Hive's two readers would see our delete of it.
     """
     distinct, positions = np.unique(ids, return_inverse=True)
     visible = [each == 0 or valid_ids.is_valid(each) for each in distinct.tolist()]
@@ -358,7 +358,7 @@ def _are_valid(ids: npt.NDArray[np.integer], valid_ids: ValidIdList) -> Mask:
 
 def _no_such_bucket(table: AcidTable) -> str:
     limit = table.bucket_limit
-    return f"a bucket that the table does not have: expected 0 <= bucket < {limit}, no reader opens another"
+    return f"a bucket that the table does not have: expected 0 <= bucket < {limit}, readers open no other"
 
 
 def _clustered_by(table: AcidTable) -> str:
@@ -371,7 +371,7 @@ def _text(values: pa.Array | npt.NDArray[np.integer], at: int) -> str:
     try:
         return repr(values[at].as_py())
     except (OverflowError, ValueError):
-        # A day or an instant that Python cannot hold; what is wrong with it is said where values are checked.
+        # Python cannot represent this date or timestamp; the checks of values report that error.
         return f"<{values.type}>"
 
 

@@ -1,16 +1,16 @@
 """MutatorCoordinator: insert, update and delete records of one table in one transaction.
 
-Records come grouped by partition and bucket, and within a group ordered: updates and deletes ascending by
-(original_txn, bucket, row_id), inserts after them in v1 legacy tables. The coordinator opens one group's
-files at a time, so a thousand partitions cost one encoder. Everything is written to hidden files of this
-attempt; ``close`` returns manifests, and only the committer gives files their final names.
+Records must arrive grouped by partition and bucket. Within a group, updates and deletes ascend by
+(original_txn, bucket, row_id); in v1 legacy tables inserts follow them. The coordinator opens the files of
+one group at a time, so a thousand partitions cost one encoder. It writes to hidden files of this attempt.
+``close`` returns manifests; only the committer gives files their final names.
 
-Single records are collected and handled like a batch: their columns, order and values are checked when
-``batch_rows`` have come, the partition changes, or the coordinator is closed. ``WriterOptions(batch_rows=1)``
-checks each at once.
+Single records are collected and handled as a batch. Their columns, order and values are checked when
+``batch_rows`` records are collected, the partition changes, or the coordinator is closed.
+``WriterOptions(batch_rows=1)`` checks each record at once.
 
-Nothing is repaired and nothing dropped: what cannot be written exactly is refused, and after the first error
-the coordinator refuses everything but ``abort``.
+Nothing is repaired or dropped: a record that cannot be written exactly is refused. After the first error the
+coordinator refuses everything but ``abort``.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ Record = Mapping[str, Any]
 
 
 class MutatorCoordinator:
-    """Writes the changes of one table. Not safe from several threads.
+    """Writes the changes of one table. Not thread-safe.
 
     As a context manager it closes at the end of the block, or aborts if the block or the closing raises.
 
     Args:
         table: bound to a transaction, in the role of a sink.
-        writer_id: names the job; chosen if None. Two writers of one transaction must have different ones.
-        attempt_id: names the attempt of a task; two attempts must have different ones.
-        options: of the files; compression None takes the table's.
-        record_inspector: finds ROW__ID and columns in records; by the table's own names if None.
-        insert_bucket_id: number of the file that takes new rows if the table is not bucketed, 0 to 4095. Two
-            writers of one transaction must have different ones. Of no account in bucketed tables.
+        writer_id: name of the job; None: a random one. Writers of one transaction must have different names.
+        attempt_id: name of the attempt of a task; attempts must have different names.
+        options: options of the files; compression None means the table's.
+        record_inspector: finds ROW__ID and columns in records. None: by the table's own names.
+        insert_bucket_id: number of the file for new rows if the table is not bucketed, 0 to 4095. Writers of
+            one transaction must have different numbers. Ignored in bucketed tables.
 
     Raises:
-        TransactionStateError: the table belongs to no transaction, or is a source.
-        ConfigurationError: an id that cannot name a directory, a compression that the table's Hive cannot
-            read, or an ``insert_bucket_id`` that no row can have.
+        TransactionStateError: the table is not bound to a transaction, or is a source.
+        ConfigurationError: an id cannot be the name of a directory, the table's Hive cannot read the
+            compression, or ``insert_bucket_id`` is out of range.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class MutatorCoordinator:
 
     @property
     def table(self) -> AcidTable:
-        """The table that is written."""
+        """The table to which changes are written."""
         return self._table
 
     @property
@@ -124,7 +124,7 @@ class MutatorCoordinator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close, or abort if the block raised; the block's error is not hidden by one of the abort."""
+        """Close, or abort if the block raised. An error of the abort does not hide the error of the block."""
         if self._is_aborted:
             return
         if error is not None:
@@ -142,16 +142,16 @@ class MutatorCoordinator:
         """Add new rows.
 
         Args:
-            partition_values: one for each partition column, typed or as Hive's text; None stands for NULL.
+            partition_values: one for each partition column, typed or as Hive's text; None means NULL.
                 Empty or None if the table is not partitioned.
-            record: one record, or a batch whose buckets follow one another. All data columns; names in any
-                case. A ROW__ID is not needed; if its bucket is set, it must be the right one.
+            record: one record, or a batch grouped by bucket. It needs all data columns; names in any case. A
+                ROW__ID is not needed; if its bucket is set, it must be the bucket of the row's values.
 
         Raises:
             RecordLayoutError: columns or partition values are missing, extra or of a type that does not fit.
-            RecordValueError: a value that does not fit.
+            RecordValueError: a value does not fit its column.
             BucketIdError: the attached bucket is not the row's.
-            GroupRevisitedError: the (partition, bucket) was left before.
+            GroupRevisitedError: the group (partition, bucket) is complete already.
             DeltaWriteError: a file could not be written.
             TransactionStateError: the coordinator is closed, aborted or failed.
         """
@@ -162,14 +162,14 @@ class MutatorCoordinator:
     ) -> None:
         """Give existing rows new values; all data columns and ROW__ID are needed.
 
-        A row cannot change its bucket or partition so: that is a delete and an insert.
+        An update cannot change the bucket or partition of its row: use a delete and an insert.
 
         Raises:
-            RecordSequenceError: out of order, or one ROW__ID twice.
-            BucketIdError: the new values belong to another bucket than the ROW__ID, or there is no such
-                bucket.
-            RowIdNotFoundError: a ROW__ID that no snapshot of this transaction can hold.
-            RecordValueError: see :meth:`insert`; or no ROW__ID, or one of another partition.
+            RecordSequenceError: records are out of order, or one ROW__ID occurs twice.
+            BucketIdError: the new values belong to another bucket than the ROW__ID, or the table does not
+                have the bucket.
+            RowIdNotFoundError: a ROW__ID names a row that no snapshot of this transaction can hold.
+            RecordValueError: see :meth:`insert`; or ROW__ID is missing, or is of another partition.
             TableNotMutableError: the table is insert-only.
             Others: see :meth:`insert`.
         """
@@ -178,7 +178,7 @@ class MutatorCoordinator:
     def delete(
         self, partition_values: PartitionValues | None, record: Record | pa.RecordBatch | pa.Table
     ) -> None:
-        """Remove existing rows; only ROW__ID is needed and looked at. Raises as :meth:`update`."""
+        """Delete existing rows; only ROW__ID is needed, the rest is ignored. Raises as :meth:`update`."""
         self._add(Operation.DELETE, partition_values, record)
 
     def write_events(
@@ -189,19 +189,19 @@ class MutatorCoordinator:
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
-        """Write the next slice of one group, prepared by a plan: bucket ids are computed, rows sorted.
+        """Write the next slice of one group. The caller has computed the bucket ids and sorted the rows.
 
         Args:
-            partition_name: escaped, as existing partitions spell it; '' if not partitioned.
-            bucket_id: of all records: the plain id, the number of their file.
+            partition_name: escaped, in the spelling of an existing partition; '' if not partitioned.
+            bucket_id: plain bucket id of all records, the number of their file.
             operations: int8, shape (n,), codes of :class:`Operation`.
-            row_ids: of n records; of inserts ignored.
-            rows: n structs with all data columns in any order. If all are deletes they are not looked at,
-                and may be None or lack columns.
+            row_ids: ROW__IDs of n records; those of inserts are ignored.
+            rows: n structs with all data columns in any order. If all records are deletes, the rows are
+                ignored, and may be None or lack columns.
 
         Raises:
             RecordLayoutError: the arrays differ in length.
-            RecordValueError: an unknown operation.
+            RecordValueError: an operation is unknown.
             Others: see :meth:`update`.
         """
         self._check_usable()
@@ -218,7 +218,7 @@ class MutatorCoordinator:
         """Complete the last group.
 
         Returns:
-            What was written, a manifest for each file; a second call returns the same.
+            A manifest for each file that was written; a second call returns the same.
 
         Raises:
             The first error, if one occurred; TransactionStateError after :meth:`abort`.
@@ -238,7 +238,7 @@ class MutatorCoordinator:
         return self._manifests
 
     def abort(self) -> None:
-        """Delete everything that this attempt wrote. Twice is fine; also after :meth:`close`.
+        """Delete everything that this attempt wrote. May be called twice, and after :meth:`close`.
 
         Raises:
             DeltaWriteError: a file could not be deleted; it stays hidden in the staging directory.
@@ -273,7 +273,7 @@ class MutatorCoordinator:
             if len(self._pending) >= self._options.batch_rows:
                 self._flush()
         except BaseException as error:
-            # A batch may be half written.
+            # A part of a batch may have been written.
             self._failure = error
             raise
 
@@ -283,7 +283,7 @@ class MutatorCoordinator:
             self._write_records(name, np.full(batch.num_rows, operation, np.int8), records)
 
     def _flush(self) -> None:
-        """Write the single records collected so far."""
+        """Write the collected single records."""
         if not self._pending:
             return
         try:
@@ -342,7 +342,7 @@ class MutatorCoordinator:
         else:
             return
         raise TransactionStateError(
-            f"table {self._table.full_name}: the coordinator {state}; it writes nothing more"
+            f"table {self._table.full_name}: the coordinator {state}; it accepts no more records"
         )
 
 
@@ -357,7 +357,7 @@ def _with_compression(options: WriterOptions, table: AcidTable) -> WriterOptions
     readable = table.version.compressions
     if compression not in readable:
         raise ConfigurationError(
-            f"table {table.full_name}: its compression {compression!r} is none of {', '.join(readable)}, "
-            "which its Hive reads; set WriterOptions(compression=...)"
+            f"table {table.full_name}: its Hive cannot read compression {compression!r}; expected one of "
+            f"{', '.join(readable)}; set WriterOptions(compression=...)"
         )
     return dataclasses.replace(options, compression=compression)

@@ -1,7 +1,7 @@
-"""GroupWriter: groups of records, one after the other -> their staged files.
+"""GroupWriter: writes groups of records, one after the other, to staged files.
 
-One group is open at a time, so a thousand partitions cost one encoder. Files of the groups before are closed
-in the background.
+One group is open at a time, so a thousand partitions cost one encoder. Files of earlier groups are closed in
+the background.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mutation_api.worker.write_permissions import WritePermissions
 __all__ = ["GroupWriter"]
 
 BYTES_PER_GIVING_BACK = 4 * 1024 * 1024
-"""Written between two calls of :func:`give_back`, which takes 1 to 4 ms, a hundredth of the time of these."""
+"""Bytes written between two calls of :func:`give_back`. One takes 1 to 4 ms, 1 % of the writing time."""
 
 
 class GroupWriter:
@@ -33,9 +33,9 @@ class GroupWriter:
 
     Args:
         table: bound to a transaction.
-        staging: where files go.
-        options: of the files.
-        row_type: of rows in a group that begins with deletes; otherwise the first rows have the type.
+        staging: directories of the files.
+        options: options of the files.
+        row_type: row type of a group that begins with deletes; otherwise the type of the first rows is used.
     """
 
     def __init__(
@@ -62,20 +62,20 @@ class GroupWriter:
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
-        """Append n records to their group, which is opened if they are the first.
+        """Append n records to their group, which is opened if they are its first.
 
         Args:
             partition_name: escaped; '' if the table is not partitioned.
-            bucket_id: the plain id, the number of the file.
+            bucket_id: plain bucket id, the number of the file.
             operations: int8, shape (n,), codes of :class:`Operation`.
-            row_ids: of n records; of inserts ignored.
-            rows: n rows with the table's types; may be None if all are deletes.
+            row_ids: ROW__IDs of n records; those of inserts are ignored.
+            rows: n rows with the table's types; may be None if all records are deletes.
 
         Raises:
-            GroupRevisitedError: the group was left before.
-            RecordSequenceError: the records are out of order, or one ROW__ID comes twice.
-            RecordValueError: a value that ORC cannot hold.
-            DeltaWriteError: a file could not be written, or the partition may not be.
+            GroupRevisitedError: the group is complete already.
+            RecordSequenceError: the records are out of order, or one ROW__ID occurs twice.
+            RecordValueError: ORC cannot hold a value.
+            DeltaWriteError: a file could not be written, or this user may not write to the partition.
         """
         if self._grouping.enter(partition_name, bucket_id):
             self._close_group()
@@ -91,10 +91,10 @@ class GroupWriter:
         self._mutator.write(operations, row_ids, rows)
 
     def finish(self) -> tuple[DeltaManifest, ...]:
-        """Complete the last group and wait for all files to be closed; a manifest for each file.
+        """Complete the last group, wait until all files are closed, and return a manifest for each file.
 
         Raises:
-            DeltaWriteError: a file could not be completed, or the transaction is over.
+            DeltaWriteError: a file could not be completed, or the transaction has ended.
         """
         self._close_group()
         self._background.finish()
@@ -102,7 +102,7 @@ class GroupWriter:
         return tuple(file.manifest() for file in self._finished)
 
     def discard(self) -> None:
-        """Delete everything that was written; twice is fine.
+        """Delete everything that was written. May be called twice.
 
         Raises:
             DeltaWriteError: a file could not be deleted; it stays hidden in the staging directory.
@@ -119,7 +119,7 @@ class GroupWriter:
             is_discarded = True
         except OSError as error:
             raise DeltaWriteError(
-                f"table {self._table.full_name}: what this attempt wrote could not be deleted: {error}"
+                f"table {self._table.full_name}: files of this attempt could not be deleted: {error}"
             ) from error
         finally:
             self._staging.delete(keeps_marks=not is_discarded)
@@ -135,7 +135,7 @@ class GroupWriter:
             self._background.submit(each.close, each.facts.byte_count, threads)
         self._bytes_till_giving_back -= sum(each.facts.byte_count for each in finished)
         if self._bytes_till_giving_back <= 0:
-            # An encoder fills the buffers that it allocates in part only. Those of the next lie elsewhere.
+            # An encoder fills only a part of its buffers, and the next encoder gets other memory.
             self._bytes_till_giving_back = BYTES_PER_GIVING_BACK
             give_back()
 

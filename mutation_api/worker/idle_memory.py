@@ -1,4 +1,4 @@
-"""Memory that was freed, back to the system."""
+"""Returns freed memory to the system."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["give_back"]
 
 
 def give_back() -> None:
-    """Have Arrow's allocator and the C library's keep nothing that is free.
+    """Make Arrow's allocator and the C library's return their free memory to the system.
 
-    Else each keeps what a file or a task needed at its peak, and pieces of it that no later request fits
-    into: a process grows from file to file, and one of Spark's, which lives on, from task to task.
+    Otherwise each keeps the peak memory of a file or a task, in pieces into which later requests may not fit.
+    A process then grows from file to file, and a long-lived Python process of Spark from task to task.
     """
     pa.default_memory_pool().release_unused()
     _trim()(0)
@@ -24,7 +24,7 @@ def give_back() -> None:
 
 @functools.cache
 def _trim() -> Callable[[int], object]:
-    """``malloc_trim`` of glibc; nothing where there is none, as on macOS and Windows."""
+    """``malloc_trim`` of glibc; a function without effect where it is missing, as on macOS and Windows."""
     with contextlib.suppress(AttributeError, OSError, TypeError):
         trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
         return trim

@@ -1,4 +1,4 @@
-"""Mutator: the one or two files of one (partition, bucket) group of one transaction.
+"""Mutator: writes the one or two files of one (partition, bucket) group of one transaction.
 
 =========  ======================================  ===================================================
 operation  v1 legacy                               v1 split and v2
@@ -10,8 +10,8 @@ delete     delta: op 2, its ROW__ID, no row        delete_delta: op 2, its ROW__
 =========  ======================================  ===================================================
 
 The own id is the transaction's, in v2 the write id. The bucket of new rows is the plain id, in v2 the bucket
-property of statement 0; that of existing rows is copied as it is. The counter starts at 0 and counts inserts
-and updates' new versions in the order of writing. Files of insert-only tables hold the rows alone.
+property of statement 0; that of existing rows is copied unchanged. The counter starts at 0 and counts inserts
+and the new versions of updates in the order of writing. Files of insert-only tables hold only the rows.
 Source: Hive's OrcRecordUpdater (2.3, 3.1, 4.1).
 """
 
@@ -41,7 +41,7 @@ __all__ = ["FinishedFile", "Mutator", "MutatorGroup"]
 
 @dataclass(frozen=True)
 class MutatorGroup:
-    """One group and where its files go. ``hidden_prefix`` begins their names in ``directory``."""
+    """One group and the locations of its files. Their names in ``directory`` begin with ``hidden_prefix``."""
 
     table: AcidTable
     partition_name: str
@@ -58,22 +58,22 @@ class MutatorGroup:
         return f"table {self.table.full_name}{partition}, bucket {self.bucket_id}"
 
     def hidden(self, kind: FileKind) -> Location:
-        """Where the file is written, if it can be renamed."""
+        """Location to which the file is written, if the storage publishes by renaming."""
         return self.directory / f"{self.hidden_prefix}_{kind.value}_{bucket_file_name(self.bucket_id)}"
 
     def target(self, kind: FileKind) -> Location:
-        """Where the committer makes it appear."""
+        """Location at which the committer publishes the file."""
         path = relative_path(kind, self.table.required_write_id(), self.bucket_id, self.table.version)
         return self.partition_location / path
 
 
 class Mutator:
-    """Writes the events of one group; files are created when their first event comes.
+    """Writes the events of one group; a file is created with its first event.
 
     Args:
-        group: which group, and where.
-        row_type: struct of the data columns that ``rows`` have.
-        options: of the files.
+        group: the group and its locations.
+        row_type: struct of the data columns in ``rows``.
+        options: options of the files.
     """
 
     def __init__(self, group: MutatorGroup, row_type: pa.StructType, options: WriterOptions) -> None:
@@ -95,13 +95,13 @@ class Mutator:
         """Append n records, checked and in order.
 
         Args:
-            operations: codes as the user meant them, shape (n,).
-            row_ids: of n records; of inserts ignored.
-            rows: n rows of the row type; may be None if all are deletes.
+            operations: codes of the user's operations, shape (n,).
+            row_ids: ROW__IDs of n records; those of inserts are ignored.
+            rows: n rows of the row type; may be None if all records are deletes.
 
         Raises:
             DeltaWriteError: a file could not be written.
-            RecordValueError: a value that ORC cannot hold.
+            RecordValueError: ORC cannot hold a value.
         """
         if self.group.table.version.splits_updates:
             self._write_split(operations, row_ids, rows)
@@ -109,11 +109,11 @@ class Mutator:
             self._write_legacy(operations, row_ids, rows)
 
     def finish(self) -> tuple[FinishedFile, ...]:
-        """Write the rest of the files, which are then to be closed. Raises DeltaWriteError."""
+        """Write the rest of the files; the caller must close them. Raises DeltaWriteError."""
         return tuple(staged.finish() for staged in self._files.values())
 
     def discard(self) -> None:
-        """Delete what was written. Raises OSError if a file cannot be deleted."""
+        """Delete the files. Raises OSError if a file cannot be deleted."""
         for staged in self._files.values():
             staged.discard()
 
@@ -168,7 +168,7 @@ class Mutator:
 
 
 class _StagedFile:
-    """One file being written, with counts of what the user meant; wraps errors of the file system."""
+    """One file being written, with counts of the user's operations; wraps errors of the storage."""
 
     def __init__(
         self, group: MutatorGroup, kind: FileKind, row_type: pa.StructType, options: WriterOptions
@@ -216,9 +216,9 @@ class _StagedFile:
 
 @dataclass(frozen=True)
 class FinishedFile:
-    """A file of which everything is written and which is still to be closed.
+    """A file that is written completely, but not closed.
 
-    ``meant`` counts what the user meant, by operation.
+    ``meant`` counts the user's operations by code.
     """
 
     group: MutatorGroup
@@ -228,14 +228,14 @@ class FinishedFile:
     meant: np.ndarray
 
     def close(self) -> None:
-        """Close it, which may take long. Raises DeltaWriteError."""
+        """Close the file, which may take long. Raises DeltaWriteError."""
         try:
             self.file.close()
         except OSError as error:
             raise _failed(self.group, self.file.staged.location, "completed", error) from error
 
     def manifest(self) -> DeltaManifest:
-        """Its description for the committer; only once it is closed."""
+        """The file's description for the committer; call it only after :meth:`close`."""
         group, facts = self.group, self.facts
         return DeltaManifest(
             database=group.table.database,

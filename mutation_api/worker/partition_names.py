@@ -1,4 +1,4 @@
-"""PartitionNames: what callers give as partition values -> the name of the partition."""
+"""PartitionNames: the name of a partition from the values that callers give."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mutation_api.types.hive_type import parse_hive_type
 __all__ = ["PartitionNames", "PartitionValues"]
 
 PartitionValues: TypeAlias = Sequence[Any]
-"""One for each partition column, typed or as Hive's text; None stands for NULL."""
+"""One value for each partition column, typed or as Hive's text; None means NULL."""
 
 
 class PartitionNames:
-    """Finds the names of one table's partitions, and remembers them: single records mostly share theirs."""
+    """Finds the names of one table's partitions, and caches them: most single records share a partition."""
 
     def __init__(self, table: AcidTable) -> None:
         self._table = table
@@ -27,20 +27,20 @@ class PartitionNames:
         self._by_values: dict[tuple[Any, ...], str] = {}
 
     def of(self, values: PartitionValues | None) -> str:
-        """Escaped name, as an existing partition spells it; '' of a table that is not partitioned.
+        """Escaped name, in the spelling of an existing partition; '' if the table is not partitioned.
 
         Raises:
-            RecordLayoutError: not one value for each partition column, or a type that does not fit.
-            RecordValueError: a value that does not fit its column.
+            RecordLayoutError: the number of values is wrong, or a type does not fit.
+            RecordValueError: a value does not fit its column.
         """
         values = tuple(values or ())
         try:
             return self._by_texts[values]
-        except (KeyError, TypeError):  # TypeError: a value without a hash, so no text
+        except (KeyError, TypeError):  # TypeError: an unhashable value, which is not a text
             pass
         if all(type(value) is str for value in values):
             return self._by_texts.setdefault(values, self._new(values))
-        # By their spelling, as 0.0 and -0.0 are equal, and two partitions.
+        # By their repr: 0.0 and -0.0 are equal, but are two partitions.
         key = tuple([(type(value), repr(value)) for value in values])
         if key not in self._by_values:
             self._by_values[key] = self._new(values)
@@ -67,7 +67,7 @@ class PartitionNames:
 
 
 def _text(value: Any, column: str, type_text: str) -> str:
-    """Hive's text of one partition value; a text is read as its type first: '01' of an int is '1'."""
+    """Hive's text of one partition value. A text is parsed as its type first: '01' of an int becomes '1'."""
     hive_type = parse_hive_type(type_text)
     try:
         typed = pa.array([partition_value(value, hive_type) if isinstance(value, str) else value])

@@ -1,4 +1,4 @@
-"""PendingRecords: single records, taken apart as they come, handled as a batch later."""
+"""PendingRecords: collects single records, which are split into columns on arrival and handled as a batch."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from mutation_api.worker.row_ids import RowIds
 __all__ = ["PendingRecords"]
 
 LONGEST_SHOWN_RECORD = 300
-"""Characters of a record that a message quotes; the column at fault is named before it."""
+"""Characters of a record that a message quotes; the wrong column is named before it."""
 _LAYOUTS_KEPT = 64
 
 
 class PendingRecords:
-    """Records in the order in which they came.
+    """Records in the order of their arrival.
 
-    Their values lie one after the other in one list: a tuple for each record is an object that Python's
-    garbage collector visits again and again while it waits. Records are mostly alike, so their layout is
-    looked up by their names.
+    One flat list holds the values of all records: a tuple for each record would be an object that Python's
+    garbage collector visits repeatedly while it waits. Most records have the same names, so layouts are
+    cached by names.
 
     Attributes:
-        partition_name: of all of them.
+        partition_name: partition of all records.
     """
 
     def __init__(self, table: AcidTable, inspector: RecordInspector) -> None:
@@ -49,7 +49,7 @@ class PendingRecords:
         return len(self._operations)
 
     def __iter__(self) -> Iterator[tuple[Operation, list[Any], list[Any]]]:
-        """Operation, ROW__ID's parts and values in table order (of a delete nulls) of each record."""
+        """Operation, parts of ROW__ID and values in table order (nulls for a delete) of each record."""
         count = len(self) or 1
         parts, width = len(self._row_ids) // count, len(self._values) // count
         for number, code in enumerate(self._operations):
@@ -57,19 +57,19 @@ class PendingRecords:
             yield Operation(code), row_id, self._values[number * width : (number + 1) * width]
 
     def append(self, operation: Operation, record: Mapping[str, Any]) -> None:
-        """Take a record apart; one that is refused is not appended.
+        """Append a record; one that is refused is not appended.
 
         Raises:
-            RecordLayoutError: it is no mapping; names are missing, extra or double; or ROW__ID has another
-                shape.
-            RecordValueError: an update or delete lacks its ROW__ID, or a part of it.
+            RecordLayoutError: it is not a mapping; names are missing, extra or duplicate; or ROW__ID has
+                another type.
+            RecordValueError: an update or delete lacks its ROW__ID or a part of it.
         """
         if type(record) is not dict and not isinstance(record, Mapping):
             raise self._inspector.no_record(record)
         names = tuple(record)
         layout = self._layouts[operation].get(names) or self._new_layout(operation, names)
         row_id, values = layout.row_id(record), layout.values(record)
-        # The partition, the last part, need not be known.
+        # The last part, the partition, is optional.
         if operation is not Operation.INSERT and None in row_id[:-1]:
             self._refuse_row_id(operation, row_id)
         self._operations.append(operation)
@@ -77,7 +77,7 @@ class PendingRecords:
         self._values += values
 
     def batch(self) -> tuple[npt.NDArray[np.int8], Records]:
-        """All of them: codes of :class:`Operation`, and what they hold; a delete's columns are nulls.
+        """All records: codes of :class:`Operation`, ROW__IDs and columns; columns of deletes are nulls.
 
         Raises:
             RecordLayoutError, RecordValueError: see :func:`array_of`.
@@ -86,7 +86,7 @@ class PendingRecords:
         return operations, self._inspector.of_parts(self._row_ids, self._values)
 
     def blamed(self, error: MutationError) -> MutationError:
-        """The same error with the record that causes it; the caller knows no row numbers of our batches."""
+        """The error with the record that causes it; row numbers of our batches mean nothing to the caller."""
         for operation, row_id, values in self:
             try:
                 records = self._inspector.of_parts(row_id, values)
@@ -109,7 +109,7 @@ class PendingRecords:
         return f"{operation.name.lower()} of record {shown}{identity}"
 
     def _refuse_row_id(self, operation: Operation, row_id: RowIdParts) -> None:
-        """Now and not with the batch: the record at fault is the one at hand."""
+        """Raise now, not with the batch, because the wrong record is the current one."""
         parts = (pa.array([part], pa.int64()) for part in row_id[:-1])
         row_ids = RowIds.of_columns(parts, pa.array(row_id[-1:], pa.string()))
         changes = Changes(self._table, np.array([operation]), row_ids, self.partition_name)

@@ -1,8 +1,8 @@
-"""Python objects of single records -> Arrow arrays, guided by the Hive type only where Arrow cannot guess.
+"""Arrow arrays from the Python objects of single records; the Hive type guides nested values only.
 
-Scalars get the type that Arrow infers, not the column's: asked for a type, pyarrow would cut a datetime to
-its date and drop a zone in silence, which :func:`convert_to_column` refuses. Nested values are taken apart by
-the Hive type, because a dict may be a map or a struct.
+Scalars get the type that Arrow infers, not the column's. Given a type, pyarrow would cut a datetime to its
+date and drop a time zone silently; :func:`convert_to_column` refuses both. Nested values are split by the
+Hive type, because a dict may be a map or a struct.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def array_of(values: Sequence[Any], hive_type: HiveType, *, column: str) -> pa.A
         column: its name, for messages.
 
     Raises:
-        RecordLayoutError: values of several types, or of one that does not fit a nested type.
-        RecordValueError: a number that no column can hold.
+        RecordLayoutError: values have several types, or do not fit a nested type.
+        RecordValueError: a number is out of the range of every column type.
     """
     try:
         return _array(values, hive_type)
@@ -72,13 +72,13 @@ def _struct(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
 
 
 def _union(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
-    # A union array has no nulls of its own: a missing value is a null of the first alternative.
+    # A union array has no validity bitmap: a missing value is a null of the first alternative.
     tagged = [(0, None) if value is None else (int(value[0]), value[1]) for value in values]
     groups: list[list[Any]] = [[] for _ in hive_type.children]
     positions = []
     for tag, value in tagged:
         if not 0 <= tag < len(groups):
-            raise ValueError(f"alternative {tag} of a union with {len(groups)}")
+            raise ValueError(f"alternative {tag} of a union with {len(groups)} alternatives")
         positions.append(len(groups[tag]))
         groups[tag].append(value)
     children = [_array(group, child) for group, child in zip(groups, hive_type.children, strict=True)]
@@ -98,7 +98,7 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
 
 
 def _fields(value: Any, names: list[str]) -> list[Any]:
-    """Field values in the type's order; a missing one is None, as in Arrow structs."""
+    """Field values in the type's order; a missing field is None, as in Arrow structs."""
     if isinstance(value, Mapping):
         given = {str(name).lower(): item for name, item in value.items()}
         extra = sorted(set(given) - set(names))

@@ -1,7 +1,7 @@
-"""RecordChecks: the records of a coordinator, as changes that keep the rules, and the bucket of each.
+"""RecordChecks: checks the records of a coordinator by the rules of changes, and finds their buckets.
 
-The order of records is the validators' affair, their values are the inspector's; the rules about operation,
-ROW__ID, bucket and partition are in :mod:`.change_rules`.
+:mod:`.change_rules` defines the rules about operation, ROW__ID, bucket and partition. :mod:`.validators`
+checks the order of records, :mod:`.record_inspector` their values.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["RecordChecks"]
 class RecordChecks:
     """Checks n records of one partition; ``partition_name`` is its escaped name.
 
-    The snapshot is not known here: whether the transaction of a ROW__ID was open or aborted is not looked at.
+    A coordinator has no snapshot, so ROW__IDs of open and aborted transactions are accepted.
 
     Args:
-        table: whose records.
-        insert_bucket_id: where inserts go if the table is not bucketed.
+        table: table of the records.
+        insert_bucket_id: bucket of inserts if the table is not bucketed.
 
     Raises:
         ConfigurationError: ``insert_bucket_id`` is not in 0 to 4095.
@@ -57,7 +57,7 @@ class RecordChecks:
     def of_records(
         self, partition_name: str, operations: npt.NDArray[np.integer], records: Records
     ) -> Changes:
-        """Records whose ROW__IDs, of updates and deletes, are in order.
+        """The records as changes; ROW__IDs of updates and deletes are checked.
 
         Raises:
             RecordValueError, BucketIdError, RowIdNotFoundError, TableNotMutableError: see
@@ -87,7 +87,7 @@ class RecordChecks:
         """Check records that are all of one bucket.
 
         Raises:
-            RecordLayoutError: the arrays differ in length, or new rows have no columns.
+            RecordLayoutError: the arrays differ in length, or new rows lack their columns.
             Others: see :meth:`of_records`.
         """
         changes = Changes(self._table, operations, RowIds.complete(row_ids), partition_name)
@@ -103,12 +103,13 @@ class RecordChecks:
     def buckets(self, changes: Changes, rows: pa.StructArray | None) -> npt.NDArray[np.integer]:
         """Plain bucket id of each record, shape (n,).
 
-        Of deletes the ROW__ID's. Of inserts the computed one, or that of this writer if the table is not
-        bucketed. Of updates the ROW__ID's, which must be the computed one unless Hive itself misplaces rows.
+        A delete has the bucket of its ROW__ID. An insert has the computed bucket, or that of this writer if
+        the table is not bucketed. An update has the bucket of its ROW__ID, which must be the computed one
+        unless Hive itself misplaces rows.
 
         Args:
-            changes: of :meth:`of_records`.
-            rows: n rows with the table's types; None if all are deletes.
+            changes: result of :meth:`of_records`.
+            rows: n rows with the table's types; None if all records are deletes.
 
         Raises:
             BucketIdError: a ROW__ID names another bucket than the computed one.
@@ -139,5 +140,5 @@ def _check_lengths(changes: Changes, row_ids: RowIdArrays, rows: pa.StructArray 
     if lengths != [count] * len(lengths):
         raise RecordLayoutError(
             f"{changes.where}: {count} operations with {lengths[0]} original_txns, {lengths[1]} "
-            f"buckets, {lengths[2]} row_ids and {lengths[3]} rows; there must be as many of each"
+            f"buckets, {lengths[2]} row_ids and {lengths[3]} rows; expected the same number of each"
         )

@@ -1,4 +1,4 @@
-"""RecordInspector: ROW__ID and columns out of the layout in which the user's records come."""
+"""RecordInspector: finds ROW__ID and columns in the user's records, whatever their layout."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _WHOLE_NUMBERS = (int, np.integer)
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 RowIdParts = tuple[Any, Any, Any, str | None]
-"""A single record's ROW__ID: original txn, bucket, row id, partition or None; all None if it has none."""
+"""ROW__ID of a single record: original txn, bucket, row id, partition or None; all None if it is missing."""
 _NO_ROW_ID: RowIdParts = (None, None, None, None)
 
 
 @dataclass(frozen=True)
 class Records:
-    """n records taken apart: ROW__IDs, and the data columns in table order (None if not asked for)."""
+    """ROW__IDs of n records, and their data columns in table order (None if they were not wanted)."""
 
     row_ids: RowIds
     columns: tuple[pa.Array, ...] | None
@@ -42,11 +42,11 @@ class Records:
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """How to take single records apart that have the same names; both functions may raise.
+    """How to read single records that have the same names; both functions may raise.
 
     Attributes:
-        row_id: of a record.
-        values: data columns in table order; nulls if they were not asked for.
+        row_id: returns the ROW__ID of a record.
+        values: returns the data columns in table order; nulls if they were not wanted.
     """
 
     row_id: Callable[[Mapping[str, Any]], RowIdParts]
@@ -56,13 +56,13 @@ class RecordLayout:
 class RecordInspector:
     """Finds ROW__ID and the table's columns in records.
 
-    Names count whatever their case. Columns that the table does not have are refused: what looks like data
-    but is not written would be lost in silence.
+    Names match in any case. Columns that the table does not have are refused: ignoring them would lose data
+    silently.
 
     Args:
-        table: whose columns.
-        row_id_column: name of the records' ROW__ID.
-        column_names: the records' name of a table column, where it differs.
+        table: table of the columns.
+        row_id_column: name of ROW__ID in the records.
+        column_names: names in the records by name in the table, where they differ.
 
     Raises:
         RecordLayoutError: ``column_names`` names a column that the table does not have.
@@ -88,14 +88,14 @@ class RecordInspector:
         self._names = tuple(given.get(name, name) for name in table.column_names)
 
     def of_batch(self, batch: pa.RecordBatch | pa.Table, *, with_columns: bool) -> Records:
-        """Take n records of an Arrow batch apart; a ROW__ID may be missing.
+        """The n records of an Arrow batch; ROW__ID may be missing.
 
         Args:
             batch: columns in any order.
-            with_columns: the data columns must be there; otherwise they may be, and are ignored.
+            with_columns: require the data columns; otherwise they are optional and ignored.
 
         Raises:
-            RecordLayoutError: columns are missing, extra, double, or ROW__ID has another shape.
+            RecordLayoutError: columns are missing, extra or duplicate, or ROW__ID has another type.
         """
         positions = self._positions(batch.schema.names)
         row_id = positions.pop(self._row_id_column, None)
@@ -106,16 +106,15 @@ class RecordInspector:
         return Records(row_ids, tuple(plain_array(batch.column(positions[name])) for name in self._names))
 
     def layout(self, names: Sequence[str], *, with_columns: bool) -> RecordLayout:
-        """Where single records with these names have what is asked for; see :meth:`of_batch`.
+        """The layout of single records with these names; see :meth:`of_batch`.
 
         Raises:
-            RecordLayoutError: as for a batch. The layout's functions raise it for a ROW__ID that is no struct
-                of whole numbers.
+            RecordLayoutError: as for a batch. The layout's functions raise it for a ROW__ID that is not a
+                struct of whole numbers.
         """
         if not all(isinstance(name, str) for name in names):
             raise RecordLayoutError(
-                f"table {self._table.full_name}: names of a record's columns must be texts, found "
-                f"{list(names)}"
+                f"table {self._table.full_name}: column names of a record must be texts, found {list(names)}"
             )
         positions = self._positions(names)
         at = positions.pop(self._row_id_column, None)
@@ -127,18 +126,18 @@ class RecordInspector:
         )
 
     def no_record(self, found: object) -> RecordLayoutError:
-        """The error of something that is neither a record nor a batch."""
+        """The error for an object that is neither a record nor a batch."""
         return RecordLayoutError(
-            f"table {self._table.full_name}: a record is a mapping from columns' names to values (of a Row: "
-            f"row.asDict()), or an Arrow batch; found {type(found).__name__}"
+            f"table {self._table.full_name}: a record must be a mapping from column names to values (for a "
+            f"Row: row.asDict()), or an Arrow batch; found {type(found).__name__}"
         )
 
     def of_parts(self, row_ids: Sequence[Any], values: Sequence[Any]) -> Records:
-        """N records that layouts have taken apart, n > 0.
+        """N records from the parts that layouts returned, n > 0.
 
         Args:
-            row_ids: the first record's parts, then the second's, and so on.
-            values: likewise.
+            row_ids: ROW__ID parts of the first record, then of the second, and so on.
+            values: values of the first record, then of the second, and so on.
         """
         width = len(self._names)
         arrays = tuple(
@@ -150,15 +149,15 @@ class RecordInspector:
         return Records(_row_ids_of_parts(row_ids), arrays)
 
     def rows(self, columns: Sequence[pa.Array], is_deleted: np.ndarray | None = None) -> pa.StructArray:
-        """Rows with every column as the table's type.
+        """Rows whose columns have the table's types.
 
         Args:
             columns: n values each, in table order.
-            is_deleted: shape (n,), not all true; values of such records are not looked at.
+            is_deleted: shape (n,), not all true; values of deleted records are ignored.
 
         Raises:
-            RecordLayoutError: a type that can never fit its column.
-            RecordValueError: a value that does not fit.
+            RecordLayoutError: a type can never fit its column.
+            RecordValueError: a value does not fit its column.
         """
         hidden = is_deleted if is_deleted is not None and is_deleted.any() else None
         converted = []
@@ -195,7 +194,8 @@ class RecordInspector:
     def row_type(self) -> pa.StructType:
         """Row type of a file that begins with deletes only.
 
-        Microseconds, because rows that follow mostly come in them; others are converted, slowly if need be.
+        Timestamps have microseconds, the unit of most rows that follow. Other units are converted, which may
+        be slow.
         """
         return pa.struct(
             [
@@ -210,7 +210,7 @@ class RecordInspector:
             doubled = sorted({n for n in names if [m.lower() for m in names].count(n.lower()) > 1})
             raise RecordLayoutError(
                 f"table {self._table.full_name}: columns {doubled} of the record have the same name "
-                "(case does not count)"
+                "(names match in any case)"
             )
         return positions
 
@@ -224,7 +224,7 @@ class RecordInspector:
         keys = [name for name in extra if name in self._table.partition_key_names]
         advice = f"; partition columns ({keys}) are given as partition values" if keys else ""
         raise RecordLayoutError(
-            f"table {self._table.full_name}: the record has column(s) {extra} that are no data columns of "
+            f"table {self._table.full_name}: the record has column(s) {extra} that are not data columns of "
             f"the table ({list(self._table.column_names)}){advice}: drop them"
         )
 
@@ -299,7 +299,7 @@ def _is_whole(part: Any) -> bool:
 
 
 def _timestamp_unit(arrow: pa.DataType) -> str:
-    """Unit in which a column is stored: nanoseconds only if it comes so; the rest holds years 1 to 9999."""
+    """Unit of a stored column: nanoseconds only if the input has them; microseconds hold years 1 to 9999."""
     if pa.types.is_timestamp(arrow):
         return "ns" if arrow.unit == "ns" else "us"
     if pa.types.is_dictionary(arrow):

@@ -1,4 +1,4 @@
-"""RowIds: the ROW__IDs of n changes as they came: whole, in part or not at all. Pure numpy and Arrow."""
+"""RowIds: the ROW__IDs of n changes as given: complete, in part or missing. Pure numpy and Arrow."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from mutation_api.acid.row_id import RowIdArrays
 __all__ = ["Mask", "RowIds"]
 
 Mask = npt.NDArray[np.bool_]
-"""Which of n changes; shape (n,)."""
+"""Selects some of n changes; shape (n,)."""
 
 _MISSING = -1
 
 
 @dataclass(frozen=True)
 class RowIds:
-    """ROW__IDs of n changes, of which parts may be missing.
+    """ROW__IDs of n changes; parts may be missing.
 
     Attributes:
         numbers: original transaction (in v2 write id), bucket field and row id; -1 where missing.
-        present: which of the three are there, in the same order.
-        partitions: names of the partitions that they carry, null where unknown; None if none has one.
+        present: masks of the present values of the three parts, in the same order.
+        partitions: names of the partitions in the ROW__IDs, null where unknown; None if all are unknown.
     """
 
     numbers: RowIdArrays
@@ -37,23 +37,23 @@ class RowIds:
 
     @classmethod
     def none(cls, count: int) -> RowIds:
-        """No change has one."""
+        """ROW__IDs that are all missing."""
         missing, absent = np.full(count, _MISSING, np.int64), np.zeros(count, np.bool_)
         return cls(RowIdArrays(missing, missing, missing), (absent, absent, absent))
 
     @classmethod
     def complete(cls, numbers: RowIdArrays) -> RowIds:
-        """Every change has all of it; partitions are not known."""
+        """ROW__IDs that are all complete; partitions are unknown."""
         there = np.ones(len(numbers), np.bool_)
         return cls(numbers, (there, there, there))
 
     @classmethod
     def of_columns(cls, parts: Iterable[pa.Array], partitions: pa.Array | None = None) -> RowIds:
-        """From columns.
+        """ROW__IDs from columns.
 
         Args:
             parts: original transaction, bucket field and row id: three columns of n whole numbers.
-            partitions: n texts; None if they are not known.
+            partitions: n texts; None if they are unknown.
 
         Raises:
             pa.ArrowException: a column has another type.
@@ -70,17 +70,17 @@ class RowIds:
 
     @property
     def has_bucket(self) -> Mask:
-        """Where at least the bucket is there; an insert may carry it alone."""
+        """The changes whose ROW__ID has a bucket; an insert may have a bucket only."""
         return self.present[1]
 
     @cached_property
     def is_complete(self) -> Mask:
-        """Where all three parts are there."""
+        """The changes whose ROW__ID has all three parts."""
         complete: Mask = np.logical_and.reduce(self.present)
         return complete
 
     def shown(self, index: int) -> tuple[int | str | None, ...] | None:
-        """One of them for a message: its parts, the partition last if it is known; None if it has none."""
+        """One ROW__ID for a message: its parts, the partition last if known; None if all are missing."""
         parts = [
             number if mask[index] else None
             for number, mask in zip(self.numbers.at(index), self.present, strict=True)

@@ -1,6 +1,6 @@
-"""What must hold of the order in which records arrive; both checks look at the record itself.
+"""Rules for the order in which records arrive; both check the current record itself.
 
-Hive's own API checked neither the first record of a group nor the bucket of the record at hand: measured, a
+Hive's own API checked neither the first record of a group nor the bucket of the current record. Measured: a
 wrong first record was accepted and old row versions came back, and a right order was refused.
 """
 
@@ -16,9 +16,9 @@ __all__ = ["GroupingValidator", "SequenceValidator"]
 
 
 class GroupingValidator:
-    """Refuses a (partition, bucket) that comes back: its file is closed, and a second one would hide rows.
+    """Refuses a (partition, bucket) that occurs again: its file is closed, and a second file would hide rows.
 
-    Remembers each partition's name and one bit for each bucket number up to its highest.
+    It stores each partition's name and one bit for each bucket number up to the partition's highest.
     """
 
     def __init__(self, table_name: str) -> None:
@@ -27,13 +27,13 @@ class GroupingValidator:
         self._last: tuple[str, int] | None = None
 
     def enter(self, partition_name: str, bucket_id: int) -> bool:
-        """Note that a record belongs to a group.
+        """Record the group of the next record.
 
         Returns:
             Whether this begins a new group.
 
         Raises:
-            GroupRevisitedError: the group was left before.
+            GroupRevisitedError: the group is complete already.
         """
         if self._last == (partition_name, bucket_id):
             return False
@@ -51,12 +51,12 @@ class GroupingValidator:
 class SequenceValidator:
     """Refuses updates and deletes of one group that do not ascend strictly by (original_txn, bucket, row_id).
 
-    Readers merge by this order: out of order, old row versions or deleted rows are shown. What inserts carry
-    does not count. The first record counts.
+    Readers merge by this order. Out of order, they show old row versions or deleted rows. ROW__IDs of inserts
+    are ignored. The first record is checked too.
 
     Args:
-        group: names table, partition and bucket, for messages.
-        inserts_last: no update or delete may follow an insert (v1 legacy: all lie in one file, and inserts
+        group: table, partition and bucket, for messages.
+        inserts_last: refuse an update or delete after an insert (v1 legacy: all are in one file, and inserts
             have the highest original_txn).
     """
 
@@ -67,14 +67,14 @@ class SequenceValidator:
         self._last: RecordIdentifier | None = None
 
     def check(self, operations: np.ndarray, row_ids: RowIdArrays) -> None:
-        """Check n records that follow those checked before; an error changes nothing.
+        """Check the next n records; an error leaves the validator unchanged.
 
         Args:
             operations: codes of :class:`Operation`, shape (n,).
-            row_ids: of n records.
+            row_ids: ROW__IDs of n records.
 
         Raises:
-            RecordSequenceError: names the two records that disagree.
+            RecordSequenceError: records are out of order; the message names both.
         """
         existing = operations != Operation.INSERT
         insert_seen = self._insert_seen or not existing.all()
@@ -93,7 +93,7 @@ class SequenceValidator:
             at = after + int(late[0])
             raise RecordSequenceError(
                 f"{self._group}: the update or delete of ROW__ID {tuple(row_ids.at(at))} follows an insert; "
-                "in this table's format inserts come last in their group: sort them behind the others"
+                "in this table's format inserts come last in their group: sort them after the others"
             )
 
     def _check_ascending(self, row_ids: RowIdArrays) -> None:
@@ -108,7 +108,7 @@ class SequenceValidator:
         if before == found:
             return RecordSequenceError(
                 f"{self._group}: the ROW__ID {tuple(found)} occurs twice; "
-                "a change set may update or delete a row once only"
+                "a change set may update or delete a row only once"
             )
         return RecordSequenceError(
             f"{self._group}: ROW__ID {tuple(found)} comes after {tuple(before)}; updates and deletes of a "

@@ -1,6 +1,6 @@
-"""WritePermissions: asks once for each partition whether this user may write there.
+"""WritePermissions: checks once for each partition whether this user may write there.
 
-What was written for one that may not be written would be refused by the committer, after all the work.
+Without this check the commit would fail, after all the work.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["WritePermissions"]
 
 
 class WritePermissions:
-    """Asks storages that know beforehand, in the background of the writing.
+    """Checks permissions in the background of the writing, on storages that report them beforehand.
 
     Args:
-        table_name: whose partitions, for messages.
-        background: does the asking; its next call raises DeltaWriteError if one may not be written.
+        table_name: table of the partitions, for messages.
+        background: runs the checks; its next call raises DeltaWriteError if a partition may not be written.
     """
 
     def __init__(self, table_name: str, background: Background) -> None:
@@ -30,7 +30,7 @@ class WritePermissions:
         self._asked_for: set[Location] = set()
 
     def ask(self, partition_location: Location) -> None:
-        """Have it asked for, unless it was. Raises what an earlier question, or other work there, raised."""
+        """Start the check of a partition, once. Raises the error of earlier background work."""
         if partition_location in self._asked_for:
             return
         self._asked_for.add(partition_location)

@@ -227,7 +227,7 @@ def test_what_cannot_be_right_is_refused(lines: Lines) -> None:
         write_id = transaction.table(lines.name("plain")).required_write_id()
         wrong: Iterable[tuple[str, tuple[int, int, int], type[Exception], str]] = [
             ("mm", (txn, bucket, number), TableNotMutableError, "it is insert-only"),
-            ("plain", (txn, bucket | 1 << 12, number), BucketIdError, "no Hive writes"),
+            ("plain", (txn, bucket | 1 << 12, number), BucketIdError, "Hive never writes"),
             ("plain", (txn, bucket & 0xFFF, number + 4000), RowIdNotFoundError, "does not hold"),
             ("plain", (txn, bucket, number + 4000), RowIdNotFoundError, "does not hold"),
             ("plain", (write_id, bucket, number), RowIdNotFoundError, "cannot hold"),

@@ -316,8 +316,8 @@ def test_an_unknown_operation(make_table: MakeTable, spark: SparkSession, operat
 
 
 BAD_ROW_IDS: list[tuple[str, Callable[[RowId], Any], type[MutationError], tuple[str, ...]]] = [
-    ("update", lambda _: None, RecordValueError, ("needs the ROW__ID", "None")),
-    ("delete", lambda r: (r[0], r[1], None), RecordValueError, ("needs the ROW__ID",)),
+    ("update", lambda _: None, RecordValueError, ("needs the complete ROW__ID", "None")),
+    ("delete", lambda r: (r[0], r[1], None), RecordValueError, ("needs the complete ROW__ID",)),
     ("delete", lambda r: (r[0], 2, r[2]), BucketIdError, ("0 <= bucket < 2", ", 2, ")),
     ("update", lambda r: (r[0], 536870912, r[2]), BucketIdError, ("536870912",)),
     ("delete", lambda r: (10**15, *r[1:]), RowIdNotFoundError, (str(10**15),)),

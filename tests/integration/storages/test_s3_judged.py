@@ -366,7 +366,7 @@ def test_a_loser_that_uploads_after_the_commit(hive_on_s3: HiveJudge, database_o
             transaction.add_manifests(name, "w", [])
         location = client.tables[0].location
         assert hidden(location) == []
-        with pytest.raises(DeltaWriteError, match="transaction is over"), late:
+        with pytest.raises(DeltaWriteError, match="transaction has ended"), late:
             late.close()
         assert hidden(location) == []
     assert seen(hive, name) == [(2, "m2", "ds=a")]

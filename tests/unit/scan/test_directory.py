@@ -18,7 +18,7 @@ GOLDEN_V4 = Path(__file__).parents[2] / "golden" / "acid_v4" / "bucketed_minor" 
 
 
 def test_the_files_tell_partitions_and_version(tmp_path: Path) -> None:
-    """Keys of the directories are strings; whoever wrote no mark of a later Hive was Hive 2."""
+    """Keys of the directories are strings; files without a mark of a later Hive were written by Hive 2."""
     path = partitioned_directory(tmp_path)
     view = open_directory(path, SCHEMA)
     assert view.table.partition_keys == (AcidColumn("ds", "string"), AcidColumn("hr", "string"))
@@ -31,7 +31,7 @@ def test_the_files_tell_partitions_and_version(tmp_path: Path) -> None:
 
 
 def test_lists_of_valid_ids_are_texts_or_values() -> None:
-    """Both bound what is seen."""
+    """Both limit the visible rows."""
     text = "d.t:2:9223372036854775807::"
     views = [
         open_directory(GOLDEN_V4, SCHEMA, valid_write_ids=given, valid_txns=txns)
@@ -62,21 +62,21 @@ def test_lists_of_valid_ids_are_texts_or_values() -> None:
         ({"transactional_properties": "full"}, "transactional_properties 'full': it must be one of legacy"),
         (
             {"acid_version": "2", "transactional_properties": "legacy"},
-            "acid_version 2 has no tables with transactional_properties legacy",
+            "acid_version 2 does not support transactional_properties legacy",
         ),
         ({"num_buckets": 0}, "num_buckets 0"),
         ({"location": "file://elsewhere/x"}, "location file://elsewhere/x: a local location names no other"),
     ],
 )
 def test_refusals_name_the_argument(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
-    """Whatever could not be parsed, or does not go with the files."""
+    """Arguments that cannot be parsed, or do not fit the files."""
     given = {"location": partitioned_directory(tmp_path), "schema": SCHEMA} | arguments
     with pytest.raises(ConfigurationError, match=message):
         open_directory(**given)
 
 
 def test_other_partition_keys_are_refused(tmp_path: Path) -> None:
-    """The names of the directories are what counts; an unpartitioned table has none."""
+    """The names of the directories decide; an unpartitioned table has no keys."""
     with pytest.raises(DirectoryStateError, match=r"partition keys ds, hr, partition_schema has hr, ds"):
         open_directory(partitioned_directory(tmp_path), SCHEMA, partition_schema="hr int, ds date")
     with pytest.raises(DirectoryStateError, match=r"partition keys \(none\), partition_schema has ds"):

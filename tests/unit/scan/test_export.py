@@ -1,4 +1,4 @@
-"""Files of rows; that apply reads them back is shown in tests/integration/front/test_cli.py."""
+"""Files of rows; tests/integration/front/test_cli.py shows that apply reads them back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMATS = ("csv", "json", "orc", "parquet")
 
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_a_file_has_the_scan_and_no_more(tmp_path: Path, format_name: str) -> None:
-    """Its columns in its order, whatever the file is called; an older one is replaced."""
+    """The scan's columns in its order, whatever the file's name; an existing file is replaced."""
     scan = TableScan(partitioned_view(tmp_path), columns=["hr", "msg"], limit=2)
     target = tmp_path / "rows"
     target.write_text("an older file")
@@ -43,7 +43,7 @@ def test_a_file_has_the_scan_and_no_more(tmp_path: Path, format_name: str) -> No
 
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_a_file_without_rows_has_columns(tmp_path: Path, format_name: str) -> None:
-    """In JSON lines it is empty."""
+    """As JSON lines the file is empty."""
     target = tmp_path / f"rows.{format_name}"
     export_rows(TableScan(partitioned_view(tmp_path), row_ids=True, limit=0), target)
     names = ["ROW__ID", "id", "msg", "ds", "hr"]
@@ -60,7 +60,7 @@ def test_a_file_without_rows_has_columns(tmp_path: Path, format_name: str) -> No
 
 
 def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
-    """A format that is none, a folder that is none, a type that the format does not have."""
+    """An unknown format, a directory that does not exist, a type that the format lacks."""
     scan = TableScan(plain_view(tmp_path))
     with pytest.raises(ConfigurationError, match=r"x\.txt: name the format with format_name, one of csv, "):
         export_rows(scan, tmp_path / "x.txt")
@@ -73,7 +73,7 @@ def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 def test_rows_are_objects(tmp_path: Path) -> None:
-    """ROW__ID as a struct, columns in the order of the scan, partition values as JSON has them."""
+    """ROW__ID as a struct, columns in the order of the scan, partition values in their JSON form."""
     scan = TableScan(partitioned_view(tmp_path), columns=["ds", "id"], row_ids=True)
     found = [row for _, rows in scan.by_partition() for row in row_objects(scan, rows)]
     row_id = {"transactionid": 1, "bucketid": 0, "rowid": 0, "partition": f"ds={DAYS[0]}/hr=01"}

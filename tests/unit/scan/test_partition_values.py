@@ -31,13 +31,13 @@ FIRST, SECOND, NONE = (f"ds={day}/hr=01" for day in DAYS)
 def test_conditions_compare_typed_values(
     tmp_path: Path, conditions: list[PartitionCondition], found: list[str]
 ) -> None:
-    """Texts are read as the column's type; all must hold."""
+    """Texts are parsed as the column's type; all conditions must hold."""
     table = partitioned_view(tmp_path).table
     assert matching_partitions(table, [FIRST, SECOND, NONE], conditions) == found
 
 
 def test_conditions_that_make_no_sense(tmp_path: Path) -> None:
-    """A column that is none, also where there is no partition to look at; a text that is no value."""
+    """An unknown column, also if the table has no partitions; a text that cannot be parsed."""
     table = partitioned_view(tmp_path).table
     with pytest.raises(
         ConfigurationError, match=r"where_partition id=1: .* has the partition columns ds, hr"
@@ -58,7 +58,7 @@ def test_a_text_that_is_no_value_matters_only_if_wanted(tmp_path: Path) -> None:
 
 
 def test_the_values_of_a_partition_are_typed(tmp_path: Path) -> None:
-    """The default partition's is null; a table without partition keys has none."""
+    """The default partition has null; a table without partition keys has no values."""
     table = partitioned_view(tmp_path).table
     keys, day = table.partition_keys, datetime.date(2015, 11, 19)
     assert partition_scalars(table, FIRST, keys) == {"ds": pa.scalar(day), "hr": pa.scalar(1, pa.int32())}

@@ -1,4 +1,4 @@
-"""Scans as Arrow; what the rows of real Hive files are is compared in tests/unit/cli/test_snapshot.py."""
+"""Scans as Arrow; tests/unit/cli/test_snapshot.py compares the rows of real Hive files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROW_ID = pa.struct([("transactionid", pa.int64()), ("bucketid", pa.int32()), ("r
 
 
 def test_partition_columns_are_columns(tmp_path: Path) -> None:
-    """Typed, behind the data columns, and null in the default partition."""
+    """Typed, after the data columns, and null in the default partition."""
     rows = TableScan(partitioned_view(tmp_path)).to_arrow()
     assert rows.schema == pa.schema(
         [("id", pa.int64()), ("msg", pa.string()), ("ds", pa.date32()), ("hr", pa.int32())]
@@ -44,7 +44,7 @@ def test_row_ids_name_the_partition_of_the_row(tmp_path: Path) -> None:
 
 
 def test_columns_come_in_the_order_wanted(tmp_path: Path) -> None:
-    """Data and partition columns alike, any case; partition columns alone have as many rows."""
+    """Data and partition columns alike, in any case; a read of partition columns alone has as many rows."""
     view = partitioned_view(tmp_path)
     assert TableScan(view, columns=["HR", "msg"]).to_arrow().to_pylist()[1] == {"hr": 1, "msg": "m2"}
     assert TableScan(view, columns=["hr"]).to_arrow().to_pydict() == {"hr": [1, 1, 1]}
@@ -55,7 +55,7 @@ def test_columns_come_in_the_order_wanted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", [["nope"], ["id", "ID"]])
 def test_unknown_columns_are_refused(tmp_path: Path, columns: list[str]) -> None:
-    """As those that are named twice; nothing at all is refused, too."""
+    """Columns named twice are refused too, and so is a read of nothing."""
     view = partitioned_view(tmp_path)
     with pytest.raises(RecordLayoutError, match="there are id, msg, ds, hr"):
         TableScan(view, columns=columns).to_arrow_batch_reader()
@@ -64,7 +64,7 @@ def test_unknown_columns_are_refused(tmp_path: Path, columns: list[str]) -> None
 
 
 def test_batches_know_their_partition(tmp_path: Path) -> None:
-    """By its name, in the order of the names; an unpartitioned table has none, not an empty one."""
+    """By its name, in the order of the names; in an unpartitioned table the name is None, not empty."""
     scan = TableScan(partitioned_view(tmp_path), where_partition=[("hr", "1")])
     found = list(scan.by_partition())
     assert [name for name, _ in found] == [f"ds={day}/hr=01" for day in DAYS]
@@ -76,7 +76,7 @@ def test_batches_know_their_partition(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("limit", "found"), [(0, []), (2, [0, 1]), (3, [0, 1, 2]), (9, [0, 1, 2])])
 def test_reading_ends_at_the_limit(tmp_path: Path, limit: int, found: list[int]) -> None:
-    """Which counts rows, over all partitions."""
+    """The limit counts rows over all partitions."""
     assert TableScan(plain_view(tmp_path), limit=limit).to_arrow()["id"].to_pylist() == found
     ids = TableScan(partitioned_view(tmp_path), limit=limit).to_arrow()["id"].to_pylist()
     assert ids == [1, 2, 3][: len(found)]
@@ -85,7 +85,7 @@ def test_reading_ends_at_the_limit(tmp_path: Path, limit: int, found: list[int])
 
 
 def test_a_stream_fails_as_the_reader_does(tmp_path: Path) -> None:
-    """Files are read as batches are asked for; what is wrong then is our error, not Arrow's."""
+    """Files are read as batches are consumed; an error then is ours, not Arrow's."""
     view = partitioned_view(tmp_path)
     with TableScan(view).to_arrow_batch_reader() as reader:
         assert reader.schema == TableScan(view).schema
@@ -97,7 +97,7 @@ def test_a_stream_fails_as_the_reader_does(tmp_path: Path) -> None:
 
 
 def test_timestamps_have_the_form_asked_for(tmp_path: Path) -> None:
-    """Microseconds unless said otherwise; a value that has more digits is an error, or cut."""
+    """Microseconds by default; a value with more digits is an error, or is cut."""
     at = pa.scalar(1447936496789012345, pa.timestamp("ns")).as_py()
     rows = [(0, 1, 0, 0, 1, {"at": at})]
     path = tmp_path / "x" / "delta_0000001_0000001/bucket_00000"
@@ -112,7 +112,7 @@ def test_timestamps_have_the_form_asked_for(tmp_path: Path) -> None:
 
 
 def test_an_insert_only_table_has_no_row_ids(tmp_path: Path) -> None:
-    """Its rows are counted by a column where partition columns alone are wanted."""
+    """A data column gives the number of rows if only partition columns are wanted."""
     file = tmp_path / "i" / "ds=x" / "delta_0000001_0000001_0000" / "000000_0"
     write_orc(file, pa.table({"id": [1, 2]}))
     view = open_directory(tmp_path / "i", "id bigint", transactional_properties="insert_only")

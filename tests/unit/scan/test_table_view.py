@@ -26,7 +26,7 @@ TABLE = AcidTable(
 
 @dataclasses.dataclass
 class Source:
-    """What an open snapshot says of one table."""
+    """The view that an open snapshot has of one table."""
 
     info: AcidTable
     names: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ def test_a_view_has_what_the_source_says(given: str) -> None:
 
 
 def test_partitions_lie_where_the_descriptor_says() -> None:
-    """Below the table, or elsewhere; a table with partition keys may have no partition."""
+    """Below the table's directory, or elsewhere; a table with partition keys may have no partitions."""
     table = dataclasses.replace(
         TABLE, partition_keys=(AcidColumn("hr", "int"),), partition_locations={"hr=2": ELSEWHERE}
     )

@@ -141,8 +141,8 @@ def test_many_rows_agree_with_the_resolver() -> None:
             "one of 'insert', 'update', 'delete'.*operation='upsert'",
         ),
         ((None, None, "x", 1), RecordValueError, "operation=None"),
-        (("update", None, "x", 1), RecordValueError, "needs the ROW__ID"),
-        (("delete", (5, None, 1), "x", 1), RecordValueError, "needs the ROW__ID"),
+        (("update", None, "x", 1), RecordValueError, "needs the complete ROW__ID"),
+        (("delete", (5, None, 1), "x", 1), RecordValueError, "needs the complete ROW__ID"),
         (("delete", (5, 4, 1), "x", 1), BucketIdError, r"expected 0 <= bucket < 4.*\(5, 4, 1\)"),
         (("delete", (5, -1, 1), "x", 1), BucketIdError, "expected 0 <= bucket < 4"),
         (("delete", row_id(1, txn=OWN_TXN), "x", 1), RowIdNotFoundError, "cannot hold"),
@@ -204,7 +204,7 @@ def test_without_a_row_id_column_only_inserts_pass() -> None:
     classifier = ChangeClassifier(UNPARTITIONED, VALID)
     columns = pa.array([{"ds": None, "id": 1}], COLUMNS)
     assert classifier.classify(pa.array(["insert"]), None, columns).to_pylist()[0]["operation"] == 0
-    with pytest.raises(RecordValueError, match="needs the ROW__ID"):
+    with pytest.raises(RecordValueError, match="needs the complete ROW__ID"):
         classifier.classify(pa.array(["delete"]), None, columns)
 
 
@@ -302,10 +302,10 @@ def test_an_update_of_a_misplaced_row(version: AcidVersion) -> None:
     ("row_id", "error", "message"),
     [
         ((5, bucket_property(4), 0), BucketIdError, "expected 0 <= bucket < 4.*bucket=4"),
-        ((5, 4096, 0), BucketIdError, "a bucket field that no Hive writes.*4096"),
-        ((5, 2 << 29, 0), BucketIdError, "a bucket field that no Hive writes"),
-        ((5, bucket_property(1) | 1 << 12, 0), BucketIdError, "a bucket field that no Hive writes"),
-        ((5, -1, 0), BucketIdError, "a bucket field that no Hive writes"),
+        ((5, 4096, 0), BucketIdError, "a bucket field that Hive never writes.*4096"),
+        ((5, 2 << 29, 0), BucketIdError, "a bucket field that Hive never writes"),
+        ((5, bucket_property(1) | 1 << 12, 0), BucketIdError, "a bucket field that Hive never writes"),
+        ((5, -1, 0), BucketIdError, "a bucket field that Hive never writes"),
         ((OWN_WRITE_ID, bucket_property(1), 0), RowIdNotFoundError, "write id is negative, not below 7"),
         ((OTHERS_WRITE_ID, bucket_property(1), 0), RowIdNotFoundError, "that write id 7 cannot change"),
         ((ABORTED_WRITE_ID, bucket_property(1), 0), RowIdNotFoundError, "transaction 9 cannot hold"),

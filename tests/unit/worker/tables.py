@@ -57,7 +57,7 @@ def events(manifest: DeltaManifest) -> list[tuple]:
 
 
 def coordinator(table: AcidTable, **settings) -> MutatorCoordinator:
-    """Of writer ``w``; checks each record at once."""
+    """A coordinator of writer ``w`` that checks each record at once."""
     return MutatorCoordinator(table, **{"options": WriterOptions(batch_rows=1), "writer_id": "w", **settings})
 
 

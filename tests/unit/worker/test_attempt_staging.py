@@ -1,4 +1,4 @@
-"""Where an attempt stages its files: near their partition, and apart from every other attempt."""
+"""An attempt stages its files near their partition, and apart from every other attempt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.worker.tables import acid_table, coordinator, files_below
 
 
 def test_partitions_that_lie_elsewhere(tmp_path):
-    """A foreign location is staged at, so that publishing stays a rename; an odd spelling is kept."""
+    """Files of a partition elsewhere are staged near it, so that publishing is a rename; odd spellings stay."""
     elsewhere = f"file:{tmp_path}/elsewhere"
     table = acid_table(
         tmp_path / "t",
@@ -56,7 +56,7 @@ def test_the_same_attempt_twice_is_refused(tmp_path):
 
 
 def test_an_unwritable_directory_is_named(tmp_path, monkeypatch):
-    """The error names the path and the table; a file in the directory's place works for root too."""
+    """The error names the path and the table; a file with the directory's name fails for root too."""
     (tmp_path / "_mutation_7").write_text("")
     with pytest.raises(DeltaWriteError, match=r"table db\.t: .*_mutation_7/w/0 could not be created"):
         coordinator(acid_table(tmp_path)).insert([], {"id": 1, "msg": ""})
@@ -65,7 +65,7 @@ def test_an_unwritable_directory_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b"])
 def test_ids_must_name_a_directory(tmp_path, name):
-    """An id with a slash would write into somebody else's directory."""
+    """An id with a slash would write into the directory of another attempt."""
     for setting in ("writer_id", "attempt_id"):
         with pytest.raises(ConfigurationError, match=setting):
             coordinator(acid_table(tmp_path), **{setting: name})

@@ -1,4 +1,4 @@
-"""One mistake is one error, by whichever way it comes; and what its message says."""
+"""One mistake is one error on every way; and the texts of the messages."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ ALL: tuple[Way, ...] = (by_change_set, *COORDINATOR, by_slice)
 def refusals(
     path: Path, version: AcidVersion, wrong: Wrong, ways: tuple[Way, ...], **table: Any
 ) -> dict[str, tuple[type[MutationError], str]]:
-    """By the name of the way: class and core of the error, without where it was and what was found."""
+    """By the name of the way: class and rule of the error, without location and found values."""
     found = {}
     for way in ways:
         with pytest.raises(MutationError) as caught:
@@ -124,7 +124,7 @@ def refusals(
 def assert_alike(
     found: dict[str, tuple[type[MutationError], str]], error: type[MutationError], core: str
 ) -> None:
-    """All ways gave the same error, which is this one."""
+    """All ways raised the same, given error."""
     ((cls, text),) = set(found.values())
     assert cls is error
     assert core in text
@@ -141,17 +141,19 @@ def test_a_missing_row_id(
 ) -> None:
     """In whole or in part; a slice has all of them by its type."""
     found = refusals(tmp_path, version, Wrong(operation, row_id), (by_change_set, *COORDINATOR))
-    assert_alike(found, RecordValueError, "needs the ROW__ID of its row, all of it; read it with snapshot()")
+    assert_alike(found, RecordValueError, "needs the complete ROW__ID of its row; read it with snapshot()")
 
 
 @pytest.mark.parametrize("operation", ["update", "delete"])
 def test_no_column_of_row_ids(tmp_path: Path, operation: str) -> None:
-    """A column that is not there is a ROW__ID that is not there."""
+    """A missing column is a missing ROW__ID."""
     for record in ({"id": 1, "msg": "x"}, pa.table({"id": [1], "msg": ["x"]})):
         target = MutatorCoordinator(acid_table(tmp_path), options=WriterOptions(batch_rows=5))
-        with pytest.raises(RecordValueError, match=rf"needs the ROW__ID.*'{operation}', ROW__ID=None"):
+        with pytest.raises(
+            RecordValueError, match=rf"needs the complete ROW__ID.*'{operation}', ROW__ID=None"
+        ):
             getattr(target, operation)([], record)
-    with pytest.raises(RecordValueError, match=rf"needs the ROW__ID.*'{operation}', ROW__ID=None"):
+    with pytest.raises(RecordValueError, match=rf"needs the complete ROW__ID.*'{operation}', ROW__ID=None"):
         ChangeClassifier(acid_table(tmp_path), ValidTxnList(5, ())).classify(
             pa.array([operation]), None, pa.array([{"id": 1}])
         )
@@ -165,7 +167,7 @@ def test_no_column_of_row_ids(tmp_path: Path, operation: str) -> None:
 def test_a_row_that_cannot_be_seen(
     tmp_path: Path, version: AcidVersion, operation: str, txn: int, number: int
 ) -> None:
-    """Of this or a later transaction, or of numbers that no row has."""
+    """Rows of this or a later transaction, or with numbers that no row has."""
     bucket = bucket_property(0) if version.encodes_buckets else 0
     found = refusals(tmp_path, version, Wrong(operation, (txn, bucket, number)), ALL, num_buckets=1)
     kind = "write id" if version.uses_write_ids else "transaction"
@@ -188,14 +190,14 @@ def test_a_bucket_out_of_range(tmp_path: Path, version: AcidVersion, operation: 
 def test_a_bucket_field_that_hive_does_not_write(
     tmp_path: Path, version: AcidVersion, table: dict[str, Any], value: int
 ) -> None:
-    """Readers would pass over such a delete without a word."""
+    """Readers would silently ignore such a delete."""
     found = refusals(tmp_path, version, Wrong("delete", (1, value, 0)), ALL, **table)
-    assert_alike(found, BucketIdError, "a bucket field that no Hive writes")
+    assert_alike(found, BucketIdError, "a bucket field that Hive never writes")
 
 
 @pytest.mark.parametrize("version", [v for v in OF_VERSION if not v.keeps_misplaced_rows])
 def test_an_update_that_would_move_to_another_bucket(tmp_path: Path, version: AcidVersion) -> None:
-    """A slice's bucket is computed by the plan, and not again."""
+    """The plan computes the bucket of a slice; it is not computed again."""
     (other,) = ids_of_bucket(acid_table(tmp_path, version), 1, 1)
     bucket = bucket_property(0) if version.encodes_buckets else 0
     wrong = Wrong("update", (1, bucket, 0), id=other)
@@ -205,12 +207,12 @@ def test_an_update_that_would_move_to_another_bucket(tmp_path: Path, version: Ac
 
 @pytest.mark.parametrize("version", OF_VERSION)
 def test_an_update_that_would_move_to_another_partition(tmp_path: Path, version: AcidVersion) -> None:
-    """As far as ROW__ID knows the partition."""
+    """If ROW__ID has the partition."""
     (same,) = ids_of_bucket(acid_table(tmp_path, version), 0, 1)
     bucket = bucket_property(0) if version.encodes_buckets else 0
     wrong = Wrong("update", (1, bucket, 0, "ds=a"), id=same, partition="b")
     found = refusals(tmp_path, version, wrong, (by_change_set, *COORDINATOR))
-    assert_alike(found, RecordValueError, "another partition than its own; to move it, delete the old row")
+    assert_alike(found, RecordValueError, "another partition than its row's; to move the row, delete the old")
 
 
 @pytest.mark.parametrize("version", INSERT_ONLY)
@@ -233,7 +235,7 @@ def test_an_unknown_operation(tmp_path: Path, version: AcidVersion) -> None:
 
 @pytest.mark.parametrize("version", OF_VERSION)
 def test_only_a_coordinator_looks_at_the_row_id_of_an_insert(tmp_path: Path, version: AcidVersion) -> None:
-    """There an attached bucket is the caller's claim; in a change set it is that of a row which moves."""
+    """There the caller claims the attached bucket; in a change set it is the bucket of a row that moves."""
     (other,) = ids_of_bucket(acid_table(tmp_path, version), 1, 1)
     bucket = bucket_property(0) if version.encodes_buckets else 0
     wrong = Wrong("insert", (TXN_ID, bucket, -5), id=other)
@@ -251,7 +253,7 @@ def changes(table: AcidTable, row_ids: RowIds, **settings: Any) -> Changes:
 
 
 def test_many_mistakes_are_counted_and_few_are_shown(tmp_path: Path) -> None:
-    """Where, how many of how many, three of them with bucket and columns, long values cut."""
+    """Location, number of wrong changes, three of them with bucket and columns, long values cut."""
     numbers = np.arange(9)
     row_ids = RowIds.complete(RowIdArrays(numbers, np.full(9, bucket_property(1, 2)), numbers - 5))
     table = acid_table(tmp_path, AcidVersion.V2_HIVE4, keys=DS)
@@ -269,11 +271,13 @@ def test_many_mistakes_are_counted_and_few_are_shown(tmp_path: Path) -> None:
 
 
 def test_a_message_shows_what_python_cannot_hold(tmp_path: Path) -> None:
-    """A day of the year 10000 does not hide the mistake at hand."""
+    """A day of the year 10000 does not hide the mistake."""
     days = pa.array([2932897], pa.date32())
     with pytest.raises(OverflowError):
         days[0].as_py()
-    with pytest.raises(RecordValueError, match=r"needs the ROW__ID.*ROW__ID=None, d=<date32\[day\]>\)"):
+    with pytest.raises(
+        RecordValueError, match=r"needs the complete ROW__ID.*ROW__ID=None, d=<date32\[day\]>\)"
+    ):
         check_row_ids(changes(acid_table(tmp_path), RowIds.none(1), columns={"d": days}))
     known = {"d": pa.array([datetime.date(2020, 1, 2)])}
     with pytest.raises(RecordValueError, match=r"d=datetime\.date\(2020, 1, 2\)\)"):
@@ -281,7 +285,7 @@ def test_a_message_shows_what_python_cannot_hold(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_is_heeded_where_it_is_known(tmp_path: Path) -> None:
-    """Rows of open and aborted transactions pass where there is none: a coordinator has no snapshot."""
+    """Without a snapshot, as in a coordinator, rows of open and aborted transactions are accepted."""
     row_ids = RowIds.complete(RowIdArrays(np.array([0, 3, 4]), np.zeros(3, int), np.arange(3)))
     table = acid_table(tmp_path)
     check_row_ids(changes(table, row_ids))

@@ -1,4 +1,4 @@
-"""MutatorCoordinator: every case of Hive's own API in which it lost or doubled rows, and ours of each."""
+"""MutatorCoordinator: cases in which Hive's own API lost or duplicated rows, and our behaviour in each."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_single_records_of_a_table_with_one_column(tmp_path):
 
 @pytest.mark.parametrize("operation", ["insert", "update"])
 def test_a_bucket_that_the_row_contradicts_is_refused(tmp_path, operation):
-    """A row in a wrong bucket is invisible or doubled; an update cannot move it."""
+    """A row in a wrong bucket is invisible or duplicated; an update cannot move it."""
     table = acid_table(tmp_path)
     target = coordinator(table)
     advice = "leave ROW__ID null" if operation == "insert" else "delete the old row and insert the new one"
@@ -203,7 +203,7 @@ def test_a_bucket_that_does_not_exist_is_refused(tmp_path, operation, bucket):
 
 @versions
 def test_a_delete_needs_only_its_row_id(tmp_path, version):
-    """Whatever lies in its columns, fitting or not, is not looked at."""
+    """The values of its columns are ignored, whether they fit or not."""
     table = acid_table(tmp_path, version)
     with coordinator(table) as target:
         target.delete([], {"ROW__ID": row_id(1, 0, 0), "id": "no number", "other": 1})
@@ -222,15 +222,15 @@ def test_a_row_id_that_no_snapshot_can_hold_is_refused(tmp_path, identity):
 @pytest.mark.parametrize("identity", [None, (1, None, 1), (None, 0, 1)])
 def test_a_missing_row_id_is_refused(tmp_path, identity):
     """Without it nothing can be updated or deleted."""
-    with pytest.raises(RecordValueError, match="needs the ROW__ID of its row, all of it"):
+    with pytest.raises(RecordValueError, match="needs the complete ROW__ID of its row"):
         coordinator(acid_table(tmp_path)).delete([], {"ROW__ID": identity})
     array = pa.array([identity and dict(zip(("transactionid", "bucketid", "rowid"), identity, strict=True))])
-    with pytest.raises(RecordValueError, match="needs the ROW__ID of its row, all of it"):
+    with pytest.raises(RecordValueError, match="needs the complete ROW__ID of its row"):
         coordinator(acid_table(tmp_path)).delete([], pa.table({"ROW__ID": array}))
 
 
 def test_a_row_of_another_partition_is_refused(tmp_path):
-    """A row that is sent elsewhere would be doubled or lost; Hive's API did not notice."""
+    """Otherwise the row would be duplicated or lost; Hive's API did not check this."""
     table = acid_table(tmp_path, keys=DS)
     target = coordinator(table)
     target.delete(["a"], {"ROW__ID": (1, 0, 0, "ds=a")})
@@ -252,7 +252,7 @@ def test_a_row_of_another_partition_is_refused(tmp_path):
     ],
 )
 def test_a_record_that_does_not_fit_the_table_is_refused(tmp_path, record, message):
-    """What is not written would be lost in silence; nothing is on disk afterwards."""
+    """Otherwise data would be lost silently; nothing is on disk afterwards."""
     target = coordinator(acid_table(tmp_path, keys=DS))
     with pytest.raises(RecordLayoutError, match=message):
         target.insert(["a"], record)
@@ -292,7 +292,7 @@ def test_use_after_close_and_abort(tmp_path):
 
 
 def test_after_a_failure_nothing_is_written(tmp_path):
-    """A batch may be on disk in part: only abort is left, and close raises the first error again."""
+    """A part of a batch may be on disk: only abort works, and close raises the first error again."""
     table = acid_table(tmp_path)
     target = coordinator(table)
     target.insert([], {"id": 1, "msg": ""})
@@ -391,7 +391,7 @@ def test_deletes_first_then_timestamps_of_any_year(tmp_path, version):
 
 
 def test_nested_python_values(tmp_path):
-    """Dicts are maps or structs as the column says; tuples are structs; a union is (alternative, value)."""
+    """Dicts are maps or structs by the column's type; tuples are structs; a union is (alternative, value)."""
     columns = (
         ("id", "bigint"),
         ("m", "map<string,int>"),
@@ -406,7 +406,7 @@ def test_nested_python_values(tmp_path):
         target.insert([], {"id": one, "m": {}, "s": (2, None), "u": None})
         target.insert([], {"id": one, "m": None, "s": None, "u": (0, 5)})
     rows = [e[5] for e in events(target.close()[0])]
-    # The first is the delete: with a union column its row is not NULL, and nobody looks into it.
+    # The first is the delete: with a union column its row is not NULL, and is ignored.
     assert rows[1:] == [
         (one, [("k", 1)], {"a": 1, "b": ["x", None]}, "x"),
         (one, [], {"a": 2, "b": None}, None),
@@ -424,7 +424,7 @@ def test_a_null_struct_with_a_union_is_refused(tmp_path):
 
 
 def test_a_null_row_with_a_union_is_refused(tmp_path):
-    """What lies under it would be written as if it were the row's value."""
+    """The values under it would be written as the row's."""
     table = acid_table(tmp_path, columns=(("id", "bigint"), ("u", "uniontype<int>")), num_buckets=1)
     union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([5])])
     rows = pa.StructArray.from_arrays([pa.array([1]), union], names=["id", "u"], mask=pa.array([True]))
@@ -448,7 +448,7 @@ def test_write_events_refuses_arrays_that_do_not_fit_each_other(tmp_path):
     rows = pa.StructArray.from_arrays([pa.array([1]), pa.array(["x"])], names=["id", "msg"])
     codes = np.array([2, 0], np.int8)
     for arrays in [(one, two, two), (two, one, two), (two, two, one), (two, two, two)]:
-        with pytest.raises(RecordLayoutError, match="as many of each"):
+        with pytest.raises(RecordLayoutError, match="the same number of each"):
             coordinator(acid_table(tmp_path, AcidVersion.V1_SPLIT)).write_events(
                 "", 0, codes, RowIdArrays(*arrays), rows
             )
@@ -460,7 +460,7 @@ def test_write_events_refuses_arrays_that_do_not_fit_each_other(tmp_path):
 
 
 def test_an_error_in_closing_aborts(tmp_path):
-    """Nobody else would: the block is over and the caller may have dropped the coordinator."""
+    """The block has ended, and the caller may have dropped the coordinator."""
     table = acid_table(tmp_path, num_buckets=1)
     with (
         pytest.raises(RecordLayoutError),
@@ -472,7 +472,7 @@ def test_an_error_in_closing_aborts(tmp_path):
 
 
 def test_an_abort_within_the_block_is_fine(tmp_path):
-    """The block's end then has nothing to close."""
+    """The end of the block then closes nothing."""
     with coordinator(acid_table(tmp_path, num_buckets=1)) as target:
         target.insert([], {"id": 1, "msg": "x"})
         target.abort()

@@ -59,7 +59,7 @@ def test_events_carry_the_write_id_and_copied_bucket_properties(tmp_path, versio
 
 @versions
 def test_the_order_is_by_write_id_property_and_row_id(tmp_path, version):
-    """Statement 1 of a write id comes behind all rows of statement 0, whatever their numbers."""
+    """Rows of statement 1 of a write id follow all rows of statement 0, whatever their numbers."""
     table = acid_table(tmp_path, version)
     first, second = bucket_property(0, 0), bucket_property(0, 1)
     with coordinator(table) as target:
@@ -75,10 +75,10 @@ def test_the_order_is_by_write_id_property_and_row_id(tmp_path, version):
 @pytest.mark.parametrize(
     ("identity", "error", "message"),
     [
-        ((3, -1, 0), BucketIdError, r"no Hive writes.*\(3, -1, 0\)"),
-        ((3, 4096, 0), BucketIdError, r"no Hive writes.*\(3, 4096, 0\)"),
-        ((3, 2 << 29, 0), BucketIdError, "no Hive writes"),
-        ((3, bucket_property(0) | 0x1000, 0), BucketIdError, "no Hive writes"),
+        ((3, -1, 0), BucketIdError, r"Hive never writes.*\(3, -1, 0\)"),
+        ((3, 4096, 0), BucketIdError, r"Hive never writes.*\(3, 4096, 0\)"),
+        ((3, 2 << 29, 0), BucketIdError, "Hive never writes"),
+        ((3, bucket_property(0) | 0x1000, 0), BucketIdError, "Hive never writes"),
         ((3, bucket_property(2), 0), BucketIdError, "expected 0 <= bucket < 2, .*bucket=2"),
         ((3, bucket_property(0), -1), RowIdNotFoundError, "transaction 90 cannot hold.*write id 5 cannot"),
         ((5, bucket_property(0), 0), RowIdNotFoundError, "that write id 5 cannot change"),
@@ -86,7 +86,7 @@ def test_the_order_is_by_write_id_property_and_row_id(tmp_path, version):
     ],
 )
 def test_a_row_id_that_hive_cannot_have_given_is_refused(tmp_path, version, identity, error, message):
-    """Readers would ignore such a delete without a word."""
+    """Readers would silently ignore such a delete."""
     table = acid_table(tmp_path, version, txn_id=90, write_id=5)
     with pytest.raises(error, match=message):
         coordinator(table).delete([], {"ROW__ID": identity})
@@ -138,7 +138,7 @@ def test_an_attached_bucket_of_an_insert_may_be_encoded_or_not(tmp_path, version
 
 @versions
 def test_tables_without_buckets(tmp_path, version):
-    """Inserts lie in the writer's own file, deletes and updates where the ROW__ID says: any of 4,096."""
+    """Inserts go to the writer's own file, deletes and updates to the file of the ROW__ID: any of 4,096."""
     table = acid_table(tmp_path, version, **UNBUCKETED)
     last = bucket_property(4095)
     with coordinator(table, insert_bucket_id=3) as target:
@@ -161,7 +161,7 @@ def test_tables_without_buckets(tmp_path, version):
 @pytest.mark.parametrize("version", INSERT_ONLY)
 @pytest.mark.parametrize("clustered", [True, False])
 def test_insert_only_files_hold_rows_alone(tmp_path, version, clustered):
-    """No events, no ACID metadata; named as Hive's tasks name them."""
+    """The files have no events and no ACID metadata; their names are those of Hive's tasks."""
     table = acid_table(tmp_path, version, **({} if clustered else UNBUCKETED))
     one = ids_of_bucket(table, 1, 1)[0] if clustered else 4
     with coordinator(table, insert_bucket_id=1) as target:
@@ -200,5 +200,5 @@ def test_codecs_are_those_that_the_line_reads(tmp_path, version):
     assert ("zstd" in version.compressions) == version.is_hive_4
     for codec in version.compressions:
         coordinator(acid_table(tmp_path, version, compression=codec))
-    with pytest.raises(ConfigurationError, match="'lzo' is none of zlib, snappy"):
+    with pytest.raises(ConfigurationError, match="compression 'lzo'; expected one of zlib, snappy"):
         coordinator(acid_table(tmp_path, version, compression="lzo"))

@@ -1,4 +1,4 @@
-"""Groups of records: each comes once, in order, and its files are whole or gone."""
+"""Groups of records: each occurs once, in order, and its files are complete or deleted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_distinct_groups_in_any_order_are_right(tmp_path, groups):
 @pytest.mark.parametrize("records", ["u5 u3", "u1 u3 u2", "u1 u3 d3", "u1 d1", "d1 d1", "d1 i u0"])
 @pytest.mark.parametrize("batch_rows", [1, 100])
 def test_records_out_of_sequence_are_refused(tmp_path, version, records, batch_rows):
-    """The first record of a group counts too; one ROW__ID twice is said to be so."""
+    """The first record of a group is checked too; the message names a duplicate ROW__ID as such."""
     table = acid_table(tmp_path, version)
     target = coordinator(table, options=WriterOptions(batch_rows=batch_rows))
     doubled = records[-2] != "0" and records.split()[-1][1:] == records.split()[-2][1:]
@@ -71,7 +71,7 @@ def test_legacy_inserts_come_last(tmp_path, records):
 @versions
 @pytest.mark.parametrize("records", ["u1 u3 d4 i", "d0 u1 d2", "i i", "u0 u1 u2 i i i"])
 def test_right_sequences_are_accepted(tmp_path, version, records):
-    """What is right is not refused."""
+    """Correct orders are accepted."""
     table = acid_table(tmp_path, version)
     target = coordinator(table)
     play(target, table, records)

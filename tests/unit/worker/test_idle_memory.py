@@ -35,7 +35,7 @@ print(freed - resident_bytes())
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    """What was found in the C library is looked up anew."""
+    """The function of the C library is looked up again."""
     idle_memory._trim.cache_clear()
     yield
     idle_memory._trim.cache_clear()
@@ -50,7 +50,7 @@ def test_pieces_between_what_is_still_needed_are_given_back() -> None:
 
 @pytest.mark.parametrize("error", [OSError, TypeError, AttributeError])
 def test_other_c_libraries_are_left_alone(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is nothing to call there, and that is no error."""
+    """A missing function is not an error."""
 
     def refused(_: object) -> None:
         raise error

@@ -15,7 +15,7 @@ from tests.unit.worker.tables import DS, acid_table, coordinator
 
 @pytest.mark.parametrize("values", [[], None, ["a", "b"]])
 def test_a_wrong_number_of_partition_values_is_refused(tmp_path, values):
-    """Hive's API committed such rows where nobody reads them."""
+    """Hive's API committed such rows to a directory that no reader opens."""
     with pytest.raises(RecordLayoutError, match=r"1 partition column\(s\) \['ds'\]"):
         coordinator(acid_table(tmp_path, keys=DS)).insert(values, {"id": 1, "msg": ""})
     with pytest.raises(RecordLayoutError, match=r"0 partition column\(s\)"):
@@ -44,7 +44,7 @@ def test_partition_values_typed_or_text_name_one_partition(tmp_path, hive_type, 
 
 @pytest.mark.parametrize("value", ["x", object(), 2**70, [1]])
 def test_a_partition_value_of_a_wrong_type_is_refused(tmp_path, value):
-    """A text that is no int would become a partition that reads as NULL."""
+    """A text that is not an int would become a partition that reads as NULL."""
     with pytest.raises((RecordValueError, RecordLayoutError), match=r"'ds'|db\.t\.ds"):
         coordinator(acid_table(tmp_path, keys=(("ds", "int"),))).insert([value], {"id": 1, "msg": ""})
 

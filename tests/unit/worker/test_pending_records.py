@@ -1,4 +1,4 @@
-"""Single records that wait: what is refused at once, and what the refusal of a batch says of a record."""
+"""Waiting single records: what is refused at once, and how the error of a batch names a record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_what_is_no_record_is_refused(tmp_path, record, message):
     [({"id": 2**70, "msg": "x"}, RecordValueError), ({"id": 3, "msg": b"x"}, RecordLayoutError)],
 )
 def test_an_error_at_a_later_flush_names_the_record(tmp_path, record, error):
-    """The caller does not know which records are looked at together."""
+    """The caller does not know which records form a batch."""
     table = acid_table(tmp_path, num_buckets=1)
     target = coordinator(table, options=WriterOptions(batch_rows=10))
     target.update([], {"ROW__ID": row_id(1, 0, 4), "id": 1, "msg": "fine"})
@@ -49,7 +49,7 @@ def test_an_error_at_a_later_flush_names_the_record(tmp_path, record, error):
 
 
 def test_a_refusal_quotes_a_long_record_in_part(tmp_path):
-    """A message of a megabyte helps nobody; the column at fault comes first."""
+    """A message of a megabyte is useless; the wrong column comes first."""
     target = coordinator(acid_table(tmp_path, num_buckets=1), options=WriterOptions(batch_rows=10))
     target.insert([], {"id": 2**70, "msg": "x" * 1_000_000})
     with pytest.raises(RecordValueError, match=r"id.*too large") as refused:

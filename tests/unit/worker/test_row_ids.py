@@ -1,4 +1,4 @@
-"""ROW__IDs as they come: whole, in part or not at all."""
+"""ROW__IDs: complete, in part or missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mutation_api.worker.row_ids import RowIds
 
 
 def test_parts_of_row_ids() -> None:
-    """What is there, what is missing, and how it is shown."""
+    """Present and missing parts, and how messages show them."""
     row_ids = RowIds.of_columns(
         [pa.array([1, None, None]), pa.array([2, 3, None], pa.int32()), pa.array([4, -1, None])],
         pa.array(["ds=a", None, None]),

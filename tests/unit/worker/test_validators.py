@@ -15,7 +15,7 @@ def check(validator, operations, keys):
 
 
 def test_a_group_left_is_closed():
-    """Staying is fine, coming back is not; other buckets of a partition are other groups."""
+    """A group may go on, but not occur again; other buckets of a partition are other groups."""
     validator = GroupingValidator("db.t")
     assert [validator.enter(*group) for group in [("a", 0), ("a", 0), ("a", 4095), ("b", 0)]] == [
         True,
@@ -29,7 +29,7 @@ def test_a_group_left_is_closed():
 
 
 def test_an_error_changes_nothing():
-    """After a refusal the next right record is still right."""
+    """After an error the next correct record is accepted."""
     validator = SequenceValidator("group", inserts_last=True)
     check(validator, [1], [(1, 0, 5)])
     with pytest.raises(RecordSequenceError, match=r"\(1, 0, 3\) comes after \(1, 0, 5\)"):

@@ -1,4 +1,4 @@
-"""Who may not write where: asked once for each partition, and told before files are published."""
+"""Missing permissions: checked once for each partition, and reported before files are published."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FREE, CLOSED, GONE = (Location.parse(f"hdfs://nn/t/ds={name}") for name in ("fre
 
 @dataclass
 class Knowing:
-    """A storage that knows who may write."""
+    """A storage that reports permissions."""
 
     threads: int = 2
     asked: list[Location] = field(default_factory=list)
 
     def refusal(self, directory: Location) -> PermissionError | None:
-        """One directory is closed, and one cannot be asked for."""
+        """One directory may not be written, and the check of another fails."""
         self.asked.append(directory)
         if directory == GONE:
             raise OSError("the NameNode is gone")
@@ -31,7 +31,7 @@ class Knowing:
 
 
 def test_each_partition_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many groups it has."""
+    """Whatever its number of groups."""
     storage, background = Knowing(), Background()
     monkeypatch.setattr(write_permissions, "storage_at", lambda _: storage)
     permissions = WritePermissions("db.t", background)
@@ -47,7 +47,7 @@ def test_each_partition_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_refusal_is_raised_at_the_end(
     monkeypatch: pytest.MonkeyPatch, location: Location, message: str
 ) -> None:
-    """By whatever comes next in the background; it names table, directory and cause."""
+    """By the next call of the background; the error names table, directory and cause."""
     background = Background()
     monkeypatch.setattr(write_permissions, "storage_at", lambda _: Knowing())
     WritePermissions("db.t", background).ask(location)
