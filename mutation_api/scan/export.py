@@ -25,13 +25,13 @@ from mutation_api.orc.read.column_reader import TimestampForm
 from mutation_api.scan.file_format import file_format
 from mutation_api.scan.row_objects import row_objects
 from mutation_api.scan.table_scan import PartitionRows, TableScan
-from mutation_api.storage.location import Location, Place
+from mutation_api.storage.location import Location, LocationLike
 from mutation_api.storage.replacing import replacing
 
 __all__ = ["cell_text", "export_rows"]
 
 
-def export_rows(scan: TableScan, file: Place, format_name: str | None = None) -> None:
+def export_rows(scan: TableScan, file: LocationLike, format_name: str | None = None) -> None:
     """Read a table into a file, which is there when it is whole, and replaces an older one.
 
     Args:

@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Location", "Place"]
+__all__ = ["Location", "LocationLike"]
 
 _TEXT = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL
@@ -69,7 +69,7 @@ class Location:
         return cls(scheme, authority, _without_end(match["path"] or "/"))
 
     @classmethod
-    def given(cls, text: Place) -> Location:
+    def given(cls, text: LocationLike) -> Location:
         """The location that a user's text names: as :meth:`parse`, or relative to the working directory.
 
         Raises OSError as :meth:`parse`.
@@ -129,5 +129,5 @@ def _without_end(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
-Place = str | os.PathLike[str] | Location
+LocationLike = str | os.PathLike[str] | Location
 """What users give for a location: one, or a text or path that :meth:`Location.given` takes."""
