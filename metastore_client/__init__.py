@@ -1,9 +1,10 @@
-"""Everything said to a Hive metastore; knows nothing of Spark, ORC or mutations.
+"""A client for Hive metastores, independent of Spark, ORC and mutations.
 
 with metastore_client.connect("thrift://host:9083") as client:
     print(client.get_table("default", "t"))
 
-A module is imported when a name of it is first used; :file:`__init__.pyi` lists the names and their modules.
+A module is imported at the first use of one of its names; :file:`__init__.pyi` lists the names and their
+modules.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Server differences as named questions; probed, never read out of a version text."""
+"""Differences between servers as named properties; probed, never derived from a version text."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ __all__ = ["Capabilities"]
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Answers for one server.
+    """What one server can do.
 
-    ``version`` is what the server calls itself (2.3 and 3.1 both say "3.0") and is for messages only.
+    ``version`` is the server's own text (2.3 and 3.1 both report "3.0") and is for messages only.
     """
 
     version: str
     has_write_ids: bool
     """Ids in files are per-table write ids (3.0 and later); otherwise transaction ids (2.x)."""
     has_exclusive_write_lock: bool = False
-    """Writers with SHARED_WRITE do not wait for each other, the first to commit wins; EXCL_WRITE makes them
-    wait (4.0 and later). Such a server also answers queries from statistics and wants write ids with changes
-    of them, and asks the creator of an ACID table for its capabilities."""
+    """Writers with SHARED_WRITE do not wait for each other: the first to commit wins. EXCL_WRITE makes them
+    wait (4.0 and later). Such a server also answers queries from statistics, wants write ids with changes of
+    statistics, and asks the creator of an ACID table for its capabilities."""
     has_write_notifications: bool = False
     """Takes the names of written files for replication (``add_write_notification_log_in_batch``)."""
 
@@ -28,14 +28,14 @@ class Capabilities:
     def cleaner_waits_for_transactions(self) -> bool:
         """The cleaner spares all files that an open transaction may read (4.0 and later; seen on 4.1.0).
 
-        Otherwise it spares those of a compacted partition only for locks on that very partition (seen on
-        2.3.10 and 3.1.3).
+        Other servers spare the files of a compacted partition only while locks on that very partition are
+        held (seen on 2.3.10 and 3.1.3).
         """
         return self.has_exclusive_write_lock
 
     @property
     def line(self) -> str:
-        """The Hive release whose rules the server follows, in words for people."""
+        """The Hive release whose rules the server follows, as a text for people."""
         if not self.has_write_ids:
             return "Hive 2.x"
         return "Hive 4.x" if self.has_exclusive_write_lock else "Hive 3.x"

@@ -1,11 +1,11 @@
-"""What the product says to a metastore: the protocol that every implementation fulfils.
+"""The calls that the product makes to a metastore: the protocol of every implementation.
 
 Implementations: :class:`metastore_client.thrift_client.ThriftMetastoreClient` (a real server) and
-:class:`metastore_client.testing.InMemoryMetastore` (tests, yours too). Both pass ``tests/contract``.
+:class:`metastore_client.testing.InMemoryMetastore` (for tests, yours too). Both pass ``tests/contract``.
 
 An implementation may be called from several threads at once; a Thrift client keeps one connection per thread.
-Every call may raise :class:`~metastore_client.errors.MetastoreUnavailableError`; the others are named at
-each call.
+Every call may raise :class:`~metastore_client.errors.MetastoreUnavailableError`; each call lists its other
+errors.
 Database and table names are sent in lower case by the implementation.
 """
 
@@ -38,11 +38,11 @@ class MetastoreClient(Protocol):
 
     # -- the server --------------------------------------------------------------------------------
     def capabilities(self) -> Capabilities:
-        """What this server can do; probed once and kept."""
+        """The capabilities of this server, probed once and kept."""
         ...
 
     def get_config_value(self, name: str, default: str) -> str:
-        """Ask the server for a configuration value; the default if the server refuses to tell."""
+        """A configuration value of the server; the default if the server refuses to report it."""
         ...
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class MetastoreClient(Protocol):
         ...
 
     def create_table(self, table: TableInfo) -> None:
-        """Create a table; told to a server that asks for it: that we can write full ACID tables.
+        """Create a table. A server that asks for capabilities hears that we can write full ACID tables.
 
         Raises AlreadyExistsError, InvalidRequestError, NoSuchObjectError (database).
         """
@@ -86,8 +86,8 @@ class MetastoreClient(Protocol):
     ) -> list[PartitionInfo]:
         """Create partitions at their default location; existing ones are skipped. Returns those created.
 
-        ``values`` are unescaped texts, one per partition key; None or '' must have been replaced by the
-        default partition's name. Duplicates within the call are dropped. Sent in batches.
+        ``values`` are unescaped texts, one per partition key. The caller must have replaced None and '' by
+        the default partition's name. Duplicates within the call are dropped. Sent in batches.
 
         Raises: InvalidRequestError (wrong number of values, names the server rejects), NoSuchObjectError.
         """
@@ -104,7 +104,7 @@ class MetastoreClient(Protocol):
     ) -> int:
         """Remove COLUMN_STATS_ACCURATE from the table (None) or from partitions; returns how many had it.
 
-        ``write_id`` and ``valid_write_ids`` are the writer's; a server that has write ids wants both.
+        ``write_id`` and ``valid_write_ids`` are the writer's; a server with write ids wants both.
         """
         ...
 
@@ -114,23 +114,23 @@ class MetastoreClient(Protocol):
         ...
 
     def get_open_txns(self) -> OpenTxns:
-        """Every transaction that is open, or aborted and not yet cleaned."""
+        """All transactions that are open, or aborted and not yet cleaned."""
         ...
 
     def heartbeat_txn_range(self, first: int, last: int) -> HeartbeatResult:
-        """Beat for the ids first..last (both included); never raises for a transaction's state."""
+        """Send a heartbeat for first..last (both included). Never raises for a transaction's state."""
         ...
 
     def commit_txn(self, txn_id: int) -> None:
-        """Commit; never repeated by the client.
+        """Commit; the client never repeats this call.
 
-        Raises: NoSuchTxnError, TxnAbortedError (its text tells a write conflict), MetastoreUnavailableError
+        Raises: NoSuchTxnError, TxnAbortedError (its text names a write conflict), MetastoreUnavailableError
         (the outcome is unknown).
         """
         ...
 
     def abort_txn(self, txn_id: int) -> None:
-        """Succeeds also if it is aborted already. Raises NoSuchTxnError (committed or unknown)."""
+        """Abort; an aborted transaction is fine. Raises NoSuchTxnError (committed or unknown)."""
         ...
 
     def add_dynamic_partitions(
@@ -151,9 +151,9 @@ class MetastoreClient(Protocol):
 
     # -- write ids: only where the server has them, else UnsupportedByServerError ---------------------------
     def allocate_write_id(self, txn_id: int, database: str, table: str) -> int:
-        """The transaction's write id for a table; the same again if it has one.
+        """The transaction's write id for a table; repeated calls return the same id.
 
-        The server does not look whether the table exists.
+        The server does not check whether the table exists.
 
         Raises: NoSuchTxnError, TxnAbortedError, MetastoreError (the transaction is not open).
         """
@@ -170,7 +170,7 @@ class MetastoreClient(Protocol):
         ...
 
     def add_write_notifications(self, notifications: Sequence[WriteNotification]) -> None:
-        """Tell the server which files a transaction wrote, before it commits.
+        """Report to the server which files a transaction wrote, before it commits.
 
         Raises UnsupportedByServerError unless the server ``has_write_notifications``.
         """
@@ -178,7 +178,7 @@ class MetastoreClient(Protocol):
 
     # -- locks -------------------------------------------------------------------------------------
     def lock(self, request: LockRequest) -> LockResponse:
-        """Ask for a lock once; never repeated by the client, not even on a broken connection.
+        """Ask for a lock once; the client never repeats this call, not even on a broken connection.
 
         Raises: NoSuchTxnError, TxnAbortedError, UnsupportedByServerError (EXCL_WRITE on a server that does
         not have it).
@@ -193,7 +193,7 @@ class MetastoreClient(Protocol):
         ...
 
     def unlock(self, lock_id: int) -> None:
-        """Give up a waiting lock. Raises NoSuchLockError, TxnOpenError."""
+        """Release a waiting lock. Raises NoSuchLockError, TxnOpenError."""
         ...
 
     def show_locks(self, database: str | None = None, table: str | None = None) -> list[LockInfo]:
@@ -209,7 +209,7 @@ class MetastoreClient(Protocol):
         type: CompactionType,
         properties: Mapping[str, str] | None = None,
     ) -> bool:
-        """Queue a compaction; False if one is queued or running already."""
+        """Queue a compaction; returns False if one is queued or running already."""
         ...
 
     def show_compactions(self) -> list[CompactionInfo]:

@@ -1,4 +1,4 @@
-"""Hadoop's delegation tokens: the text form that a metastore gives, and the file that Hadoop keeps them in.
+"""Hadoop's delegation tokens: the text form that a metastore returns, and Hadoop's file format for them.
 
 Source: org.apache.hadoop.security.token.Token and Credentials, WritableUtils.writeVInt, Security.proto
     (CredentialsProto); checked with tokens of real servers in test_transport_judged.py and
@@ -25,12 +25,12 @@ _FILE_MAGIC = b"HDTS"
 _WRITABLE_VERSION, _PROTOBUF_VERSION = 0, 1
 _CREDENTIALS_TOKEN, _TOKEN_WITHIN = 1, 2
 _IDENTIFIER, _PASSWORD, _KIND, _SERVICE = 1, 2, 3, 4
-"""Numbers of fields: of CredentialsProto, CredentialsKVProto, TokenProto."""
+"""Field numbers of CredentialsProto, CredentialsKVProto and TokenProto."""
 
 
 @dataclass(frozen=True)
 class DelegationToken:
-    """A token: ``identifier`` says for whom it is, ``password`` proves it."""
+    """A token: ``identifier`` names its user, ``password`` proves it."""
 
     identifier: bytes
     password: bytes = field(repr=False)
@@ -39,20 +39,20 @@ class DelegationToken:
 
     @classmethod
     def from_text(cls, text: str) -> DelegationToken:
-        """Read the url-safe text that ``get_delegation_token`` gives.
+        """Read the url-safe text that ``get_delegation_token`` returns.
 
         Raises:
-            InvalidConfigurationError: it is no such text.
+            InvalidConfigurationError: the text is not a token.
         """
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
             return _read_token(io.BytesIO(data))
         except (binascii.Error, EOFError, ValueError) as error:
-            raise InvalidConfigurationError(f"not a delegation token: {error or 'it ends early'}") from None
+            raise InvalidConfigurationError(f"not a delegation token: {error or 'it is truncated'}") from None
 
     @property
     def last_millis(self) -> int:
-        """When its longest possible life ends, in milliseconds of the epoch; not renewed, it ends earlier.
+        """End of its longest possible life, in milliseconds since 1970; without renewals it ends earlier.
 
         Raises:
             InvalidConfigurationError: the identifier is not that of a delegation token.
@@ -70,15 +70,15 @@ class DelegationToken:
             ) from None
 
     def is_for_metastore(self, signature: str) -> bool:
-        """Whether it is for a metastore, and for the one of this signature (``hive.metastore.token.…``)."""
+        """Whether it is for the metastore of this signature (``hive.metastore.token.…``)."""
         return self.kind == METASTORE_KIND and self.service == signature
 
 
 def read_token_file(path: Path) -> list[DelegationToken]:
-    """Read the tokens of a credentials file, as HADOOP_TOKEN_FILE_LOCATION names one.
+    """Read the tokens of a credentials file, such as the one that HADOOP_TOKEN_FILE_LOCATION names.
 
     Raises:
-        InvalidConfigurationError: it cannot be read or is in no format of Hadoop's.
+        InvalidConfigurationError: it cannot be read or is not in a format of Hadoop.
     """
     try:
         data = path.read_bytes()
@@ -88,22 +88,22 @@ def read_token_file(path: Path) -> list[DelegationToken]:
 
 
 def tokens_in(data: bytes, name: str) -> list[DelegationToken]:
-    """The tokens in what a credentials file holds; ``name`` is what it is called in an error.
+    """The tokens in the content of a credentials file; ``name`` is the file's name for errors.
 
     Raises:
-        InvalidConfigurationError: it is in no format of Hadoop's.
+        InvalidConfigurationError: it is not in a format of Hadoop.
     """
     file = io.BytesIO(data)
     try:
         if file.read(4) != _FILE_MAGIC:
-            raise InvalidConfigurationError(f"{name} is no file of Hadoop credentials")
+            raise InvalidConfigurationError(f"{name} is not a file of Hadoop credentials")
         version = _exactly(file, 1)[0]
         if version == _WRITABLE_VERSION:
             return [_read_named_token(file) for _ in range(_read_length(file))]
         if version == _PROTOBUF_VERSION:
             return _tokens_of_message(read_delimited(file))
     except (EOFError, ValueError) as error:
-        raise InvalidConfigurationError(f"{name} is damaged: {error or 'it ends early'}") from None
+        raise InvalidConfigurationError(f"{name} is damaged: {error or 'it is truncated'}") from None
     raise InvalidConfigurationError(
         f"{name} holds Hadoop credentials in format {version}; only the formats 0 and 1 are read"
     )

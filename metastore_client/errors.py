@@ -39,7 +39,7 @@ __all__ = [
 
 
 class MetastoreError(Exception):
-    """Root of the metastore client's errors; also raised itself for faults that only have a text."""
+    """Root of the metastore client's errors; raised itself for faults that have only a text."""
 
 
 class MetastoreUnavailableError(MetastoreError):
@@ -55,7 +55,7 @@ class MetastoreUnavailableError(MetastoreError):
 
 
 class SecureConnectionError(MetastoreUnavailableError):
-    """A server was reached, but either side does not accept who the other is, so nothing was asked of it."""
+    """A server was reached, but TLS or the login failed on either side. No call was made."""
 
 
 class InvalidConfigurationError(MetastoreError):

@@ -1,8 +1,8 @@
 """Where and how to connect: :class:`MetastoreConfig`, read from ``hive-site.xml``, a dict or an address.
-Pure but for reading the file.
+Pure except for reading the file.
 
-Only what a client decides is read here; ``hive.txn.timeout`` and the like are asked of the server, whose
-word counts.
+Only settings of the client are read here. ``hive.txn.timeout`` and the like are asked of the server, which
+decides them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ COMPACT_PROTOCOL = "hive.metastore.thrift.compact.protocol.enabled"
 FRAMED_TRANSPORT = "hive.metastore.thrift.framed.transport.enabled"
 EXECUTE_SET_UGI = "hive.metastore.execute.setugi"
 CONNECT_TIMEOUT_SECONDS_DEFAULT = 20.0
-"""Ours: Hive waits for a connection as long as for an answer, which makes a dead node cost ten minutes."""
+"""Our own: Hive waits as long for a connection as for an answer, so a dead node would cost ten minutes."""
 PORT_DEFAULT = 9083
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
@@ -77,7 +77,7 @@ _ADDRESS = re.compile(r"(?:thrift://)?(?P<host>\[[^\]]+\]|[^:/\s]+)(?::(?P<port>
 
 
 class UriSelection(enum.Enum):
-    """In which order the addresses are tried."""
+    """The order in which the addresses are tried."""
 
     RANDOM = "RANDOM"
     SEQUENTIAL = "SEQUENTIAL"
@@ -105,15 +105,15 @@ class MetastoreConfig:
         connect_timeout_seconds: longest wait for a connection to one address.
         connect_rounds: how often the whole list is tried before the server counts as unavailable, >= 1.
         connect_retry_delay_seconds: pause between two rounds.
-        failure_retries: how often a call that may be repeated is repeated after the connection broke.
-        is_compact: compact instead of binary protocol; the server speaks only one.
+        failure_retries: how often a repeatable call is repeated after the connection broke.
+        is_compact: compact instead of binary protocol; a server speaks only one of them.
         is_framed: framed instead of buffered transport.
-        sets_user: tell the server the user once per connection (``set_ugi``).
-        user: who we are to the server; with a login the server takes the name from that.
-        tls: how to encrypt; None: not at all.
+        sets_user: send the user's name once per connection (``set_ugi``).
+        user: our name on the server; with a login the server takes the name from the login.
+        tls: how to encrypt; None: no encryption.
         http: HTTP instead of bare TCP; framing does not apply then.
-        login: how to prove who we are on bare TCP; None: not at all. Framing does not apply then.
-        protections: what the login may agree on for the bytes after it; under TLS nothing is added.
+        login: how to authenticate on bare TCP; None: no authentication. With a login framing does not apply.
+        protections: protections that the login may negotiate for the bytes after it; under TLS none is added.
     """
 
     addresses: tuple[Address, ...]
@@ -148,16 +148,16 @@ class MetastoreConfig:
         """Read ``thrift://host:port,thrift://host2:port``; the port is 9083 unless said otherwise.
 
         Raises:
-            InvalidConfigurationError: a part is no address.
+            InvalidConfigurationError: a part is not an address.
         """
         return cls(addresses=_parse_addresses(text))
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, str]) -> MetastoreConfig:
-        """Read the keys of ``hive-site.xml``; keys we do not know are left alone.
+        """Read the keys of ``hive-site.xml``; unknown keys are ignored.
 
         Raises:
-            InvalidConfigurationError: no address, or a value that makes no sense.
+            InvalidConfigurationError: there is no address, or a value is invalid.
         """
         uris = text_of(values, URIS) or values.get(URIS_3, "").strip()
         if not uris:
@@ -188,16 +188,16 @@ class MetastoreConfig:
     def load(
         cls, source: MetastoreConfig | str | Mapping[str, str] | Path | None, *, user: str | None = None
     ) -> MetastoreConfig:
-        """Make a configuration out of whatever the caller has.
+        """Make a configuration from any of the accepted sources.
 
         Args:
             source: a configuration; an address list (``thrift://…``); the keys of a hive-site.xml; the path
                 of such a file or of the folder it lies in (a text that names an existing file or folder is
                 a path too); None: the file in HIVE_CONF_DIR, else in HADOOP_CONF_DIR.
-            user: who we are to the server; default: as configured, else the user of this process.
+            user: our name on the server; default: as configured, else the user of this process.
 
         Raises:
-            InvalidConfigurationError: nothing to go by, or it makes no sense.
+            InvalidConfigurationError: there is no source, or it is invalid.
         """
         if isinstance(source, MetastoreConfig):
             config = source
@@ -218,7 +218,7 @@ def read_hive_site(path: Path) -> dict[str, str]:
     ``${env:NAME}`` and ``${system:user.name}`` and references to other keys of the file are replaced.
 
     Raises:
-        InvalidConfigurationError: the file is missing or is no such XML.
+        InvalidConfigurationError: the file is missing or is not such an XML file.
     """
     file = path / "hive-site.xml" if path.is_dir() else path
     try:
@@ -286,7 +286,7 @@ def _seconds(values: Mapping[str, str], key: str, default: float) -> float:
 
 
 def _replaced(text: str, values: Mapping[str, str]) -> str:
-    """Put values in the place of ``${…}``; what cannot be found stays, as in Hadoop's Configuration."""
+    """Replace ``${…}`` by values; unknown references stay, as in Hadoop's Configuration."""
 
     def value(found: re.Match[str]) -> str:
         name = found.group(1)

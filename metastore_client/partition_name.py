@@ -4,7 +4,7 @@ A name is ``key=value/key=value`` with lower-case keys and escaped keys and valu
 values unescaped beside it.
 
 Source: Hive's FileUtils.escapePathName, unescapePathName and makePartName (equal in 2.3, 3.1 and 4.x); every
-ASCII character was compared with what a running 2.3.10 server answers (tests/contract).
+ASCII character was compared with the answers of a running 2.3.10 server (tests/contract).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 DEFAULT_PARTITION_NAME = "__HIVE_DEFAULT_PARTITION__"
-"""What stands for NULL (and for the empty string) in a partition value."""
+"""The partition value that stands for NULL and for the empty string."""
 
 MAX_PARTITION_NAME_LENGTH = 767
 """Width, in characters, of the columns that hold a partition name in the metastore's database."""
@@ -33,19 +33,19 @@ _ESCAPE_SEQUENCE = re.compile(r"%([0-9a-fA-F]{2})")
 
 
 def escape_path_name(text: str) -> str:
-    """Write one key or value so that it can stand in a path; '' becomes the default partition's name."""
+    """Escape one key or value for use in a path; '' becomes the default partition's name."""
     if not text:
         return DEFAULT_PARTITION_NAME
     return _ESCAPED.sub(lambda found: f"%{ord(found.group()):02X}", text)
 
 
 def unescape_path_name(text: str) -> str:
-    """Read what :func:`escape_path_name` wrote; a ``%`` without two hexadecimal digits stays."""
+    """Reverse :func:`escape_path_name`; a ``%`` without two hexadecimal digits stays."""
     return _ESCAPE_SEQUENCE.sub(lambda found: chr(int(found.group(1), 16)), text)
 
 
 def make_partition_name(keys: Sequence[str], values: Sequence[str]) -> str:
-    """Put keys and unescaped values together.
+    """Build a partition name from keys and unescaped values.
 
     Args:
         keys: partition columns in table order, any case.
@@ -65,7 +65,7 @@ def make_partition_name(keys: Sequence[str], values: Sequence[str]) -> str:
 
 
 def parse_partition_name(name: str) -> tuple[tuple[str, str], ...]:
-    """Take a name apart into (key, unescaped value) pairs in path order.
+    """Split a name into (key, unescaped value) pairs in path order.
 
     Raises:
         ValueError: a part has no ``=``, or no key before it.
@@ -80,7 +80,7 @@ def parse_partition_name(name: str) -> tuple[tuple[str, str], ...]:
 
 
 def check_partition_name(name: str) -> None:
-    """Refuse a name that a server would choke on or keep as a partition of its own that no reader ever finds.
+    """Refuse a name at which a server fails, or which it stores as a separate partition that no reader finds.
 
     Raises:
         ValueError: too long, not ``key=value``, a key in upper case, or a character that is not escaped.

@@ -1,4 +1,4 @@
-"""Reading protobuf messages without their classes: field numbers and values, as they come.
+"""Reads protobuf messages without their classes: field numbers and values in their order.
 
 Source: protobuf.dev, "Encoding".
 """
@@ -18,8 +18,8 @@ def fields(message: BinaryIO) -> Iterator[tuple[int, int | bytes]]:
     """Number and value of each field: a number, or bytes, which may be a message, a text or fixed bytes.
 
     Raises:
-        EOFError: it ends early.
-        ValueError: it is no protobuf.
+        EOFError: the message is truncated.
+        ValueError: it is not protobuf.
     """
     while first := message.read(1):
         tag = _read_varint(message, first)
@@ -35,7 +35,7 @@ def fields(message: BinaryIO) -> Iterator[tuple[int, int | bytes]]:
 
 
 def texts(message: BinaryIO) -> dict[int, bytes]:
-    """Fields that are bytes, by number; the last of each, as protobuf has it.
+    """Fields that are bytes, by number; the last one of a repeated field, as in protobuf.
 
     Raises as :func:`fields`.
     """
@@ -43,7 +43,7 @@ def texts(message: BinaryIO) -> dict[int, bytes]:
 
 
 def read_delimited(message: BinaryIO) -> bytes:
-    """The bytes behind their own number. Raises EOFError, ValueError."""
+    """Read bytes that follow their own length. Raises EOFError, ValueError."""
     return _exactly(message, _read_varint(message))
 
 

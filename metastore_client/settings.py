@@ -22,7 +22,7 @@ def number(values: Mapping[str, str], key: str, default: int) -> int:
     """Give a number >= 0.
 
     Raises:
-        InvalidConfigurationError: it is none; the message names the key.
+        InvalidConfigurationError: it is not such a number; the message names the key.
     """
     text = text_of(values, key)
     if not text:

@@ -1,9 +1,9 @@
 """An in-memory metastore for tests: yours and ours.
 
-:class:`InMemoryMetastore` keeps the rules of Hive's transaction handler (ids, write ids, locks, recorded
-components, conflict check at commit, time-outs) and passes the same contract suite as real servers. It is a
-whole server and its client in one object: hand it to whatever takes a
-:class:`~metastore_client.client.MetastoreClient`. Its capabilities say which Hive it behaves like::
+:class:`InMemoryMetastore` follows the rules of Hive's transaction handler (ids, write ids, locks, recorded
+components, conflict check at commit, time-outs) and passes the same contract suite as real servers. It is
+server and client in one object: pass it wherever a :class:`~metastore_client.client.MetastoreClient` is
+expected. Its capabilities decide which Hive it behaves like::
 
     InMemoryMetastore()                               # Hive 2.3
     InMemoryMetastore(capabilities=HIVE_3_1)
@@ -11,12 +11,12 @@ whole server and its client in one object: hand it to whatever takes a
 
     metastore = InMemoryMetastore()
     metastore.create_table(TableInfo("default", "t", (ColumnInfo("id", "int"),), ...))
-    metastore.fail_next("commit_txn", MetastoreUnavailableError("line cut"), after=True)
+    metastore.fail_next("commit_txn", MetastoreUnavailableError("connection cut"), after=True)
 
-Two faults of real servers are left out on purpose: a second ``lock`` in one transaction is not granted past
-the transaction's own waiting one (2.3, 3.1), and names are not compared with case (2.3).
+Two faults of real servers are left out on purpose. Real servers grant a second ``lock`` in one transaction
+past the transaction's own waiting one (2.3, 3.1), and they compare names with case (2.3).
 
-Source: TxnHandler and CompactionTxnHandler of Hive 2.3; for 3.1 and 4.1 what 3.1.3 and 4.1.0 did
+Source: TxnHandler and CompactionTxnHandler of Hive 2.3; for 3.1 and 4.1 the behaviour of 3.1.3 and 4.1.0
     (tests/contract).
 """
 
@@ -71,13 +71,13 @@ from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList, ValidWriteIdLis
 __all__ = ["HIVE_2_3", "HIVE_3_1", "HIVE_4_1", "TXN_TIMEOUT_SECONDS_DEFAULT", "InMemoryMetastore"]
 
 HIVE_2_3 = Capabilities(version="3.0", has_write_ids=False)
-"""What a server of Hive 2.3 can do."""
+"""The capabilities of a Hive 2.3 server."""
 HIVE_3_1 = Capabilities(version="3.0", has_write_ids=True)
-"""What a server of Hive 3.1 can do; it calls itself as 2.3 does."""
+"""The capabilities of a Hive 3.1 server; it reports the same version as 2.3."""
 HIVE_4_1 = Capabilities(
     version="4.1.0", has_write_ids=True, has_exclusive_write_lock=True, has_write_notifications=True
 )
-"""What a server of Hive 4.1 can do."""
+"""The capabilities of a Hive 4.1 server."""
 
 TXN_TIMEOUT_SECONDS_DEFAULT = 300.0
 """``hive.txn.timeout``: a transaction or lock without a heartbeat for longer than this is reaped."""
@@ -94,7 +94,7 @@ _WAITS = {
     LockType.SHARED_WRITE: {LockType.SHARED_WRITE, LockType.EXCLUSIVE},
     LockType.EXCLUSIVE: {LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE},
 }
-"""Type asked for -> earlier types of somebody else that it has to wait for; 2.3 and 3.1."""
+"""Requested type -> types of earlier locks of other transactions for which it waits; 2.3 and 3.1."""
 
 _WAITS_OF_EXCLUSIVE_WRITERS = {
     LockType.SHARED_READ: {LockType.EXCLUSIVE},
@@ -102,21 +102,21 @@ _WAITS_OF_EXCLUSIVE_WRITERS = {
     LockType.EXCL_WRITE: {LockType.SHARED_WRITE, LockType.EXCL_WRITE, LockType.EXCLUSIVE},
     LockType.EXCLUSIVE: set(LockType),
 }
-"""The same for 4.x, which tells exclusive writers from optimistic ones."""
+"""The same for 4.x, which distinguishes exclusive writers from optimistic ones."""
 
 _WAITS_FOR_WAITING = {
     LockType.SHARED_READ: set[LockType](),
     LockType.SHARED_WRITE: {LockType.SHARED_WRITE},
     LockType.EXCLUSIVE: {LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE},
 }
-"""The same for earlier types still waiting; 2.3 only, the others treat what waits as if it were held."""
+"""The same for earlier locks that still wait; 2.3 only. Later releases treat a waiting lock as a held one."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class _Resource(NamedTuple):
-    """What a component names: a table, or one partition of it."""
+    """The resource of a component: a table, or one partition of it."""
 
     database: str
     table: str | None
@@ -193,7 +193,7 @@ class _Fault:
 def _call(
     method: Callable[Concatenate[InMemoryMetastore, P], R],
 ) -> Callable[Concatenate[InMemoryMetastore, P], R]:
-    """Make a method behave as a call to a server: one at a time, remembered, and able to fail on demand."""
+    """Make a method behave like a call to a server: serialised, recorded, and able to fail on demand."""
 
     def called(self: InMemoryMetastore, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self._mutex:
@@ -216,17 +216,17 @@ class InMemoryMetastore:
     Thread safe. ``calls`` names every call in the order of arrival.
 
     Args:
-        warehouse: directory under which tables get their default location; directories of tables and
-            partitions are then made (and removed by ``drop_table``) as a server does. Without it nothing
-            touches the disk.
-        txn_timeout_seconds: age of the last heartbeat from which :meth:`reap` aborts a transaction.
-        clock: seconds since 1970; give your own to let time pass in a test.
+        warehouse: directory under which tables get their default location. Directories of tables and
+            partitions are then created (and removed by ``drop_table``), as a server does. Without a warehouse
+            the disk is not touched.
+        txn_timeout_seconds: age of the last heartbeat at which :meth:`reap` aborts a transaction.
+        clock: seconds since 1970; pass your own to let time pass in a test.
         configuration: answers of :meth:`get_config_value`.
         capabilities: which release of Hive it behaves like: HIVE_2_3, HIVE_3_1 or HIVE_4_1.
 
     Attributes:
         calls: see above.
-        write_notifications: what :meth:`add_write_notifications` was told, aborted transactions left out.
+        write_notifications: those received by :meth:`add_write_notifications`, without aborted transactions.
     """
 
     def __init__(
@@ -270,9 +270,9 @@ class InMemoryMetastore:
 
         Args:
             call: a method of :class:`~metastore_client.client.MetastoreClient`, such as ``"commit_txn"``.
-            error: what is raised.
-            after: True lets the call take effect first, as when only the answer is lost.
-            times: how many calls fail.
+            error: the error to raise.
+            after: True: the call takes effect first, as if only the answer were lost.
+            times: number of calls that fail.
         """
         if not hasattr(self, call):
             raise ValueError(f"no such call: {call}")
@@ -280,10 +280,10 @@ class InMemoryMetastore:
             self._faults.extend(_Fault(call, error, after) for _ in range(times))
 
     def reap(self) -> tuple[int, ...]:
-        """Do what the server's reaper does: abort transactions, and drop lone locks, that ceased to beat.
+        """Do what the server's reaper does: abort transactions and drop separate locks without heartbeats.
 
         Returns:
-            The ids of the transactions aborted now.
+            The ids of the aborted transactions.
         """
         with self._mutex:
             oldest = self._clock() - self.txn_timeout_seconds
@@ -298,7 +298,7 @@ class InMemoryMetastore:
     def forget_empty_aborted(self) -> tuple[int, ...]:
         """Do what the server's compaction initiator does: remove aborted transactions that recorded nothing.
 
-        Readers take their ids for committed from then on.
+        From then on readers take their ids for committed.
         """
         with self._mutex:
             empty = tuple(t.id for t in self._txns.values() if t.aborted and not t.written)
@@ -315,7 +315,7 @@ class InMemoryMetastore:
     # -- the server --------------------------------------------------------------------------------
     @_call
     def capabilities(self) -> Capabilities:
-        """Those given at the start."""
+        """The capabilities given at the start."""
         return self._capabilities
 
     @_call
@@ -324,7 +324,7 @@ class InMemoryMetastore:
         return self._configuration.get(name, default)
 
     def close(self) -> None:
-        """Do nothing: the server lives on, and so do its transactions."""
+        """Does nothing: the server and its transactions live on."""
 
     # -- databases, tables, partitions -------------------------------------------------------------
     @_call
@@ -437,7 +437,7 @@ class InMemoryMetastore:
     def set_parameters(
         self, database: str, table: str, partition: str | None, parameters: Mapping[str, str]
     ) -> None:
-        """Replace the parameters of a table (``partition`` None) or of a partition, as an ALTER would."""
+        """Replace the parameters of a table (``partition`` None) or of a partition, like an ALTER."""
         with self._mutex:
             stored = self._table(database, table)
             if partition is None:
@@ -576,7 +576,7 @@ class InMemoryMetastore:
         self._drop_locks_of(txn.id)
 
     def _conflict(self, txn_id: int, changes: Iterable[_Written]) -> str | None:
-        """Hive's text about a committed change that this one did not see; first committer wins."""
+        """Hive's text about a committed change that the transaction did not see: the first committer wins."""
         may_not_both_delete = self._capabilities.has_exclusive_write_lock
         for ours in sorted(changes, key=str):
             for theirs in self._write_set:
@@ -629,7 +629,7 @@ class InMemoryMetastore:
             raise UnsupportedByServerError("the server has no write ids")
 
     def _valid_write_ids(self, full_name: str, txns: ValidTxnList) -> ValidWriteIdList:
-        """As servers do it: up to the highest id of the snapshot's transactions, else to the last of all."""
+        """As on servers: up to the highest id of the snapshot's transactions, else to the last id of all."""
         database, dot, table = full_name.partition(".")
         if not (database and dot and table):
             raise InvalidRequestError(f"get_valid_write_ids: expected database.table, found {full_name!r}")
@@ -675,7 +675,7 @@ class InMemoryMetastore:
 
     @_call
     def unlock(self, lock_id: int) -> None:
-        """See :meth:`MetastoreClient.unlock`; a lock that is gone already is no error, as on 2.3."""
+        """See :meth:`MetastoreClient.unlock`; a missing lock is not an error, as on 2.3."""
         lock = self._locks.get(lock_id)
         if lock is None:
             return
@@ -720,7 +720,7 @@ class InMemoryMetastore:
         return LockResponse(lock.id, lock.state)
 
     def _blocker(self, lock: _Lock, at: int) -> int | None:
-        """Id of an earlier lock that component ``at`` has to wait for; later locks never count."""
+        """Id of an earlier lock for which component ``at`` has to wait; later locks never count."""
         wanted, resource = lock.request.components[at], lock.resources[at]
         for other in self._locks.values():
             if other.id >= lock.id or 0 < other.request.txn_id == lock.request.txn_id:
@@ -785,9 +785,9 @@ def _resource(component: LockComponent) -> _Resource:
 
 
 def _recorded(component: LockComponent, capabilities: Capabilities) -> _Written | None:
-    """What the server notes for the conflict check and the compactor when it takes in a lock component.
+    """What the server records of a lock component for the conflict check and the compactor.
 
-    4.x also notes what is going to be written to partitions yet unknown.
+    4.x also records writes to partitions that are not known yet.
     """
     if not component.is_transactional or component.operation is DataOperationType.SELECT:
         return None
@@ -800,7 +800,7 @@ def _recorded(component: LockComponent, capabilities: Capabilities) -> _Written 
 
 
 def _is_database_use(one: LockComponent, other: LockComponent) -> bool:
-    """Using a database (shared, without a table) and taking one of its tables away are no conflict."""
+    """Using a database (shared, without a table) and dropping one of its tables do not conflict."""
     return (
         one.table is None
         and one.type is LockType.SHARED_READ
@@ -810,7 +810,7 @@ def _is_database_use(one: LockComponent, other: LockComponent) -> bool:
 
 
 def _checked_parameters(table: TableInfo, capabilities: Capabilities) -> dict[str, str]:
-    """Parameters as the server stores them; it makes sure that a transactional table can be one."""
+    """Parameters as the server stores them; it refuses a transactional table that cannot be one."""
     parameters = dict(table.parameters)
     spelled = next((key for key in parameters if key.lower() == "transactional"), None)
     if spelled is None:

@@ -1,14 +1,13 @@
 """One call of a metastore over Thrift: connection, repetition, errors, and what the server can do.
 
-A call is repeated after its connection broke if doing it twice changes nothing; which calls those are is said
-by whoever makes them. A server of 3.1 also hangs up when it fails inside, so a connection that ends is no
-proof that a node is down.
+A call is repeated after its connection broke if doing it twice changes nothing; the caller says so. A server
+of 3.1 also hangs up when it fails inside, so a broken connection does not prove that a node is down.
 
-Generated Python code encodes a request with a missing field half, and the server hangs up on it; so requests
-are checked before they are sent, and a connection whose call failed in any way but a declared one is thrown
-away.
+Generated Python code encodes a request with a missing field half, and the server hangs up on it. So requests
+are checked before they are sent, and a connection is thrown away if its call failed in any way but with a
+declared error.
 
-Source: Hive's hive_metastore.thrift; what servers answer was tried on 2.3.10, 3.1.3 and 4.1.0
+Source: Hive's hive_metastore.thrift; the answers of servers were tried on 2.3.10, 3.1.3 and 4.1.0
     (tests/contract, tests/integration).
 """
 
@@ -55,15 +54,15 @@ _ERRORS: dict[type[TException], type[MetastoreError]] = {
     ttypes.TxnOpenException: TxnOpenError,
 }
 _REQUESTS_WITH_CONTENTS = ("create_database", "create_table", "create_table_req", "add_partitions_req")
-"""Calls in which a MetaException, the server's word for anything, is about what we sent."""
+"""Calls in which a MetaException, the server's error for everything, is about the request's contents."""
 
 _Item = TypeVar("_Item")
 
 
 class ThriftCalls:
-    """Makes calls to a real server; what calls there are is for its subclasses.
+    """Makes calls to a real server; subclasses define the calls. A context manager.
 
-    May be used by several threads; each has its own connection, made at its first call. A context manager.
+    May be used by several threads; each has its own connection, made at its first call.
     """
 
     def __init__(self, config: MetastoreConfig, *, open_socket: OpenSocket = open_socket) -> None:
@@ -93,7 +92,7 @@ class ThriftCalls:
         self._pool.close()
 
     def _probe(self) -> Capabilities:
-        """Ask for calls without effect; 2.3 and 3.1 name the same version, and vendors mix releases."""
+        """Probe with calls without effect: 2.3 and 3.1 report the same version, and vendors mix releases."""
         no_notifications = ttypes.WriteNotificationLogBatchRequest(
             catalog=CATALOG, db="default", table="", requestList=[]
         )
@@ -114,7 +113,7 @@ class ThriftCalls:
         return True
 
     def _introduce(self, connection: Connection) -> None:
-        """Tell a server who we are; a second time on one connection makes it hang up."""
+        """Send our user name to a server; a second time on one connection makes it hang up."""
         if not self.config.sets_user:
             return
         try:
@@ -129,7 +128,7 @@ class ThriftCalls:
             name: the call in the interface description.
             arguments: as there.
             service: the generated module that holds the call.
-            repeat: whether doing it twice does no harm, so that it is repeated if the connection breaks.
+            repeat: whether doing it twice is harmless; it is then repeated if the connection breaks.
         """
         for argument in arguments:
             check_argument(argument, name)
@@ -139,7 +138,7 @@ class ThriftCalls:
             try:
                 connection = self._pool.get()
             except MetastoreUnavailableError as error:
-                raise broken or error from error  # what was sent before may have taken effect
+                raise broken or error from error  # the earlier attempt may have taken effect
             try:
                 return self._exchange_once(connection, service, name, arguments)
             except MetastoreUnavailableError as error:
@@ -151,7 +150,7 @@ class ThriftCalls:
     def _exchange_once(
         self, connection: Connection, service: Any, name: str, arguments: Sequence[Any]
     ) -> Any:
-        """Send a request and read its answer; a connection that is in doubt after that is thrown away."""
+        """Send a request and read its answer; a connection in an unknown state is thrown away."""
         try:
             return _exchange(connection, service, name, arguments)
         except _UnusableConnection as unusable:
@@ -180,7 +179,7 @@ def _exchange(connection: Connection, service: Any, name: str, arguments: Sequen
     call = getattr(service.Client(connection.protocol), name)
     try:
         return call(*arguments)
-    except MetastoreUnavailableError:  # from the transport: what was said does not count
+    except MetastoreUnavailableError:  # from the transport: it has its own text
         raise
     except (TTransportException, OSError, EOFError) as error:
         raise MetastoreUnavailableError(
@@ -202,12 +201,12 @@ def _exchange(connection: Connection, service: Any, name: str, arguments: Sequen
 
 
 def _application_error(error: TApplicationException, name: str, connection: Connection) -> Exception:
-    """What a server says when it has no declared exception for it."""
+    """The error for a failure that the server has not declared for the call."""
     if error.type == TApplicationException.UNKNOWN_METHOD:
         return UnsupportedByServerError(f"the server {connection.address} does not know the call {name}")
     failure = MetastoreError(f"{name}: the server {connection.address} failed: {error.message}")
-    # An internal error leaves the connection in order; after any other, such as a request that it could not
-    # read, the server hangs up.
+    # After an internal error the connection stays usable. After any other error, such as a request that it
+    # could not read, the server hangs up.
     return failure if error.type == TApplicationException.INTERNAL_ERROR else _UnusableConnection(failure)
 
 

@@ -1,7 +1,7 @@
 """Checks of a Thrift request before any of it is sent.
 
-Generated Python code encodes a request with a missing field half, and the server hangs up on it; so what is
-sent is compared with the generated specification first.
+Generated Python code encodes a request with a missing field half, and the server hangs up on it. So each
+request is compared with the generated specification first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check_argument(value: Any, where: str) -> None:
 
 
 def _check_field(value: Any, kind: int, details: Any, where: str) -> None:
-    """Check one value against its Thrift type; ``details`` is what the generated specification says of it."""
+    """Check one value against its Thrift type; ``details`` come from the generated specification."""
     if kind == TType.STRUCT:
         check_argument(value, where)
     elif kind == TType.LIST:
@@ -49,7 +49,7 @@ def _check_field(value: Any, kind: int, details: Any, where: str) -> None:
             _check_field(key, details[0], details[1], where)
             _check_field(item, details[2], details[3], where)
     elif kind == TType.STRING and not isinstance(value, str):
-        raise InvalidRequestError(f"{where} must be a text, not {value!r}")
+        raise InvalidRequestError(f"{where} must be a string, not {value!r}")
     elif kind in _INTEGER_BITS:
         limit = 1 << (_INTEGER_BITS[kind] - 1)
         if not isinstance(value, int) or not -limit <= value < limit:

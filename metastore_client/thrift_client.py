@@ -1,8 +1,8 @@
 """The metastore over Thrift: :class:`ThriftMetastoreClient`.
 
-:mod:`~metastore_client.thrift_calls` makes one call. Which calls there are, and which of them are repeated
-when the connection breaks, is said by :mod:`~metastore_client.thrift_tables` and
-:mod:`~metastore_client.thrift_transactions`.
+:mod:`~metastore_client.thrift_calls` makes one call. :mod:`~metastore_client.thrift_tables` and
+:mod:`~metastore_client.thrift_transactions` define the calls, and which of them are repeated when the
+connection breaks.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["ThriftMetastoreClient", "connect"]
 def connect(
     target: MetastoreConfig | str | Mapping[str, str] | Path | None = None, *, user: str | None = None
 ) -> ThriftMetastoreClient:
-    """Connect to a metastore and find out what it can do.
+    """Connect to a metastore and probe its capabilities.
 
     Args:
         target: ``thrift://host:port`` (several with commas), a :class:`MetastoreConfig`, the keys of a
             hive-site.xml, the path of one, or None for the one in HIVE_CONF_DIR or HADOOP_CONF_DIR.
-        user: who we are to the server; default: HADOOP_USER_NAME, else the user of this process.
+        user: our name on the server; default: HADOOP_USER_NAME, else the user of this process.
 
     Raises:
-        InvalidConfigurationError: the target makes no sense.
+        InvalidConfigurationError: the target is invalid.
         MetastoreUnavailableError: no server answered.
     """
     client = ThriftMetastoreClient(MetastoreConfig.load(target, user=user))
@@ -51,5 +51,5 @@ class ThriftMetastoreClient(TableCalls, TransactionCalls):
         """See :meth:`MetastoreClient.get_config_value`."""
         try:
             return str(self._call("get_config_value", name, default, repeat=True))
-        except InvalidRequestError:  # this key is not for clients
+        except InvalidRequestError:  # the server does not report this key to clients
             return default

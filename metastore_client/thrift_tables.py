@@ -1,7 +1,7 @@
 """Databases, tables, partitions and their compaction, in a real metastore.
 
 Reads and the creation of partitions are repeated when the connection breaks, since doing them twice changes
-nothing; so is a change of statistics, which stores what was read with one flag less.
+nothing. So is a change of statistics, which stores the read values without one flag.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from metastore_client.valid_ids import ValidWriteIdList
 __all__ = ["TableCalls"]
 
 ADD_PARTITIONS_BATCH = 100
-"""Partitions created per call; larger batches are not faster and come near the time limit (14 ms each)."""
+"""Partitions created per call; larger batches are not faster and approach the time limit (14 ms each)."""
 FETCH_PARTITIONS_BATCH = 500
 """Partitions per ``get_partitions_by_names``."""
 RACE_TRIES = 5
@@ -38,9 +38,9 @@ _ALL_PARTITIONS = -1
 _CLIENT_CAPABILITIES = ttypes.ClientCapabilities(
     values=[ttypes.ClientCapability.TEST_CAPABILITY, ttypes.ClientCapability.INSERT_ONLY_TABLES]
 )
-"""Without them a 3.x server does not show insert-only tables, and one in test mode shows none at all."""
+"""Without them a 3.x server hides insert-only tables, and one in test mode hides all tables."""
 _PROCESSOR_CAPABILITIES = ("HIVEFULLACIDWRITE", "HIVEMANAGEDINSERTWRITE")
-"""What a 4.x server wants of the creator of a full ACID table, and of an insert-only one."""
+"""Capabilities that a 4.x server demands from the creator of a full ACID table, and of an insert-only one."""
 
 
 class TableCalls(ThriftCalls):
@@ -81,10 +81,10 @@ class TableCalls(ThriftCalls):
                 "get_partition_names", database.lower(), table.lower(), _ALL_PARTITIONS, repeat=True
             )
         except MetastoreError:
-            self.get_table(database, table)  # Hive 2.3 fails, without a word, if there is no such table
+            self.get_table(database, table)  # Hive 2.3 fails without a message if the table is missing
             raise
         if not names:
-            self.get_table(database, table)  # later releases know no partitions of it
+            self.get_table(database, table)  # later releases answer with no partitions
         return sorted(names)
 
     def get_partitions_by_names(self, database: str, table: str, names: Sequence[str]) -> list[PartitionInfo]:
@@ -102,8 +102,8 @@ class TableCalls(ThriftCalls):
     ) -> list[PartitionInfo]:
         """See :meth:`MetastoreClient.add_partitions`.
 
-        After a broken connection or a race with another client the answer may lack partitions that we did
-        create.
+        After a broken connection or a race with another client the result may lack partitions that we
+        created.
         """
         raw_table = self._get_raw_table(database, table)
         keys = [key.name for key in raw_table.partitionKeys or ()]
@@ -127,7 +127,7 @@ class TableCalls(ThriftCalls):
     ) -> int:
         """See :meth:`MetastoreClient.clear_accurate_statistics`.
 
-        The server has no call for this: what carries the flag is read, changed and written at once.
+        The server has no call for this: objects with the flag are read, changed and written back at once.
         """
         if (write_id is None) != (valid_write_ids is None):
             raise InvalidRequestError(f"{database}.{table}: a write id and valid write ids go together")
@@ -227,7 +227,7 @@ class TableCalls(ThriftCalls):
         for _ in range(RACE_TRIES - 1):
             try:
                 return self._call("add_partitions_req", request, repeat=True).partitions or []
-            except AlreadyExistsError:  # another client was faster between the server's look and its insert
+            except AlreadyExistsError:  # another client created one between the server's check and its insert
                 continue
         return self._call("add_partitions_req", request, repeat=True).partitions or []
 
@@ -257,5 +257,5 @@ class TableCalls(ThriftCalls):
 
 
 def _stored_as_sent() -> Any:
-    """Asking the server not to compute statistics makes it store exactly what we send."""
+    """An environment without statistics: the server then stores exactly what we send."""
     return ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})

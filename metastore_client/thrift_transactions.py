@@ -1,13 +1,13 @@
 """Transactions, their locks and their write ids, in a real metastore.
 
-Which calls are repeated when the connection breaks is the heart of it. Heartbeats, ``check_lock``,
-``unlock``, registrations and aborts may be, since doing them twice changes nothing; ``open_txn`` may be,
-since a transaction that nobody uses is reaped. ``lock`` never: asked twice in one transaction, a 2.3 server
-grants the second one past the queue. ``commit_txn`` is left to the caller, who knows how to find out what
-became of it.
+The main decision is which calls are repeated when the connection breaks. Heartbeats, ``check_lock``,
+``unlock``, registrations and aborts are repeated, since doing them twice changes nothing. ``open_txn`` is
+repeated, since an unused transaction is reaped. ``lock`` never is: asked twice in one transaction, a 2.3
+server grants the second request past the queue. ``commit_txn`` is left to the caller, which can find out its
+outcome.
 
-Where a 3.1 server is known to hang up for a transaction that is not open (write ids), the transaction's state
-is asked for on a new connection.
+A 3.1 server hangs up in some calls (write ids) if the transaction is not open. The transaction's state is
+then asked for on a new connection.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class TransactionCalls(ThriftCalls):
 
     def commit_txn(self, txn_id: int) -> None:
         """See :meth:`MetastoreClient.commit_txn`."""
-        # Hive 4 checks for write conflicts only if told so; 2.x and 3.x skip a field they do not know.
+        # Hive 4 checks for write conflicts only with this field; 2.x and 3.x skip unknown fields.
         self._call("commit_txn", ttypes.CommitTxnRequest(txnid=txn_id, exclWriteEnabled=False))
 
     def abort_txn(self, txn_id: int) -> None:
@@ -121,7 +121,7 @@ class TransactionCalls(ThriftCalls):
     def allocate_write_id(self, txn_id: int, database: str, table: str) -> int:
         """See :meth:`MetastoreClient.allocate_write_id`.
 
-        For a transaction that is not open the server has no declared error: it hangs up (3.1) or fails (4.x).
+        The server has no declared error for a transaction that is not open: it hangs up (3.1) or fails (4.x).
         """
         self._require_write_ids("allocate_table_write_ids")
         request = ttypes.AllocateTableWriteIdsRequest(
@@ -156,7 +156,9 @@ class TransactionCalls(ThriftCalls):
         answer = self._call("get_valid_write_ids", request, service=Metastore3, repeat=True)
         found = {raw.fullTableName: valid_write_ids_of(raw) for raw in answer.tblValidWriteIds}
         if set(found) != set(names):
-            raise MetastoreError(f"asked for the valid write ids of {names}, the server told {sorted(found)}")
+            raise MetastoreError(
+                f"asked for the valid write ids of {names}, the server answered {sorted(found)}"
+            )
         return found
 
     def add_write_notifications(self, notifications: Sequence[WriteNotification]) -> None:
@@ -183,7 +185,7 @@ class TransactionCalls(ThriftCalls):
             raise UnsupportedByServerError(f"the server has no write ids: {call}")
 
     def _require_open(self, txn_id: int, failure: MetastoreError) -> None:
-        """Raise what a failure of a call means if the transaction is not open (any more)."""
+        """Turn the failure of a call into a typed error if the transaction is not open (any more)."""
         state = self.heartbeat_txn_range(txn_id, txn_id)
         if txn_id in state.aborted:
             raise TxnAbortedError(f"transaction {txn_id} is aborted: {failure}") from failure

@@ -1,7 +1,6 @@
-"""Our values to Thrift structures and back.
+"""Converts our values to Thrift structures and back.
 
-Generated code has no types; what comes out of it is turned into the values of :mod:`metastore_client.model`
-here.
+Generated code has no types; its structures become the values of :mod:`metastore_client.model` here.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _MAX_NAME_LENGTH = 128
 """Width of the columns for user, host and agent in the server's database."""
 
 CATALOG = "hive"
-"""The catalog of all tables; only servers from 3.0 on know any."""
+"""The catalog of all tables; catalogs exist from 3.0 on."""
 
 ttypes: Any = generated_types
 """The generated structures."""
@@ -72,7 +71,7 @@ def check_name(name: str, where: str) -> None:
 
 
 def safe_text(text: str) -> str:
-    """Make a user, host or agent text fit: a 2.3 server puts it between quotes, 128 characters at most."""
+    """Adapt a user, host or agent text: a 2.3 server puts it between quotes, 128 characters at most."""
     if not isinstance(text, str):
         raise InvalidRequestError(f"user, host and agent must be texts, not {text!r}")
     return re.sub(r"['\"\\\x00-\x1f]", "", text)[:_MAX_NAME_LENGTH]
@@ -122,7 +121,7 @@ def _columns(fields: Sequence[Any] | None) -> tuple[ColumnInfo, ...]:
 
 
 def table_info(raw: Any) -> TableInfo:
-    """What the server tells of a table."""
+    """A table as the server reports it."""
     storage = raw.sd
     return TableInfo(
         database=raw.dbName,
@@ -157,7 +156,7 @@ def new_partition_name(raw_table: Any, keys: Sequence[str], values: Sequence[str
 
 
 def new_partition(raw_table: Any, values: Sequence[str]) -> Any:
-    """A partition stored like its table; location and statistics are for the server to set."""
+    """A partition stored like its table; the server sets location and statistics."""
     storage = raw_table.sd
     return ttypes.Partition(
         values=list(values),
@@ -174,12 +173,12 @@ def new_partition(raw_table: Any, values: Sequence[str]) -> Any:
 
 
 def pop_accuracy(raw: Any) -> bool:
-    """Take the flag that statistics are right off a table or partition; whether it was there."""
+    """Remove the flag of accurate statistics from a table or partition; returns whether it was there."""
     return (raw.parameters or {}).pop(_COLUMN_STATS_ACCURATE, None) is not None
 
 
 def partition_info(raw: Any, keys: Sequence[str]) -> PartitionInfo:
-    """What the server tells of a partition; ``keys`` are the names of its table's partition columns."""
+    """A partition as the server reports it; ``keys`` are the names of its table's partition columns."""
     return PartitionInfo(
         database=raw.dbName,
         table=raw.tableName,
@@ -191,7 +190,7 @@ def partition_info(raw: Any, keys: Sequence[str]) -> PartitionInfo:
 
 
 def txn_info(raw: Any) -> TxnInfo:
-    """What the server tells of a transaction."""
+    """A transaction as the server reports it."""
     return TxnInfo(
         id=raw.id,
         state=TxnState(raw.state),
@@ -225,7 +224,7 @@ def lock_response(raw: Any) -> LockResponse:
 
 
 def lock_info(raw: Any) -> LockInfo:
-    """One line of ``show_locks``."""
+    """One entry of ``show_locks``."""
     return LockInfo(
         lock_id=raw.lockid,
         database=raw.dbname,
@@ -242,7 +241,7 @@ def lock_info(raw: Any) -> LockInfo:
 
 
 def compaction_info(raw: Any) -> CompactionInfo:
-    """One line of ``show_compact``."""
+    """One entry of ``show_compact``."""
     return CompactionInfo(
         database=raw.dbname,
         table=raw.tablename,
@@ -269,7 +268,7 @@ def valid_write_ids_of(raw: Any) -> ValidWriteIdList:
 
 
 def write_notification_request(notification: WriteNotification) -> Any:
-    """As Hive fills it; checksums are left empty, replication then copies without comparing."""
+    """A notification as Hive fills it. Checksums stay empty; replication then copies without comparing."""
     return ttypes.WriteNotificationLogRequest(
         txnId=notification.txn_id,
         writeId=notification.write_id,

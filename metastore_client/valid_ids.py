@@ -36,9 +36,9 @@ class RangeValidity(enum.Enum):
 
 @dataclass(frozen=True)
 class ValidIdList:
-    """The ids a snapshot sees: every id <= ``high_watermark`` (included) that is not an exception.
+    """The ids a snapshot sees: every id <= ``high_watermark`` that is not an exception.
 
-    ``exceptions`` are sorted and hold open and aborted ids alike; ``min_open`` is the smallest open id.
+    ``exceptions`` are sorted and include open and aborted ids alike; ``min_open`` is the smallest open id.
     ``aborted`` are those of the exceptions that are known to be aborted.
     """
 
@@ -52,7 +52,7 @@ class ValidIdList:
             object.__setattr__(self, "exceptions", tuple(sorted(set(self.exceptions))))
 
     def is_valid(self, id: int) -> bool:
-        """Whether the snapshot sees what was written under ``id``."""
+        """Whether the snapshot sees rows written under ``id``."""
         if id > self.high_watermark:
             return False
         at = bisect_left(self.exceptions, id)
@@ -74,7 +74,7 @@ class ValidIdList:
         return RangeValidity.NONE if invalid == last - first + 1 else RangeValidity.SOME
 
     def up_to(self, last: int) -> Self:
-        """The same list without what was written under ids above ``last``."""
+        """The same list without ids above ``last``."""
         return dataclasses.replace(
             self,
             high_watermark=min(last, self.high_watermark),
@@ -91,11 +91,11 @@ class ValidIdList:
 
 @dataclass(frozen=True)
 class ValidTxnList(ValidIdList):
-    """Transactions that a snapshot sees."""
+    """The transactions that a snapshot sees."""
 
     @classmethod
     def everything(cls) -> ValidTxnList:
-        """A list in which every id is valid; for directories that no metastore knows."""
+        """A list in which every id is valid; for directories unknown to any metastore."""
         return cls(high_watermark=NO_OPEN_ID)
 
     @classmethod
@@ -106,9 +106,10 @@ class ValidTxnList(ValidIdList):
 
         Args:
             open_txns: the server's list, asked for after the locks were granted.
-            own_txn_id: the transaction that reads, None for a reader without one.
-            has_write_ids: the server's capability. There a snapshot ends at the own transaction, as Hive's
-                ends: a younger one that has committed may hold a higher write id, and a delete with a write
+            own_txn_id: the reading transaction, None for a reader without one.
+            has_write_ids: the server's capability. With it a snapshot ends at the own transaction, as in
+            Hive.
+                A younger transaction that has committed may have a higher write id, and a delete with a write
                 id below its row's is obeyed by one of Hive's readers and not by the other.
 
         Source: createValidReadTxnList in Hive's TxnUtils (2.3), TxnCommonUtils (3.0 and later).
@@ -168,7 +169,7 @@ class ValidWriteIdList(ValidIdList):
         min_open: int | None,
         aborted_bits: bytes,
     ) -> ValidWriteIdList:
-        """Build it from an answer; bit i % 8 of byte i // 8 tells whether ``invalid[i]`` is aborted."""
+        """Build it from an answer; bit i % 8 of byte i // 8 is set if ``invalid[i]`` is aborted."""
         aborted = (
             id
             for at, id in enumerate(invalid)

@@ -1,7 +1,7 @@
 """The embedded metastore as a command: ``python -m metastore_client.embedded --data-dir DIR --port 9083``.
 
-Runs until Ctrl-C. The class behind it is in :mod:`metastore_client.embedded.server`, so that running this
-module does not import it twice.
+Runs until Ctrl-C. The class is in :mod:`metastore_client.embedded.server`, so that running this module does
+not import it twice.
 """
 
 from __future__ import annotations

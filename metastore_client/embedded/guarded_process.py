@@ -1,9 +1,9 @@
 """A server process that never outlives us, not even if we are killed with ``kill -9``.
 
-The server runs under a small guardian (this file, run as a program) in a process group of their own, so
-that Ctrl-C in the terminal reaches only us. The guardian reads a pipe whose other end only we hold: when we
-are gone, however that happened, the pipe ends and the guardian ends the server. Should the guardian be
-killed, Linux ends the server at once.
+The server and a small guardian (this file, run as a program) share a separate process group, so that Ctrl-C
+in the terminal reaches only us. The guardian reads a pipe whose other end only we hold. When our process
+ends, for whatever reason, the pipe ends and the guardian ends the server. If the guardian is killed, Linux
+ends the server at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 __all__ = ["LOG_TAIL_BYTES", "STOP_TIMEOUT_SECONDS", "GuardedProcess"]
 
 STOP_TIMEOUT_SECONDS = 10.0
-"""How long the server may take to end by itself before it is killed."""
+"""Time that the server has to end by itself before it is killed."""
 LOG_TAIL_BYTES = 4096
 
 _PR_SET_PDEATHSIG = 1
@@ -89,7 +89,7 @@ class GuardedProcess:
                 self._guardian.stdin.close()
 
     def log_tail(self) -> str:
-        """The last :data:`LOG_TAIL_BYTES` of what this process has written."""
+        """The last :data:`LOG_TAIL_BYTES` of this process's output."""
         try:
             with self.log_file.open("rb") as log:
                 log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
@@ -121,7 +121,7 @@ def _guard(remove_on_exit: str, command: Sequence[str]) -> int:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent dies; elsewhere the pipe alone has to do."""
+    """Ask Linux to kill this process when its parent dies; other systems have the pipe only."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -6,8 +6,8 @@
 As a command: :mod:`metastore_client.embedded.command`.
 
 It needs Java >= 17 (a runtime is enough) and the jars of the installed pyspark; neither Spark nor Hadoop is
-started. The data lies in an embedded Derby database. Hive 2.3 opens its port on all interfaces and asks
-nobody who they are: use it for tests, demos and tables on this machine, not in a network you do not trust.
+started. The data lies in an embedded Derby database. Hive 2.3 opens its port on all interfaces without
+authentication: use it for tests, demos and tables on this machine, not in a network you do not trust.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from metastore_client.thrift_client import ThriftMetastoreClient
 __all__ = ["START_TIMEOUT_SECONDS_DEFAULT", "EmbeddedMetastore"]
 
 START_TIMEOUT_SECONDS_DEFAULT = 180.0
-"""How long a start may take before it counts as failed; it takes about 5 s on a quiet machine."""
+"""Time after which a start counts as failed; it takes about 5 s on a quiet machine."""
 PORT_TRIES = 3
 POLL_SECONDS = 0.05
 MEMORY_OPTION = "-Xmx512m"
@@ -42,18 +42,18 @@ _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 class EmbeddedMetastore:
-    """A metastore in a process of its own; a context manager.
+    """A metastore in a separate process; a context manager.
 
-    The process has a process group of its own and dies with us, also if we are killed. Its log is
-    ``metastore.log`` in the data directory. Dead transactions are aborted in time; compactions are neither
-    looked for nor done.
+    The process has its own process group and dies with us, also if we are killed. Its log is
+    ``metastore.log`` in the data directory. Dead transactions are aborted after their time-out; compactions
+    are neither looked for nor done.
 
     Args:
-        data_directory: where the database, the log and (by default) the warehouse lie; survives restarts.
+        data_directory: holds the database, the log and (by default) the warehouse; survives restarts.
             None: a temporary directory that is removed at the end.
         warehouse: root of the tables; default: ``warehouse`` in the data directory.
         port: the port, 0 for a free one.
-        configuration: Hive settings that go before ours, such as ``{"hive.txn.timeout": "5s"}``.
+        configuration: Hive settings that win over ours, such as ``{"hive.txn.timeout": "5s"}``.
         start_timeout_seconds: how long :meth:`start` waits for an answer.
 
     Raises:
@@ -95,7 +95,7 @@ class EmbeddedMetastore:
 
     @property
     def log_file(self) -> Path:
-        """Where the server writes its log."""
+        """The server's log file."""
         return self.data_directory / "metastore.log"
 
     @property
@@ -104,7 +104,7 @@ class EmbeddedMetastore:
         return self._process is not None and self._process.is_running
 
     def start(self) -> None:
-        """Start the server and wait until it answers; nothing happens if it runs already."""
+        """Start the server and wait until it answers; a running server is left alone."""
         if self.is_running:
             return
         try:
@@ -128,7 +128,7 @@ class EmbeddedMetastore:
                 return
 
     def stop(self) -> None:
-        """End the server; a temporary data directory goes with it. May be called twice."""
+        """End the server and remove a temporary data directory. May be called twice."""
         if self._process is not None:
             self._process.stop()
             self._process = None
@@ -168,7 +168,7 @@ class EmbeddedMetastore:
             time.sleep(POLL_SECONDS)
 
     def _answers(self, mark: str) -> bool:
-        """Whether it is our server that answers, with its tables and its transactions."""
+        """Whether our own server answers, with its tables and its transactions."""
         if not _is_listening(self._port):
             return False
         config = MetastoreConfig(addresses=(Address("127.0.0.1", self._port),), connect_rounds=1)
@@ -206,7 +206,7 @@ class EmbeddedMetastore:
             "datanucleus.connectionPoolingType": "HikariCP",
             "datanucleus.schema.autoCreateAll": "true",
             "hive.metastore.schema.verification": "false",
-            # Makes the metastore create the tables of its transaction handler, which otherwise a script does.
+            # Makes the metastore create the tables of its transaction handler; otherwise a script does that.
             "hive.in.test": "true",
             "hive.metastore.warehouse.dir": str(self.warehouse),
             "hive.metastore.server.min.threads": "4",
@@ -214,7 +214,7 @@ class EmbeddedMetastore:
             "hive.support.concurrency": "true",
             # The reaper of dead transactions runs only beside the initiator.
             "hive.compactor.initiator.on": "true",
-            # Nobody here would do what it finds, and it runs a program for each partition that was written.
+            # Its findings would not be compacted here, and it runs a program for each written partition.
             "hive.compactor.check.interval": "1d",
             "hive.compactor.worker.threads": "0",
             "hive.async.log.enabled": "false",
@@ -223,7 +223,7 @@ class EmbeddedMetastore:
 
 
 class _PortTakenError(Exception):
-    """Somebody else took the port between our look and the server's."""
+    """Another process took the port between our check and the server's start."""
 
 
 def _start_failure(what: str, process: GuardedProcess, port: int) -> Exception:
@@ -235,7 +235,7 @@ def _start_failure(what: str, process: GuardedProcess, port: int) -> Exception:
 
 
 def _as_configured(config: MetastoreConfig, configuration: Mapping[str, str]) -> MetastoreConfig:
-    """The same address with the protocol and framing that the server was told to speak."""
+    """The same address with the protocol and framing that the server is configured for."""
     given = {"hive.metastore.connect.retries": "1", **configuration}
     return MetastoreConfig.from_mapping({**given, "hive.metastore.uris": str(config.addresses[0])})
 

@@ -1,12 +1,12 @@
 """Connections to a metastore: addresses with failover, time limits, one connection per thread.
 
-A connection carries one call at a time, so every thread has its own; the heartbeat of a transaction thus
-never waits behind a long commit. A connection is used again until something about it is in doubt: it
-broke, an answer that was not read to its end, a request that failed while it was being encoded (its first
-bytes still sit in the buffer and would garble the next call). Then it is thrown away.
+A connection carries one call at a time, so every thread has its own. The heartbeat of a transaction thus
+never waits behind a long commit. A connection is reused until its state is unknown: it broke, an answer was
+not read to its end, or a request failed while it was being encoded (its first bytes are still in the buffer
+and would garble the next call). Then it is thrown away.
 
-How bytes reach the server is one function (:data:`OpenSocket`). :func:`open_socket` does as the configuration
-says: bare TCP, TLS, a login by SASL, HTTP and their combinations.
+One function opens a socket (:data:`OpenSocket`). :func:`open_socket` follows the configuration: bare TCP,
+TLS, a login by SASL, HTTP and their combinations.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 OpenSocket = Callable[[Address, MetastoreConfig], Any]
 """Opens a connection to an address and returns it as a Thrift transport.
 
-Raises OSError or MetastoreUnavailableError if another address may do better, other errors if none will.
+Raises OSError or MetastoreUnavailableError if another address may work, other errors if none will.
 """
 
 
@@ -52,7 +52,7 @@ def open_socket(address: Address, config: MetastoreConfig) -> Any:
         OSError: the server cannot be reached.
         SecureConnectionError: TLS or the login failed.
         MetastoreUnavailableError: the connection broke during the login.
-        InvalidConfigurationError: a trust store, a header or a missing package makes it impossible.
+        InvalidConfigurationError: a trust store or a header is invalid, or a package is missing.
     """
     handle = socket.create_connection(address, config.connect_timeout_seconds)
     try:
@@ -66,7 +66,7 @@ def open_socket(address: Address, config: MetastoreConfig) -> Any:
         bare.setTimeout(config.socket_timeout_seconds * 1000)
     except TTransportException as error:
         handle.close()
-        raise MetastoreUnavailableError(f"the line broke during the login: {error}") from error
+        raise MetastoreUnavailableError(f"the connection broke during the login: {error}") from error
     except BaseException:
         handle.close()
         raise
@@ -74,7 +74,7 @@ def open_socket(address: Address, config: MetastoreConfig) -> Any:
 
 
 def _dressed(bare: Any, address: Address, config: MetastoreConfig) -> Any:
-    """Put HTTP or SASL around a bare socket, or nothing."""
+    """Wrap a bare socket in HTTP or SASL, if configured."""
     if config.http is not None:
         host = f"[{address.host}]" if ":" in address.host else address.host
         headers = http_headers(config.http, config.user)
@@ -95,7 +95,7 @@ def _mechanism(address: Address, config: MetastoreConfig) -> Mechanism:
 
 
 class Connection:
-    """An open connection to one server: ``protocol`` is what generated Thrift clients talk through."""
+    """An open connection to one server; ``protocol`` is for the generated Thrift clients."""
 
     def __init__(self, address: Address, config: MetastoreConfig, open_socket: OpenSocket) -> None:
         self.address = address
@@ -106,11 +106,11 @@ class Connection:
         self.protocol = encoding(self._transport)
 
     def is_open(self) -> bool:
-        """Whether the server still holds its end; costs a look into the socket's buffer, no round trip."""
+        """Whether the server has its end open; a look into the socket's buffer, without a round trip."""
         return bool(self._socket.isOpen())
 
     def close(self) -> None:
-        """Close it; a failure to do so is of no interest."""
+        """Close it; errors are ignored."""
         with contextlib.suppress(OSError):
             self._socket.close()
 
@@ -120,9 +120,8 @@ class ConnectionPool:
 
     Args:
         config: where and how to connect.
-        on_connect: called once with each new connection before anyone uses it; may raise what a call may
-            raise.
-        open_socket: how a socket is opened.
+        on_connect: called once with each new connection before its first use; may raise the errors of a call.
+        open_socket: opens a socket.
         sleep: waits between two rounds over the addresses.
     """
 
@@ -187,7 +186,7 @@ class ConnectionPool:
                     _log.info("no connection to %s: %s", address, error)
                     failures[address] = error
             if all(isinstance(error, SecureConnectionError) for error in failures.values()):
-                break  # what is wrong stays wrong
+                break  # the error is the same in every round
         tried = "; ".join(
             f"{address}: {error or type(error).__name__}" for address, error in failures.items()
         )
@@ -215,7 +214,7 @@ class ConnectionPool:
         return connection
 
     def _order(self) -> list[Address]:
-        """Addresses in the order to try; one that just failed comes last."""
+        """Addresses in the order to try; the one that failed last comes at the end."""
         addresses = list(self._config.addresses)
         if self._config.selection is UriSelection.RANDOM:
             random.shuffle(addresses)
@@ -230,5 +229,5 @@ class ConnectionPool:
 
 
 def _owner() -> tuple[int, threading.Thread]:
-    """Who a connection belongs to; a forked child must not speak on its parent's connection."""
+    """The owner of a connection: process and thread. A forked child must not use its parent's connection."""
     return os.getpid(), threading.current_thread()

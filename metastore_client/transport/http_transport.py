@@ -1,6 +1,7 @@
 """Thrift over HTTP: each call is a POST, many of them on one connection.
 
-Thrift's own client opens a new connection for each call and takes an error page for an answer.
+Refused: Thrift's own client, which opens a new connection for each call and takes an error page for an
+answer.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ def http_headers(config: HttpConfig, user: str) -> dict[str, str]:
     """Make the headers of every request.
 
     Args:
-        config: what is configured.
-        user: who we are if it names nobody.
+        config: the HTTP settings.
+        user: our name if the settings name no user.
 
     Raises:
-        InvalidConfigurationError: a header that HTTP cannot carry.
+        InvalidConfigurationError: HTTP cannot carry a header.
 
     Source: HiveMetaStoreClient.createHttpClientBuilder of Hive 4.1: the user's name or a token, never both.
     """
@@ -56,13 +57,13 @@ def http_headers(config: HttpConfig, user: str) -> dict[str, str]:
 
 
 class HttpTransport(TTransportBase):  # type: ignore[misc]
-    """Carries calls over an open connection, which is not opened again: a closed one is thrown away.
+    """Carries calls over an open connection. A closed connection is thrown away, not opened again.
 
     Args:
-        connected: a Thrift socket, open.
-        host: what the server is to be called, with the port.
-        path: of the address.
-        headers: of every request.
+        connected: an open Thrift socket.
+        host: the server's name, with the port.
+        path: the path of the address.
+        headers: the headers of every request.
     """
 
     def __init__(self, connected: Any, host: str, path: str, headers: dict[str, str]) -> None:
@@ -76,7 +77,7 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         self._http.auto_open = 0
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
-        """Whether the server still holds its end; it ends connections that were idle for long."""
+        """Whether the server has its end open; it closes connections that were idle for long."""
         return self._http.sock is not None and bool(self._connected.isOpen())
 
     def close(self) -> None:
@@ -93,8 +94,8 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
 
         Raises:
             TTransportException: the connection broke, or the server failed: the call may have taken effect.
-            SecureConnectionError: the server does not accept who we say we are; nothing was done.
-            MetastoreUnavailableError: no metastore is at this path.
+            SecureConnectionError: the server refuses our login; nothing was done.
+            MetastoreUnavailableError: there is no metastore at this path.
         """
         body = self._request.getvalue()
         self._request = io.BytesIO()
@@ -111,14 +112,14 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         self._answer = io.BytesIO(answer)
 
     def read(self, count: int) -> bytes:
-        """Give at most so many bytes of the answer.
+        """Give at most ``count`` bytes of the answer.
 
         Raises:
-            TTransportException: there are no more.
+            TTransportException: the answer has no more bytes.
         """
         found = self._answer.read(count)
         if not found:
-            raise TTransportException(TTransportException.END_OF_FILE, "HTTP: the answer ends early")
+            raise TTransportException(TTransportException.END_OF_FILE, "HTTP: the answer is truncated")
         return found
 
     def _failure(self, response: http.client.HTTPResponse, answer: bytes) -> Exception:

@@ -1,6 +1,6 @@
 """SASL as Thrift carries it: the login, then frames that may be signed or encrypted.
 
-Every message of the login is a status byte, a length of four bytes and the body; afterwards a frame is a
+A message of the login is a status byte, a length of four bytes and the body. After the login a frame is a
 length of four bytes and the body. The mechanisms are small objects (:class:`Mechanism`); Kerberos is in
 :mod:`metastore_client.transport.sasl_kerberos`.
 
@@ -33,7 +33,7 @@ MAX_FRAME_BYTES = (1 << 31) - 1
 
 _TOKEN_REALM = "default"
 _TOKEN_DIGEST_URI = "null/default"
-"""Hadoop's servers know a token's owner by no service and the host ``default``."""
+"""In token logins Hadoop's servers have no service name (``null``) and the host ``default``."""
 
 
 class Mechanism(Protocol):
@@ -41,23 +41,23 @@ class Mechanism(Protocol):
 
     name: str
     is_complete: bool
-    """Whether the client is content; the server may still have to say that it is."""
+    """Whether the client's side of the login is complete; the server's side may still be open."""
 
     def respond(self, challenge: bytes) -> bytes:
         """Answer the server; the first challenge is empty.
 
         Raises:
-            SecureConnectionError: the server did not prove itself, or offers nothing that we accept.
+            SecureConnectionError: the server did not authenticate itself, or offers nothing that we accept.
         """
 
     def wrap(self, data: bytes) -> list[bytes]:
-        """Protect what goes out; one element for each frame."""
+        """Protect outgoing bytes; one element for each frame."""
 
     def unwrap(self, frame: bytes) -> bytes:
-        """Check and open a frame that came in.
+        """Check an incoming frame and return its bytes.
 
         Raises:
-            SecureConnectionError: it was changed on its way.
+            SecureConnectionError: the frame was changed in transit.
         """
 
 
@@ -74,10 +74,10 @@ def log_in(transport: Any, mechanism: Mechanism) -> SaslTransport:
 
     Args:
         transport: a Thrift transport that is connected.
-        mechanism: how to prove who we are.
+        mechanism: how to authenticate.
 
     Raises:
-        SecureConnectionError: the server refuses, does not prove itself, or does not speak SASL.
+        SecureConnectionError: the server refuses, does not authenticate itself, or does not speak SASL.
         TTransportException: the connection broke.
     """
     response = mechanism.respond(b"")
@@ -125,7 +125,7 @@ def _receive(transport: Any, mechanism: Mechanism) -> tuple[_Status, bytes]:
 
 
 class SaslTransport(TTransportBase):  # type: ignore[misc]
-    """What is said after the login: whole calls in frames, protected as was agreed."""
+    """The transport after the login: whole calls in frames, with the negotiated protection."""
 
     def __init__(self, transport: Any, mechanism: Mechanism) -> None:
         self._transport = transport
@@ -134,7 +134,7 @@ class SaslTransport(TTransportBase):  # type: ignore[misc]
         self._answer = io.BytesIO()
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
-        """Whether the server still holds its end."""
+        """Whether the server has its end open."""
         return bool(self._transport.isOpen())
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class SaslTransport(TTransportBase):  # type: ignore[misc]
         self._transport.flush()
 
     def read(self, count: int) -> bytes:
-        """Give at most so many bytes, at least one."""
+        """Give at most ``count`` bytes, at least one."""
         found = self._answer.read(count)
         while not found and count:
             (length,) = struct.unpack(">I", self._transport.readAll(4))
@@ -191,12 +191,12 @@ class Plain:
 class DigestMd5:
     """A shared secret that is not sent (RFC 2831), as Hadoop uses it for delegation tokens.
 
-    Privacy would need ciphers that are broken (RC4, DES); where a server insists on it, this refuses.
+    Privacy would need broken ciphers (RC4, DES), so a server that insists on it is refused.
 
     Args:
         token: the delegation token.
-        allowed: what may be agreed on.
-        nonce: the client's; random unless a test says otherwise.
+        allowed: the protections that may be negotiated.
+        nonce: the client's; random except in tests.
     """
 
     name = "DIGEST-MD5"
@@ -224,7 +224,7 @@ class DigestMd5:
         return b""
 
     def wrap(self, data: bytes) -> list[bytes]:
-        """Sign if that was agreed."""
+        """Sign if integrity was negotiated."""
         if self._keys is None:
             return [data]
         signed = data + self._signature(self._keys[0], self._sent, data)
@@ -232,7 +232,7 @@ class DigestMd5:
         return [signed]
 
     def unwrap(self, frame: bytes) -> bytes:
-        """Check the signature if that was agreed."""
+        """Check the signature if integrity was negotiated."""
         if self._keys is None:
             return frame
         data = frame[:-16]
@@ -286,7 +286,7 @@ def _md5(data: str | bytes) -> bytes:
 
 
 def _directives(challenge: bytes) -> dict[str, str]:
-    """Read ``name="value",name=value``; a name that comes twice keeps its first value."""
+    """Read ``name="value",name=value``; of a repeated name the first value counts."""
     found: dict[str, str] = {}
     with contextlib.suppress(UnicodeDecodeError):
         for name, quoted, bare in re.findall(

@@ -18,7 +18,7 @@ except ImportError:
 __all__ = ["Kerberos"]
 
 RECEIVE_BYTES = 0xFFFFFF
-"""The longest frame that we say we take: all that the field can hold."""
+"""The longest frame that we accept, as announced to the server: the maximum of the field."""
 
 
 class Kerberos:
@@ -26,12 +26,12 @@ class Kerberos:
 
     Args:
         login: the server's principal.
-        host: of the address.
-        allowed: what may be agreed on; the strongest that the server offers too is taken.
+        host: the host of the address.
+        allowed: the protections that may be negotiated; the strongest that the server also offers is chosen.
 
     Raises:
         MissingExtraError: the package ``gssapi`` is not installed.
-        SecureConnectionError: no ticket, or the KDC does not know the server.
+        SecureConnectionError: there is no ticket, or the KDC does not know the server.
     """
 
     name = "GSSAPI"
@@ -56,7 +56,7 @@ class Kerberos:
         )
 
     def respond(self, challenge: bytes) -> bytes:
-        """Exchange tickets, then agree on the protection."""
+        """Exchange tickets, then negotiate the protection."""
         try:
             if not self._context.complete:
                 return self._context.step(challenge or None) or b""
@@ -65,7 +65,7 @@ class Kerberos:
             raise self._failure(error) from error
 
     def wrap(self, data: bytes) -> list[bytes]:
-        """Sign or encrypt, in frames that the server takes."""
+        """Sign or encrypt, in frames that the server accepts."""
         if self._agreed is Protection.AUTHENTICATION:
             return [data]
         size, is_private = self._frame_bytes, self._agreed is Protection.PRIVACY

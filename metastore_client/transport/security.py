@@ -1,11 +1,11 @@
-"""How a connection is secured and how its client proves who it is: values, and the keys they are read from.
+"""How a connection is secured and how its client authenticates: values, and the keys they are read from.
 
 =================================================  =========================================================
 key (``metastore.…`` is taken as well, as 3+ does)  meaning
 =================================================  =========================================================
 hive.metastore.use.SSL                             TLS; also makes HTTP into HTTPS
-hive.metastore.truststore.path                     whom to trust: JKS, PKCS #12 or PEM, told by its contents;
-                                                   none: the authorities of this machine
+hive.metastore.truststore.path                     trusted certificates: JKS, PKCS #12 or PEM, recognised by
+                                                   content; none: the authorities of this machine
 hive.metastore.truststore.password                 its password
 hive.metastore.sasl.enabled                        Kerberos, or a delegation token if there is one
 hive.metastore.kerberos.principal                  the server's, ``hive/_HOST@REALM``
@@ -64,7 +64,7 @@ PLAIN_USER = "hive.metastore.client.plain.username"
 JWT_VARIABLE = "HMS_JWT"
 TRANSPORT_MODE = "hive.metastore.client.thrift.transport.mode"
 HTTP_PATHS = ("hive.metastore.client.thrift.http.path", "hive.metastore.server.thrift.http.path")
-"""The 4.1 server listens on what the first says and its Java client goes where the second says."""
+"""The 4.1 server listens on the path of the first key, and its Java client uses the path of the second."""
 HTTP_PATH_DEFAULT = "metastore"
 HTTP_HEADERS = "hive.metastore.client.http.additional.headers"
 
@@ -72,7 +72,7 @@ _HOST = "_HOST"
 
 
 class Protection(enum.IntFlag):
-    """What SASL does with the bytes after the login; the numbers are those of RFC 4752."""
+    """Protection of the bytes after a SASL login; the numbers are those of RFC 4752."""
 
     AUTHENTICATION = 1
     INTEGRITY = 2
@@ -118,7 +118,7 @@ class HttpConfig:
 
 @dataclass(frozen=True)
 class KerberosLogin:
-    """Prove who we are by a Kerberos ticket, which must be there (``kinit``, or KRB5_CLIENT_KTNAME).
+    """Authentication by a Kerberos ticket, which must exist (``kinit``, or KRB5_CLIENT_KTNAME).
 
     ``principal`` is the server's, ``service/host@REALM``; ``_HOST`` stands for the host of the address.
     """
@@ -141,14 +141,14 @@ class KerberosLogin:
 
 @dataclass(frozen=True)
 class TokenLogin:
-    """Prove who we are by a delegation token, which a metastore gave to somebody with a ticket."""
+    """Authentication by a delegation token, which a metastore issued to a user with a ticket."""
 
     token: DelegationToken
 
 
 @dataclass(frozen=True)
 class PlainLogin:
-    """Prove who we are by a password, which the server learns: use it with TLS only."""
+    """Authentication by a password, which the server learns: use it with TLS only."""
 
     user: str
     password: str = field(repr=False)
@@ -158,7 +158,7 @@ SaslLogin = KerberosLogin | TokenLogin | PlainLogin
 
 
 def read_tls(values: Mapping[str, str]) -> TlsConfig | None:
-    """Read what is said of TLS; None: it is not wanted."""
+    """Read the TLS settings; None: no TLS."""
     if not flag(values, USE_SSL, False):
         return None
     path = text_of(values, TRUST_STORE_PATH)
@@ -169,10 +169,10 @@ def read_tls(values: Mapping[str, str]) -> TlsConfig | None:
 
 
 def read_http(values: Mapping[str, str]) -> HttpConfig | None:
-    """Read what is said of HTTP; None: bare TCP.
+    """Read the HTTP settings; None: bare TCP.
 
     Raises:
-        InvalidConfigurationError: an unknown mode, a header that is none, JWT without HMS_JWT.
+        InvalidConfigurationError: the mode is unknown, a header is malformed, or JWT is set without HMS_JWT.
     """
     mode = text_of(values, TRANSPORT_MODE).lower() or "binary"
     if mode == "binary":
@@ -195,12 +195,12 @@ def read_http(values: Mapping[str, str]) -> HttpConfig | None:
 
 
 def read_login(values: Mapping[str, str]) -> SaslLogin | None:
-    """Read how to log in on a connection that is not HTTP; None: say who we are without proof.
+    """Read how to log in on a connection that is not HTTP; None: send a user name without authentication.
 
-    A password goes before SASL by Kerberos, and there a delegation token before a ticket, as in Hive.
+    A password wins over Kerberos, and with Kerberos a delegation token wins over a ticket, as in Hive.
 
     Raises:
-        InvalidConfigurationError: user, password or principal are missing, or an unknown mode.
+        InvalidConfigurationError: user, password or principal are missing, or the mode is unknown.
     """
     mode = _auth_mode(values)
     if mode == "PLAIN":
@@ -218,7 +218,7 @@ def read_login(values: Mapping[str, str]) -> SaslLogin | None:
 
 
 def read_protections(values: Mapping[str, str]) -> Protection:
-    """Read what SASL may agree on; all if nothing is said, since the server's word counts then."""
+    """Read the protections that SASL may negotiate; all if the key is not set: the server then decides."""
     text = text_of(values, RPC_PROTECTION)
     found = Protection(0)
     for name in filter(None, (part.strip().upper() for part in text.split(","))):

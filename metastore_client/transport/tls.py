@@ -1,4 +1,4 @@
-"""TLS to a metastore: who is trusted, and a socket that notices when the server has hung up."""
+"""TLS to a metastore: trusted certificates, and a socket that notices when the server has hung up."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["TlsSocket", "start_tls"]
 
 
 def start_tls(handle: socket.socket, host: str, config: TlsConfig) -> ssl.SSLSocket:
-    """Encrypt a connection and make sure that it leads to the right server.
+    """Encrypt a connection and verify that it leads to the right server.
 
-    A certificate in the trust store is trusted itself, whoever signed it, as Java does.
+    A certificate in the trust store is trusted itself, with any issuer, as in Java.
 
     Args:
-        handle: connected; belongs to the result afterwards.
-        host: the name or number that the certificate must hold.
-        config: whom to trust.
+        handle: a connected socket; the result owns it afterwards.
+        host: the name or IP address that the certificate must contain.
+        config: the trusted certificates.
 
     Raises:
         InvalidConfigurationError: the trust store cannot be used.
@@ -58,12 +58,12 @@ def _context(config: TlsConfig) -> ssl.SSLContext:
 
 
 class TlsSocket(TSocket):  # type: ignore[misc]
-    """A Thrift socket whose ``isOpen`` works for TLS; Thrift's peeks into the socket, which TLS cannot."""
+    """A Thrift socket whose ``isOpen`` works for TLS. Thrift's peeks into the socket, which TLS cannot."""
 
     handle: Any
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
-        """Whether the server holds its end; to be asked between calls only, when nothing is on its way."""
+        """Whether the server has its end open; call it only between calls, when no bytes are in transit."""
         if self.handle is None:
             return False
         timeout = self.handle.gettimeout()

@@ -1,7 +1,7 @@
-"""Reads the certificates that a file trusts: PEM, Java's JKS, or PKCS #12, told apart by their first bytes.
+"""Reads the trusted certificates of a file: PEM, Java's JKS, or PKCS #12, recognised by the first bytes.
 
 Source: the JKS format as sun.security.provider.JavaKeyStore writes it: entries, then a SHA-1 over the
-    password, a fixed phrase and all before. PKCS #12 is left to the package ``cryptography``.
+    password, a fixed phrase and all preceding bytes. PKCS #12 is read by the package ``cryptography``.
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ _SHA1_BYTES = 20
 
 
 def read_certificates(path: Path, password: str | None = None) -> list[bytes]:
-    """Read the certificates (DER) that a file trusts, at least one.
+    """Read the trusted certificates (DER) of a file, at least one.
 
-    Private keys that lie in it with their own certificates are passed over.
+    Private keys in it, with their own certificates, are skipped.
 
     Args:
         path: PEM, JKS or PKCS #12.
-        password: of a Java key store; a JKS can be read without, then changes in it are not noticed.
+        password: of a Java key store; a JKS can be read without it, but changes in the file are not noticed
+        then.
 
     Raises:
-        InvalidConfigurationError: the file cannot be read, the password is wrong, or it trusts nobody.
+        InvalidConfigurationError: the file cannot be read, the password is wrong, or it has no trusted
+            certificate.
         MissingExtraError: a PKCS #12 file, and ``cryptography`` is not installed.
     """
     try:
@@ -114,7 +116,7 @@ def _jks_bytes(file: io.BytesIO) -> bytes:
     (length,) = _unpack(file, ">I")
     found = file.read(length)
     if len(found) < length:
-        raise ValueError("it ends early")
+        raise ValueError("it is truncated")
     return found
 
 

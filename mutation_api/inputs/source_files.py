@@ -12,12 +12,12 @@ from pathlib import Path
 
 from mutation_api.errors import ConfigurationError, InputError
 from mutation_api.storage.connect import storage_at
-from mutation_api.storage.location import Location, Place
+from mutation_api.storage.location import Location, LocationLike
 from mutation_api.storage.protocol import FileEntry
 
 __all__ = ["Places", "all_located", "children", "entry_at", "is_link", "located", "opened", "readable"]
 
-Places = Place | Sequence[Place]
+Places = LocationLike | Sequence[LocationLike]
 """What users give for files and folders: one, or several."""
 
 _HIDDEN = (".", "_")
@@ -30,7 +30,7 @@ _READ_BYTES = 4 * 1024 * 1024
 """Asked of a storage at once where a file is read on and on: a request takes time, however small."""
 
 
-def located(place: Place) -> Location:
+def located(place: LocationLike) -> Location:
     """The place that a user means. Raises ConfigurationError."""
     try:
         return Location.given(place)

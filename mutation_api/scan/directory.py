@@ -14,7 +14,7 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError, DirectoryStateError, ReadError
 from mutation_api.orc.read.table_directory import find_partitions, is_written_by_hive_4, uses_write_ids
 from mutation_api.scan.table_view import TableView
-from mutation_api.storage.location import Location, Place
+from mutation_api.storage.location import Location, LocationLike
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.schema_text import parse_columns
 
@@ -33,7 +33,7 @@ _ANY_BUCKET = 2**31 - 1
 
 
 def open_directory(
-    location: Place,
+    location: LocationLike,
     schema: str,
     *,
     partition_schema: str | None = None,
@@ -91,7 +91,7 @@ def open_directory(
     return TableView(table, locations, _valid_ids(table, txns, valid_write_ids), txns)
 
 
-def _location(given: Place) -> Location:
+def _location(given: LocationLike) -> Location:
     try:
         return Location.given(given)
     except OSError as error:

@@ -25,7 +25,7 @@ from mutation_api.orc.read.column_reader import TimestampForm
 from mutation_api.scan.file_format import file_format
 from mutation_api.scan.row_objects import row_objects
 from mutation_api.scan.table_scan import PartitionRows, TableScan
-from mutation_api.storage.location import Location, Place
+from mutation_api.storage.location import Location, LocationLike
 from mutation_api.storage.replacing import replacing
 
 __all__ = ["cell_text", "export_rows"]

@@ -1,4 +1,4 @@
-"""ClientOfProcess: a client of a store, of which each process has one of its own."""
+"""ClientOfProcess: a client of a store, one for each process."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ _Client = TypeVar("_Client")
 
 
 class ClientOfProcess(Generic[_Client]):
-    """A client, made when it is first asked for; a forked process gets one of its own, since connections must
-    not be shared.
-    """
+    """A client, made at its first use. A forked process makes its own: connections must not be shared."""
 
     def __init__(self, make: Callable[[], _Client]) -> None:
         self._make = make
@@ -34,7 +32,7 @@ class ClientOfProcess(Generic[_Client]):
             return self._known[1]
 
     def forget(self, client: _Client) -> None:
-        """Make another one when the next is asked for, unless that has been done."""
+        """Make a new client at the next :meth:`get`, unless this one has been replaced already."""
         with self._guard:
             if self._known is not None and self._known[1] is client:
                 self._known = None

@@ -20,8 +20,10 @@ __all__ = ["configure", "reading_threads", "settings", "storage_at", "token_issu
 
 @dataclass(frozen=True)
 class _Kind:
-    """A module here with ``connect(scheme, authority, settings)``, the extra with what it needs, and whether
-    it takes Hadoop's delegation tokens.
+    """A kind of storage.
+
+    ``package`` names its package here, which has ``connect(scheme, authority, settings)``, and the extra with
+    its dependencies. ``takes_tokens``: it uses Hadoop's delegation tokens.
     """
 
     package: str
@@ -38,7 +40,7 @@ _KINDS: Mapping[str, _Kind] = {
 
 _LOCAL = LocalStorage()
 _READING_THREADS = 16
-"""What is read has to be decoded, too: more of them wait for the processor instead of the storage."""
+"""Data has to be decoded after it is read: more threads would wait for the processor, not for the storage."""
 
 
 class _Connections:
@@ -82,22 +84,22 @@ _connections = _Connections()
 
 
 def configure(given: HadoopSettings | None) -> None:
-    """Use these settings in this process from now on; None: what the environment and Spark say now."""
+    """Use these settings in this process from now on; None: those of the environment and of Spark."""
     with _connections.guard:
         _connections.configure(given)
 
 
 def settings() -> HadoopSettings:
-    """What :func:`configure` set, else what the environment and the Spark session of this process say.
+    """The settings of :func:`configure`, else those of the environment and of this process's Spark session.
 
-    It travels to workers. Raises OSError (EINVAL) for a file that is no configuration.
+    They travel to workers. Raises OSError (EINVAL) for a file that is not a configuration.
     """
     with _connections.guard:
         return _connections.settings()
 
 
 def token_issuers(locations: Iterable[Location]) -> tuple[str, ...]:
-    """The file systems in which these lie that want delegation tokens of workers, as Hadoop names them."""
+    """Those file systems of the locations that want delegation tokens of workers, as Hadoop names them."""
     if not settings().is_secure:
         return ()
     roots = {
@@ -112,8 +114,8 @@ def storage_at(location: Location) -> Storage:
     """The storage that holds a location.
 
     Raises:
-        OSError: EPROTONOSUPPORT, a scheme that this version cannot reach, or whose package is not installed;
-            EINVAL, settings that make no sense.
+        OSError: EPROTONOSUPPORT, the scheme is not supported or its package is not installed; EINVAL, a
+            setting is invalid.
     """
     if location.scheme == "file":
         return _LOCAL
@@ -122,7 +124,7 @@ def storage_at(location: Location) -> Storage:
 
 
 def reading_threads(storage: Storage) -> int:
-    """How many files to read side by side: of a local disk one, where reading is work and hardly waiting."""
+    """Number of files to read in parallel: one on a local disk, where a read hardly waits."""
     return 1 if storage is _LOCAL else min(storage.threads, _READING_THREADS)
 
 

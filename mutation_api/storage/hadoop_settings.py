@@ -1,7 +1,7 @@
-"""HadoopSettings: what Hadoop's configuration says about storage, so that nobody has to say it again.
+"""HadoopSettings: the storage settings of Hadoop's configuration, so that users need not repeat them.
 
-Read from ``core-site.xml``, ``hdfs-site.xml`` and (its keys of storage) ``hive-site.xml``; a running Spark
-session's ``spark.hadoop.*`` come on top.
+They are read from ``core-site.xml``, ``hdfs-site.xml`` and (storage keys only) ``hive-site.xml``. The
+``spark.hadoop.*`` of a running Spark session win over them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 @dataclass(frozen=True)
 class HadoopSettings:
-    """Properties by name. Some hold secrets, so no text of this shows a value.
+    """Properties by name. Some are secret, so the ``repr`` shows no values.
 
     ``tokens``: delegation tokens to log in with, in the form of Hadoop's file, for a process without other
     means; they come from the driver (:mod:`mutation_api.spark.credentials`).
@@ -40,10 +40,10 @@ class HadoopSettings:
 
     @classmethod
     def from_environment(cls) -> HadoopSettings:
-        """What the files in ``HADOOP_CONF_DIR`` (else ``HADOOP_HOME/etc/hadoop``) and ``HIVE_CONF_DIR`` say.
+        """Settings of the files in ``HADOOP_CONF_DIR`` (or ``HADOOP_HOME/etc/hadoop``) and ``HIVE_CONF_DIR``.
 
         Raises:
-            OSError: EINVAL, a file is there and is no configuration.
+            OSError: EINVAL, a file exists and is not a configuration.
         """
         properties: dict[str, str] = {}
         for file in _files():
@@ -55,7 +55,7 @@ class HadoopSettings:
         return cls(properties)
 
     def with_properties(self, properties: Mapping[str, str]) -> HadoopSettings:
-        """The same with these besides the others, or instead of those of the same names."""
+        """The same settings with these properties added; they replace those of the same names."""
         return replace(self, properties={**self.properties, **properties})
 
     def with_tokens(self, tokens: bytes) -> HadoopSettings:
@@ -87,7 +87,7 @@ class HadoopSettings:
         return default if text is None else text.lower() in _TRUE
 
     def number(self, name: str, default: int) -> int:
-        """A property that is a whole number, maybe of bytes with a unit: ``64M``, ``1g``.
+        """A property that is a whole number, with an optional unit of bytes: ``64M``, ``1g``.
 
         Raises:
             OSError: EINVAL, it is something else.
@@ -104,20 +104,20 @@ class HadoopSettings:
         return int(digits) * _UNITS[unit]
 
     def __repr__(self) -> str:
-        """How many properties there are; no values, which may be secrets."""
+        """The number of properties; no values, since some are secret."""
         tokens = ", delegation tokens" if self.tokens else ""
         return f"HadoopSettings({len(self.properties)} properties{tokens})"
 
 
 def active_spark_context() -> Any:
-    """The SparkContext of this process, if it has one. Does not import pyspark, which need not be there."""
+    """The SparkContext of this process, or None. Does not import pyspark, which need not be installed."""
     pyspark = sys.modules.get("pyspark")
     context_type = getattr(pyspark, "SparkContext", None)
     return getattr(context_type, "_active_spark_context", None)
 
 
 def _files() -> Iterator[Path]:
-    """Those that are there; what a later one says wins."""
+    """Configuration files that exist; a later one wins."""
     home = os.environ.get("HADOOP_HOME")
     hadoop = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
     hive = os.environ.get("HIVE_CONF_DIR")

@@ -10,8 +10,8 @@ __all__ = ["without_links"]
 
 
 def without_links(location: Location) -> Location:
-    """What a location on a local disk leads to, whether it exists or not; any other as it is.
+    """A local location with its links resolved, whether its target exists or not; others as given.
 
-    So a file that is replaced through a link keeps its link.
+    So a link stays in force when its file is replaced.
     """
     return location if location.local_path is None else Location.given(Path(location.local_path).resolve())

@@ -1,7 +1,7 @@
-"""Local disk: files of this machine, and of what is mounted there.
+"""Local disk: files of this machine and of its mounts.
 
-Why not ``pyarrow.fs.FileSystem.move``: it overwrites the target, and a file that replaces another one is a
-row lost in silence.
+Why not ``pyarrow.fs.FileSystem.move``: it overwrites the target, and an overwritten file is a silent loss of
+rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OUTPUT_BUFFER_BYTES = 256 * 1024
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 _SCHEME = "file"
 _FILE_MODE = 0o666
-"""Less the umask, as any program's."""
+"""The umask is subtracted, as for every program."""
 
 
 class LocalStorage:
@@ -57,7 +57,7 @@ class LocalStorage:
         return pa.OSFile(str(path), "rb")
 
     def create(self, location: Location) -> _LocalOutput:
-        """Create a file, seen at once."""
+        """Create a file, which is visible at once."""
         return _LocalOutput(location)
 
     def create_directory(self, directory: Location) -> None:
@@ -85,9 +85,9 @@ class LocalStorage:
                 self.delete_file(each.location)
 
     def delete_file(self, location: Location) -> None:
-        """Delete a file, and the checksums that Hadoop keeps beside those of a local disk.
+        """Delete a file and the checksum file that Hadoop keeps beside it on a local disk.
 
-        They would belong to the next file of that name, and Hadoop would call it corrupt.
+        Otherwise Hadoop would apply the old checksums to the next file of that name and call it corrupt.
         """
         file = Path(_path(location))
         file.unlink()
@@ -97,7 +97,7 @@ class LocalStorage:
         """Delete a directory and everything in it."""
         path = _path(directory)
         while os.path.lexists(path):
-            with contextlib.suppress(FileNotFoundError):  # somebody else deletes there, too
+            with contextlib.suppress(FileNotFoundError):  # another process deletes there, too
                 shutil.rmtree(path)
 
     def sync_directory(self, directory: Location) -> None:
@@ -116,7 +116,7 @@ class _LocalOutput:
 
     @property
     def staged(self) -> Staged:
-        """Where it lies."""
+        """The hidden file."""
         return Staged(self._location)
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> int:
@@ -124,7 +124,7 @@ class _LocalOutput:
         return int(self._opened().write(data))
 
     def restart(self) -> pa.NativeFile:
-        """What was written so far: its bytes outlive their name."""
+        """The bytes written so far; they stay readable after the file's name is gone."""
         self._opened().close()
         self._earlier = pa.OSFile(self._path, "rb")
         Path(self._path).unlink()
@@ -140,7 +140,7 @@ class _LocalOutput:
             self._stream = None  # a closed one keeps its buffer
 
     def discard(self) -> None:
-        """Close and delete it; what could not be written is lost, which is what is wanted here."""
+        """Close and delete the file; errors of bytes that could not be written do not matter any more."""
         self._close_earlier()
         with contextlib.suppress(OSError):
             if self._stream is not None:
@@ -178,7 +178,7 @@ def _force_to_disk(path: str, flags: int) -> None:
 
 
 def _is_there(child: os.DirEntry[str]) -> bool:
-    """Whether it was not removed since the directory was read."""
+    """Whether it still exists since the directory was read."""
     try:
         child.stat()
     except FileNotFoundError:
@@ -192,10 +192,11 @@ def _entry(location: Location, status: os.stat_result) -> FileEntry:
 
 
 def _rename(source: str, target: str) -> None:
-    """Rename without a moment in which another process's target could be overwritten.
+    """Rename without ever overwriting the target of another process.
 
     ``rename(2)`` replaces its target; ``link(2)`` refuses an existing one, so link plus unlink is a rename
-    that refuses. File systems without hard links (some FUSE and network mounts) get a look before the rename.
+    that refuses. On file systems without hard links (some FUSE and network mounts) the target is checked
+    before the rename.
     """
     try:
         os.link(source, target, follow_symlinks=False)

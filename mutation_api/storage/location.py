@@ -1,11 +1,10 @@
-"""Location: where a file or directory lies; the only form in which storage is asked for it.
+"""Location: where a file or directory lies; the only form that a storage accepts.
 
-A text that lacks its scheme names another file in every file system, so texts are parsed once, where they
-come in (a metastore, a user, a manifest), and no method of a storage takes a text.
+A text without a scheme names a different file in every file system. So texts are parsed once, where they
+enter (a metastore, a user, a manifest), and no method of a storage takes a text.
 
-Why not ``urllib.parse``: it decodes, but Hive's locations are Hadoop paths, in which ``%3A`` is three
-characters of a directory's name (that is how partition values are escaped), and ``#`` and ``?`` are
-characters like any other.
+Why not ``urllib.parse``: it decodes. Hive's locations are Hadoop paths: ``%3A`` is three characters of a
+directory's name (partition values are escaped that way), and ``#`` and ``?`` are ordinary characters.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Location", "Place"]
+__all__ = ["Location", "LocationLike"]
 
 _TEXT = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL
@@ -25,16 +24,16 @@ _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _LOCAL = "file"
 _THIS_HOST = ("", "localhost")
 _SPELLINGS = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}
-"""Schemes of one store under the name that its Hadoop client has today."""
+"""Older schemes of a store, and the scheme of its present Hadoop client."""
 _HDFS_PORT = ":8020"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
-    """Where a file or directory lies. Equal ones are the same location, as far as their texts say.
+    """Where a file or directory lies. Two are equal if their texts name the same location.
 
     ``scheme`` is in lower case; ``authority`` (host and port, name service, bucket, container) may be empty;
-    ``path`` is absolute, with nothing decoded and no slash at its end unless it is the root.
+    ``path`` is absolute, not decoded, and ends with a slash only if it is the root.
     """
 
     scheme: str
@@ -47,7 +46,8 @@ class Location:
         path of this machine.
 
         Raises:
-            OSError: EINVAL, it names none: a relative path, no path, or a local one of another host.
+            OSError: EINVAL, the text is not a location: a relative path, no path, or a local path of another
+                host.
         """
         if text.startswith("/"):
             return cls(_LOCAL, "", _without_end(text))
@@ -69,8 +69,8 @@ class Location:
         return cls(scheme, authority, _without_end(match["path"] or "/"))
 
     @classmethod
-    def given(cls, text: Place) -> Location:
-        """The location that a user's text names: as :meth:`parse`, or relative to the working directory.
+    def given(cls, text: LocationLike) -> Location:
+        """The location that a user's text names, as in :meth:`parse`; also relative to the working directory.
 
         Raises OSError as :meth:`parse`.
         """
@@ -86,7 +86,7 @@ class Location:
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def __truediv__(self, names: str) -> Location:
-        """The location of this name, or of these names with slashes between them, below this one."""
+        """The location of a name, or of several names with slashes between them, below this one."""
         if not names or names.startswith("/"):
             raise ValueError(f"{names!r} names nothing below {self}")
         start = "" if self.path == "/" else self.path
@@ -94,22 +94,22 @@ class Location:
 
     @property
     def local_path(self) -> str | None:
-        """The path of a location on this machine's disks; None of any other."""
+        """The path if the location is on this machine's disks, else None."""
         return self.path if self.scheme == _LOCAL else None
 
     @property
     def shown(self) -> str:
-        """For people, and as :meth:`given` takes it: the path of a local location, else its text."""
+        """A text for people that :meth:`given` accepts: the path of a local location, else the full text."""
         return self.local_path or str(self)
 
     @property
     def name(self) -> str:
-        """The last name of the path; '' of the root."""
+        """The last name of the path; '' for the root."""
         return self.path.rpartition("/")[2]
 
     @property
     def parent(self) -> Location:
-        """The directory that holds it; the root is its own."""
+        """The directory that holds it; the root is its own parent."""
         return Location(self.scheme, self.authority, self.path.rpartition("/")[0] or "/")
 
     def is_within(self, other: Location) -> bool:
@@ -129,5 +129,5 @@ def _without_end(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
-Place = str | os.PathLike[str] | Location
-"""What users give for a location: one, or a text or path that :meth:`Location.given` takes."""
+LocationLike = str | os.PathLike[str] | Location
+"""What users may pass for a location: a Location, or a text or path that :meth:`Location.given` takes."""

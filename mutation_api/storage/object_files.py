@@ -1,7 +1,7 @@
-"""Files of an object store: those that are sent when they are closed, and readers over ranges.
+"""Files of an object store: outputs that are sent when they are closed, and inputs that read ranges.
 
-A file is written to the local disk first: memory is bounded, a request that failed is repeated from there,
-and what was written can be read again.
+A file is written to the local disk first. So memory is bounded, a failed request can be repeated, and the
+written bytes can be read again.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from mutation_api.storage.sized_input import SizedInput
 __all__ = ["TAIL_BYTES", "ObjectOutput", "RangeReader", "nothing", "opened"]
 
 TAIL_BYTES = 64 * 1024
-"""Read at once when a file is opened: the footer of an ORC file, mostly, and all of a small file."""
+"""Read when a file is opened: usually the footer of an ORC file, and a small file as a whole."""
 _FEWEST_READ_BYTES = 256 * 1024
-"""Of a read further on: a request costs as much time as this many bytes."""
+"""The least that later reads fetch: a request takes as long as this many bytes."""
 
 Send = Callable[[Staged, IO[bytes], int], Staged]
-"""Sends a body of this many bytes to where a file was begun."""
+"""Sends a body of this many bytes to the file that was begun."""
 
 
 class ObjectOutput:
@@ -39,8 +39,8 @@ class ObjectOutput:
         take_back: Callable[[Staged], object],
         begin: Callable[[Location], Staged] = Staged,
     ) -> None:
-        """``begin`` and ``send`` are called once, by :meth:`close`; ``take_back``, if what was sent, or an
-        upload that was only begun, is not wanted.
+        """:meth:`close` calls ``begin`` and ``send`` once. ``take_back`` removes what was sent, or an upload
+        that was only begun.
         """
         self._begin = begin
         self._send = send
@@ -52,7 +52,7 @@ class ObjectOutput:
 
     @property
     def staged(self) -> Staged:
-        """Where it will appear, or lie; once it is closed what ``send`` gave."""
+        """The location of the file; after :meth:`close` the result of ``send``."""
         return self._written
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> int:
@@ -60,13 +60,13 @@ class ObjectOutput:
         return self._spool.write(data)
 
     def restart(self) -> pa.NativeFile:
-        """What was written so far, in the local copy."""
+        """The bytes written so far, in the local copy."""
         self._earlier, self._spool = self._spool, _local_copy()
         self._earlier.seek(0)
         return pa.PythonFile(self._earlier, mode="r")
 
     def close(self) -> None:
-        """Send it."""
+        """Send the file."""
         if self._is_closed:
             return
         with self._spool as spool:
@@ -95,7 +95,7 @@ def _local_copy() -> IO[bytes]:
 
 
 class RangeReader(SizedInput):
-    """A file over ranged requests, its end read already."""
+    """A file that is read by ranged requests; its end has been read already."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int, tail: bytes) -> None:
         """``read`` gives the bytes from a start to before a stop."""
@@ -109,7 +109,7 @@ class RangeReader(SizedInput):
         return self._known[start - self._known_start : stop - self._known_start]
 
     def _know(self, start: int, stop: int) -> None:
-        """Have these bytes; what lay there before is forgotten, but for the end of the file."""
+        """Load these bytes; bytes loaded before are dropped, except for the end of the file."""
         if self._known_start <= start and stop <= self._known_start + len(self._known):
             return
         stop = min(self._size, max(stop, start + _FEWEST_READ_BYTES))
@@ -128,5 +128,5 @@ def opened(read: Callable[[int, int], bytes], size: int) -> pa.NativeFile:
 
 
 def nothing() -> pa.NativeFile:
-    """A stream over the bytes of an empty file, of which a store has no range."""
+    """A stream without bytes: a store has no range of an empty file."""
     return pa.PythonFile(io.BytesIO(b""), mode="r")

@@ -1,10 +1,10 @@
 """What object stores have in common: locations that are keys, and files that appear in one request.
 
-There are no directories. A location is one if anything lies below it, or a mark that other programs leave,
-which is listed as nothing else.
+There are no directories. A location counts as one if anything lies below it, or if another program left a
+mark for it. Such a mark is listed as a directory only.
 
-Each request may have been carried out though its answer was lost, so a repetition may hear that the object is
-there. It is known as ours by a name in its metadata, which is new for each file.
+A request may have taken effect although its answer was lost. Its repetition then hears that the object
+exists. The object is recognised as ours by a name in its metadata, which is new for each file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Head = TypeVar("_Head")
 class ObjectStore(abc.ABC, Generic[_Head]):
     """One bucket or container; see :class:`~mutation_api.storage.protocol.Storage`.
 
-    Subclasses make the requests. ``_Head`` is what their client gives for an object without its bytes.
+    Subclasses make the requests. ``_Head`` is their client's type for an object without its bytes.
     """
 
     publishes_by_rename: ClassVar[bool]
@@ -36,7 +36,7 @@ class ObjectStore(abc.ABC, Generic[_Head]):
     threads = 16
     closing_waits = False
     may_have_put: ClassVar[type[OSError]] = OSError
-    """After which error of a request to put an object it may be there nevertheless."""
+    """The error of a put request after which the object may exist all the same."""
 
     def __init__(self, scheme: str, container: str) -> None:
         self._scheme = scheme
@@ -50,11 +50,11 @@ class ObjectStore(abc.ABC, Generic[_Head]):
 
     @abc.abstractmethod
     def _head(self, location: Location) -> _Head | None:
-        """What is known of the object there, or None. Raises OSError."""
+        """The head of the object there, or None. Raises OSError."""
 
     @abc.abstractmethod
     def _own_name(self, head: _Head) -> str | None:
-        """The name that we gave an object when we wrote it; None of an object of others."""
+        """The name that we gave an object when we wrote it; None if another program wrote it."""
 
     @abc.abstractmethod
     def _put_new(self, location: Location, own_name: str, body: IO[bytes], size: int) -> None:
@@ -64,7 +64,7 @@ class ObjectStore(abc.ABC, Generic[_Head]):
         """Whether an object stands for a directory."""
         return False
 
-    # ---- what all do alike
+    # ---- what all stores share
 
     def create(self, location: Location) -> ObjectOutput:
         """Create a file, which appears when it is closed."""
@@ -72,15 +72,15 @@ class ObjectStore(abc.ABC, Generic[_Head]):
         return ObjectOutput(location, self._put, lambda written: self.delete_file(written.location))
 
     def create_directory(self, directory: Location) -> None:
-        """Nothing to do: there are no directories, or files bring theirs."""
+        """Does nothing: there are no directories, or a file creates its own."""
         self._key(directory)
 
     def sync_directory(self, directory: Location) -> None:
-        """Nothing to do: what a store has answered for, it keeps."""
+        """Does nothing: a store's answer means that the data is safe."""
         self._key(directory)
 
     def _put(self, written: Staged, body: IO[bytes], size: int) -> Staged:
-        """Create an object; its one tag is the name by which it is known as ours. Raises FileExistsError."""
+        """Create an object; its only tag is the name that marks it as ours. Raises FileExistsError."""
         own_name = uuid.uuid4().hex
         with self._unless_own(written.location, own_name, self.may_have_put):
             self._put_new(written.location, own_name, body, size)
@@ -90,7 +90,7 @@ class ObjectStore(abc.ABC, Generic[_Head]):
     def _unless_own(
         self, location: Location, own_name: str | None, after: type[OSError] = OSError
     ) -> Iterator[None]:
-        """What fails is fine if it has been done: the object there has this name."""
+        """Ignore a failure if the request took effect: the object there has this name."""
         try:
             yield
         except after:
@@ -98,12 +98,12 @@ class ObjectStore(abc.ABC, Generic[_Head]):
                 raise
 
     def _is_own(self, location: Location, own_name: str | None) -> bool:
-        """Whether the object there is the one that was written under this name; None: there was none."""
+        """Whether the object there was written under this name; None: it was written without one."""
         head = None if own_name is None else self._head(location)
         return head is not None and self._own_name(head) == own_name
 
     def _check_directory(self, directory: Location) -> None:
-        """Raise, unless this location, with nothing below it, is a directory."""
+        """Raise unless this location, which has nothing below it, is a directory."""
         head = self._head(directory)
         if head is None:
             raise os_error(errno.ENOENT, directory)
@@ -111,7 +111,7 @@ class ObjectStore(abc.ABC, Generic[_Head]):
             raise os_error(errno.ENOTDIR, directory)
 
     def _prefix(self, directory: Location) -> str:
-        """What the keys below a location begin with."""
+        """The common beginning of all keys below a location."""
         key = self._key(directory)
         return f"{key}/" if key else ""
 

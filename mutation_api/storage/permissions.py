@@ -1,4 +1,4 @@
-"""Where this user may not write, asked before anything is written."""
+"""Checks before the first write whether this user may write."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["KnowsPermissions", "refused"]
 
 @runtime_checkable
 class KnowsPermissions(Protocol):
-    """A storage that can say beforehand, without writing, whether this user may write."""
+    """A storage that can report without writing whether this user may write."""
 
     threads: int
 
     def refusal(self, directory: Location) -> PermissionError | None:
-        """Why this user may make nothing in a directory; None: it may be, or is not there.
+        """Why this user may create nothing in a directory; None: the user may, or the directory is missing.
 
         Raises OSError.
         """
@@ -28,9 +28,9 @@ class KnowsPermissions(Protocol):
 
 
 def refused(directories: Iterable[Location]) -> list[PermissionError]:
-    """Why this user may make nothing in some of these directories: an error for each, with its text.
+    """An error for each of these directories in which this user may create nothing.
 
-    Other storages are not asked; missing directories are fine. Raises OSError.
+    Storages that do not know permissions are not asked. Missing directories are fine. Raises OSError.
     """
     by_storage: dict[KnowsPermissions, list[Location]] = defaultdict(list)
     for directory in directories:

@@ -1,11 +1,11 @@
-"""Storage: what is asked of a file system, or of an object store, by those who write, publish and read.
+"""Storage: the operations of a file system or an object store that writing, publishing and reading need.
 
-A module for each kind of storage; nothing outside of this package knows schemes.
+Each kind of storage has its own module. Schemes are known in this package only.
 
-Files appear in one of two ways. A file system stages a file under a hidden name and *renames* it
+Files are published in one of two ways. A file system stages a file under a hidden name and *renames* it
 (``publishes_by_rename``). An object store cannot rename: it takes the parts of a multipart upload to the
-**final** key and shows nothing of it until the upload is completed, which is a request without data. Both
-are :meth:`Storage.stage`, by whoever writes, and :meth:`Storage.publish`, by whoever commits.
+**final** key and shows nothing of it until the upload is completed, which is a request without data. In both
+cases the writer calls :meth:`Storage.stage`, and the committer calls :meth:`Storage.publish`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["FileEntry", "OutputFile", "Staged", "Storage", "os_error"]
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file or directory that is there; ``size`` is in bytes and 0 for directories."""
+    """An existing file or directory; ``size`` is in bytes, 0 for directories."""
 
     location: Location
     is_directory: bool
@@ -40,9 +40,9 @@ class FileEntry:
 class Staged:
     """A file that is written and not published.
 
-    ``location``: where it lies hidden; of an upload, where it will appear. ``upload_id`` and ``part_tags``
-    (of the parts in their order) name an upload to an object store, else they are empty, but for what a
-    storage knows its own by. One that :meth:`Storage.unfinished` found has no part tags.
+    ``location``: that of the hidden file, or the target of an upload. ``upload_id`` and ``part_tags`` (in the
+    order of the parts) name an upload to an object store. Otherwise they are empty, except for a tag by which
+    a storage recognises its own file. Files found by :meth:`Storage.unfinished` have no part tags.
     """
 
     location: Location
@@ -51,36 +51,37 @@ class Staged:
 
 
 class OutputFile(Protocol):
-    """A file being written, by one thread at a time. It is seen by nobody before :meth:`close`, or, staged,
-    before it is published; a file that is not closed has to be discarded.
+    """A file being written, by one thread at a time. A file that is not closed must be discarded.
+
+    It is invisible until :meth:`close`, or, if it is staged, until it is published.
     """
 
     @property
     def staged(self) -> Staged:
-        """What was written, for :meth:`Storage.publish`; complete when it is closed."""
+        """The written file, for :meth:`Storage.publish`; complete after :meth:`close`."""
         ...
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> int:
-        """Append bytes; gives their number. Raises OSError."""
+        """Append bytes; returns their number. Raises OSError."""
         ...
 
     def restart(self) -> pa.NativeFile:
-        """What was written so far, to be read; the file itself is empty again. At most once.
+        """Empty the file and return a stream over the bytes written so far. May be called once.
 
-        The stream is good until this file is closed or discarded. Raises OSError.
+        The stream is valid until this file is closed or discarded. Raises OSError.
         """
         ...
 
     def close(self) -> None:
-        """Make the file complete, and safe from a power cut as far as the storage can. Twice is fine.
+        """Complete the file and make it durable as far as the storage can. May be called twice.
 
-        May be called from another thread than the one that wrote, and takes long on some storages without
-        working: close files side by side. Raises OSError; then :meth:`discard` it.
+        May be called from another thread than the writer's. On some storages it mostly waits: close files in
+        parallel. Raises OSError; then :meth:`discard` the file.
         """
         ...
 
     def discard(self) -> None:
-        """Remove what was written, closed or not, published not. Twice is fine. Raises OSError."""
+        """Remove the file, closed or not, unless it is published. May be called twice. Raises OSError."""
         ...
 
 
@@ -89,9 +90,9 @@ class Storage(Protocol):
 
     Every method raises OSError or a subclass that fits (FileNotFoundError, FileExistsError, PermissionError,
     NotADirectoryError, IsADirectoryError, TimeoutError …) with errno, the reason in one line, and the
-    location's text as its ``filename``; callers wrap it in the error of their layer. A location of another
-    scheme or authority is refused (EXDEV) before anything happens, so that nothing is ever done to the same
-    path elsewhere. Where a request's answer is lost, a method finds out what became of it.
+    location's text as its ``filename``. Callers wrap it in the error of their layer. A location of another
+    scheme or authority is refused (EXDEV) before anything happens, so that the same path elsewhere is never
+    touched. If the answer to a request is lost, the method finds out whether the request took effect.
     """
 
     @property
@@ -101,26 +102,24 @@ class Storage(Protocol):
 
     @property
     def has_directories(self) -> bool:
-        """Whether a directory is there without anything in it; otherwise that cannot be known."""
+        """Whether empty directories exist; otherwise a directory without files cannot be recognised."""
         ...
 
     @property
     def threads(self) -> int:
-        """How many calls side by side pay here: what a call takes is mostly waiting."""
+        """Number of parallel calls that are worth it here: a call mostly waits."""
         ...
 
     @property
     def closing_waits(self) -> bool:
-        """Whether the closing of a file waits long without working, so that whoever writes files waits for
-        the last at its end.
-        """
+        """Whether closing a file mostly waits, so that a task ends with a wait for its last files."""
         ...
 
     def list(self, directory: Location) -> list[FileEntry]:
-        """Children of a directory, sorted by name, hidden ones too.
+        """Children of a directory, sorted by name, including hidden ones.
 
-        Raises FileNotFoundError, NotADirectoryError. An object store has no empty directories: there a
-        location with nothing below it is not found.
+        Raises FileNotFoundError, NotADirectoryError. An object store has no empty directories: a location
+        with nothing below it is not found.
         """
         ...
 
@@ -133,44 +132,50 @@ class Storage(Protocol):
         ...
 
     def create(self, location: Location) -> OutputFile:
-        """Create a file that appears under its own name, at the latest when it is closed; its directory must
+        """Create a file that appears under its own name, at the latest when it is closed. Its directory must
         exist.
 
-        Raises FileExistsError if it is there, here or in ``close``: nothing is overwritten.
+        Raises FileExistsError, here or in ``close``, if the file exists: nothing is overwritten.
         """
         ...
 
     def create_directory(self, directory: Location) -> None:
-        """Create a directory and its parents; an existing one is fine. Object stores have nothing to do."""
+        """Create a directory and its parents; an existing one is fine. Object stores do nothing."""
         ...
 
     def stage(self, hidden: Location, target: Location) -> OutputFile:
-        """Create a file that is to be published as ``target``: by rename it lies at ``hidden`` till then,
-        whose directory must exist; an object store uploads to ``target`` and uses no hidden name.
+        """Create a file that is to be published as ``target``.
 
-        Raises FileExistsError if ``hidden`` is there, here or in ``close``.
+        A storage that renames keeps it at ``hidden`` until then; the directory of ``hidden`` must exist. An
+        object store uploads to ``target`` and uses no hidden name.
+
+        Raises FileExistsError, here or in ``close``, if ``hidden`` exists.
         """
         ...
 
     def publish(self, staged: Staged, target: Location) -> None:
         """Make a staged file appear under its name, in one atomic step; the target's directory must exist.
 
-        Raises FileExistsError if the target is there (nothing is overwritten), FileNotFoundError without the
-        staged file. An upload that is complete already, with nothing else under the target's name, is fine.
+        Raises FileExistsError if the target exists (nothing is overwritten), FileNotFoundError if the staged
+        file does not. An upload that is complete already is fine if the target is its result.
         """
         ...
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
-        """Uploads below a directory that are neither completed nor aborted, by location. By rename: none."""
+        """Uploads below a directory that are neither completed nor aborted, sorted by location.
+
+        A storage that renames has none.
+        """
         ...
 
     def abandon(self, staged: Iterable[Staged]) -> None:
-        """Remove staged files; missing ones are fine. Raises the first error when all have been tried."""
+        """Remove staged files; missing ones are fine. Raises the first error after all have been tried."""
         ...
 
     def delete_file(self, location: Location) -> None:
-        """Delete a file, and what belongs to it. Raises FileNotFoundError if it is missing (an object store
-        need not).
+        """Delete a file and what belongs to it.
+
+        Raises FileNotFoundError if it is missing (an object store need not).
         """
         ...
 
@@ -179,10 +184,10 @@ class Storage(Protocol):
         ...
 
     def sync_directory(self, directory: Location) -> None:
-        """Force the names in a directory to disk, where a power cut could lose them."""
+        """Force the names in a directory to disk if a power cut could lose them."""
         ...
 
 
 def os_error(number: int, location: Location) -> OSError:
-    """An error as :class:`Storage` promises them; Python gives it the class that fits its number."""
+    """An error as :class:`Storage` promises it; Python chooses the subclass by the number."""
     return OSError(number, os.strerror(number), str(location))

@@ -1,7 +1,7 @@
-"""Files for people, which replace older ones: exports, reports. What tables are made of never does.
+"""Files for people, which may replace older ones: exports, reports. Files of tables never replace others.
 
-On a local disk an older file is replaced in one step. Elsewhere nothing does that: it is deleted when the new
-one is whole, right before that gets its name.
+On a local disk an older file is replaced in one step. Other storages cannot do that: the older file is
+deleted when the new one is complete, right before the new one gets its name.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ _COPIED_BYTES = 4 * 1024 * 1024
 
 @contextlib.contextmanager
 def replacing(location: Location) -> Iterator[pa.NativeFile]:
-    """A stream into a file that is there, in place of an older one, when the block has ended well.
+    """A stream into a file that replaces an older one when the block ends without an error.
 
-    Otherwise nothing is left of it. Its directory must exist. Raises OSError.
+    After an error nothing of the new file remains. Its directory must exist. Raises OSError.
     """
     file = storage_at(location).stage(hidden_beside(location), location)
     try:
         with stream_into(file) as stream:
             yield stream
         file.close()
-        _take_place(file.staged, location)
+        _replace_older(file.staged, location)
     except BaseException:
         file.discard()
         raise
 
 
 def stream_into(file: OutputFile) -> pa.NativeFile:
-    """What is written to the stream goes to the file, which its owner closes."""
+    """A stream that writes to the file; closing the stream does not close the file."""
     return pa.PythonFile(_Sink(file), mode="w")
 
 
 def move_to(part: Location, location: Location) -> None:
-    """Give a complete file another name, in place of an older one of that name. Raises OSError."""
+    """Rename a complete file, and replace an older one of that name. Raises OSError."""
     storage = storage_at(location)
     if storage.publishes_by_rename:
-        _take_place(Staged(part), location)
+        _replace_older(Staged(part), location)
         return
     with storage.open_input(part) as source, replacing(location) as target:
         while block := source.read(_COPIED_BYTES):
@@ -62,7 +62,7 @@ def hidden_beside(location: Location) -> Location:
     return location.parent / f".{location.name}-{uuid.uuid4().hex}"
 
 
-def _take_place(staged: Staged, location: Location) -> None:
+def _replace_older(staged: Staged, location: Location) -> None:
     if location.local_path is not None:
         os.replace(staged.location.path, location.path)  # noqa: PTH105 - both are texts
         return
@@ -74,7 +74,7 @@ def _take_place(staged: Staged, location: Location) -> None:
 
 
 class _Sink:
-    """What pyarrow needs of a file that it writes to."""
+    """The methods of a file that pyarrow needs for writing."""
 
     def __init__(self, file: OutputFile) -> None:
         self._file = file
@@ -91,8 +91,8 @@ class _Sink:
         return self._count
 
     def flush(self) -> None:
-        """Nothing to do: nobody reads a file that is not whole."""
+        """Does nothing: an incomplete file is not read."""
 
     def close(self) -> None:
-        """The file is closed by whoever made this."""
+        """Does nothing: the owner of the file closes it."""
         self.closed = True

@@ -1,4 +1,4 @@
-"""Work that is mostly waiting for storage, done side by side."""
+"""Work that mostly waits for storage, done in parallel."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 BACKGROUND_BYTES = 64 * 1024 * 1024
-"""Of files that are written and not yet closed. Their buffers are in memory, of large ones only a part."""
+"""Bound for files that are written but not closed. Their buffers are in memory, of large ones only a part."""
 LARGEST_SHARE_BYTES = BACKGROUND_BYTES // 4
-"""A larger file counts as this many: no storage holds more of one in memory."""
+"""A larger file counts as this many bytes: no storage holds more of a file in memory."""
 
 
 def side_by_side(work: Callable[[_Item], _Result], items: Iterable[_Item], threads: int) -> list[_Result]:
-    """What ``work`` makes of each, in their order; ``threads`` at a time (:attr:`Storage.threads`).
+    """The results of ``work`` for all items, in their order; ``threads`` at a time (:attr:`Storage.threads`).
 
-    Raises what the first of them raises, when all have been tried.
+    Raises the error of the first item that failed, after all have been tried.
     """
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(work, item) for item in items]
@@ -29,10 +29,10 @@ def side_by_side(work: Callable[[_Item], _Result], items: Iterable[_Item], threa
 
 
 class Background:
-    """What whoever writes need not wait for each time: mostly the closing of files.
+    """Work for which a writer need not wait: mostly the closing of files.
 
-    Bounded: whoever would exceed the number of threads, or BACKGROUND_BYTES of files that are not closed, has
-    to wait. Starts no thread before it gets something to do.
+    It is bounded: :meth:`submit` waits if the number of threads, or BACKGROUND_BYTES of files that are not
+    closed, would be exceeded. No thread starts before the first work.
     """
 
     def __init__(self) -> None:
@@ -44,9 +44,9 @@ class Background:
         self._errors: dict[int, BaseException] = {}
 
     def submit(self, work: Callable[[], None], byte_count: int, threads: int) -> None:
-        """Have work done on a file of this many bytes; the first call decides how many threads there are.
+        """Do work on a file of this many bytes in the background; the first call sets the number of threads.
 
-        Raises what an earlier one raised.
+        Raises the error of an earlier work.
         """
         self._raise_first()
         if self._pool is None:
@@ -56,12 +56,12 @@ class Background:
         self._pool.submit(self._run, work, number, byte_count)
 
     def finish(self) -> None:
-        """Wait for all. Raises what the first of them raised."""
+        """Wait for all work. Raises the first error."""
         self.stop()
         self._raise_first()
 
     def stop(self) -> None:
-        """Wait for what runs; what it raises is dropped."""
+        """Wait for work that runs; its errors are dropped."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown()

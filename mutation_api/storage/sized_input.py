@@ -1,4 +1,4 @@
-"""SizedInput: a file of known size whose bytes are got by their positions; what reads are made of."""
+"""SizedInput: a readable file of known size, over a function that returns bytes by their positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["SizedInput"]
 
 
 class SizedInput(io.RawIOBase, abc.ABC):
-    """Subclasses say how bytes are got; never asked for any that are not there.
+    """Subclasses fetch the bytes; they are never asked for bytes outside of the file.
 
     Args:
         size: of the file, in bytes.
@@ -27,7 +27,7 @@ class SizedInput(io.RawIOBase, abc.ABC):
 
     @abc.abstractmethod
     def _bytes_at(self, start: int, stop: int) -> bytes:
-        """The bytes from ``start`` to before ``stop``, of which there is at least one. Raises OSError."""
+        """The bytes from ``start`` to before ``stop``, at least one. Raises OSError."""
 
     def readable(self) -> bool:
         """It is."""
@@ -42,7 +42,7 @@ class SizedInput(io.RawIOBase, abc.ABC):
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the position, also past the end; gives it. Raises OSError."""
+        """Move the position, also past the end, and return it. Raises OSError."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         if start + offset < 0:
             raise OSError(errno.EINVAL, "a position before the beginning", self._name)
@@ -50,7 +50,7 @@ class SizedInput(io.RawIOBase, abc.ABC):
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """So many bytes, or what is left of the file; none at its end. Raises OSError."""
+        """Up to ``size`` bytes; the rest of the file if it is negative; none at the end. Raises OSError."""
         left = max(0, self._size - self._position)
         count = left if size is None or size < 0 else min(size, left)
         if not count:
@@ -60,11 +60,11 @@ class SizedInput(io.RawIOBase, abc.ABC):
         return data
 
     def readall(self) -> bytes:
-        """All that is left."""
+        """The rest of the file."""
         return self.read()
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer as far as there are bytes."""
+        """Fill a buffer with the next bytes; returns their number."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)

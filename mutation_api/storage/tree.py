@@ -1,7 +1,8 @@
-"""What lies below a directory, listed with as few requests as a storage needs for that.
+"""Lists everything below a directory with as few requests as a storage allows.
 
-An object store has no directories: one request lists a thousand of all the files below a location, where a
-request for each directory lists a few. So a partition takes one, and a table a thousandth of its files.
+An object store has no directories. One request lists a thousand of all files below a location; a request for
+each directory lists only a few. So a flat listing takes one request for a partition, and for a table a
+thousandth of its number of files.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["Directories", "FlatStorage", "ListedTree", "directories_below"]
 
 
 class Directories(Protocol):
-    """What lists directories and opens files: a storage, or what is known of one."""
+    """Lists directories and opens files: a storage, or a listing taken from one."""
 
     def list(self, directory: Location) -> list[FileEntry]:
         """See :meth:`Storage.list`."""
@@ -36,19 +37,19 @@ class Directories(Protocol):
 
 @runtime_checkable
 class FlatStorage(Protocol):
-    """A storage that lists all files below a location as cheaply as those in it."""
+    """A storage that lists all files below a location as cheaply as those directly in it."""
 
     def list_below(self, directory: Location) -> Iterable[FileEntry]:
-        """Files below a directory, in any order, and what marks directories, as such. Raises OSError."""
+        """Files below a directory, in any order, and marks of directories as directories. Raises OSError."""
         ...
 
 
 class ListedTree:
-    """All that lay below some locations when they were listed.
+    """Everything that lay below some locations when they were listed.
 
     Args:
-        storage: which opens files, and lists other locations.
-        roots: the locations.
+        storage: opens files, and lists all other locations.
+        roots: the listed locations.
         entries: files and directories below them; the directories between need not be among them.
     """
 
@@ -73,7 +74,7 @@ class ListedTree:
         return self._storage.open_input(location)
 
     def _add(self, entry: FileEntry) -> None:
-        """And the directories in which it lies, up to the root."""
+        """Add an entry and the directories that hold it, up to the root."""
         if entry.is_directory:
             self._children.setdefault(entry.location, {})
         while entry.location not in self._roots:
@@ -92,10 +93,10 @@ class ListedTree:
 
 
 def directories_below(roots: Iterable[Location]) -> Directories:
-    """What lists the directories below some locations, in any storages.
+    """An object that lists the directories below some locations, in any storages.
 
-    All of it is listed now, where that takes less than listing each directory when it is asked for; a
-    location that is not there is none. Raises OSError.
+    Where a flat listing is cheaper, everything is listed now; otherwise each directory when it is asked for.
+    Missing locations are not directories. Raises OSError.
     """
     by_storage: dict[tuple[str, str], list[Location]] = {}
     for root in dict.fromkeys(roots):

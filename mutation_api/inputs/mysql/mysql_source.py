@@ -50,7 +50,7 @@ from mutation_api.inputs.source_files import located
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.storage.connect import storage_at
-from mutation_api.storage.location import Location, Place
+from mutation_api.storage.location import Location, LocationLike
 from mutation_api.types.hive_type import parse_hive_type
 
 __all__ = ["Collected", "MySqlSource"]
@@ -89,7 +89,7 @@ class MySqlSource:
         zero_dates: str = ZERO_DATES_DEFAULT,
         ignored_columns: Collection[str] = (),
         seen_to: Collection[str] = (),
-        spill_directory: Place | None = None,
+        spill_directory: LocationLike | None = None,
     ) -> None:
         """Name the source; nothing is connected yet.
 

@@ -59,7 +59,7 @@ from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
 from mutation_api.storage.connect import configure
 from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.location import Location, Place
+from mutation_api.storage.location import Location, LocationLike
 from mutation_api.types.text_values import BinaryText
 
 __all__ = ["TungstenSource"]
@@ -93,13 +93,13 @@ class TungstenSource:
         ConfigurationError: the header lacks a field that is needed, or has one twice.
     """
 
-    staging: Place
+    staging: LocationLike
     service: str
     _: KW_ONLY
     text: SeparatedText = TEXT_DEFAULT
     header: tuple[HeaderField, ...] = HEADER_DEFAULT
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    metadata: Place | None = None
+    metadata: LocationLike | None = None
     commit_columns: Mapping[str, str | None] = field(default_factory=dict)
     binary: BinaryText | None = None
 

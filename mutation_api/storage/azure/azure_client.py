@@ -1,4 +1,4 @@
-"""The client of Azure's store: its credentials, and how often and how long it tries."""
+"""The client of Azure's store: its credentials, and the number and duration of its attempts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BACKOFF_START, _BACKOFF_BASE, _BACKOFF_JITTER = -1.5, 1.8, 0.2
 
 
 def connected(settings: AzureSettings, threads: int) -> ContainerClient:
-    """A client for this many threads; the store is not asked yet."""
+    """A client for this many threads; no request is made yet."""
     session = requests.Session()
     for scheme in ("https://", "http://"):
         session.mount(scheme, HTTPAdapter(pool_maxsize=threads))

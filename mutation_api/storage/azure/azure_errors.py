@@ -1,4 +1,4 @@
-"""What Azure's client raises, as an OSError of ours: with errno, one line, no signature, and the location."""
+"""Errors of Azure's client as OSError: with errno, one line of text, the location, and no signature."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SIGNATURE = re.compile(r"\bsig=[^&\s'\")]+")
 
 @contextlib.contextmanager
 def os_errors(location: Location) -> Iterator[None]:
-    """What the client raises as an OSError of ours: with errno, one line, no signature, and the location."""
+    """Turn the client's errors into OSError with errno, one line of text (no signature) and the location."""
     try:
         yield
     except ClientAuthenticationError as error:
@@ -38,8 +38,8 @@ def os_errors(location: Location) -> Iterator[None]:
 
 
 def _of_answer(error: HttpResponseError, location: Location) -> OSError:
-    told = getattr(error, "error_code", None) or error.reason or ""
-    code = str(getattr(told, "value", told))
+    reported = getattr(error, "error_code", None) or error.reason or ""
+    code = str(getattr(reported, "value", reported))
     text = f"{_line(error)} ({code}, request {_request_id(error)})"
     status = error.status_code
     if code in _NO_BLOCKS or status == 404:

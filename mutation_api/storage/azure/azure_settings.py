@@ -1,12 +1,12 @@
-"""AzureSettings: what Hadoop's ``fs.azure.*`` properties say about one container of Azure.
+"""AzureSettings: Hadoop's ``fs.azure.*`` properties for one container of Azure.
 
-What they do not say is found as Azure's clients find it: ``AZURE_*``, the identity of the workload or of the
+Missing settings are found as Azure's clients find them: ``AZURE_*``, the identity of the workload or of the
 machine, the login of ``az``.
 
 Source: Hadoop's documentation of ABFS, "Authentication". A property of an account
-(``fs.azure.account.key.ACCOUNT.dfs.core.windows.net``, or with the account's name alone) wins over the one of
-all, and one of a container (``….CONTAINER.ACCOUNT.dfs.core.windows.net``) over both.
-``fs.azure.blob.endpoint`` is of ours: where the account's blobs are found, if not at the usual address (an
+(``fs.azure.account.key.ACCOUNT.dfs.core.windows.net``, or with the account's name alone) wins over the
+general one. A property of a container (``….CONTAINER.ACCOUNT.dfs.core.windows.net``) wins over both.
+``fs.azure.blob.endpoint`` is our own key: the address of the account's blobs if it is not the usual one (an
 emulator, a private endpoint).
 """
 
@@ -31,7 +31,7 @@ _OAUTH = "fs.azure.account.oauth2."
 
 
 class Auth(enum.Enum):
-    """How this client says who it is."""
+    """How this client authenticates."""
 
     DEFAULT = "found by the client"
     KEY = "SharedKey"
@@ -46,9 +46,9 @@ _OAUTH_KINDS = {auth.value: auth for auth in (Auth.CLIENT, Auth.MACHINE, Auth.WO
 
 @dataclass(frozen=True)
 class AzureSettings:
-    """How one container is reached. Secrets are in no text of it.
+    """How one container is reached. The ``repr`` shows no secrets.
 
-    ``secret``: the account's key, a SAS token, or a client's secret, as ``auth`` says.
+    ``secret``: depending on ``auth`` the account's key, a SAS token, or a client's secret.
     """
 
     container: str
@@ -68,8 +68,7 @@ class AzureSettings:
         """The settings of ``container@account.dfs.core.windows.net``.
 
         Raises:
-            OSError: EINVAL, it names no container or account, or a setting makes no sense or names what this
-                client cannot do.
+            OSError: EINVAL, it names no container or account, or a setting is invalid or not supported.
         """
         location = f"abfss://{authority}"
         container, at, host = authority.partition("@")
@@ -77,7 +76,8 @@ class AzureSettings:
         if not (container and at and account and dot):
             raise OSError(
                 errno.EINVAL,
-                "a location names container and account: abfss://container@account.dfs.core.windows.net/path",
+                "the location names no container or account; "
+                "expected abfss://container@account.dfs.core.windows.net/path",
                 location,
             )
         known = _OfAccount(settings, container, account, host, location)
@@ -115,7 +115,7 @@ class _OfAccount:
     def needed(self, name: str, why: str) -> str:
         text = self.get(name)
         if text is None:
-            raise OSError(errno.EINVAL, f"{name}.{self.host} is missing, and {why} needs it", self.location)
+            raise OSError(errno.EINVAL, f"{name}.{self.host} is missing, but {why} needs it", self.location)
         return text
 
 
@@ -154,7 +154,7 @@ def _client_id(known: _OfAccount, auth: Auth) -> str | None:
 
 
 def _login(known: _OfAccount) -> tuple[str, str]:
-    """Where a client logs in, and its tenant: ``https://login.microsoftonline.com/TENANT/oauth2/token``."""
+    """The login address of a client and its tenant: ``https://login.microsoftonline.com/TENANT/oauth2/token``."""
     name = f"{_OAUTH}client.endpoint"
     text = known.needed(name, Auth.CLIENT.value)
     scheme, separator, rest = text.partition("://")

@@ -1,20 +1,20 @@
 """Azure's blob storage and Data Lake Storage (ABFS): a container, by ``azure-storage-blob``.
 
-There is no rename that works for every account. A file is staged as blocks of its **final** blob, of which
-nothing is seen before a list of them is committed; that is one request without data, which refuses to replace
-(``If-None-Match``). A blob has one list of uncommitted blocks for all who write it, so the ids of blocks
-name their writer. A commit takes those of one attempt and drops all others.
+Not every account has a rename. A file is staged as blocks of its **final** blob, which stays invisible until
+a list of blocks is committed. The commit is one request without data and refuses to replace
+(``If-None-Match``). A blob has one list of uncommitted blocks for all its writers, so the ids of blocks name
+their writer. A commit takes the blocks of one attempt and drops all others.
 
-Nothing removes blocks that nobody commits; the store does so after a week. Where all blocks of a blob are to
-be abandoned, committing an empty list drops them, and the empty blob is deleted at once: for that moment
-there is an empty file in a directory that no transaction has published.
+Uncommitted blocks cannot be removed by a request; the store removes them after a week. To abandon all blocks
+of a blob, an empty list is committed, which drops them, and the empty blob is deleted at once. For that
+moment an empty file exists in a directory that no transaction has published.
 
-On accounts with a hierarchical namespace there are directories, which have to be deleted, too; elsewhere
-other programs leave empty blobs that mark them. Both are known by ``hdi_isfolder`` in their metadata. A
+Accounts with a hierarchical namespace have directories, which must be deleted, too. On other accounts other
+programs leave empty blobs that mark directories. Both are recognised by ``hdi_isfolder`` in their metadata. A
 location is also a directory if anything lies below it.
 
-Each request is repeated with back-off, ``fs.azure.io.retry.max.retries`` times; so each may have been carried
-out though its answer was lost, and a repetition finds that out: blobs name their writer in their metadata.
+Each request is repeated with back-off, ``fs.azure.io.retry.max.retries`` times. So a request may have taken
+effect although its answer was lost. A repetition finds that out: blobs name their writer in their metadata.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _MOST_BLOCKS = 50_000
 _OWN_NAME = "mutationupload"
 """Metadata that names the writer of a blob."""
 _UPLOAD_ID = "blocks"
-"""A blob has one unfinished upload at most, whoever writes to it."""
+"""A blob has one unfinished upload at most, with any number of writers."""
 _FOLDER = "hdi_isfolder"
 
 
 def connect(scheme: str, authority: str, settings: HadoopSettings) -> AzureStorage:
-    """The storage of a container; nobody is asked yet.
+    """The storage of a container; no request is made yet.
 
     Raises:
-        OSError: EINVAL, the location names no container and account, or a setting makes no sense.
+        OSError: EINVAL, the location names no container or account, or a setting is invalid.
     """
     return AzureStorage(scheme, authority, AzureSettings.of_authority(authority, settings))
 
@@ -71,7 +71,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
         self._settings = settings
         self._client = ClientOfProcess(lambda: connected(settings, self.threads))
 
-    # ---- what is there
+    # ---- reading
 
     def list(self, directory: Location) -> list[FileEntry]:
         """Children of a directory, sorted by name."""
@@ -101,7 +101,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
         return FileEntry(location, True, 0) if not key or self._is_anything_below(location) else None
 
     def open_input(self, location: Location) -> pa.NativeFile:
-        """A seekable stream over the bytes of a file; it goes on with the bytes that it began with."""
+        """A seekable stream over one version of a file: it never mixes bytes of two versions."""
         head = self._head(location) if self._key(location) else None
         if head is None or _is_folder(head):
             if head is not None or self.stat(location) is not None:
@@ -140,14 +140,14 @@ class AzureStorage(ObjectStore[BlobProperties]):
             self._commit(target, name, _ids(name, int(count)))
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
-        """Blobs below a directory of which there are blocks and nothing else."""
+        """Blobs below a directory that have uncommitted blocks and nothing else."""
         found = {each.name for each in self._below(directory, "uncommittedblobs") if not each.size}
         if found:
             found -= {each.name for each in self._below(directory)}
         return [Staged(self._location(name), _UPLOAD_ID) for name in sorted(found)]
 
     def abandon(self, staged: Iterable[Staged]) -> None:
-        """Drop blocks, where no other attempt has any; else the commit of that one will."""
+        """Drop blocks if no other attempt has any on the blob; otherwise that attempt's commit drops them."""
         side_by_side(self._drop, staged, self.threads)
 
     def delete_file(self, location: Location) -> None:
@@ -155,7 +155,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
         self._delete(location, self._key(location))
 
     def delete_directory(self, directory: Location) -> None:
-        """Delete everything below a directory, and the directories, the innermost first."""
+        """Delete everything below a directory, and the directories, innermost first."""
         key = self._key(directory)
         below = self._below(directory, "metadata")
         files = [each.name for each in below if not _is_folder(each)]
@@ -172,7 +172,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
     # ---- for files being written
 
     def _upload(self, written: Staged, body: IO[bytes], size: int) -> Staged:
-        """Send all blocks, which are not committed. An empty file has none."""
+        """Send all blocks without committing them. An empty file has none."""
         location = written.location
         name = uuid.uuid4().hex
         step = max(self._settings.block_bytes, -(-size // _MOST_BLOCKS))
@@ -197,7 +197,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
             )
 
     def _drop(self, staged: Staged) -> None:
-        """Without part tags: all that is there."""
+        """Drop the blocks of an upload; without part tags all blocks of the blob."""
         location = staged.location
         ids = self._uncommitted_ids(location)
         own = staged.part_tags[:1]
@@ -208,7 +208,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
             self._commit(location, name, ())
         except FileExistsError:
             if not self._is_own(location, name):
-                return  # somebody committed others, which has dropped these
+                return  # another attempt committed, which dropped these
         head = self._head(location)
         if head is not None and self._own_name(head) == name:
             with contextlib.suppress(FileExistsError):  # so a repetition hears that it is not there any more
@@ -245,7 +245,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
             return None
 
     def _delete(self, location: Location, key: str, tag: str | None = None) -> None:
-        """Delete a blob, if it is the one that this tag is of."""
+        """Delete a blob; with a tag only if it still has that tag."""
         condition: Mapping[str, Any] = {}
         if tag is not None:
             condition = {"etag": tag, "match_condition": MatchConditions.IfNotModified}
@@ -253,7 +253,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
             self._client.get().delete_blob(key, **condition)
 
     def _below(self, directory: Location, *include: str) -> Sequence[BlobProperties]:
-        """All blobs below a location, which need not be there."""
+        """All blobs below a location, which need not exist."""
         prefix = self._prefix(directory)
         with contextlib.suppress(FileNotFoundError), os_errors(directory):
             return [*self._client.get().list_blobs(prefix, include=[*include])]
@@ -271,7 +271,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
 
 
 def _ids(name: str, count: int) -> list[str]:
-    """All ids of a blob's blocks must have one length."""
+    """Ids for blocks; all ids of a blob's blocks must have the same length."""
     return [f"{name}{number:05}" for number in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""The client of Google's store: its credentials, and how often and how long it tries."""
+"""The client of Google's store: its credentials, and the number and duration of its attempts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
 
 
 def patience() -> dict[str, Any]:
-    """Arguments of every request: it is repeated with back-off for a bounded time."""
+    """Arguments of every request: repeat it with back-off for a bounded time."""
     return {"retry": _RETRY, "timeout": _TIMEOUTS}
 
 
 def connected(settings: GcsSettings, threads: int) -> storage.Client:
-    """A client for this many threads; the store is not asked yet."""
+    """A client for this many threads; no request is made yet."""
     client = storage.Client(
-        project=settings.project or "none",  # only needed to make buckets
+        project=settings.project or "none",  # needed only to create buckets
         credentials=_credentials(settings),
         client_options={"api_endpoint": settings.root_url},
     )

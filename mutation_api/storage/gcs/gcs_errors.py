@@ -37,7 +37,7 @@ _KINDS: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], type[OSErr
 
 @contextlib.contextmanager
 def os_errors(location: Location) -> Iterator[None]:
-    """What the client raises as an OSError of ours: with errno, one line, and the location."""
+    """Turn the client's errors into OSError with errno, one line of text and the location."""
     try:
         yield
     except RetryError as error:

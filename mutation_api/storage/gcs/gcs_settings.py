@@ -1,10 +1,10 @@
-"""GcsSettings: what Hadoop's properties say about Google Cloud Storage.
+"""GcsSettings: Hadoop's properties for Google Cloud Storage.
 
-What they do not say is found as Google's clients find it: ``GOOGLE_APPLICATION_CREDENTIALS``, the login of
+Missing settings are found as Google's clients find them: ``GOOGLE_APPLICATION_CREDENTIALS``, the login of
 ``gcloud``, the service account of the machine.
 
-Source: the configuration page of Google's Hadoop connector; its older ``google.cloud.auth.*`` count where
-``fs.gs.auth.*`` says nothing.
+Source: the configuration page of Google's Hadoop connector. Its older ``google.cloud.auth.*`` apply where
+``fs.gs.auth.*`` is not set.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _ATTEMPTS_DEFAULT = 8
 _OLDER = "google.cloud.auth."
 _NEWER = "fs.gs.auth."
 _REFUSED = {
-    "fs.gs.encryption.key": "keys of your own for each object are not known to this client",
-    "fs.gs.auth.impersonation.service.account": "impersonation is not known to this client",
-    "fs.gs.auth.service.account.keyfile": "a key is taken from a JSON file alone "
+    "fs.gs.encryption.key": "this client does not support customer-supplied encryption keys",
+    "fs.gs.auth.impersonation.service.account": "this client does not support impersonation",
+    "fs.gs.auth.service.account.keyfile": "this client reads a key from a JSON file only "
     "(fs.gs.auth.service.account.json.keyfile)",
-    "fs.gs.auth.service.account.private.key": "a key is taken from a file "
+    "fs.gs.auth.service.account.private.key": "this client reads a key from a file only "
     "(fs.gs.auth.service.account.json.keyfile)",
 }
 
 
 class Auth(enum.Enum):
-    """Who provides credentials, by the connector's names."""
+    """The source of credentials, by the connector's names."""
 
     DEFAULT = "APPLICATION_DEFAULT"
     MACHINE = "COMPUTE_ENGINE"
@@ -48,7 +48,7 @@ _FILES = {Auth.KEY_FILE: _KEY_FILE, Auth.FEDERATION: _FEDERATION_FILE}
 
 @dataclass(frozen=True)
 class GcsSettings:
-    """How a bucket is reached. ``credentials_file`` is the path of one, where ``auth`` needs it."""
+    """How a bucket is reached. ``credentials_file`` is a path if ``auth`` needs one."""
 
     auth: Auth
     credentials_file: str | None
@@ -62,12 +62,12 @@ class GcsSettings:
         """The settings of a bucket.
 
         Raises:
-            OSError: EINVAL, a setting makes no sense, or names what this client cannot do.
+            OSError: EINVAL, a setting is invalid or not supported by this client.
         """
         location = f"gs://{bucket}"
         for name, why in _REFUSED.items():
             if settings.get(name) is not None:
-                raise OSError(errno.EINVAL, f"{name} is set, and {why}", location)
+                raise OSError(errno.EINVAL, f"{name} is set, but {why}", location)
         auth = _auth(settings, location)
         project = settings.get("fs.gs.project.id")
         return cls(
@@ -101,7 +101,7 @@ def _text(settings: HadoopSettings, name: str) -> str | None:
 
 
 def _older_flag(settings: HadoopSettings, name: str, default: bool) -> bool:
-    """What both spellings of a flag say, the newer one first."""
+    """A flag by either of its names; the newer name wins."""
     return settings.flag(f"{_NEWER}{name}", settings.flag(f"{_OLDER}{name}", default))
 
 
@@ -111,7 +111,7 @@ def _credentials_file(settings: HadoopSettings, auth: Auth, location: str) -> st
     path = _text(settings, _FILES[auth])
     if path is None:
         raise OSError(
-            errno.EINVAL, f"{_NEWER}type is {auth.value}, and {_NEWER}{_FILES[auth]} is missing", location
+            errno.EINVAL, f"{_NEWER}type is {auth.value}, but {_NEWER}{_FILES[auth]} is missing", location
         )
     return path.removeprefix("file://")
 
@@ -130,5 +130,7 @@ def _payer(settings: HadoopSettings, bucket: str, location: str) -> str | None:
         return None
     payer = settings.get("fs.gs.requester.pays.project.id") or settings.get("fs.gs.project.id")
     if payer is None:
-        raise OSError(errno.EINVAL, "fs.gs.requester.pays.project.id is missing: who pays?", location)
+        raise OSError(
+            errno.EINVAL, "fs.gs.requester.pays.project.id is missing: name the project that pays", location
+        )
     return payer

@@ -2,14 +2,13 @@
 
 Publishing is a rename. The store moves an object within its bucket in one atomic step, without its bytes, and
 refuses to replace another one on request (``ifGenerationMatch=0``). So a file is staged as an object
-under its hidden name: one request by whoever writes, one by whoever commits. Unfinished multipart uploads,
-which S3's module uses, take no conditions there.
+under its hidden name: one request by the writer, one by the committer. Multipart uploads, which S3's module
+uses, take no conditions there.
 
-Markers that Hadoop's connector leaves (``name/``) count as directories and are listed as nothing else.
+Markers that Hadoop's connector leaves (``name/``) are listed as directories only.
 
-Requests that fail are repeated with back-off for a bounded time; so each may have been carried out though its
-answer was lost, and a repetition finds that out: an object names its writer in its metadata, and keeps that
-when it is moved.
+Failed requests are repeated with back-off for a bounded time. So a request may have taken effect although its
+answer was lost. A repetition finds that out: an object names its writer in its metadata, which a move keeps.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ __all__ = ["GcsStorage", "connect"]
 _OWN_NAME = "mutation-upload"
 """Metadata that names the writer of an object."""
 _ONLY_NEW = 0
-"""The generation of an object that is not there."""
+"""The generation of an object that does not exist."""
 
 
 def connect(scheme: str, authority: str, settings: HadoopSettings) -> GcsStorage:
-    """The storage of a bucket; nobody is asked yet.
+    """The storage of a bucket; no request is made yet.
 
     Raises:
-        OSError: EINVAL, the location names no bucket, or a setting makes no sense.
+        OSError: EINVAL, the location names no bucket, or a setting is invalid.
     """
     if not authority:
-        raise OSError(errno.EINVAL, "a location names its bucket: gs://bucket/path", f"{scheme}:/")
+        raise OSError(errno.EINVAL, "the location names no bucket; expected gs://bucket/path", f"{scheme}:/")
     return GcsStorage(scheme, authority, GcsSettings.of_bucket(authority, settings))
 
 
@@ -63,10 +62,10 @@ class GcsStorage(ObjectStore[storage.Blob]):
         self._settings = settings
         self._client = ClientOfProcess(lambda: connected(settings, self.threads))
 
-    # ---- what is there
+    # ---- reading
 
     def list(self, directory: Location) -> list[FileEntry]:
-        """Children of a directory, sorted by name; markers are no children."""
+        """Children of a directory, sorted by name, without markers."""
         prefix = self._prefix(directory)
         found: dict[str, FileEntry] = {}
         is_there = not prefix
@@ -94,7 +93,7 @@ class GcsStorage(ObjectStore[storage.Blob]):
         return FileEntry(location, True, 0) if below or not key else None
 
     def open_input(self, location: Location) -> pa.NativeFile:
-        """A seekable stream over the bytes of a file; it goes on with the bytes that it began with."""
+        """A seekable stream over one version of a file: it never mixes bytes of two versions."""
         head = self._head(location) if self._key(location) else None
         if head is None:
             if self.stat(location) is not None:
@@ -126,7 +125,7 @@ class GcsStorage(ObjectStore[storage.Blob]):
             bucket.move_blob(bucket.blob(source), key, if_generation_match=_ONLY_NEW, **patience())
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
-        """What is staged are objects."""
+        """None: staged files are complete objects."""
         self._key(directory)
         return ()
 

@@ -1,7 +1,7 @@
-"""The client library's view of one HDFS: where it is, and how it is asked.
+"""The client library for one HDFS: its address, and its requests.
 
-A NameNode that is away, starts, or hands over to another is waited for. A client that was made before a fork
-hangs for ever after it, so each process has one of its own.
+Requests wait for a NameNode that is down, starts, or hands over to another. A client made before a fork hangs
+for ever after it, so each process makes its own.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _Result = TypeVar("_Result")
 
 
 def url_of(scheme: str, authority: str, settings: HadoopSettings) -> str:
-    """Where a NameNode, a name service or a mount table is, as the client library wants it.
+    """The URL of a NameNode, a name service or a mount table, as the client library wants it.
 
     Raises:
-        OSError: EINVAL, the location names no NameNode and ``fs.defaultFS`` none either.
+        OSError: EINVAL, neither the location nor ``fs.defaultFS`` names a NameNode.
     """
     if authority:
         return _url(scheme, authority, settings)
@@ -39,8 +39,8 @@ def url_of(scheme: str, authority: str, settings: HadoopSettings) -> str:
     if not default.startswith(f"{scheme}://"):
         raise OSError(
             errno.EINVAL,
-            f"a location without a NameNode goes by fs.defaultFS, which is {default!r}: set HADOOP_CONF_DIR, "
-            "or name the NameNode",
+            f"the location names no NameNode, and neither does fs.defaultFS ({default!r}): set "
+            "HADOOP_CONF_DIR, or name the NameNode",
             f"{scheme}:/",
         )
     return default.rstrip("/")
@@ -54,10 +54,10 @@ def _url(scheme: str, authority: str, settings: HadoopSettings) -> str:
 
 
 class PatientClient:
-    """Asks one HDFS, and waits for it; ``settings`` are those that the library gets."""
+    """Makes requests to one HDFS and waits while it is down; ``settings`` are passed to the library."""
 
     def __init__(self, url: str, settings: HadoopSettings) -> None:
-        """Raises OSError (EINVAL): a setting is no number."""
+        """Raises OSError (EINVAL): a setting is not a number."""
         self.url = url
         self._patience = Patience(settings)
         self.settings = self._patience.settings
@@ -66,7 +66,7 @@ class PatientClient:
 
     @property
     def seconds(self) -> float:
-        """About how long an HDFS that is away is waited for."""
+        """About how long a request waits for an HDFS that is down."""
         return self._patience.seconds
 
     def ask(
@@ -76,7 +76,7 @@ class PatientClient:
         *,
         again: Callable[[Client], _Result] | None = None,
     ) -> _Result:
-        """Ask the NameNode; if it is away for a while, later ``again``, which finds what ``work`` did."""
+        """Do ``work``; if the NameNode is down a while, later ``again``, which finds what ``work`` did."""
 
         def translated(ask: Callable[[Client], _Result]) -> _Result:
             with os_errors(location):
@@ -89,9 +89,7 @@ class PatientClient:
         )
 
     def connected(self) -> Client:
-        """The library's client of this process; that of the parent is kept, too, for it would hang when it is
-        dropped.
-        """
+        """The library's client of this process. That of the parent is kept, since dropping it would hang."""
         process_id = os.getpid()
         client = self._clients.get(process_id)
         if client is None:

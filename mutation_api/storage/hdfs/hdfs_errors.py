@@ -1,7 +1,7 @@
-"""What the HDFS client raises, as an OSError of ours: with errno, one line, and the location.
+"""Errors of the HDFS client as OSError: with errno, one line of text, and the location.
 
-The NameNode's errors are told apart by the name of their Java class, the client's own by their texts, for it
-has no classes for them.
+The NameNode's errors are distinguished by the name of their Java class, the client's own by their texts,
+since the client has no classes for them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _ERRORS: dict[str, tuple[type[OSError], int]] = {
     "RetriableException": (BlockingIOError, errno.EAGAIN),
     "SnapshotException": (PermissionError, errno.EPERM),
 }
-"""By the last part of the Java class's name. Safe mode: nothing can be written, reading works."""
+"""By the last part of the Java class's name. In safe mode reading works and writing does not."""
 
 _STARTING = re.compile(r"turned off automatically|There are 0 datanode\(s\) running")
 """The NameNode is in safe mode, or without DataNodes, because it has just started."""
 _OS_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
 _PASSING = (errno.EAGAIN, errno.ECONNABORTED, errno.ECONNRESET, errno.EPIPE)
-"""What waiting may help against; the client has waited for a NameNode that refuses connections."""
+"""Errors that may pass with time. The client itself waits for a NameNode that refuses connections."""
 
 _ACROSS_MOUNTS = "Cannot rename across different name services"
 _OF_DATA_NODES = ("DataTransferError", 'OperationFailed("Failed to complete file in time')
@@ -61,7 +61,7 @@ _NUMBERS: dict[type[OSError], int] = {
 
 @contextlib.contextmanager
 def os_errors(location: Location) -> Iterator[None]:
-    """What the client raises as an OSError of ours: with errno, one line, and the location."""
+    """Turn the client's errors into OSError with errno, one line of text and the location."""
     try:
         yield
     except OSError as error:
@@ -77,13 +77,13 @@ def os_errors(location: Location) -> Iterator[None]:
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether waiting may help."""
+    """Whether the error may pass with time."""
     return error.errno in _PASSING
 
 
 def may_be_data_nodes(error: OSError) -> bool:
-    """Whether DataNodes may be the cause: the client waits for NameNodes that refuse connections, and tries a
-    DataNode once.
+    """Whether DataNodes may be the cause: the client waits for NameNodes that refuse connections, but tries a
+    DataNode only once.
     """
     return is_passing(error) or error.errno == errno.ECONNREFUSED
 
@@ -101,7 +101,7 @@ def _plain(error: OSError, location: Location) -> OSError:
 
 
 def _without_number(text: str) -> int:
-    """The client raises it for its connections, and for hosts that nobody knows."""
+    """The errno for an error without one: the client raises these for connections and for unknown hosts."""
     return errno.EHOSTUNREACH if "lookup address" in text else errno.ECONNABORTED
 
 

@@ -1,12 +1,12 @@
-"""Who we are to an HDFS: what is looked at before ``hdfs-native`` connects, for the client says too little.
+"""Login to an HDFS: checks before ``hdfs-native`` connects, since that client's own errors say too little.
 
-It finds a delegation token by the text of the address that it connects to, whereas Hadoop names the NameNode
-by IP in most of them: such a token is overlooked where a location names the host, so the client gets the
-address that the token has. Without a token it does whatever the NameNode wants, which may be no proof at all;
-Hadoop refuses that, and so do we. And where the settings know of no security, it waits for three minutes for
-a NameNode that wants Kerberos, to say that the connection was cut.
+The client finds a delegation token by the text of the address that it connects to. Hadoop names the NameNode
+by IP in most tokens, so a token is overlooked if the location names the host. We give the client the address
+that the token has. Without a token the client does whatever the NameNode wants, even without
+authentication; Hadoop refuses that, and so do we. If the settings demand no security and the NameNode wants
+Kerberos, the client waits for three minutes and then reports that the connection was cut.
 
-It reads tokens and tickets each time it connects: a ticket that is renewed is taken.
+The client reads tokens and tickets at each connection, so it uses renewed tickets.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["log_in", "what_to_do"]
 
 _ASK_SECONDS = 2.0
 _MARGIN_MILLIS = 60_000
-"""The client takes no token that ends earlier than that."""
+"""The client ignores a token that ends sooner than this."""
 _SIMPLE = "SIMPLE"
 _FALLBACK = "ipc.client.fallback-to-simple-auth-allowed"
 _LINK = re.compile(r"fs\.viewfs\.mounttable\..+?\.link(Fallback$|\.)")
@@ -43,23 +43,23 @@ _QUESTION = (
     b"\x02\x10\x01"  # RpcSaslProto: NEGOTIATE
 )
 _AUTHS, _METHOD = 4, 1
-"""Numbers of fields: of RpcSaslProto, and of SaslAuth within."""
+"""Field numbers: of RpcSaslProto, and of the SaslAuth in it."""
 
 
 @dataclass(frozen=True)
 class _NameNode:
-    """One, or the several of a name service: what tokens for it are called, and where it listens."""
+    """One NameNode, or all of a name service: the service names of tokens for it, and its addresses."""
 
     services: Sequence[str]
     addresses: Sequence[str]
 
 
 def log_in(url: str, settings: HadoopSettings) -> tuple[str, dict[str, str]]:
-    """URL and properties with which the client proves who we are.
+    """URL and properties with which the client authenticates us.
 
     Raises:
-        OSError: EACCES (PermissionError), the settings and the NameNode do not agree on whether that has to
-            be proved; EINVAL, the file of tokens cannot be read.
+        OSError: EACCES (PermissionError), the settings and the NameNode disagree on whether authentication is
+            needed; EINVAL, the file of tokens cannot be read.
     """
     tokens = hdfs_tokens()
     properties = {**settings.properties, AUTHENTICATION: "kerberos" if settings.is_secure else "simple"}
@@ -72,7 +72,7 @@ def log_in(url: str, settings: HadoopSettings) -> tuple[str, dict[str, str]]:
 
 
 def what_to_do() -> str:
-    """Advice for a user who was refused, and which tokens there are."""
+    """Advice for a user who was refused, with the tokens of this process."""
     advice = "get a ticket with kinit (see klist), or name a keytab in KRB5_CLIENT_KTNAME; "
     path = os.environ.get(VARIABLE)
     if not path:
@@ -95,7 +95,7 @@ def _is_fresh(token: DelegationToken) -> bool:
 
 
 def _addressed(url: str, settings: HadoopSettings, tokens: Sequence[DelegationToken]) -> str:
-    """The URL by the name that a token of ours has for it, if there is one."""
+    """The URL with the address of one of our tokens, if a token fits."""
     match = _URL.fullmatch(url)
     if match is None:
         return url  # the client says what is wrong
@@ -103,7 +103,7 @@ def _addressed(url: str, settings: HadoopSettings, tokens: Sequence[DelegationTo
     services = [token.service for token in tokens if token.service in name_node.services]
     if services and not settings.is_secure:
         raise _refused(
-            f"{os.environ[VARIABLE]} ({VARIABLE}) holds a token for it that would not be used, since "
+            f"{os.environ[VARIABLE]} ({VARIABLE}) holds a token for it that would not be used, because "
             f"{_stated(settings)}",
             url,
         )
@@ -123,7 +123,7 @@ def _name_node(authority: str, settings: HadoopSettings) -> _NameNode:
 
 
 def _resolved(address: str) -> Iterator[str]:
-    """The address by IP, as Hadoop names it in tokens."""
+    """The address with the IP of its host, as Hadoop names it in tokens."""
     host, _, port = address.rpartition(":")
     try:
         found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)
@@ -134,17 +134,15 @@ def _resolved(address: str) -> Iterator[str]:
 
 
 def _check_methods(name_node: _NameNode, settings: HadoopSettings, url: str, *, has_token: bool) -> None:
-    """Refuse a NameNode that wants more than the settings say, or asks for no proof where they want one."""
+    """Refuse a NameNode that wants more than the settings say, or no authentication where they demand it."""
     methods = next(filter(None, map(_methods, name_node.addresses)), None)
     if methods is None:
         return  # the client says what is wrong
     if not settings.is_secure and _SIMPLE not in methods:
-        raise _refused(f"it wants {' or '.join(methods)}, and {_stated(settings)}", url)
+        raise _refused(f"it wants {' or '.join(methods)}, but {_stated(settings)}", url)
     takes_anybody = _SIMPLE in methods and not has_token
     if settings.is_secure and takes_anybody and not settings.flag(_FALLBACK, default=False):
-        raise _refused(
-            f"it asks for no proof of who we are, and {_stated(settings)} ({_FALLBACK} allows it)", url
-        )
+        raise _refused(f"it asks for no authentication, but {_stated(settings)} ({_FALLBACK} allows it)", url)
 
 
 def _stated(settings: HadoopSettings) -> str:
@@ -159,7 +157,7 @@ def _refused(why: str, url: str) -> PermissionError:
 
 
 def _methods(address: str) -> list[str] | None:
-    """How one may log in there (SIMPLE, KERBEROS, TOKEN); None if it does not say."""
+    """The login methods of the NameNode there (SIMPLE, KERBEROS, TOKEN); None if it does not report them."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), _ASK_SECONDS) as connection:

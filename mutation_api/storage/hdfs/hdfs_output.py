@@ -1,7 +1,7 @@
-"""A file being written to HDFS, and how it is begun again, or finished, when DataNodes go down.
+"""A file being written to HDFS; it is begun again, or finished, when DataNodes go down.
 
-A DataNode that is down is still given out for ten minutes; the client copes with one that goes down, not with
-one that is down when a file begins, so such a file is begun anew.
+The NameNode hands out a DataNode that is down for ten more minutes. The client copes with a DataNode that
+goes down during a file, not with one that is down when the file begins. Such a file is begun again.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ __all__ = ["HdfsOutput", "WritableHdfs"]
 
 _OUTPUT_BUFFER_BYTES = 1024 * 1024
 _PIPELINES = 20
-"""How often a file is begun again whose first block could not be written."""
+"""How often a file is begun again if its first block could not be written."""
 
 
 class WritableHdfs(Protocol):
-    """What a file being written asks of its storage. Each raises OSError."""
+    """The methods of its storage that a file being written uses. Each raises OSError."""
 
     def open_writer(self, location: Location) -> Any:
         """The client's own writer of a new file."""
         ...
 
     def finish_writing(self, location: Location, size: int) -> bool:
-        """Whether a file whose writer could not close it has all that was written, and is closed now."""
+        """Whether a file that its writer could not close has all written bytes and is closed now."""
         ...
 
     def rename(self, source: Location, target: Location, size: int | None = None) -> None:
-        """Give a file of this size another name."""
+        """Rename a file of this size."""
         ...
 
     def open_input(self, location: Location) -> pa.NativeFile:
@@ -54,10 +54,10 @@ class WritableHdfs(Protocol):
 class HdfsOutput:
     """A file being written; see :class:`~mutation_api.storage.protocol.OutputFile`.
 
-    It is created when its buffer is full, or when it is closed: whoever writes small files and has them
-    closed in the background never waits for the NameNode.
+    It is created when its buffer is full, or when it is closed: a writer of small files that are closed in
+    the background never waits for the NameNode.
 
-    A file may be completed by whoever recovers its lease: nothing but a manifest says that it is whole.
+    Another client may complete a file by recovering its lease: only a manifest proves that it is complete.
     """
 
     def __init__(self, storage: WritableHdfs, location: Location) -> None:
@@ -66,7 +66,7 @@ class HdfsOutput:
         self._buffer = bytearray()
         self._size = 0
         self._whole: bytes | None = b""
-        """All that was sent, as long as that is one piece."""
+        """All bytes sent so far, as long as they are one piece."""
         self._earlier: tuple[Location, pa.NativeFile] | None = None
         self._writer: Any = None
         self._is_created = False
@@ -74,7 +74,7 @@ class HdfsOutput:
 
     @property
     def staged(self) -> Staged:
-        """Where it lies, and its size."""
+        """The hidden file and its size."""
         return Staged(self._location, part_tags=(str(self._size + len(self._buffer)),))
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> int:
@@ -86,7 +86,7 @@ class HdfsOutput:
         return count
 
     def restart(self) -> pa.NativeFile:
-        """What was written so far, under another name."""
+        """The bytes written so far, under another name."""
         self._complete()
         aside = self._location.parent / f"_{self._location.name}.earlier"
         self._storage.rename(self._location, aside, self._size)
@@ -96,7 +96,7 @@ class HdfsOutput:
         return self._earlier[1]
 
     def close(self) -> None:
-        """Complete the file: the NameNode and as many DataNodes as it asks for have it."""
+        """Complete the file: the NameNode has it, and as many DataNodes as the NameNode asks for."""
         self._delete_earlier()
         if not self._is_closed:
             self._complete()
@@ -147,7 +147,7 @@ class HdfsOutput:
         self._drop_writer()
 
     def _write_anew(self, *, close: bool) -> None:
-        """Begin the file again with what it has: the NameNode may choose other DataNodes."""
+        """Begin the file again with its bytes: the NameNode may choose other DataNodes."""
         assert self._whole is not None
         for left in reversed(range(_PIPELINES)):
             self._drop_writer()
@@ -173,7 +173,7 @@ class HdfsOutput:
             self._writer.close()
 
     def _drop_writer(self) -> None:
-        """The client's wrapper would try to complete the file when it goes away."""
+        """Drop the client's writer, whose wrapper would try to complete the file when it is collected."""
         if self._writer is not None:
             self._writer.inner = io.BytesIO()
             self._writer = None

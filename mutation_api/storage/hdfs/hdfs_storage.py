@@ -1,17 +1,17 @@
 """HDFS, by ``hdfs-native``: no JVM in the workers.
 
 Closing a file takes half a second, nearly all of it waiting: the NameNode says "not yet" at first, and the
-client sleeps before it asks again. So files are closed side by side, in many threads; small ones are created
-there, too.
+client sleeps before it asks again. So files are closed in parallel, in many threads, which also create small
+files.
 
-A NameNode that is away, starts, or hands over to another is waited for, and what became of a change whose
-answer was lost is found out: a file that was renamed is known by its hidden name, which is gone, and its
-size, one that was created by its lease, one that was closed by its length after the lease was recovered.
+Requests wait for a NameNode that is down, starts, or hands over to another. After a lost answer the storage
+finds out whether the change took effect. A renamed file is recognised by its size and by its hidden name,
+which is gone; a created file by its lease; a closed file by its length after the lease was recovered.
 
-What is made gets the mode of the directory it is made in (files without x): a table's directory says who
-works on the table, and Hive's cleaner, which is another user, has to delete what we made. Below a default ACL
-all is asked for, and the ACL decides. The client honours neither umask nor ``dfs.replication`` nor
-``dfs.blocksize`` of the configuration, so they are said with each file.
+New files and directories get the mode of the directory they are created in (files without x). A table's
+directory says who works on the table, and Hive's cleaner, another user, must be able to delete our files.
+Below a default ACL all permissions are asked for, and the ACL decides. The client honours neither umask nor
+``dfs.replication`` nor ``dfs.blocksize`` of the configuration, so they are passed with each file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from mutation_api.storage.protocol import FileEntry, Staged, os_error
 __all__ = ["HdfsStorage", "connect"]
 
 THREADS = 256
-"""Each waits for half a second to close a file, and a task may write one every two milliseconds."""
+"""A thread waits for half a second to close a file, and a task may write one every two milliseconds."""
 _KNOWN_DIRECTORIES = 4096
 _ALL = 0o777
 _READ_WRITE = 0o666
@@ -49,17 +49,17 @@ _OWN_LEASE = re.compile(r"is already the current lease holder|current leaseholde
 
 
 def connect(scheme: str, authority: str, settings: HadoopSettings) -> HdfsStorage:
-    """The file system of a NameNode, a name service or a mount table; nobody is asked yet.
+    """The file system of a NameNode, a name service or a mount table; no request is made yet.
 
     Raises:
-        OSError: EINVAL, the location names no NameNode and ``fs.defaultFS`` none either.
+        OSError: EINVAL, neither the location nor ``fs.defaultFS`` names a NameNode.
     """
     return HdfsStorage(scheme, authority, PatientClient(url_of(scheme, authority, settings), settings))
 
 
 @dataclass(frozen=True)
 class _Modes:
-    """What is asked for in a directory."""
+    """Modes for new files and directories in a directory."""
 
     directory: int
     file: int
@@ -103,7 +103,7 @@ class HdfsStorage:
         return pa.PythonFile(HdfsInput(reader, location), mode="r")
 
     def create(self, location: Location) -> HdfsOutput:
-        """Create a file, which is seen as it is written."""
+        """Create a file, which is visible while it is written."""
         self._path(location)
         return HdfsOutput(self, location)
 
@@ -127,7 +127,10 @@ class HdfsStorage:
         self.rename(staged.location, target, int(staged.part_tags[0]) if staged.part_tags else None)
 
     def rename(self, source: Location, target: Location, size: int | None = None) -> None:
-        """One atomic step, which refuses an existing target. A file of another size is not taken for ours."""
+        """Rename in one atomic step, which refuses an existing target.
+
+        After a lost answer a target of another size is not taken for ours.
+        """
         paths = self._path(source), self._path(target)
 
         def rename_again(client: Client) -> None:
@@ -142,7 +145,7 @@ class HdfsStorage:
         self._client.ask(source, lambda client: client.rename(*paths, False), again=rename_again)
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
-        """Nothing is uploaded here."""
+        """None: HDFS has no uploads."""
         self._path(directory)
         return ()
 
@@ -153,7 +156,7 @@ class HdfsStorage:
                 self.delete_file(each.location)
 
     def delete_file(self, location: Location) -> None:
-        """Delete a file; also one that a dead writer left open."""
+        """Delete a file, also one that a dead writer left open."""
         path = self._path(location)
         is_deleted = self._client.ask(
             location,
@@ -170,9 +173,9 @@ class HdfsStorage:
             self._client.ask(directory, lambda client: client.delete(path, True))
 
     def refusal(self, directory: Location) -> PermissionError | None:
-        """Ask for the removal of a file that is not there: the NameNode looks at permissions first.
+        """Ask for the removal of a file that does not exist: the NameNode checks permissions first.
 
-        It knows groups, ACLs and superusers, as nobody else does, and changes nothing.
+        Only the NameNode knows groups, ACLs and superusers. Nothing is changed.
         """
         try:
             self.delete_file(directory / f"_mutation_probe_{uuid.uuid4().hex}")
@@ -183,11 +186,11 @@ class HdfsStorage:
         return None
 
     def sync_directory(self, directory: Location) -> None:
-        """Nothing to do: the NameNode's journal is on disk before it answers."""
+        """Does nothing: the NameNode's journal is on disk before it answers."""
         self._path(directory)
 
     def open_writer(self, location: Location) -> Any:
-        """The client's own writer of a new file, which must not exist, in a directory that does."""
+        """The client's own writer of a new file. The file must not exist, its directory must."""
         path = self._path(location)
         mode = self._modes_in(location.parent).file
         first, over_own = (self._write_options(mode, overwrite=overwrite) for overwrite in (False, True))
@@ -203,7 +206,7 @@ class HdfsStorage:
         return self._client.ask(location, lambda client: client.create(path, first), again=create_again)
 
     def finish_writing(self, location: Location, size: int) -> bool:
-        """Whether a file whose writer could not close it has all that was written, and is closed now."""
+        """Whether a file that its writer could not close has all written bytes and is closed now."""
         path = self._path(location)
         deadline = time.monotonic() + self._client.seconds
         while not self._client.ask(location, lambda client: client.recover_lease(path)):

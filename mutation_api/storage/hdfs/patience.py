@@ -1,11 +1,11 @@
-"""How long to wait for a NameNode that is not there, starts, or hands over to another one.
+"""How long to wait for a NameNode that is down, starts, or hands over to another one.
 
-The client itself waits for one that refuses connections or is a standby, by Hadoop's settings
-``dfs.client.failover.max.attempts``, ``….sleep.base.millis`` and ``….sleep.max.millis``; without the first it
-would wait for three minutes where there is one NameNode, and for a quarter of a minute where there are three,
-so it is set to what makes about a minute of both. It does not wait for one that is still starting, nor does
-it send a change again whose answer was lost: it cannot know what became of it. That is done here, in the
-same time.
+The client itself waits for a NameNode that refuses connections or is a standby, by Hadoop's settings
+``dfs.client.failover.max.attempts``, ``….sleep.base.millis`` and ``….sleep.max.millis``. Without the first it
+would wait for three minutes with one NameNode, and for a quarter of a minute with three. So we set it to a
+value that makes about a minute of both. The client does not wait for a NameNode that is still starting. It
+does not repeat a change whose answer was lost, since it cannot know whether the change took effect. Both are
+done here, in the same time.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _LONGEST_SLEEP = "dfs.client.failover.sleep.max.millis"
 _FIRST_SLEEP_DEFAULT = 500
 _LONGEST_SLEEP_DEFAULT = 15_000
 _ROUNDS_DEFAULT = 8
-"""Each asks every NameNode once; the sleeps between them add up to a minute."""
+"""Each attempt asks every NameNode once; the sleeps between attempts add up to a minute."""
 
 _Result = TypeVar("_Result")
 
 
 class Patience:
-    """What the settings of one HDFS say of waiting; ``settings`` are those that its client gets."""
+    """How long to wait for one HDFS; ``settings`` are those passed to its client."""
 
     def __init__(self, settings: HadoopSettings) -> None:
-        """Raises OSError (EINVAL): a setting is no number."""
+        """Raises OSError (EINVAL): a setting is not a number."""
         name_nodes = _most_name_nodes(settings)
         attempts = settings.number(_ATTEMPTS, _ROUNDS_DEFAULT * name_nodes)
         self._rounds = max(1, attempts // name_nodes)
@@ -44,7 +44,7 @@ class Patience:
 
     @property
     def seconds(self) -> float:
-        """About how long it lasts."""
+        """About how long it waits."""
         return sum(self._sleeps())
 
     def repeat(
@@ -53,9 +53,9 @@ class Patience:
         is_passing: Callable[[OSError], bool],
         again: Callable[[], _Result] | None = None,
     ) -> _Result:
-        """What ``work`` gives; where it fails for a while only, what it or ``again`` gives later.
+        """The result of ``work``; after an error that may pass, the result of a later ``work`` or ``again``.
 
-        Raises what they raise, the last when the time is up.
+        Raises their errors, and the last one when the time is up.
         """
         deadline = time.monotonic() + self.seconds
         for sleep in self._sleeps():

@@ -1,8 +1,8 @@
-"""The file of delegation tokens that this process uses: the one it was started with, or what was shipped.
+"""The file of delegation tokens that this process uses: that of its start, or one with shipped tokens.
 
-``hdfs-native`` reads the file that ``HADOOP_TOKEN_FILE_LOCATION`` names, whenever it connects; nothing else
-gives it a token. Tokens that come with a task are held in a file without a name, so that nothing is left
-of a worker that is killed.
+``hdfs-native`` takes tokens only from the file that ``HADOOP_TOKEN_FILE_LOCATION`` names, and reads it at
+each connection. Tokens that come with a task are kept in a file without a name, so that a killed worker
+leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class _Shipped:
 
 @contextlib.contextmanager
 def private_file() -> Iterator[Path]:
-    """An empty file that only this user can open, to hand secrets over in; it ends with the block.
+    """An empty file that only this user can open, for passing secrets; it is removed at the end of the block.
 
-    Where the system has such, it has no name and ends with the process at the latest. Other processes of the
-    user can open it by its path till then.
+    On systems that support it the file has no name and ends with the process at the latest. Until then other
+    processes of the user can open it by its path.
     """
     if not hasattr(os, "memfd_create"):
         with tempfile.NamedTemporaryFile(prefix="hive-mutation-") as file:
@@ -73,7 +73,7 @@ _shipped = _Shipped()
 
 
 def use_tokens(tokens: bytes) -> None:
-    """Use these, in the form of Hadoop's file, in the whole process; empty: what it was started with."""
+    """Use these tokens, in the format of Hadoop's file, in the whole process; empty: those of its start."""
     _shipped.use(tokens)
 
 
@@ -81,7 +81,7 @@ def hdfs_tokens() -> list[DelegationToken]:
     """The tokens for HDFS that this process has; none without a file.
 
     Raises:
-        OSError: EINVAL, there is no such file, or it cannot be read.
+        OSError: EINVAL, the file is missing or cannot be read.
     """
     path = os.environ.get(VARIABLE)
     if not path:
@@ -89,7 +89,7 @@ def hdfs_tokens() -> list[DelegationToken]:
     try:
         found = [each for each in tokens_in(Path(path).read_bytes(), path) if each.kind == HDFS_KIND]
         for token in found:
-            _ = token.last_millis  # the client would panic at one that it cannot read
+            _ = token.last_millis  # the client would panic at a token that it cannot read
     except (OSError, InvalidConfigurationError) as error:
         raise OSError(
             errno.EINVAL, f"{VARIABLE}: the delegation tokens cannot be read: {error}", path

@@ -1,11 +1,10 @@
-"""When a request to S3 is sent again, and after what pause.
+"""When a request to S3 is repeated, and after which pause.
 
-The client's own ways to repeat do not bear a store that is gone for a while: its "standard" mode waits a
-twentieth of a second first, so eight attempts are over after three seconds, and it stops repeating at all
-when a hundred requests side by side have been repeated; its "legacy" mode waits by chance alone, maybe not at
-all.
-Here each pause is twice the one before, less up to half of it by chance, so that many workers do not come
-back together: ten attempts take 20 to 41 seconds.
+The client's own modes fail when a store is gone for a while. Its "standard" mode waits a twentieth of a
+second first, so eight attempts are over after three seconds; it stops repeating altogether when a hundred
+parallel requests have been repeated. Its "legacy" mode waits a random time without a lower bound. Here each
+pause is twice the one before, less up to half of it at random, so that many workers do not come back
+together: ten attempts take 20 to 41 seconds.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ _PASSING_CODES = (
 
 
 class Repeating:
-    """Tells the AWS client how long to wait before it sends a request again; its event ``needs-retry``.
+    """The pauses between the AWS client's attempts; a handler of its event ``needs-retry``.
 
-    The client signs a repetition anew, with keys that are good then.
+    The client signs each repetition anew, with the keys valid at that time.
     """
 
     def __init__(self, attempts: int) -> None:
         self._attempts = attempts
 
     def pause_seconds(self, attempt: int) -> float:
-        """How long to wait after an attempt, the first of which is 1."""
+        """How long to wait after an attempt; the first attempt is 1."""
         longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1))
         return longest * random.uniform(0.5, 1.0)
 
     def __call__(
         self, attempts: int, response: tuple[Any, Any] | None, caught_exception: Exception | None, **_: Any
     ) -> float | None:
-        """The pause after this answer, or this lack of one; None: it is final."""
+        """The pause after this answer, or after a failure to get one; None: do not repeat."""
         if attempts >= self._attempts or not _is_passing(response, caught_exception):
             return None
         return self.pause_seconds(attempts)

@@ -1,6 +1,4 @@
-"""What the AWS client raises, and what a store answers, as an OSError of ours: with errno, one line, and the
-location.
-"""
+"""Errors of the AWS client and of a store as OSError: with errno, one line of text, and the location."""
 
 from __future__ import annotations
 
@@ -29,26 +27,26 @@ _TAKEN = ("PreconditionFailed", "412")
 _BUSY = ("SlowDown", "503", "ServiceUnavailable", "RequestLimitExceeded", "Throttling", "TooManyRequests")
 _REFUSED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken")
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "400")
-"""The answer to a HEAD has a status alone; with good keys no HEAD of ours is a bad request."""
+"""The answer to a HEAD has only a status. With valid keys none of our HEADs is a bad request."""
 _EXPIRED_HINT = "the credentials for the store have expired; give new ones and run the job again"
 _CONFLICT = ("ConditionalRequestConflict", "409")
 _UNKNOWN_CONDITION = ("NotImplemented", "501", "InvalidArgument")
 
 
 class OutOfRangeError(OSError):
-    """The range that was asked for lies behind the end."""
+    """The requested range lies behind the end."""
 
 
 class BrokenAnswerError(ConnectionError):
-    """An answer began well and did not end."""
+    """The connection broke in the middle of an answer."""
 
 
 class ExpiredKeysError(PermissionError):
-    """The keys were good once."""
+    """The keys have expired."""
 
 
 class ConflictError(OSError):
-    """Somebody writes the same key; the request may be repeated."""
+    """Another request writes the same key at this time; ours may be repeated."""
 
 
 class UnknownConditionError(OSError):
@@ -57,21 +55,21 @@ class UnknownConditionError(OSError):
 
 @contextlib.contextmanager
 def os_errors(location: Location) -> Iterator[None]:
-    """What the client raises as an OSError of ours: with errno, one line, and the location."""
+    """Turn the client's errors into OSError with errno, one line of text and the location."""
     try:
         yield
     except ClientError as error:
-        told = error.response.get("Error", {})
+        answer = error.response.get("Error", {})
         request_id = error.response.get("ResponseMetadata", {}).get("RequestId", "")
-        text = f"{told.get('Message') or error.operation_name} ({told.get('Code')}, request {request_id})"
-        raise of_code(str(told.get("Code", "")), text, location) from None
+        text = f"{answer.get('Message') or error.operation_name} ({answer.get('Code')}, request {request_id})"
+        raise of_code(str(answer.get("Code", "")), text, location) from None
     except BotoCoreError as error:
         raise _of_client(error, location) from None
     except json.JSONDecodeError as error:  # the store answers in XML
-        text = f"whoever tells the keys for the store does not answer in JSON: {error}"
+        text = f"the provider of the store's keys does not answer in JSON: {error}"
         raise PermissionError(errno.EACCES, text, str(location)) from None
     except RuntimeError as error:
-        if "expired" not in str(error):  # so the client says that keys which it has just got are over
+        if "expired" not in str(error):  # the client's error for fetched keys that have expired already
             raise
         raise ExpiredKeysError(errno.EACCES, f"{error} ({_EXPIRED_HINT})", str(location)) from None
 

@@ -1,9 +1,9 @@
-"""Requests to one bucket, in the name of keys that may expire.
+"""Requests to one bucket with keys that may expire.
 
 Each request is repeated with back-off as often as ``fs.s3a.attempts.maximum`` says (see ``repeating``).
 
-Keys may expire at any time. Those that the AWS client found itself are looked for anew when the store calls
-them expired, which is what a profile or an environment needs that somebody else keeps fresh.
+Keys may expire at any time. If the AWS client found them itself, it looks for them again when the store calls
+them expired. A profile or an environment that another program keeps fresh needs this.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _READ_SECONDS = 60
 
 
 class S3Requests:
-    """Makes requests of one bucket; raises OSError. Safe to use from several threads, and after a fork."""
+    """Makes requests to one bucket; raises OSError. Safe to use from several threads, and after a fork."""
 
     def __init__(self, bucket: str, settings: S3Settings, threads: int) -> None:
-        """``threads`` may make requests side by side."""
+        """Up to ``threads`` requests may run in parallel."""
         self._bucket = bucket
         self._settings = settings
         self._client = ClientOfProcess(lambda: _client(settings, threads))
@@ -60,7 +60,7 @@ class S3Requests:
         return self._with_good_keys(location, pages)
 
     def content(self, location: Location, **arguments: Any) -> tuple[dict[str, Any], bytes]:
-        """Answer and bytes of an object; asked for again if the connection breaks in the middle of them."""
+        """Answer and bytes of an object; requested again if the connection breaks in the middle of them."""
         repeating = Repeating(self._settings.attempts)
         for attempt in range(1, self._settings.attempts):
             try:
@@ -76,11 +76,11 @@ class S3Requests:
         try:
             return answer, answer["Body"].read()
         except (HTTPClientError, IncompleteReadError) as error:
-            text = f"the line broke in the middle of an answer: {' '.join(str(error).split())}"
+            text = f"the connection broke in the middle of an answer: {' '.join(str(error).split())}"
             raise BrokenAnswerError(errno.ECONNRESET, text, str(location)) from None
 
     def _with_good_keys(self, location: Location, request: Callable[[Any], _Answer]) -> _Answer:
-        """Do it; once more with a client that looks for its keys anew if they have expired."""
+        """Make a request; if the keys have expired, once more with a client that looks for them again."""
         with os_errors(location):
             client = self._client.get()
         try:

@@ -1,6 +1,6 @@
-"""S3Settings: what Hadoop's ``fs.s3a.*`` properties say about one bucket.
+"""S3Settings: Hadoop's ``fs.s3a.*`` properties for one bucket.
 
-What they do not say (keys, profile, region, endpoint) the AWS client finds as it always does: ``AWS_*``, the
+Missing settings (keys, profile, region, endpoint) are found by the AWS client as usual: ``AWS_*``, the
 profiles' files, the role of the machine.
 
 Source: Hadoop's documentation of S3A, "Configuring different S3 buckets" and "Authenticating".
@@ -39,7 +39,7 @@ _ENCRYPTIONS = {"SSE-S3": "AES256", "AES256": "AES256", "SSE-KMS": "aws:kms", "D
 
 @dataclass(frozen=True)
 class S3Settings:
-    """How one bucket is reached; None leaves a choice to the AWS client. Secrets are in no text of it."""
+    """How one bucket is reached; None leaves a choice to the AWS client. The ``repr`` shows no secrets."""
 
     endpoint: str | None
     region: str | None
@@ -65,7 +65,7 @@ class S3Settings:
         """The settings of a bucket: ``fs.s3a.bucket.NAME.…`` wins over ``fs.s3a.…``.
 
         Raises:
-            OSError: EINVAL, a setting makes no sense, or names what this client cannot do.
+            OSError: EINVAL, a setting is invalid or not supported by this client.
         """
         merged = _of_bucket(bucket, settings)
         providers = _provider_names(merged)
@@ -96,7 +96,7 @@ class S3Settings:
 
 
 def _of_bucket(bucket: str, settings: HadoopSettings) -> HadoopSettings:
-    """Without the prefixes; empty ones are missing ones."""
+    """The bucket's settings without their prefixes; an empty setting counts as missing."""
     merged: dict[str, str] = {}
     for prefix in (_PREFIX, f"{_PREFIX}bucket.{bucket}."):
         merged |= {
@@ -123,7 +123,7 @@ def _provider_names(merged: HadoopSettings) -> list[str]:
 
 
 def _check_providers(bucket: str, names: list[str]) -> None:
-    """One that we know is enough, as Hadoop tries them in turn."""
+    """Require one known provider: Hadoop tries them in turn, so one is enough."""
     known = {*_STATIC, _ANONYMOUS, *_FOUND_BY_THE_CLIENT}
     if names and not known & set(names):
         raise OSError(

@@ -1,16 +1,15 @@
-"""S3 and its like: a bucket, by ``boto3``.
+"""S3 and compatible stores: a bucket, by ``boto3``.
 
-There is no rename. A file is staged as a multipart upload to its **final** key, of which nothing is seen
-before it is completed; completing is one request without data, and it refuses to replace (``If-None-Match``).
-A store that does not know that condition is asked first whether the key is there.
+There is no rename. A file is staged as a multipart upload to its **final** key, which stays invisible until
+the upload is completed. The completion is one request without data and refuses to replace
+(``If-None-Match``). If a store does not know that condition, the key is looked up before the completion.
 
-Markers that other programs leave (``name/``, ``name_$folder$``) count as directories and are listed as
-nothing else.
+Markers that other programs leave (``name/``, ``name_$folder$``) are listed as directories only.
 
 A file is sent in parts: memory is bounded by a part, and a part whose request failed is sent again.
 
-Each request is repeated (see ``s3_requests``); so each may have been carried out though its answer was lost,
-and a repetition finds that out: uploads are named in the metadata of what they become.
+Each request is repeated (see ``s3_requests``). So a request may have taken effect although its answer was
+lost. A repetition finds that out: an object names its upload in its metadata.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ _CONFLICTS_BORNE = 5
 
 
 def connect(scheme: str, authority: str, settings: HadoopSettings) -> S3Storage:
-    """The storage of a bucket; nobody is asked yet.
+    """The storage of a bucket; no request is made yet.
 
     Raises:
-        OSError: EINVAL, the location names no bucket, or a setting makes no sense.
+        OSError: EINVAL, the location names no bucket, or a setting is invalid.
     """
     if not authority:
-        raise OSError(errno.EINVAL, "a location names its bucket: s3a://bucket/path", f"{scheme}:/")
+        raise OSError(errno.EINVAL, "the location names no bucket; expected s3a://bucket/path", f"{scheme}:/")
     return S3Storage(scheme, authority, S3Settings.of_bucket(authority, settings))
 
 
@@ -73,10 +72,10 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         self._requests = S3Requests(bucket, settings, self.threads)
         self._knows_conditions = True
 
-    # ---- what is there
+    # ---- reading
 
     def list(self, directory: Location) -> list[FileEntry]:
-        """Children of a directory, sorted by name; markers are no children."""
+        """Children of a directory, sorted by name, without markers."""
         prefix = self._prefix(directory)
         found: dict[str, FileEntry] = {}
         is_there = not prefix
@@ -97,7 +96,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         return sorted(found.values(), key=lambda entry: entry.name)
 
     def list_below(self, directory: Location) -> Iterator[FileEntry]:
-        """Files below a directory, at any depth, and markers as the directories that they stand for."""
+        """Files below a directory, at any depth, and markers as directories."""
         for page in self._requests.pages("list_objects_v2", directory, Prefix=self._prefix(directory)):
             for each in page.get("Contents", ()):
                 key = _decoded(each["Key"], page)
@@ -115,7 +114,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         return FileEntry(location, True, 0) if page.get("KeyCount") or not key else None
 
     def open_input(self, location: Location) -> pa.NativeFile:
-        """A seekable stream over the bytes of a file; it goes on with the bytes that it began with."""
+        """A seekable stream over one version of a file: it never mixes bytes of two versions."""
         try:
             answer, tail = self._requests.content(
                 location, Key=self._key(location), Range=f"bytes=-{TAIL_BYTES}"
@@ -125,7 +124,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
                 raise os_error(errno.EISDIR, location) from None
             raise
         except OutOfRangeError:
-            return nothing()  # of an empty file there is no last byte
+            return nothing()  # an empty file has no last byte
         size = int(answer["ContentRange"].rpartition("/")[2]) if "ContentRange" in answer else len(tail)
         read = functools.partial(self._read, location, answer["ETag"])
         return pa.PythonFile(RangeReader(read, size, tail), mode="r")
@@ -151,10 +150,10 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         for _ in range(_CONFLICTS_BORNE):
             if self._complete(staged):
                 return
-        raise OSError(errno.EBUSY, "others write to this key at the same time", str(target))
+        raise OSError(errno.EBUSY, "other requests write to this key at the same time", str(target))
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
-        """Uploads below a directory. Not every store lists them: MinIO answers for whole keys only."""
+        """Uploads below a directory. Not every store lists them: MinIO lists uploads of whole keys only."""
         found = []
         for page in self._requests.pages("list_multipart_uploads", directory, Prefix=self._prefix(directory)):
             for each in page.get("Uploads", ()):
@@ -170,7 +169,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         self._ask("delete_object", location)
 
     def delete_directory(self, directory: Location) -> None:
-        """Delete everything below a directory, many in one request, and its markers."""
+        """Delete everything below a directory and its markers, many objects in one request."""
         prefix = self._prefix(directory)
         keys = [
             _decoded(each["Key"], page)
@@ -197,13 +196,13 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
             self._put_new(location, own_name, body, size)
 
     def begin_upload(self, location: Location) -> Staged:
-        """Begin an upload; the one tag that it has is its name."""
+        """Begin an upload; its only tag is its name."""
         name = uuid.uuid4().hex
         answer = self._ask("create_multipart_upload", location, **self._named(name))
         return Staged(location, answer["UploadId"], (name,))
 
     def send_parts(self, begun: Staged, body: IO[bytes], size: int) -> Staged:
-        """Send all parts of an upload, which is not completed."""
+        """Send all parts of an upload without completing it."""
         location = begun.location
         step = max(self._settings.part_bytes, -(-size // _MOST_PARTS))
         tags = []
@@ -215,7 +214,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         return Staged(location, begun.upload_id, (*begun.part_tags, *tags))
 
     def _complete(self, staged: Staged) -> bool:
-        """Whether it is complete now; False if the request must be repeated."""
+        """Whether the upload is complete now; False if the request must be repeated."""
         location, (name, *tags) = staged.location, staged.part_tags
         condition = self._condition()
         head = None if condition else self._head(location)
@@ -267,11 +266,11 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         return own
 
     def _condition(self) -> dict[str, str]:
-        """Replace nothing; empty for a store that has been found not to know the condition."""
+        """The condition that nothing is replaced; empty if the store does not know it."""
         return {"IfNoneMatch": "*"} if self._knows_conditions else {}
 
     def _named(self, own_name: str) -> dict[str, Any]:
-        """With what an object of that name is made."""
+        """Arguments that create an object with this name in its metadata."""
         return {"Metadata": {_OWN_NAME: own_name}, **self._encryption()}
 
     def _encryption(self) -> dict[str, Any]:
@@ -282,5 +281,5 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
 
 
 def _decoded(text: str, page: Mapping[str, Any]) -> str:
-    """A key of a listing; a store that does not encode does not say that it did."""
+    """A key of a listing, decoded if the store says that it encoded keys."""
     return unquote_plus(text) if page.get("EncodingType") == "url" else text

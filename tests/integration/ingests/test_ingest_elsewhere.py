@@ -38,7 +38,7 @@ from mutation_api.inputs.tungsten.staging_records import TEXT_DEFAULT
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.connect import configure, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.location import Location, Place
+from mutation_api.storage.location import Location, LocationLike
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.cdc_writers.collector_files import raw_record
 from tests.cdc_writers.tungsten import staging_record
@@ -113,7 +113,7 @@ def _messages(history: History, number: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def source_at(kind: str, place: Place) -> ChangeSource:
+def source_at(kind: str, place: LocationLike) -> ChangeSource:
     """The log that lies there."""
     if kind == "tungsten":
         return TungstenSource(place, "alpha")

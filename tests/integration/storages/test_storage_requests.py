@@ -175,5 +175,5 @@ def test_what_breaks_off_is_asked_for_again(s3_root: Location, s3: S3Server) -> 
         assert stream.read() == content
     configure(HadoopSettings({**s3.settings, "fs.s3a.attempts.maximum": "2"}))
     s3.fail(torn_answers=100)
-    with pytest.raises(ConnectionError, match="the line broke in the middle of an answer"):
+    with pytest.raises(ConnectionError, match="the connection broke in the middle of an answer"):
         storage_at(s3_root).open_input(s3_root / "f")

@@ -67,7 +67,7 @@ def test_a_missing_required_field_is_not_sent(scripted: Scripted) -> None:
     """The error names structure and field."""
     with pytest.raises(InvalidRequestError, match=r"OpenTxnRequest.*user"):
         scripted.client._call("open_txns", ttypes.OpenTxnRequest(num_txns=1, hostname="h"))
-    with pytest.raises(InvalidRequestError, match=r"Table\.tableName must be a text"):
+    with pytest.raises(InvalidRequestError, match=r"Table\.tableName must be a string"):
         scripted.client._call("create_table", ttypes.Table(tableName=7))
     assert scripted.lines == []
 
