@@ -31,7 +31,7 @@ from mutation_api.storage.replacing import replacing
 __all__ = ["cell_text", "export_rows"]
 
 
-def export_rows(scan: TableScan, file: Place, format_name: str | None = None) -> None:
+def export_rows(scan: TableScan, file: LocationLike, format_name: str | None = None) -> None:
     """Write the rows of a scan to a file, which appears only when complete and replaces an existing one.
 
     Args:

@@ -75,7 +75,7 @@ def test_a_saved_snapshot_is_edited_and_applied(
     applied = run_here(*words, "--json")
     assert applied.returncode == EXIT_OK, applied.stderr
     summary = json.loads(applied.stdout)
-    counts = [summary[f"{kind}_count"] for kind in ("insert", "update", "delete")]
+    counts = [summary[kind] for kind in ("inserted", "updated", "deleted")]
     assert (counts, summary["partitions"]) == ([1, 1, 1], ["ds=a", "ds=b", "ds=c"])
     expected = [row for row in table.expected({3: 'said "so", twice'}) if row != ("ds=b", 4, "old")]
     assert table.values() == sorted([*expected, ("ds=c", 100, "new")], key=repr)
@@ -111,7 +111,7 @@ def test_the_way_of_a_table_on_hive_4(hive41: Hive41, tmp_path: Path, run_here: 
         applied = run_here("apply", table, file, *options, "--json", *where)
         assert applied.returncode == EXIT_OK, applied.stderr
         summary = json.loads(applied.stdout)
-        counts = [summary[f"{kind}_count"] for kind in ("insert", "update", "delete")]
+        counts = [summary[kind] for kind in ("inserted", "updated", "deleted")]
         assert (counts, summary["partitions"]) == ([1, 1, 1], ["ds=a", "ds=b", "ds=c"])
         rows = {(row.partition, *row.values) for row in hive41.table_rows(table)}
         assert rows == {("ds=a", 3, 'said "so", twice'), ("ds=a", 5, "five"), ("ds=c", 100, "new")}

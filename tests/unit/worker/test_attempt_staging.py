@@ -15,7 +15,7 @@ from tests.unit.worker.tables import acid_table, coordinator, files_below
 
 
 def test_partitions_that_lie_elsewhere(tmp_path):
-    """Files of a partition elsewhere are staged near it, so that publishing is a rename; odd spellings stay."""
+    """Their files are staged near them, so that publishing is a rename; odd spellings stay."""
     elsewhere = f"file:{tmp_path}/elsewhere"
     table = acid_table(
         tmp_path / "t",
