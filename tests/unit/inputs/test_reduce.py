@@ -242,13 +242,13 @@ BAD = "operation string, position struct<at:bigint>, id int, region string"
             [("insert", (1,), 1, "x"), ("update", (2,), 1, None)],
             RecordValueError,
             'operation {"operation":"update"}, key {"id":1,"region":null}, position {"position":{"at":2}}: a '
-            "key column is null, so whose operation it is cannot be told",
+            "key column is null, so the row of the operation is not known",
         ),
         (
             [("insert", (1,), 1, "x"), ("delete", (1,), 1, "x"), ("delete", (1,), 2, "x")],
             ContradictionError,
             'two operations on key {"id":1,"region":"x"} have the same position {"position":{"at":1}}, so '
-            "which of them is the later one cannot be told",
+            "it is not known which of them is the later one",
         ),
         (
             [("INSERT", (1,), 1, "x")],

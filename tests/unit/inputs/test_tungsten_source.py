@@ -436,7 +436,7 @@ SECOND = staging_record(fields("I", 1, 2, "2", "a", "2006", "t"))
         (SECOND.replace("\x01t\n", "\n"), InputFormatError, "has 8 fields separated by .*, expected are 9"),
         (SECOND.replace("\x01t\n", "\x01t\x01\n"), InputFormatError, "has 10 fields"),
         ("\n", InputFormatError, "is None; expected is a number"),
-        (SECOND.replace("\x01a\x01", "\x01\\a\x01"), InputFormatError, r"field 7 \(type\) goes on with"),
+        (SECOND.replace("\x01a\x01", "\x01\\a\x01"), InputFormatError, r"field 7 \(type\) continues with"),
         (SECOND.replace("\x012\x012\x01", "\x01\\N\x01\\N\x01"), InputFormatError, "column 'id' is NULL"),
         (
             SECOND.replace("\x012\x012\x01", "\x012\x013\x01"),

@@ -148,7 +148,7 @@ def test_another_table_is_refused(metastore: MetastoreClient) -> None:
     builder = MutatorClientBuilder().metastore(metastore).add_sink_table(*NAME.split("."))
     with (
         builder.build() as client,
-        pytest.raises(ConfigurationError, match="is no table of watermarks: its columns are id bigint"),
+        pytest.raises(ConfigurationError, match="is not a table of watermarks: its columns are id bigint"),
     ):
         read(client)
 
