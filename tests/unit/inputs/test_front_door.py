@@ -21,8 +21,8 @@ SOURCES = {
 
 
 @pytest.mark.slow
-def test_packages_of_mysql_are_imported_by_whoever_needs_them() -> None:
-    """Not before MySqlSource is asked for."""
+def test_packages_of_mysql_are_imported_on_first_use() -> None:
+    """Not before MySqlSource is used."""
     lines = (
         "import sys",
         "from mutation_api import inputs",
@@ -41,7 +41,7 @@ def test_names_that_are_not_there() -> None:
 
 @pytest.mark.parametrize(("name", "first"), SOURCES.items())
 def test_sources_are_made_in_one_way(name: str, first: list[str]) -> None:
-    """What tells the log comes first, all else is given by name and may be left out."""
+    """The arguments that identify the log come first; all others are optional and given by name."""
     parameters = inspect.signature(getattr(inputs, name)).parameters.values()
     assert [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD] == first
     others = [each for each in parameters if each.name not in first]

@@ -121,7 +121,7 @@ def staging(tmp_path: Path) -> Staging:
 
 
 def test_t1_separators_and_quotes_are_configurable(tmp_path: Path) -> None:
-    """0x01 and newline by default, without quotes; others are read likewise, with the same values."""
+    """0x01 and newline by default, without quotes; other formats give the same values."""
     values = ["a,b", "7", 'said "so" \\ \x01 | ;']
     texts = [
         TEXT_DEFAULT,
@@ -149,7 +149,7 @@ def test_t2_the_documented_record_is_read_and_written_byte_for_byte(staging: Sta
 
 
 def test_t3_header_of_four_fields(staging: Staging) -> None:
-    """Records without a key field, told by the header; read as if they had one, they are refused."""
+    """Records without a key field, as the header says; if it has the field, they are refused."""
     record = fields("I", 1318, 1, "3", "#1 Single", "2006", "Cats")
     staging.write(1318, record[:4] + record[5:])
     assert staging.rows(header=HEADER_WITHOUT_KEY) == [((1318, 1, 1), "insert", 3, "#1 Single", 2006, "Cats")]
@@ -265,7 +265,7 @@ def test_t9_columns_and_key_come_with_the_metadata(staging: Staging, tmp_path: P
 
 
 def test_t9_table_without_a_key_is_refused(staging: Staging, tmp_path: Path) -> None:
-    """Nobody names one, or the metadata has none, or it is no column."""
+    """Neither user nor metadata name one, or it is not a column."""
     staging.write(1, fields("I", 1, 1, "3", "a", "1", "t"))
     for options in ({}, {"metadata": metadata(tmp_path, keys=[], columns=[])}):
         with pytest.raises(ConfigurationError, match=r"hadoop.chicago of tungsten:alpha has no primary key"):
@@ -383,7 +383,7 @@ def test_tables_have_positions_of_their_own(spark: SparkSession, staging: Stagin
 
 @pytest.mark.slow
 def test_only_what_was_there_at_the_beginning_is_read(spark: SparkSession, staging: Staging) -> None:
-    """Records and files that come while a run is on are the next run's."""
+    """The next run reads records and files that were added during a run."""
     path = staging.write(1, fields("I", 1, 1, "1", "a", "1", "t"))
     batch = read(spark, staging)
     more = staging_record(fields("I", 2, 2, "2", "a", "1", "t"))
