@@ -1,4 +1,4 @@
-"""find_watermarks: up to where sources have been applied, asked outside of any run that applies them."""
+"""find_watermarks: the positions up to which sources have been applied, read outside of their runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["find_watermarks", "watermark_table_beside"]
 
 
 def watermark_table_beside(target: str) -> str:
-    """The table that has the watermarks of a target, unless another one was named.
+    """Default name of the table that has the watermarks of a target.
 
     Raises ConfigurationError: ``target`` is not ``database.table``.
     """
@@ -30,7 +30,7 @@ def find_watermarks(
     target: str | None = None,
     source_id: str | None = None,
 ) -> list[Watermark]:
-    """Read watermarks under a lock of their own, which is released again.
+    """Read watermarks in a snapshot, whose lock is released afterwards.
 
     Args:
         metastore: where the tables are; stays open.
@@ -39,10 +39,11 @@ def find_watermarks(
         source_id: only those of this source; None for all.
 
     Returns:
-        In the order of source, its table, and target.
+        Sorted by source, its table, and target.
 
     Raises:
-        ConfigurationError: a name is not ``database.table``, or that is not a table of watermarks.
+        ConfigurationError: a name is not ``database.table``, or ``watermark_table`` is not a table of
+            watermarks.
         Others: as :meth:`Watermarks.read` and ``MutatorClient.open_snapshot``.
     """
     wanted = None if target is None else ".".join(split_full_name(target))

@@ -1,9 +1,9 @@
-"""ingest: apply what a change source has to the tables that follow it, and note how far, in one transaction.
+"""ingest: apply a change source to the tables that follow it, and write the watermarks, in one transaction.
 
-The order of things: begin (which takes the write lock of the watermarks, so a second run of the source waits
-here), read the watermarks, read the source after them, reduce each table's operations to the last of each
-key, merge these, write the watermarks, commit. After a crash anywhere the tables and the watermarks are what
-they were before, or both are new; the next run goes on from there.
+The steps: begin, which takes the write lock of the watermarks, so a second run of the source waits here; read
+the watermarks; read the source from there on; reduce each table's operations to the last of each key; merge
+them; write the watermarks; commit. After a crash at any step the tables and the watermarks are both old or
+both new. The next run continues from there.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ __all__ = ["Following", "ingest"]
 
 @dataclass(frozen=True)
 class Following:
-    """A table that follows one of a source.
+    """A table that follows a table of a source.
 
-    ``source_table`` is the source's name for it, ``target`` is ``database.table``. ``key`` tells the target's
-    rows apart; empty where the source says which columns do.
+    ``source_table`` is the source's name for it, ``target`` is ``database.table``. ``key``: columns that
+    identify a row of the target; empty if the source names them.
     """
 
     source_table: str
@@ -84,31 +84,33 @@ def ingest(
 ) -> IngestReport:
     """Bring tables up to the end of a change source.
 
-    What was applied before is not applied again. Where a log is read again all the same (its watermarks were
-    deleted, or its first part overlaps with a first full copy), the same rows come out.
+    Operations that were applied before are not applied again. If a log is read again nevertheless, because
+    its watermarks were deleted or its beginning overlaps with a first full copy, the resulting rows are the
+    same.
 
     Args:
         metastore: where the tables are; stays open.
-        tables: what follows what; each table of the source, and each target, once.
+        tables: the pairs of source table and target; each table occurs once.
         source: the log.
         spark: the session; default: the active one of this thread.
         watermark_table: ``database.table``; created on demand. By default ``mutation_watermarks`` in the
-            database of the targets, which must be one then. Runs that share it wait for each other; give
-            sources that shall not a table each.
-        dry_run: tell what would be done, write nothing; the lock is taken all the same.
-        strict: refuse operations that cannot follow one another, or that the rows of the table contradict;
-            otherwise they are counted. Right only where the log begins with the table.
+            database of the targets, which must then be the same for all. Runs that share the table wait for
+            each other; give each source its own table to avoid that.
+        dry_run: report what would be done and write nothing; the lock is taken nevertheless.
+        strict: refuse operations that cannot follow one another, or that contradict the rows of the table;
+            otherwise they are counted. Use it only if the log begins with the table.
         create_partitions: whether missing partitions are created; otherwise they are refused.
-        user: who we are to the metastore.
+        user: the user name for the metastore.
         lock_timeout_seconds: how long to wait for another run, or another writer of the tables.
-        listener: who is told when the transaction is lost while it runs.
-        progress: called with a line on each step.
+        listener: is called when the transaction is lost while it runs.
+        progress: is called with a line of text for each step.
 
     Raises:
         ConfigurationError: the tables make no sense, or there is no session.
-        LockNotAcquiredError: another run, or writer, did not end in time; the message says who.
+        LockNotAcquiredError: another run, or writer, did not end in time; the message names it.
         SourcePositionError: the source does not have what follows the watermark, or lies before it.
-        ContradictionError: ``strict``, and contradictions; or two operations on one key with one position.
+        ContradictionError: operations contradict, and ``strict`` is set; or two operations on one key
+            have the same position.
         InputFormatError, RecordLayoutError, RecordValueError: see :class:`ChangeSource` and ``merge_into``.
         Others: as :meth:`Transaction.begin` and :meth:`Transaction.commit`. Nothing was applied then.
     """
@@ -139,7 +141,7 @@ def ingest(
 
 @dataclass(frozen=True)
 class _Run:
-    """What one call of :func:`ingest` is about."""
+    """The arguments of one call of :func:`ingest`, checked."""
 
     spark: SparkSession
     source: ChangeSource
@@ -261,10 +263,10 @@ def _merge(transaction: Transaction, given: _Reduced) -> MergeInto:
 
 
 def _contradictions_with_table(given: _Reduced, report: MergeReport) -> Contradictions:
-    """First operations that do not fit the table, by what became of their rows.
+    """First operations that contradict the rows of the table, derived from the counts of the merge.
 
-    Keys whose last operation is a delete and which the table does not have leave no trace in the report. A
-    table that was emptied has no rows, whatever the merge met.
+    A key whose last operation is a delete, and which the table does not have, is not in the report. A table
+    that was emptied has no rows, whatever rows the merge read.
     """
     log = given.log
     if given.is_emptied:
@@ -288,7 +290,7 @@ def _contradictions_with_table(given: _Reduced, report: MergeReport) -> Contradi
 def _table_contradicts(
     run: _Run, transaction: Transaction, given: _Reduced, found: Contradictions
 ) -> ContradictionError:
-    """The error that names some of the keys; looks them up again, which a refusal may cost."""
+    """The error, with some of the keys; they are looked up again, since a refusal may take longer."""
     key = given.table.key
     name = given.table.target.full_name
     with translated_worker_errors(f"looking for contradictions with table {name}"):
@@ -313,7 +315,7 @@ def _table_contradicts(
     return ContradictionError(
         f"source {run.source.source_id}, table {given.table.name}: its log contradicts the rows of {name}: "
         f"{found}: {'; '.join(samples)}{more}. Nothing was written. Was part of the log applied before, or "
-        "is the table not what the log begins with? If that is right, do not ask for strict"
+        "does the log not begin with this table? If the rows are right, run without strict"
     )
 
 
@@ -322,7 +324,7 @@ def _check_names(table: AcidTable) -> None:
     if taken:
         raise RecordLayoutError(
             f"table {table.full_name} cannot follow a source: it has a column {taken[0]!r}, a name that "
-            "operations need for themselves; rename it"
+            "operations need; rename the column"
         )
 
 
@@ -331,7 +333,7 @@ def _check_columns(table: AcidTable, operations: DataFrame) -> None:
     missing = sorted({OPERATION, POSITION} - found)
     if missing:
         raise RecordLayoutError(
-            f"table {table.full_name}: its operations lack the columns {', '.join(missing)}; they have "
+            f"table {table.full_name}: its operations lack the columns {', '.join(missing)}; found "
             f"{', '.join(operations.columns)}"
         )
 
@@ -347,8 +349,7 @@ def _checked(tables: Sequence[Following]) -> tuple[Following, ...]:
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise ConfigurationError(
-                f"table {doubled[0]} is named twice: in a run a table of the source has one that follows it, "
-                "and the other way round"
+                f"table {doubled[0]} is named twice: in a run one target follows one table of the source"
             )
     return checked
 
@@ -357,12 +358,12 @@ def _watermark_table(tables: Sequence[Following], given: str | None) -> str:
     databases = sorted({split_full_name(each.target)[0] for each in tables})
     if given is None and len(databases) > 1:
         raise ConfigurationError(
-            f"the targets are in several databases ({', '.join(databases)}): say which table takes the "
-            f"watermarks, such as {databases[0]}.{WATERMARK_TABLE_NAME}, and the same one each time"
+            f"the targets are in several databases ({', '.join(databases)}): name the table for the "
+            f"watermarks, such as {databases[0]}.{WATERMARK_TABLE_NAME}, and name the same one in each run"
         )
     name = ".".join(split_full_name(given or f"{databases[0]}.{WATERMARK_TABLE_NAME}"))
     if name in {each.target for each in tables}:
-        raise ConfigurationError(f"table {name} cannot be a target and take the watermarks")
+        raise ConfigurationError(f"table {name} cannot be both a target and the table of watermarks")
     return name
 
 

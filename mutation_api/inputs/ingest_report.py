@@ -1,4 +1,4 @@
-"""IngestReport: what a run of a change source did, or would do, in numbers. Pure."""
+"""IngestReport: numbers of what a run of a change source did, or would do. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["IngestReport", "IngestedTable"]
 
 @dataclass(frozen=True)
 class IngestedTable:
-    """What became of one table's operations.
+    """How one table's operations were applied.
 
-    ``operations`` are those read, ``keys`` the different keys among them, each of which was applied once.
-    ``contradictions`` are those within the log and with the rows of the table together. ``is_emptied``: the
+    ``operations``: number of operations read. ``keys``: number of different keys among them; each was applied
+    once. ``contradictions``: those within the log plus those with the rows of the table. ``is_emptied``: the
     source had emptied its table before the first of the operations, so rows without one were deleted.
     """
 
@@ -34,7 +34,7 @@ class IngestedTable:
         return self.merge.table
 
     def to_dict(self) -> dict[str, object]:
-        """For programs, of JSON's types alone."""
+        """The same for programs, in JSON's types."""
         return {
             "source_table": self.source_table,
             "operations": self.operations,
@@ -47,8 +47,10 @@ class IngestedTable:
 
 @dataclass(frozen=True)
 class IngestReport:
-    """A run. ``before`` are the positions by the source's names of tables; ``position`` is where it ended,
-    None if the source had nothing new. ``txn_id`` is None where nothing was committed.
+    """A run.
+
+    ``before``: positions before it, by the source's names of tables. ``position``: the position that it
+    reached, None if the source had nothing new. ``txn_id`` is None if nothing was committed.
     """
 
     source_id: str
@@ -64,7 +66,7 @@ class IngestReport:
         return sum(table.operations for table in self.tables)
 
     def to_dict(self) -> dict[str, object]:
-        """For programs, of JSON's types alone."""
+        """The same for programs, in JSON's types."""
         return {
             "source": self.source_id,
             "dry_run": self.is_dry_run,
@@ -75,7 +77,7 @@ class IngestReport:
         }
 
     def __str__(self) -> str:
-        """A line for the run, then a table with a line for each target, then its contradictions."""
+        """A line for the run, then a table with a line for each target, then the contradictions."""
         if self.position is None:
             reached = sorted({position.text for position in self.before.values()})
             return f"{self.source_id}: nothing new" + (f" after {', '.join(reached)}" if reached else "")

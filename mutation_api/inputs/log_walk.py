@@ -1,8 +1,8 @@
-"""One walk over operations that lie in the order of key and position: what a log says of each key.
+"""One walk over operations sorted by key and position: what a log says of each key.
 
-Pure Arrow and numpy; runs in Spark's Python workers. What is known of a key so far is one row, its last
-operation with findings beside it, and joins with the row of the next operation to one again. So a key may go
-over any number of batches, and no more than a batch is in memory.
+Pure Arrow and numpy; runs in Spark's Python workers. What is known of a key so far is one row: its last
+operation, with findings beside it. That row and the row of the next operation are joined to one. So the
+operations of a key may span any number of batches, and memory holds one batch.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ CONTRADICTIONS = {
 """An operation that cannot follow one of these on the same key, by the column that counts them."""
 
 FIRST_OPERATION, FIRST_POSITION = "__first_operation", "__first_position"
-"""What the log first says of a key, and where."""
+"""The first operation of a key, and its position."""
 OPERATION_COUNT = "__operation_count"
 CONTRADICTION, CONTRADICTION_POSITION = "__contradiction", "__contradiction_position"
-"""Of the first operation that contradicts the one before it, the kind and the position; null if none does."""
+"""Kind and position of the first operation that contradicts the one before it; null if none does."""
 DOUBLED_POSITION = "__doubled_position"
-"""One that two operations of the key have; null if there is none."""
+"""A position that two operations of the key share; null if there is none."""
 FINDINGS = (
     FIRST_OPERATION,
     FIRST_POSITION,
@@ -66,13 +66,13 @@ Mask = npt.NDArray[np.bool_]
 class LogWalk:
     """The function that runs in a task: operations in, the last operation of each key out.
 
-    All operations of a key are in one task, one after the other, by position. No key, position or operation
+    All operations of a key are in one task, in succession, sorted by position. No key, position or operation
     is null.
 
     Attributes:
-        key: numbers of the key's columns.
-        operation: number of the column of operations (texts INSERT, UPDATE, DELETE).
-        position: number of the column of positions, which is not handed on.
+        key: indices of the key's columns.
+        operation: index of the column of operations (texts INSERT, UPDATE, DELETE).
+        position: index of the column of positions, which the result lacks.
     """
 
     key: tuple[int, ...]
@@ -80,7 +80,7 @@ class LogWalk:
     position: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches without the position, with FINDINGS appended; a row a key."""
+        """Batches without the position and with FINDINGS appended; one row for each key."""
         known: pa.RecordBatch | None = None
         for batch in batches:
             if not batch.num_rows:
@@ -95,7 +95,7 @@ class LogWalk:
             yield self._handed_on(known)
 
     def _with_findings(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Each operation as what is known of a key that has no other."""
+        """Each operation with the findings of a key that has no other operation."""
         count, position = batch.num_rows, batch.column(self.position)
         nowhere = pa.nulls(count, position.type)
         findings = {
@@ -113,7 +113,7 @@ class LogWalk:
     def _joined(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of each key as one."""
         count = rows.num_rows
-        is_same = np.zeros(count, np.bool_)  # has a row the key of the one before?
+        is_same = np.zeros(count, np.bool_)  # whether a row has the key of the row before
         is_same[1:] = np.logical_and.reduce([_equals_previous(rows.column(number)) for number in self.key])
         if not is_same.any():
             return rows
@@ -175,8 +175,8 @@ def _equal_lists(left: pa.ListArray, right: pa.ListArray, is_null: Mask) -> Mask
     is_equal: Mask = (lengths[0] == lengths[1]) | is_null
     alike = np.flatnonzero(is_equal & ~is_null & (lengths[0] > 0))
     if len(alike):
-        places = pa.array(alike)
-        elements = equal_values(left.take(places).flatten(), right.take(places).flatten())
+        indices = pa.array(alike)
+        elements = equal_values(left.take(indices).flatten(), right.take(indices).flatten())
         starts = np.append(0, np.cumsum(lengths[0][alike])[:-1])
         is_equal[alike] = np.logical_and.reduceat(elements, starts)
     return is_equal
@@ -202,9 +202,9 @@ def _contradictions(operations: pa.StringArray, is_same: Mask) -> npt.NDArray[np
 def _first_of(known: pa.Array, new: pa.Array, is_new: Mask, starts: npt.NDArray[np.intp]) -> pa.Array:
     """Of each group the first value that is known or new; null if there is none. A row has one of both."""
     count = len(new)
-    places = np.where(np.asarray(known.is_valid()), np.arange(count), count)
-    places = np.where(is_new, np.arange(count), places)
-    firsts = np.minimum.reduceat(places, starts)
+    indices = np.where(np.asarray(known.is_valid()), np.arange(count), count)
+    indices = np.where(is_new, np.arange(count), indices)
+    firsts = np.minimum.reduceat(indices, starts)
     is_none = firsts == count
     firsts = np.where(is_none, 0, firsts)
     # Of both laid one behind the other.

@@ -1,4 +1,4 @@
-"""What sources of separated text share: a table's columns in a file, and where in it something is wrong."""
+"""What sources of separated text share: a table's columns in a file, and the location of an error in it."""
 
 from __future__ import annotations
 
@@ -33,31 +33,32 @@ __all__ = [
 
 
 class FieldError(Exception):
-    """A field of a record is wrong: number of the record in its chunk, which field it is, and why.
+    """A field of a record is wrong.
 
-    ``kind`` is what it is to users.
+    ``row``: number of the record in its chunk. ``field``: text that names the field. ``kind``: the error that
+    users see.
     """
 
     def __init__(
-        self, row: int, place: str, reason: str, kind: type[MutationError] = InputFormatError
+        self, row: int, field: str, reason: str, kind: type[MutationError] = InputFormatError
     ) -> None:
-        super().__init__(row, place, reason, kind)
+        super().__init__(row, field, reason, kind)
         self.row = row
-        self.place = place
+        self.field = field
         self.reason = reason
         self.kind = kind
 
 
-def refuse(is_wrong: pa.Array, place: str, reason: str, shown: pa.Array | None = None) -> None:
-    """Raise FieldError for the first record that is wrong, if one is; ``{}`` in the reason is what it has."""
+def refuse(is_wrong: pa.Array, field: str, reason: str, shown: pa.Array | None = None) -> None:
+    """Raise FieldError for the first wrong record, if there is one; ``{}`` in ``reason`` is its text."""
     row = pc.index(pc.fill_null(is_wrong, False), True).as_py()
     if row >= 0:
-        raise FieldError(row, place, reason if shown is None else reason.format(repr(shown[row].as_py())))
+        raise FieldError(row, field, reason if shown is None else reason.format(repr(shown[row].as_py())))
 
 
 @dataclass(frozen=True)
 class FileColumns:
-    """Columns of a table in the order in which a file has them; ``table_name`` is the table's."""
+    """Columns of a table in the order of a file's fields; ``table_name`` names the table."""
 
     table_name: str
     columns: tuple[AcidColumn, ...]
@@ -76,13 +77,13 @@ class FileColumns:
 
         Args:
             table: the target.
-            names: the file's columns in order, any case; None: the table's, partition columns last.
-            binary: how texts stand for bytes.
+            names: the file's columns in order, in any case; None: the table's, partition columns last.
+            binary: how texts represent bytes.
             elsewhere: columns of the table whose values do not come from the file's columns.
 
         Raises:
-            RecordLayoutError: the two do not have the same columns; or a column has a type that has no text
-                form.
+            RecordLayoutError: file and table do not have the same columns, or the type of a column has no
+                text form.
         """
         known = {c.name: c for c in columns_of(table)}
         _check_names(table, known)
@@ -96,7 +97,7 @@ class FileColumns:
         if sorted(found) != sorted(wanted):
             raise RecordLayoutError(
                 f"table {table.full_name} needs the columns {', '.join(wanted)} from the file, in any order; "
-                f"its columns are said to be {', '.join(found)}"
+                f"the columns that were named are {', '.join(found)}"
             )
         columns = tuple(known[name] for name in found)
         for column in (*columns, *(known[name] for name in elsewhere)):
@@ -129,13 +130,13 @@ def _check_names(table: AcidTable, known: Collection[str]) -> None:
     taken = [name for name in (OPERATION, POSITION) if name in known]
     if taken:
         raise RecordLayoutError(
-            f"table {table.full_name} has a column named {' and '.join(taken)}; changes of it cannot be "
-            "read, because their operation and position go by these names"
+            f"table {table.full_name} has a column named {' and '.join(taken)}; its changes cannot be "
+            "read, because their operation and position have these names; rename the column"
         )
 
 
 def operations_schema(table: AcidTable, position: Sequence[str]) -> str:
-    """Spark's DDL of a frame of operations on a table, whose positions have these parts."""
+    """Spark's DDL of a frame of operations on a table; ``position`` names the parts of their positions."""
     parts = ",".join(f"{part}:bigint" for part in position)
     columns = [f"{quoted(c.name)} {spark_type(parse_hive_type(c.type))}" for c in columns_of(table)]
     return ", ".join([f"{OPERATION} string", f"{POSITION} struct<{parts}>", *columns])
@@ -147,7 +148,7 @@ def operations_batch(
     position: Mapping[str, pa.Array],
     values: Mapping[str, pa.Array],
 ) -> pa.RecordBatch:
-    """A batch of that schema; ``names`` are the table's columns in its order."""
+    """A batch of :func:`operations_schema`; ``names`` are the table's columns in its order."""
     positions = pa.StructArray.from_arrays(list(position.values()), names=list(position))
     arrays = {OPERATION: operations, POSITION: positions, **{name: values[name] for name in names}}
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
@@ -155,10 +156,10 @@ def operations_batch(
 
 @dataclass(frozen=True)
 class RecordFile:
-    """A file of records, as tasks read it; it is what it was when it was listed.
+    """A file of records, as tasks read it: the bytes from ``start`` to ``end``.
 
-    ``fields`` names the fields of a record, for messages. ``end``: bytes that count; what was added since the
-    listing is another run's.
+    ``fields`` names the fields of a record, for messages. Bytes that were added after the listing lie behind
+    ``end``; the next run reads them.
     """
 
     location: Location
@@ -171,7 +172,7 @@ class RecordFile:
         """Its records, many at a time, as columns of texts.
 
         Raises:
-            InputFormatError: a record is not what the format says; names file, line and field.
+            InputFormatError: a record does not follow the format; names file, line and field.
         """
         try:
             for offset, content in self.text.chunks(self.location, self.start, self.end):
@@ -187,14 +188,14 @@ class RecordFile:
             ) from error
 
     def damaged(self, error: DamagedRecordError) -> InputFormatError:
-        """The error as users see it."""
+        """The error that users see."""
         field = None if error.field is None else self._named(error.field)
         return InputFormatError(self.message(error.offset, field, error.reason))
 
     def message(self, offset: int, field: str | None, reason: str) -> str:
-        """``reason`` with the place before it: file, line of the record that begins at ``offset``, field."""
-        place = "the record" if field is None else field
-        return f"{self.location.shown}, line {self._line_number(offset)}: {place} {reason}"
+        """``reason`` behind its location: file, line of the record that begins at ``offset``, field."""
+        subject = "the record" if field is None else field
+        return f"{self.location.shown}, line {self._line_number(offset)}: {subject} {reason}"
 
     def _named(self, number: int) -> str:
         if number < len(self.fields):
@@ -202,7 +203,7 @@ class RecordFile:
         return f"field {number + 1}"
 
     def _line_number(self, offset: int) -> int:
-        """Counted when it is asked for, which is once: an error ends the run."""
+        """Counts the lines on each call; there is only one, since an error ends the run."""
         end = self.text.record_end.encode()
         before = self.text.chunks(self.location, 0, offset)
         return sum(content.count(end) for _, content in before) + 1
@@ -210,7 +211,7 @@ class RecordFile:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Records that stand together in a file; ``offset`` is where they begin, ``texts`` has their columns."""
+    """Successive records of a file; ``offset`` is their first byte, ``texts`` has their columns."""
 
     file: RecordFile
     offset: int
@@ -222,11 +223,11 @@ class Chunk:
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Within the block a FieldError becomes the error that users see."""
+        """Within the block a FieldError becomes the error that users see, with its location."""
         try:
             yield
         except FieldError as error:
             records = self.file.text.records(self.content)
             offset, _ = next(itertools.islice(records, error.row, None))
-            message = self.file.message(self.offset + offset, error.place, error.reason)
+            message = self.file.message(self.offset + offset, error.field, error.reason)
             raise error.kind(message) from error

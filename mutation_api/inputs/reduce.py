@@ -1,9 +1,9 @@
-"""From a log of operations to at most one for each key: the last, as replaying the log would leave it.
+"""Reduces a log of operations to the last one of each key, which leaves what replaying the log would leave.
 
-All operations of a key are brought together once and sorted, and one walk in that order (:mod:`log_walk`)
-tells everything: which is the last, which the first, and where one cannot follow the one before it (an insert
-after an insert or update, an update or delete after a delete). Such contradictions are counted on the way;
-they are usual where a log is read again, and the last operation counts all the same.
+The operations of a key are brought together once and sorted. One walk in that order (:mod:`log_walk`) finds
+the last operation, the first, and those that cannot follow the one before: an insert after an insert or
+update, an update or delete after a delete. The walk counts these contradictions. They are usual if a log is
+read again, and the last operation counts nevertheless.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ __all__ = [
 OPERATIONS = (INSERT, UPDATE, DELETE)
 
 SAMPLES_SHOWN = 5
-"""Keys that a message about contradictions names."""
+"""Number of keys that a message about contradictions names."""
 
 _ORDER = "__order"
 
 
 @dataclass(frozen=True)
 class Contradictions:
-    """Operations that cannot follow what was there before them, by kind."""
+    """Number of operations that contradict what was there before them, by kind."""
 
     inserts_of_present: int = 0
     updates_of_absent: int = 0
@@ -79,11 +79,11 @@ class Contradictions:
 
 @dataclass(frozen=True)
 class ReducedLog:
-    """A log that has been reduced, and what was found on the way.
+    """A reduced log, and what was found on the way.
 
-    ``rows`` has one row a key, cached: the operation column and the other columns of the operations, without
-    those of their order, FIRST_OPERATION and FIRST_POSITION. ``outcomes`` counts the keys by their first and
-    last operation. ``contradictions`` are those within the log.
+    ``rows`` has one row for each key and is cached: the columns of the operations without those of their
+    order, then FIRST_OPERATION and FIRST_POSITION. ``outcomes`` counts the keys by their first and last
+    operation. ``contradictions`` are those within the log.
     """
 
     rows: DataFrame
@@ -93,7 +93,7 @@ class ReducedLog:
 
     @property
     def key_count(self) -> int:
-        """Number of keys, which is that of the rows."""
+        """Number of keys, which is the number of rows."""
         return sum(self.outcomes.values())
 
 
@@ -107,23 +107,22 @@ def reduce_operations(
     """The last operation of each key; nothing runs yet.
 
     Applied to a table (``delete`` removes the key's row, the others give it these values), the result leaves
-    what replaying all operations in their order would leave. Which contradictions there are is told by
-    :func:`reduced_log`.
+    what replaying all operations in their order would leave. :func:`reduced_log` reports contradictions.
 
     Args:
         operations: rows with an operation ``insert``, ``update`` or ``delete``, and any columns.
-        key: columns that tell rows of the table apart; none of them null.
-        order_by: columns by which the operations of one key are ordered, the later one greater; structs of
-            numbers do. No two operations of one key have the same.
+        key: columns that identify a row of the table; none of them is null.
+        order_by: columns that order the operations of one key; a later operation has greater values. They may
+            be structs of numbers. No two operations of one key have the same values.
         operation_column: name of the column that holds the operation.
 
     Returns:
-        The operation column and the others, in their order, without those of ``order_by``.
+        All columns of ``operations`` in their order, without those of ``order_by``.
 
     Raises:
         ConfigurationError: no key, no order.
-        RecordLayoutError: a column that ``operations`` does not have, or a key that has no equality.
-        In the job: RecordValueError (a key, an order or an operation that is none; names position and key),
+        RecordLayoutError: ``operations`` lacks a column, or the values of a key column cannot be compared.
+        In the job: RecordValueError (a key, a position or an operation is not valid; names position and key),
         ContradictionError (two operations on one key at the same position).
     """
     log = _Log.of(operations, key, order_by, operation_column)
@@ -151,7 +150,7 @@ def reduced_log(
         what: names the log in messages.
 
     Raises:
-        ContradictionError: ``strict``, and operations that cannot follow one another; names some of them.
+        ContradictionError: operations cannot follow one another, and ``strict`` is set; names some of them.
         Others: see there.
     """
     log = _Log.of(operations, key, order_by, operation_column)
@@ -170,7 +169,7 @@ def reduced_log(
 
 @dataclass(frozen=True)
 class _Log:
-    """Operations whose columns are known to be there; names as the frame has them."""
+    """Operations whose columns were checked; names are spelled as in the frame."""
 
     operations: DataFrame
     key: tuple[str, ...]
@@ -205,16 +204,16 @@ class _Log:
 
     @property
     def columns(self) -> list[Column]:
-        """What is left of the operations: all but their order."""
+        """All columns of the operations but those of their order."""
         return [_column(name) for name in self.operations.columns if name not in self.order]
 
     def last(self) -> DataFrame:
         """The last operation of each key, with what was found on the way."""
-        # Every task makes the code of the sort anew, which takes longer than to sort 10,000 operations.
+        # Every task compiles the sort again, which takes longer than sorting 10,000 operations.
         tasks = default_num_partitions(self.operations.sparkSession)
         keys = [_column(name) for name in self.key]
         in_order = self._checked().repartition(tasks, *keys).sortWithinPartitions(*keys, _ORDER)
-        # pyspark takes a dot in a column's name for a field of a struct, so they travel under plain ones.
+        # pyspark takes a dot in a column's name for a field of a struct, so the columns get plain names.
         plain = in_order.toDF(*(f"c{number}" for number in range(len(in_order.columns))))
         walk = LogWalk(
             tuple(map(in_order.columns.index, self.key)),
@@ -229,9 +228,9 @@ class _Log:
             self._key_text(),
             " have the same position ",
             _text(sf.col(DOUBLED_POSITION)),
-            ", so which of them is the later one cannot be told",
+            ", so it is not known which of them is the later one",
         )
-        # In the filter, which always runs; a column that nobody reads would not be evaluated.
+        # In the filter, which always runs: Spark does not evaluate a column that is not read.
         return found.where(
             sf.when(sf.col(DOUBLED_POSITION).isNotNull(), doubled.cast("boolean")).otherwise(True)
         )
@@ -252,7 +251,7 @@ class _Log:
         )
 
     def samples(self, rows: DataFrame) -> list[str]:
-        """Some of the keys with contradictions, and where the first of each is."""
+        """Some of the keys with contradictions, each with the position of its first one."""
         found = rows.where(sf.col(CONTRADICTION).isNotNull()).select(
             self._key_text().alias("key"),
             sf.col(CONTRADICTION).alias("kind"),
@@ -274,7 +273,7 @@ class _Log:
                 raised_in_job(
                     RecordValueError,
                     *where,
-                    ": a key column is null, so whose operation it is cannot be told",
+                    ": a key column is null, so the row of the operation is not known",
                 ),
             )
             .when(
@@ -302,11 +301,11 @@ _SINGULARS = {
     "__updates_of_absent": "update of the absent",
     "__deletes_of_absent": "delete of the absent",
 }
-"""How one of CONTRADICTIONS is called."""
+"""Name of a single contradiction of each kind."""
 
 
 def _walked_type(rows: StructType) -> StructType:
-    """Of operations whose last column is their position, what LogWalk makes."""
+    """Type of the rows that LogWalk makes of operations whose last column is their position."""
     *data, position = rows.fields
     numbers, texts = (OPERATION_COUNT, *CONTRADICTIONS), (FIRST_OPERATION, CONTRADICTION)
     types: dict[str, DataType] = dict.fromkeys(FINDINGS, position.dataType)
@@ -320,7 +319,7 @@ def _contradiction_error(
     more = ", …" if contradictions.total > len(samples) else ""
     return ContradictionError(
         f"{what} contradicts itself: {contradictions}: {'; '.join(samples)}{more}. Nothing was written. The "
-        "log may have gaps, or parts of it may be there twice; if that is right, do not ask for strict"
+        "log may have gaps, or parts of it may be there twice; if that is right, run without strict"
     )
 
 
@@ -332,7 +331,7 @@ def _check_key_type(name: str, data_type: DataType) -> None:
 
 
 def _text(value: Column) -> Column:
-    """JSON text of a struct, its nulls too."""
+    """JSON text of a struct, with its nulls."""
     return sf.to_json(value, {"ignoreNullFields": "false"})
 
 

@@ -1,10 +1,10 @@
 r"""Records of separated fields, as logs of changes hold them: bytes to Arrow columns of texts.
 
 pyarrow's CSV reader does the work, a chunk of whole records at a time. It does not know these formats: it
-takes ``\N`` for an escaped N, reads on after a closing quote, makes empty fields of an empty line, drops a
-byte order mark, and ends records at a CR as well. So whatever it would read in its own way is replaced by
-characters that the chunk does not have, and put back afterwards; and a chunk that still is not plainly right
-is read again, exactly and slowly, by :meth:`SeparatedText.records`, which also says what is wrong where.
+takes ``\N`` for an escaped N, continues after a closing quote, makes empty fields of an empty line, drops a
+byte order mark, and ends records at a CR as well. So all that it would read differently is replaced by
+characters that the chunk does not have, and restored afterwards. If a chunk may still be read wrongly,
+:meth:`SeparatedText.records` reads it again, exactly and slowly, and reports each error with its location.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from mutation_api.storage.location import Location
 __all__ = ["DamagedRecordError", "SeparatedText"]
 
 CHUNK_BYTES = 1024 * 1024
-"""Bytes parsed at once: some ten thousand records. Many more take longer: 59 MB, half a million records of 13
-fields, 0.29 s of CPU in chunks of this size, 0.40 s in chunks of 7 MB."""
+"""Bytes parsed at once: some ten thousand records. Larger chunks take longer: 59 MB, half a million records
+of 13 fields, take 0.29 s of CPU in chunks of this size and 0.40 s in chunks of 7 MB."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STAND_INS = range(0xE000, 0xF900)
-"""Characters for private use; while Arrow reads a chunk, those that it does not have stand for others."""
+"""Characters for private use. Those that a chunk does not have replace others while Arrow reads it."""
 _SHOWN_BYTES = 60
 
 
 class DamagedRecordError(Exception):
-    """A record is not what the format says.
+    """A record does not follow the format.
 
     ``offset``: byte at which the record begins, in the chunk or file that was read. ``field``: the field's
-    number, from 0, if one can be named. ``reason`` goes on from the record's or the field's name.
+    number, from 0, if it is known. ``reason`` continues a sentence that begins with the record or the field.
     """
 
     def __init__(self, offset: int, field: int | None, reason: str) -> None:
@@ -49,21 +49,21 @@ class DamagedRecordError(Exception):
         self.reason = reason
 
     def moved(self, by: int) -> DamagedRecordError:
-        """The same in a file, of which the chunk begins at byte ``by``."""
+        """The same error with its offset in the file; the chunk begins at byte ``by``."""
         return DamagedRecordError(self.offset + by, self.field, self.reason)
 
 
 @dataclass(frozen=True)
 class SeparatedText:
-    """A format of records. All its characters are ASCII, one each, and none serves two purposes.
+    """A format of records. Each special character is one ASCII character and serves one purpose.
 
-    ``null``: how NULL is written; never in quotes. ``escape``: makes a separator, a quote or an escape after
-    it a part of the value; None if nothing does. It may be the quote, which is then doubled. ``quote``: may
-    stand around a value, which can then hold separators and record ends; None if no value is in quotes.
+    ``null``: text of NULL; never in quotes. ``escape``: a separator, a quote or an escape after it is part of
+    the value; None if the format has no escape. It may equal the quote, which is then doubled. ``quote``: may
+    enclose a value, which can then hold separators and record ends; None if no value is in quotes.
 
     Raises:
-        ConfigurationError: the format could not be read: see above; or it has quotes, and records do not end
-            with a newline.
+        ConfigurationError: the format is ambiguous: see above; or it has quotes, and records do not end with
+            a newline.
     """
 
     field_separator: str
@@ -92,12 +92,11 @@ class SeparatedText:
     ) -> Iterator[tuple[int, bytes]]:
         """Whole records of a file from byte ``start`` to ``end``, with the byte at which each chunk begins.
 
-        ``start`` is the beginning of a record. Memory holds one chunk, which grows only if one record is
-        longer.
+        A record begins at ``start``. Memory holds one chunk, which is larger only if one record is longer.
 
         Raises:
             DamagedRecordError: the last record before ``end`` does not end there.
-            EOFError: the file has fewer bytes. OSError: it cannot be read.
+            EOFError: the file has fewer bytes. OSError: the file cannot be read.
         """
         rest, offset, at = b"", start, start
         with opened(location) as file:
@@ -123,7 +122,7 @@ class SeparatedText:
             count: how many fields each has.
 
         Raises:
-            DamagedRecordError: a record has another number of fields, or is not what the format says.
+            DamagedRecordError: a record has another number of fields, or does not follow the format.
         """
         found = self._fast_columns(chunk, count)
         if found is not None:
@@ -139,10 +138,10 @@ class SeparatedText:
         return [pa.array([row[i] for row in rows], pa.string()) for i in range(count)]
 
     def records(self, chunk: bytes) -> Iterator[tuple[int, list[str | None]]]:
-        """Fields record by record, each with the byte at which it begins; slow.
+        """Fields record by record, with the byte at which each record begins; slow.
 
         Raises:
-            DamagedRecordError: a record is not what the format says.
+            DamagedRecordError: a record does not follow the format.
         """
         offset = 0
         while offset < len(chunk):
@@ -151,10 +150,10 @@ class SeparatedText:
             offset = after
 
     def check(self, chunk: bytes) -> None:
-        """See that the chunk is whole records, however many fields they have.
+        """Check that the chunk is whole records, with any number of fields.
 
         Raises:
-            DamagedRecordError: a record is not what the format says.
+            DamagedRecordError: a record does not follow the format.
         """
         if (
             self.quote is not None
@@ -174,19 +173,19 @@ class SeparatedText:
 
     @property
     def _escape(self) -> bytes | None:
-        """The escape, if it is not merely the quote doubled."""
+        """The escape, unless it is the quote."""
         return None if self.escape is None or self.escape == self.quote else self.escape.encode()
 
     @property
     def _escaped(self) -> list[bytes]:
-        """What an escape may stand before, with the escape; the escape itself first."""
+        """Each pair of the escape and a character that it may escape; the escape itself is the first."""
         if self._escape is None:
             return []
         others = [self.field_separator.encode(), *([self.quote.encode()] if self.quote else [])]
         return [self._escape + other for other in (self._escape, *others)]
 
     def _length_of_records(self, chunk: bytes) -> int:
-        """How many bytes at the beginning of the chunk are whole records."""
+        """Number of bytes at the beginning of the chunk that are whole records."""
         end = self.record_end.encode()
         last = chunk.rfind(end)
         if self.quote is not None:
@@ -198,7 +197,7 @@ class SeparatedText:
         return last + len(end) if last >= 0 else 0
 
     def _fast_columns(self, chunk: bytes, count: int) -> list[pa.Array] | None:
-        """The columns, if Arrow surely reads this chunk as :meth:`records` would; else None."""
+        """The columns, if Arrow certainly reads this chunk as :meth:`records` does; else None."""
         if chunk.startswith(_BYTE_ORDER_MARK) or not chunk.endswith(self.record_end.encode()):
             return None
         free = (chr(c) for c in _STAND_INS if chr(c).encode() not in chunk)
@@ -222,10 +221,10 @@ class SeparatedText:
         return columns
 
     def _hidden_in(self, chunk: bytes) -> list[bytes]:
-        """What Arrow would read in its own way, in the order in which it is to be replaced.
+        """Bytes that Arrow would read differently, in the order of their replacement.
 
-        Most escapes are the one of NULL's text. Looking at what follows them takes a quarter of the time that
-        a search for the others does.
+        Most escapes belong to NULL's text. Reading the byte after each escape takes a quarter of the time of
+        a search for the other pairs.
         """
         end = [] if self.record_end == "\n" else [self.record_end.encode(), b"\n"]
         return [*self._escaped_in(chunk), *end, b"\r"]
@@ -234,12 +233,12 @@ class SeparatedText:
         if self._escape is None:
             return []
         content = np.frombuffer(chunk, np.uint8)
-        # The last byte is the record's end.
+        # The last byte is a record's end.
         following = content[np.flatnonzero(content == ord(self._escape)) + 1]
         return [escaped for escaped in self._escaped if (following == escaped[1]).any()]
 
     def _with_newlines(self, chunk: bytes, stand_ins: dict[str, str]) -> tuple[bytes, dict[str, str]]:
-        """Records that end with a newline, whatever they ended with before."""
+        """The chunk with newlines as record ends, and the stand-ins that are left."""
         if self.record_end == "\n":
             return chunk, stand_ins
         ends = {stand_in for stand_in, found in stand_ins.items() if found == self.record_end}
@@ -248,7 +247,7 @@ class SeparatedText:
         return chunk, {stand_in: found for stand_in, found in stand_ins.items() if stand_in not in ends}
 
     def _is_well_quoted(self, chunk: bytes) -> bool:
-        """Whether quotes stand around whole values only; Arrow does not look."""
+        """Whether quotes enclose whole values only; Arrow does not check."""
         found = pc.match_substring_regex(pa.array([chunk], pa.binary()), self._quoted_pattern)
         return bool(found[0].as_py())
 
@@ -264,7 +263,7 @@ class SeparatedText:
         try:
             table = pyarrow.csv.read_csv(
                 pa.BufferReader(chunk),
-                # Threads are Spark's; one block, because a record could be longer than another size.
+                # No threads, because Spark runs the tasks. One block, because a record may exceed any size.
                 pyarrow.csv.ReadOptions(use_threads=False, block_size=len(chunk) + 1, column_names=names),
                 pyarrow.csv.ParseOptions(
                     delimiter=self.field_separator,
@@ -295,7 +294,7 @@ class SeparatedText:
         return chunk.count(self._escape) == expected
 
     def _record(self, chunk: bytes, offset: int) -> tuple[list[str | None], int]:
-        """Fields of the record at ``offset``, and where the next begins."""
+        """Fields of the record at ``offset``, and the byte at which the next record begins."""
         fields: list[str | None] = []
         at = offset
         while True:
@@ -307,12 +306,12 @@ class SeparatedText:
                 raise self._without_end(offset, chunk[offset:])
             if not chunk.startswith(self.field_separator.encode(), at):
                 found = chunk[at : at + _SHOWN_BYTES]
-                reason = f"goes on with {found!r} where a separator or the record's end must stand"
+                reason = f"continues with {found!r}, expected is a separator or the record's end"
                 raise DamagedRecordError(offset, len(fields) - 1, reason)
             at += 1
 
     def _field(self, chunk: bytes, record: int, at: int, number: int) -> tuple[str | None, int]:
-        """The value of the field at ``at``, and where it ends."""
+        """The value of the field at ``at``, and the byte after it."""
         quoted, bare, escape = _patterns(self)
         is_quoted = self.quote is not None and chunk.startswith(self.quote.encode(), at)
         found = (quoted if is_quoted else bare).match(chunk, at)
@@ -348,7 +347,7 @@ def _is_utf8(chunk: bytes) -> bool:
 
 @functools.cache
 def _patterns(text: SeparatedText) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
-    """Patterns of a value in quotes, of one without, and of an escape with what it stands before."""
+    """Patterns of a value in quotes, of one without, and of an escape with the character that it escapes."""
     quote = re.escape((text.quote or "").encode())
     separator, end = re.escape(text.field_separator.encode()), re.escape(text.record_end.encode())
     escape = re.escape((text.escape or "").encode())

@@ -1,6 +1,6 @@
-"""Files of change sources, wherever they lie: how inputs list and open them, and name them to people.
+"""Files of change sources on any storage: how inputs list, open and name them.
 
-A local file goes by its plain path, as it always did, in messages and watermarks; any other by its location.
+Messages and watermarks name a local file by its plain path, and any other file by its location.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location, LocationLike
 from mutation_api.storage.protocol import FileEntry
 
-__all__ = ["Places", "all_located", "children", "entry_at", "is_link", "located", "opened", "readable"]
+__all__ = ["LocationsLike", "all_located", "children", "entry_at", "is_link", "located", "opened", "readable"]
 
-Places = LocationLike | Sequence[LocationLike]
-"""What users give for files and folders: one, or several."""
+LocationsLike = LocationLike | Sequence[LocationLike]
+"""The files and folders that a user names: one, or several."""
 
 _HIDDEN = (".", "_")
-"""What names begin with that nobody's data has, as Hadoop sees it."""
+"""A name that begins so is hidden: Hadoop ignores such files."""
 
 _BEING_COPIED = "._COPYING_"
-"""Ends the name of a file that "hadoop fs -put" is still writing."""
+"""The name of a file that "hadoop fs -put" is still writing ends so."""
 
 _READ_BYTES = 4 * 1024 * 1024
-"""Asked of a storage at once where a file is read on and on: a request takes time, however small."""
+"""Bytes of one request when a whole file is read: each request takes time, however small it is."""
 
 
-def located(place: LocationLike) -> Location:
-    """The place that a user means. Raises ConfigurationError."""
+def located(given: LocationLike) -> Location:
+    """The location that a user named. Raises ConfigurationError."""
     try:
-        return Location.given(place)
+        return Location.given(given)
     except OSError as error:
-        raise ConfigurationError(f"{place}: {error.strerror}") from error
+        raise ConfigurationError(f"{given}: {error.strerror}") from error
 
 
-def all_located(places: Places) -> tuple[Location, ...]:
-    """The places that a user means. Raises ConfigurationError."""
-    if isinstance(places, str) or not isinstance(places, Sequence):
-        return (located(places),)
-    return tuple(map(located, places))
+def all_located(given: LocationsLike) -> tuple[Location, ...]:
+    """The locations that a user named. Raises ConfigurationError."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return (located(given),)
+    return tuple(map(located, given))
 
 
 def entry_at(location: Location) -> FileEntry | None:
@@ -51,19 +51,19 @@ def entry_at(location: Location) -> FileEntry | None:
 
 
 def children(folder: Location) -> list[FileEntry]:
-    """What lies in a folder, by name, without what is hidden or still being copied there. Raises OSError."""
+    """Files and folders in a folder, by name; not those that are hidden or being copied. Raises OSError."""
     found = storage_at(folder).list(folder)
     return [e for e in found if not e.name.startswith(_HIDDEN) and not e.name.endswith(_BEING_COPIED)]
 
 
 def is_link(folder: Location) -> bool:
-    """Whether it is a link to another folder; only local disks have such."""
+    """Whether it is a link to another folder; only local disks have links."""
     return folder.local_path is not None and Path(folder.local_path).is_symlink()
 
 
 @contextmanager
 def opened(location: Location, *, read_bytes: int = _READ_BYTES) -> Iterator[io.BufferedReader]:
-    """The bytes of a file, of which ``read_bytes`` are asked for at once. Raises OSError."""
+    """The bytes of a file; a request asks for ``read_bytes``. Raises OSError."""
     with (
         storage_at(location).open_input(location) as stream,
         io.BufferedReader(stream, read_bytes) as file,
@@ -73,7 +73,7 @@ def opened(location: Location, *, read_bytes: int = _READ_BYTES) -> Iterator[io.
 
 @contextmanager
 def readable(source_id: str) -> Iterator[None]:
-    """Within the block what a storage, or a file that became shorter, raises is an InputError."""
+    """Within the block an error of a storage, or of a file that became shorter, becomes an InputError."""
     try:
         yield
     except (OSError, EOFError) as error:

@@ -1,10 +1,10 @@
-"""Watermarks: up to where each log has been applied to each table, kept in an ACID table of their own.
+"""Watermarks: the position up to which each log has been applied to each table, in an ACID table.
 
 The table is one more sink of the transaction that applies the operations, so both become visible together or
-not at all, and whoever holds its write lock is alone with the source: a second run waits, and then sees what
-the first has left. It has one row for each source, table of the source and target.
+not at all. Its write lock excludes a second run of the source: that run waits, and then reads the watermarks
+of the first. The table has one row for each source, table of the source and target.
 
-A few rows need no Spark: they are read and written by the driver.
+The driver reads and writes the few rows without Spark.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 WATERMARK_TABLE_NAME = "mutation_watermarks"
-"""What the table is called in the database of the targets, unless it is given another name."""
+"""Default name of the table, in the database of the targets."""
 
 _COLUMNS = (
     ColumnInfo("source_id", "string", "the log"),
@@ -56,11 +56,11 @@ _COLUMNS = (
 
 
 class View(Protocol):
-    """What is read: an open transaction, or a snapshot."""
+    """View from which watermarks are read: an open transaction, or a snapshot."""
 
     @property
     def valid_txn_list(self) -> ValidTxnList:
-        """The transactions that it sees."""
+        """The transactions that the view includes."""
         ...
 
     def table(self, table_name: str) -> AcidTable:
@@ -68,16 +68,16 @@ class View(Protocol):
         ...
 
     def valid_ids(self, table_name: str) -> ValidIdList:
-        """The ids in the table's files that it sees."""
+        """The ids in the table's files that the view includes."""
         ...
 
 
 @dataclass(frozen=True)
 class Watermark:
-    """Up to where a log has been applied to a table.
+    """The position up to which a log has been applied to a table.
 
-    ``order`` are numbers compared one by one, as many for all positions of one source; ``text`` is the
-    position in the source's own words. ``applied_at`` is naive, in UTC.
+    ``order`` and ``text`` are those of :class:`~mutation_api.inputs.source.Position`. ``applied_at`` is naive
+    and in UTC.
     """
 
     source_id: str
@@ -90,7 +90,7 @@ class Watermark:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells watermarks apart."""
+        """The key of the table: source, table of the source, target."""
         return (self.source_id, self.source_table, self.target)
 
     def check_follows(self, before: Watermark) -> None:
@@ -101,8 +101,8 @@ class Watermark:
         raise SourcePositionError(
             f"source {self.source_id}, table {self.source_table}: its position {self.text} "
             f"{list(self.order)} {relation} {before.text} {list(before.order)}, up to which transaction "
-            f"{before.txn_id} has applied it to {self.target}. Nothing was written. Is it another log under "
-            "the same name, or was the source set back?"
+            f"{before.txn_id} has applied it to {self.target}. Nothing was written. Does another log "
+            "have the same name, or was the source set back?"
         )
 
 
@@ -115,11 +115,11 @@ class Watermarks:
 
     @classmethod
     def read(cls, view: View, table_name: str) -> Watermarks:
-        """Read the table; seldom more than a few rows.
+        """Read the table, which seldom has more than a few rows.
 
         Raises:
             ConfigurationError: it is not a table of watermarks.
-            SourcePositionError: rows that are no watermarks, or two for one table of a source.
+            SourcePositionError: a row is not a valid watermark, or two rows have the same key.
             Others: as :func:`mutation_api.orc.read.snapshot_reader.read_split`.
         """
         table = view.table(table_name)
@@ -140,22 +140,22 @@ class Watermarks:
         return iter([self.rows[key][1] for key in sorted(self.rows)])
 
     def get(self, source_id: str, source_table: str, target: str) -> Watermark | None:
-        """The watermark of one table; None if nothing of it was applied."""
+        """The watermark of one table; None if nothing was applied to it."""
         found = self.rows.get((source_id, source_table, target))
         return None if found is None else found[1]
 
     def check_forward(self, marks: Iterable[Watermark]) -> None:
-        """Raise SourcePositionError if one of ``marks`` lies before the one that is there."""
+        """Raise SourcePositionError if one of ``marks`` lies before the watermark that the table has."""
         for mark in marks:
             before = self.get(*mark.key)
             if before is not None:
                 mark.check_follows(before)
 
     def write(self, transaction: OpenTransaction, marks: Iterable[Watermark]) -> None:
-        """Put ``marks`` in the place of those that are there; once in a transaction, which read them.
+        """Replace or add ``marks``; call it once, in the transaction that read the table.
 
         Raises:
-            SourcePositionError: one would move backwards; nothing was written.
+            SourcePositionError: a watermark would move backwards; nothing was written.
             Others: as :class:`~mutation_api.worker.coordinator.MutatorCoordinator`.
         """
         new = list(marks)
@@ -185,9 +185,9 @@ def watermark_table_exists(metastore: MetastoreClient, table_name: str) -> bool:
 
 
 def ensure_watermark_table(metastore: MetastoreClient, table_name: str) -> None:
-    """Create the table unless it is there; of two who do, one does.
+    """Create the table unless it exists. If two processes do so at once, one of them creates it.
 
-    It has one bucket, so that every line of Hive can have it and few rows make one file.
+    It has one bucket, so that every release of Hive accepts it and few rows make one file.
 
     Raises: as :func:`mutation_api.upkeep.create_acid_table.create_acid_table`.
     """
@@ -205,9 +205,9 @@ def _check_columns(table: AcidTable) -> None:
     found = {column.name: column.type for column in table.columns}
     if found != wanted or table.partition_keys:
         raise ConfigurationError(
-            f"table {table.full_name} is no table of watermarks: its columns are "
+            f"table {table.full_name} is not a table of watermarks: its columns are "
             f"{', '.join(f'{name} {kind}' for name, kind in found.items())}; expected "
-            f"{', '.join(f'{name} {kind}' for name, kind in wanted.items())}: name another one"
+            f"{', '.join(f'{name} {kind}' for name, kind in wanted.items())}: name another table"
         )
 
 
@@ -224,7 +224,7 @@ def _parsed(table: AcidTable, record: Mapping[str, Any]) -> Watermark:
     if order is None or any(record[column.name] is None for column in _COLUMNS):
         shown = {column.name: str(record[column.name]) for column in _COLUMNS}
         raise SourcePositionError(
-            f"table {table.full_name}: {shown} is no watermark: no column may be null, and position_order "
+            f"table {table.full_name}: {shown} is not a watermark: no column may be null, and position_order "
             "must be a JSON list of whole numbers"
         )
     return Watermark(

@@ -1,7 +1,7 @@
 """Canal's flat messages: one for each event of the log, with an array of rows.
 
 Source: FlatMessage and LogEventConvert of alibaba/canal. All values are texts; bytes are characters of
-ISO 8859-1; of several messages in a batch all have its ``id``.
+ISO 8859-1; all messages of a batch have its ``id``.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def _source(event: RowsEvent, row: int, transaction: Transaction) -> Mapping[str
         "server_id": 1,
         "gtid": None,
         "file": f"binlog.{event.file:06}",
-        "pos": event.place,
+        "pos": event.end,
         "row": row,
         "thread": 7,
         "query": None,

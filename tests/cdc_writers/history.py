@@ -39,14 +39,14 @@ class Table:
 class RowsEvent:
     """Rows of one table that a statement changed.
 
-    ``operation`` is ``insert``, ``update`` or ``delete``. ``file`` is the number of the log's file, ``place``
+    ``operation`` is ``insert``, ``update`` or ``delete``. ``file`` is the number of the log's file, ``end``
     the byte at which the event ends there.
     """
 
     table: Table
     operation: str
     file: int
-    place: int
+    end: int
     images: tuple[Image, ...]
 
 
@@ -78,7 +78,7 @@ def present(before: Row | None, after: Row | None) -> Row:
 
 
 class Digits(str):
-    """The text of a number, which stands in a log as it is, without quotes."""
+    """The text of a number, which a log has without quotes."""
 
 
 def digits(value: float | Decimal, kind: str) -> str:

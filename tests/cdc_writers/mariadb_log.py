@@ -28,7 +28,7 @@ _OPERATIONS = {WriteRowsEvent: "insert", UpdateRowsEvent: "update", DeleteRowsEv
 
 
 class LogFollower:
-    """Gives the transactions on tables of one database, from where the log was when it was made."""
+    """Gives the transactions on tables of one database, from the position of the log when it was made."""
 
     def __init__(self, server: MariaDb, tables: Sequence[Table]) -> None:
         """``tables`` are all those whose changes are wanted."""
@@ -59,15 +59,15 @@ class LogFollower:
             pymysql_wrapper=_connect,
         )
         events: list[RowsEvent] = []
-        place = self._offset
+        end = self._offset
         try:
             for event in stream:
-                # MariaDB 11.4 logs no places within a transaction.
-                place = event.packet.log_pos or place + event.packet.event_size
+                # MariaDB 11.4 logs no positions within a transaction.
+                end = event.packet.log_pos or end + event.packet.event_size
                 if isinstance(event, RotateEvent):
-                    place = event.position
+                    end = event.position
                 elif isinstance(event, LoggedRows):
-                    events.append(self._rows_event(event, stream.log_file, place))
+                    events.append(self._rows_event(event, stream.log_file, end))
                 elif isinstance(event, XidEvent) and events:
                     self._count += 1
                     committed = datetime.fromtimestamp(event.timestamp, UTC).replace(tzinfo=None)
@@ -77,11 +77,11 @@ class LogFollower:
         finally:
             stream.close()
 
-    def _rows_event(self, event: Any, file: str, place: int) -> RowsEvent:
+    def _rows_event(self, event: Any, file: str, end: int) -> RowsEvent:
         table = self._tables[event.table]
         images = tuple(_image(table, type(event), row) for row in event.rows)
         number = int(file.rpartition(".")[2])
-        return RowsEvent(table, _OPERATIONS[type(event)], number, place, images)
+        return RowsEvent(table, _OPERATIONS[type(event)], number, end, images)
 
 
 def _image(table: Table, kind: type, row: dict[str, Any]) -> Image:

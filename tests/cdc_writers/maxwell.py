@@ -53,7 +53,7 @@ def _message(
         "type": event.operation,
         "ts": int(transaction.committed.timestamp()),
         "xid": transaction.number,
-        "position": f"binlog.{event.file:06}:{event.place}",
+        "position": f"binlog.{event.file:06}:{event.end}",
         "primary_key_columns": list(table.key),
         "data": data,
     }

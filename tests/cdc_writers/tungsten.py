@@ -83,7 +83,7 @@ def write_metadata(path: Path, tables: Sequence[Table]) -> None:
 
 
 def without_line_ends(text: str) -> str:
-    """What is left of a text in a staging file."""
+    """A text as a staging file has it."""
     return text.translate(_LINE_ENDS)
 
 

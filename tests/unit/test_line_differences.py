@@ -38,7 +38,7 @@ def is_about_a_line(node: ast.expr) -> bool:
 
 
 def findings(tree: ast.AST) -> Iterator[str]:
-    """Places that decide by a line or version instead of a property."""
+    """LocationsLike that decide by a line or version instead of a property."""
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="AcidVersion"), attr=name) if name.isupper():

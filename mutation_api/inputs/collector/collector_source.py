@@ -4,21 +4,24 @@ A raw file has a line for each operation on one table, in the order of the binlo
 
     INSERT,2383c7d07bce3c82e6da7741782de416,"20001","name1",11
 
-that is operation, uid, then the row's columns. What the collector's description leaves open is read so:
+that is operation, uid, then the row's columns. The collector's description leaves some rules open; these
+apply here:
 
-* **uid** is the md5 of the key's text, in lower-case hexadecimal digits: of one key column the value without
-  quotes; of several, each value in quotes, quotes in it doubled, joined by commas (``"a","7"``).
-* Texts are in quotes, and quotes in them doubled; they can hold commas and newlines. Numbers need no quotes.
+* **uid** is the md5 of the key's text, in lower-case hexadecimal digits. The text of one key column is the
+  value without quotes. Of several, each value is in quotes, with its quotes doubled, and commas join them
+  (``"a","7"``).
+* Texts are in quotes, with their quotes doubled; they can hold commas and newlines. Numbers need no quotes.
   NULL is the word ``NULL`` without quotes.
 * An update that changes the key is a DELETE of the old row and an INSERT of the new one.
-* Of each key only the last operation counts. That is the collector's walk from the end to the beginning; it
-  also drops what a log that was read twice has doubled. Its reverse, upsert and delete files are not needed.
+* Only the last operation of each key counts. That is the collector's walk from the end to the beginning; it
+  also drops the duplicates of a log that was read twice. The collector's reverse, upsert and delete files are
+  not needed.
 
-A raw file has no positions. A record's is its file's number and the byte at which it stands: the number is
-the last run of digits in the file's name, or 0. A run goes on where the one before ended, in the
-same file, and reads those with greater numbers; so what is new goes to the end of the last file, or into one
-with a greater number. A watermark also keeps a fingerprint of the bytes before it, so that a file that was
-replaced is noticed and refused, rather than read from its middle. Older files are not needed again.
+A raw file has no positions. The position of a record is its file's number and the byte at which it begins.
+The number is the last run of digits in the file's name, or 0. A run continues in the same file where the one
+before ended, and then reads files with greater numbers. So new records are appended to the last file, or
+written to one with a greater number. A watermark also keeps a fingerprint of the bytes before it, so that a
+file that was replaced is refused, rather than read from its middle. Older files are not read again.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ from mutation_api.inputs.record_files import (
 )
 from mutation_api.inputs.separated_text import SeparatedText
 from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
-from mutation_api.inputs.source_files import Places, all_located, children, entry_at, opened, readable
+from mutation_api.inputs.source_files import LocationsLike, all_located, children, entry_at, opened, readable
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
 from mutation_api.storage.connect import configure
@@ -61,17 +64,17 @@ __all__ = ["CollectorSource", "uid_of"]
 TEXT = SeparatedText(",", null="NULL", escape='"', quote='"')
 
 POSITION_PARTS = ("file", "byte", "row")
-"""An operation's position: number of the file, where its chunk begins, and its number in that chunk."""
+"""An operation's position: number of the file, offset of its chunk, and its number in that chunk."""
 
 FINGERPRINT_BYTES = 64 * 1024
-"""Bytes before a watermark that must still be what they were."""
+"""Number of bytes before a watermark that must not have changed."""
 
 _OPERATIONS = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 _HEADER = ("operation", "uid")
 
 
 def uid_of(key: Sequence[str]) -> str:
-    """The uid of a row with this key, given as texts in the key's order."""
+    """The uid of a row; ``key`` has the texts of the key's columns in their order."""
     text = key[0] if len(key) == 1 else ",".join(_quoted(value) for value in key)
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
@@ -85,14 +88,14 @@ class CollectorSource:
     """Raw files of one table.
 
     Args:
-        files: a raw file, or a folder of nothing but raw files of the table (and hidden ones, and those that
-            Hadoop is still copying), or several of these, on any storage.
-        name: names the source in the watermarks, after ``collector:``.
+        files: a raw file, or a folder of raw files of the table, or several of these, on any storage. A
+            folder may also have hidden files, and files that Hadoop is still copying.
+        name: name of the source in the watermarks, after ``collector:``.
         columns: names of the columns in the files' order; None: the target's, partition columns last.
-        binary: how the files write bytes; needed by tables with binary columns.
+        binary: format of bytes in the files; needed by tables with binary columns.
     """
 
-    files: Places
+    files: LocationsLike
     name: str
     _: KW_ONLY
     columns: Sequence[str] | None = None
@@ -108,18 +111,19 @@ class CollectorSource:
     ) -> Batch:
         """See :class:`~mutation_api.inputs.source.ChangeSource`.
 
-        What is wrong within the files is raised when the operations are evaluated.
+        Errors within the files are raised when the operations are evaluated.
 
         Raises:
             ConfigurationError: there are no files, several tables, or no key.
-            InputFormatError: files whose names have the same number; a file does not end with a whole record.
-            SourcePositionError: the file that was read up to the watermark is gone, or another one now.
+            InputFormatError: two files have the same number in their names; a file does not end with a whole
+                record.
+            SourcePositionError: the file that was read up to the watermark is gone, or was replaced.
             RecordLayoutError: the files' columns and the target's do not agree.
             InputError: the files cannot be read.
         """
         if len(tables) != 1:
             raise ConfigurationError(
-                f"{self.source_id}: raw files are of one table, asked for are {len(tables)}"
+                f"{self.source_id}: raw files are of one table, found {len(tables)} tables to follow"
             )
         (table,) = tables
         with readable(self.source_id):
@@ -149,7 +153,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Layout:
-    """The columns of a table's records. ``target_names`` are the target's columns in its order."""
+    """The columns of a table's records; ``target_names`` are the target's columns in its order."""
 
     target_names: tuple[str, ...]
     key: tuple[str, ...]
@@ -179,18 +183,16 @@ class _Layout:
         texts = dict(zip(self.columns.names, chunk.texts[len(_HEADER) :], strict=True))
         self._check_uids(uids, [texts[name] for name in self.key])
         rows = np.arange(len(chunk), dtype=np.int64)
-        place = (np.full_like(rows, file_number), np.full_like(rows, chunk.offset), rows)
-        position = dict(zip(POSITION_PARTS, map(pa.array, place), strict=True))
+        parts = (np.full_like(rows, file_number), np.full_like(rows, chunk.offset), rows)
+        position = dict(zip(POSITION_PARTS, map(pa.array, parts), strict=True))
         operations = pa.array(list(_OPERATIONS.values())).take(numbers)
         values = self.columns.typed(list(texts.values()))
         return operations_batch(self.target_names, operations, position, values)
 
     def _check_uids(self, uids: pa.Array, key: Sequence[pa.Array]) -> None:
-        """Arrow has no md5: row by row, 1 µs each."""
+        """Compare row by row, 1 µs each, since Arrow has no md5."""
         for name, values in zip(self.key, key, strict=True):
-            refuse(
-                values.is_null(), f"column {name!r}", "is NULL, and it is of the key, which tells rows apart"
-            )
+            refuse(values.is_null(), f"column {name!r}", "is NULL, and it is part of the key")
         wanted = pa.array([uid_of(each) for each in zip(*(k.to_pylist() for k in key), strict=True)])
         is_other = pc.invert(pc.fill_null(pc.equal(uids, wanted), False))
         reason = f"is {{}}, which is not the md5 of the key ({', '.join(self.key)})"
@@ -199,14 +201,14 @@ class _Layout:
 
 @dataclass(frozen=True)
 class _Reader:
-    """The function that runs in tasks: batches of numbers of files in, batches of operations out."""
+    """The function that runs in tasks: numbers of files in, batches of operations out."""
 
     layout: _Layout
     parts: tuple[_Part, ...]
     storage: HadoopSettings = field(default_factory=HadoopSettings)
 
     def operations(self, spark: SparkSession, table: SourceTable) -> DataFrame:
-        """The operations of all files, a task for each: where a record begins shows from a file's start."""
+        """The operations of all files, a task for each: only a scan from a file's start finds its records."""
         numbers = spark.range(0, len(self.parts), 1, len(self.parts))
         storage = worker_settings(spark_context(spark), [part.location for part in self.parts])
         reader = dataclasses.replace(self, storage=storage)
@@ -232,7 +234,7 @@ def _raw_files(given: Location) -> list[FileEntry]:
     found = children(given) if entry.is_directory else [entry]
     for each in found:
         if each.is_directory:
-            raise InputFormatError(f"{each.location.shown}: a folder, where raw files alone must lie")
+            raise InputFormatError(f"{each.location.shown}: found a folder, expected raw files alone")
     return found
 
 
@@ -245,14 +247,14 @@ def _numbered(given: Sequence[Location]) -> list[_Part]:
         if number in found:
             raise InputFormatError(
                 f"{entry.location.shown}: its number, the last digits of its name, is {number} as that of "
-                f"{found[number].location.shown}; nothing says which of them is the later one"
+                f"{found[number].location.shown}, so it is not known which of them is the later one"
             )
         found[number] = _Part(number, entry.location, 0, entry.size)
     return [found[number] for number in sorted(found)]
 
 
 def _outstanding(files: Sequence[_Part], after: Position | None) -> list[_Part]:
-    """What lies after the watermark. Raises SourcePositionError: see :meth:`CollectorSource.read`."""
+    """Parts of files after the watermark. Raises SourcePositionError: see :meth:`CollectorSource.read`."""
     if after is None:
         return list(files)
     number, end = after.order
@@ -263,8 +265,8 @@ def _outstanding(files: Sequence[_Part], after: Position | None) -> list[_Part]:
         return [dataclasses.replace(same[0], start=end), *later]
     if files and not later:
         raise SourcePositionError(
-            f"raw files up to number {files[-1].number} are there, but {after.text} is applied already; what "
-            "is new must have a greater number in its name"
+            f"found raw files up to number {files[-1].number}, but {after.text} is applied already; new "
+            "files must have a greater number in their names"
         )
     return later
 
@@ -274,8 +276,8 @@ def _check_fingerprint(file: _Part, end: int, after: Position) -> None:
     if file.end < end or _fingerprint(file.location, end) != known:
         raise SourcePositionError(
             f"{file.location.shown} is not the file that was read up to {after.text}: it is shorter, or "
-            "differs before that. Give a new collection's file a name with a greater number, or the old one "
-            "its content back"
+            "its bytes before that position differ. Name the file of a new collection with a greater number, "
+            "or restore the old file"
         )
 
 

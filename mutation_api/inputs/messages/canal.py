@@ -2,17 +2,17 @@
 
 A message has ``database``, ``table``, ``type`` (INSERT, UPDATE, DELETE) and ``data``, an array of rows;
 ``old``, of an update, has for each row the columns that it changed. Statements (``isDdl``) that change,
-rename or drop a table that is followed are refused, and so is TRUNCATE unless it is to be applied, see
-:class:`~.log_options.LogOptions`. A table that is created is empty, and an index has no rows
-of its own: nothing is to be done. Marks of transactions, heartbeats and TiCDC's watermarks change nothing.
+rename or drop a followed table are refused, and so is TRUNCATE unless the user chose to apply it, see
+:class:`~.log_options.LogOptions`. A table that is created is empty, and an index has no rows, so neither
+needs action. Marks of transactions, heartbeats and TiCDC's watermarks change nothing.
 
-**Order**: that of lines, as Canal sends them; then that of the rows in a message. ``id`` counts Canal's
-batches, several messages of which have the same one, and begins again when its server does; ``es`` is when a
-statement began, not when it was committed. So ``id`` orders only for those who ask for the order that
-messages tell, and whose log has no such restart. With TiCDC's extension, ``_tidb.commitTs`` orders
-transactions.
+**Order**: the lines, as Canal sends them, then the rows in a message. ``id`` counts Canal's batches: all
+messages of a batch have the same one, and it restarts with the server. ``es`` is the time at which a
+statement began, not when it was committed. So ``id`` is used only if the user asks for the order of the
+messages' positions; the log must not have such a restart then. With TiCDC's extension, ``_tidb.commitTs``
+orders transactions.
 
-**Key**: ``pkNames``, or the user says it.
+**Key**: ``pkNames``, or the user names it.
 
 **Values** (MySQL → JSON → Hive). All are strings, or null:
 
@@ -54,7 +54,7 @@ __all__ = ["CanalFormat", "CanalSource"]
 OPERATIONS = ("INSERT", "UPDATE", "DELETE")
 
 SCHEMA_CHANGES = ("ALTER", "ERASE", "RENAME", "QUERY")
-"""ERASE is DROP; QUERY any other statement, also one whose rows are not in the log."""
+"""ERASE is DROP. QUERY is any other statement, also one whose rows are not in the log."""
 
 NO_CHANGES = (
     *("CREATE", "CINDEX", "DINDEX"),
@@ -73,12 +73,12 @@ class CanalSource(MessageSource):
 
     @property
     def format(self) -> MessageFormat:
-        """What Canal's messages mean."""
+        """Meaning of Canal's messages."""
         return CanalFormat()
 
 
 class CanalFormat:
-    """What Canal's messages mean."""
+    """Meaning of Canal's messages."""
 
     name = "canal"
     placeholder: str | None = None
@@ -102,7 +102,7 @@ class CanalFormat:
             kind=_kind(),
             table=sf.concat(sf.col("database"), sf.lit("."), table),
             op=sf.lower("type"),
-            place=_place(positions),
+            log_position=_log_position(positions),
             log=sf.when(sf.col("ts").isNotNull(), "commitTs").otherwise("id"),
             key_names=texts_of(field_of(fields, "pkNames")),
             rows=sf.transform("data", _images),
@@ -129,7 +129,7 @@ def _kind() -> Column:
 
 
 def _is_of_table() -> Column:
-    """A table can be renamed to the name of one that is followed, so that touches all of the database."""
+    """A table can be renamed to the name of a followed one, so RENAME touches all tables of the database."""
     return (sf.coalesce("table", sf.lit("")) != "") & ~sf.coalesce(sf.col("type") == "RENAME", sf.lit(False))
 
 
@@ -140,7 +140,7 @@ def _images(row: Column, index: Column) -> Column:
     return sf.struct(before.alias("before"), sf.when(kind != "DELETE", row).alias("after"))
 
 
-def _place(positions: Positions) -> Column:
+def _log_position(positions: Positions) -> Column:
     by_id = sf.col("id").try_cast("bigint") if positions is Positions.MESSAGE else sf.lit(None).cast("bigint")
     first = sf.coalesce("ts", by_id)
     zero = sf.lit(0).cast("bigint")
@@ -160,7 +160,9 @@ def _problem() -> Column:
         sf.when(kind.isin(*NO_CHANGES, *SCHEMA_CHANGES, "TRUNCATE"), sf.lit(None))
         .when(
             missing.isNotNull(),
-            problem(InputFormatError, missing, "a message of Canal has this field, and this one does not"),
+            problem(
+                InputFormatError, missing, "a message of Canal must have this field, and this one does not"
+            ),
         )
         .when(
             ~kind.isin(*OPERATIONS),

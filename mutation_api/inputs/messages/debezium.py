@@ -1,24 +1,24 @@
 """Logs of Debezium: rows of MySQL, MariaDB, PostgreSQL and others as JSON envelopes.
 
 A message is an envelope with ``before``, ``after``, ``source`` and ``op``, or has it as ``payload`` beside
-its ``schema``. ``c`` and ``r`` (a row that a snapshot read) are inserts, which replace what is there; ``u``
-updates, ``d`` deletes. A delete needs the row before it, or the message's key. An update that changes the key
-comes as a delete and an insert, as Debezium sends it, or in one message. Tombstones, marks of transactions,
-heartbeats and messages of PostgreSQL's ``pg_logical_emit_message`` change nothing. Truncates (``t``) are
-refused, or applied for those who ask for it; by default Debezium leaves them out (``skipped.operations``), so
-do not truncate a table that is followed then. Changes of schemas are refused, see
-:class:`~.log_options.LogOptions`, if their topic is a part of the log; tables that are
-created, or that a snapshot tells of, are nothing to do.
+its ``schema``. ``c`` and ``r`` (a row that a snapshot read) are inserts, which replace an existing row; ``u``
+are updates, ``d`` deletes. A delete needs the row before it, or the message's key. An update that changes the
+key comes as a delete and an insert, as Debezium sends it, or in one message. Tombstones, marks of
+transactions, heartbeats and messages of PostgreSQL's ``pg_logical_emit_message`` change nothing. Truncates
+(``t``) are refused, or applied if the user chose so. By default Debezium leaves them out
+(``skipped.operations``); do not truncate a followed table then. Changes of schemas are refused, see
+:class:`~.log_options.LogOptions`, if their topic is part of the log. Tables that are created, or that a
+snapshot describes, need no action.
 
-A table is called ``DATABASE.TABLE``, or ``SCHEMA.TABLE`` where the source has schemas.
+The name of a table is ``DATABASE.TABLE``, or ``SCHEMA.TABLE`` if the source has schemas.
 
 **Order**: ``source.file``, ``pos`` and ``row`` of MySQL and MariaDB, files by the number in their names;
-``source.sequence`` and ``lsn`` of PostgreSQL: the last commit before, then the place of the change, since
-transactions come in the order of their commits, and their changes lie mixed. Other sources, and rows that an
-incremental snapshot reads, tell no place: ask for the order of lines. So do it where ``pos`` is 0, as of
-MariaDB from 11.4 on if the connector passes on what that logs within a transaction.
+``source.sequence`` and ``lsn`` of PostgreSQL: the last commit before, then the position of the change, since
+transactions come in the order of their commits, and their changes are interleaved in the log. Other sources,
+and rows that an incremental snapshot reads, have no position: ask for the order of lines. Do the same if
+``pos`` is 0, as with MariaDB from 11.4 on if the connector passes on its positions within a transaction.
 
-**Key**: the columns of the message's key, or the user says it.
+**Key**: the columns of the message's key, or the user names it.
 
 **Values**: see :mod:`~mutation_api.inputs.messages.debezium_values`.
 
@@ -54,7 +54,7 @@ class DebeziumSource(MessageSource):
     """A log of messages of Debezium's connectors.
 
     Args:
-        values: how values are written, where messages do not tell it.
+        values: how values are written, for messages without a schema.
         Others: see :class:`~mutation_api.inputs.messages.message_source.MessageSource`.
     """
 
@@ -63,13 +63,13 @@ class DebeziumSource(MessageSource):
 
     @property
     def format(self) -> MessageFormat:
-        """What Debezium's messages mean."""
+        """Meaning of Debezium's messages."""
         return DebeziumFormat(self.values)
 
 
 @dataclass(frozen=True)
 class DebeziumFormat:
-    """What Debezium's messages mean."""
+    """Meaning of Debezium's messages."""
 
     values: DebeziumValues = field(default_factory=DebeziumValues)
     name: str = field(default="debezium", init=False)
@@ -88,7 +88,7 @@ class DebeziumFormat:
             kind=_kind(),
             table=sf.when(sf.col("code").isNull(), _changed_table()).otherwise(sf.col("source_table")),
             op=looked_up(OPERATIONS, sf.col("code")),
-            place=_place(),
+            log_position=_log_position(),
             log=_log(),
             schema=sf.col("row_schema"),
             key=sf.col("row_key"),
@@ -106,7 +106,7 @@ class DebeziumFormat:
 
 
 def _opened(messages: DataFrame) -> DataFrame:
-    """Messages with what is in their envelopes."""
+    """Messages, with the fields of their envelopes."""
     fields, key = fields_of(sf.col("value")), fields_of(sf.col("key"))
     opened = messages.select(
         "*",
@@ -158,7 +158,7 @@ def _table_changes() -> Column:
 
 
 def _changed_table() -> Column:
-    """The table that a message on the schema change topic is about; all of the database if not just one."""
+    """The table that a message on the schema change topic names; all of the database if it is not one."""
     changes = _table_changes()
     one = sf.translate(text_of(field_of(sf.try_element_at(changes, sf.lit(1)), "id")), '"', "")
     database = text_of(field_of(sf.col("fields"), "databaseName"))
@@ -185,7 +185,7 @@ def _kind() -> Column:
     )
 
 
-def _place() -> Column:
+def _log_position() -> Column:
     file, row = _source("file"), sf.coalesce(_source("row"), sf.lit("0"))
     binlog = [sf.regexp_extract(file, _FILE, 2), sf.nullif(_source("pos"), sf.lit("0")), row]
     last_commit = sf.regexp_extract(_source("sequence"), r'\A\[\s*"?(\d{1,19})"?\s*,', 1)
@@ -193,8 +193,8 @@ def _place() -> Column:
     numbers = sf.when(file.rlike(_FILE), _bigints(binlog)).when(
         _source("connector") == "postgresql", _bigints(wal)
     )
-    is_told = (_source("snapshot") != "incremental") | _source("snapshot").isNull()
-    return sf.when(is_told & ~sf.exists(numbers, lambda number: number.isNull()), numbers)
+    is_known = (_source("snapshot") != "incremental") | _source("snapshot").isNull()
+    return sf.when(is_known & ~sf.exists(numbers, lambda number: number.isNull()), numbers)
 
 
 def _bigints(texts: list[Column]) -> Column:
@@ -202,14 +202,14 @@ def _bigints(texts: list[Column]) -> Column:
 
 
 def _log() -> Column:
-    """The log in which a place counts: a server's, by the name that Debezium was given for it."""
+    """The log to which a position belongs: that of a server, by the name that Debezium has for it."""
     prefix = sf.regexp_extract(sf.coalesce(_source("file"), sf.lit("")), _FILE, 1)
     return sf.rtrim(sf.concat_ws(" ", _source("connector"), _source("name"), prefix))
 
 
 def _problem() -> Column:
     code, fields = sf.col("code"), sf.col("fields")
-    has_no_place = sf.col("source_table").isNull()
+    has_no_table = sf.col("source_table").isNull()
     return (
         sf.when(_kind().isin("other", "schema change", "truncate"), sf.lit(None))
         .when(
@@ -219,7 +219,7 @@ def _problem() -> Column:
                 "op",
                 "this is no envelope of Debezium: it has the fields ",
                 sf.array_join(sf.map_keys(fields), ", "),
-                "; flattened messages (ExtractNewRecordState) lack what is needed",
+                "; flattened messages (ExtractNewRecordState) cannot be read",
             ),
         )
         .when(
@@ -232,7 +232,7 @@ def _problem() -> Column:
                 f"; known are {', '.join(OPERATIONS)}",
             ),
         )
-        .when(has_no_place, problem(InputFormatError, "source", "does not tell database and table"))
+        .when(has_no_table, problem(InputFormatError, "source", "does not name database and table"))
         .when(
             (code != "d") & sf.col("after").isNull(),
             problem(InputFormatError, "after", "the message has no row"),

@@ -1,7 +1,7 @@
 """How Debezium writes values: source → JSON → Hive.
 
-Where messages have a schema, that tells how a value is written; where they
-do not, the user says it for decimals and bytes, and for times where it is not a text
+If messages have a schema, it defines how a value is written. Otherwise the user
+says it for decimals and bytes, and for times that are not texts
 (:class:`DebeziumValues`):
 
 ==================================  ============================================  ===========================
@@ -53,8 +53,8 @@ __all__ = ["BINARY_MODES", "DECIMAL_MODES", "SEMANTIC_TYPES", "TIME_MODES", "Deb
 DECIMAL_MODES = ("precise", "string", "double")
 BINARY_MODES = ("bytes", "base64", "base64-url-safe", "hex")
 TIME_MODES = {"connect": "millis", "microseconds": "micros", "nanoseconds": "nanos", "isostring": "utc"}
-"""Values of ``time.precision.mode`` that tell how all columns of one type are written, and the reader for a
-timestamp. The adaptive ones do not."""
+"""Values of ``time.precision.mode`` that define how all columns of one type are written, with the reader of a
+timestamp. The adaptive modes do not define it."""
 
 _SEMANTIC_READERS = {
     "io.debezium.time.Date": "days",
@@ -76,7 +76,7 @@ _SEMANTIC_READERS = {
 }
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 SEMANTIC_TYPES = (*_SEMANTIC_READERS, f"{_DECIMAL}(SCALE)", "text")
-"""What a user may say that a column is; ``text`` is a value as it stands."""
+"""Semantic types that a user may give to a column; ``text`` is the value itself."""
 
 _DECIMAL_TYPE = re.compile(re.escape(_DECIMAL) + r"\((\d{1,3})\)")
 _NUMBER_TYPES = ("int8", "int16", "int32", "int64", "boolean")
@@ -86,15 +86,15 @@ _STRINGS = ("string", "char", "varchar")
 
 @dataclass(frozen=True, kw_only=True)
 class DebeziumValues:
-    """How values are written, where messages do not tell it.
+    """How values are written, for messages without a schema.
 
     ``decimals``: ``decimal.handling.mode``. ``binary``: ``binary.handling.mode``. ``times``: one of
     TIME_MODES; without it a timestamp must be a text of UTC. ``column_types``: semantic type by
-    ``TABLE.COLUMN``, one of SEMANTIC_TYPES; counts before everything else. ``placeholder``:
+    ``TABLE.COLUMN``, one of SEMANTIC_TYPES; overrides all else. ``placeholder``:
     ``unavailable.value.placeholder``.
 
     Raises:
-        ConfigurationError: a value that is none of these.
+        ConfigurationError: a value is not one of these.
     """
 
     decimals: str | None = None
@@ -118,28 +118,28 @@ class DebeziumValues:
         self, table: str, columns: Mapping[str, HiveType], schema: str | None
     ) -> Mapping[str, Reader]:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`; a schema is that of rows."""
-        told = (
+        schemas = (
             None if schema is None else {each["field"]: each for each in json.loads(schema).get("fields", [])}
         )
-        return {name: self._reader(table, name, hive_type, told) for name, hive_type in columns.items()}
+        return {name: self._reader(table, name, hive_type, schemas) for name, hive_type in columns.items()}
 
     def _reader(
-        self, table: str, name: str, hive_type: HiveType, told: Mapping[str, Mapping[str, Any]] | None
+        self, table: str, name: str, hive_type: HiveType, schemas: Mapping[str, Mapping[str, Any]] | None
     ) -> Reader:
         semantic = self.column_types.get(f"{table}.{name}")
         if semantic is not None:
             return _reader_called(semantic) or TEXT
         where = f"table {table}, column {name} ({hive_type.text})"
-        if told is None:
-            return self._reader_untold(where, hive_type)
-        if name not in told:
+        if schemas is None:
+            return self._reader_without_schema(where, hive_type)
+        if name not in schemas:
             return TEXT
-        return self._reader_told(where, hive_type, told[name])
+        return self._reader_of_schema(where, hive_type, schemas[name])
 
-    def _reader_told(self, where: str, hive_type: HiveType, told: Mapping[str, Any]) -> Reader:
-        semantic, kafka_type = told.get("name"), told.get("type")
+    def _reader_of_schema(self, where: str, hive_type: HiveType, schema: Mapping[str, Any]) -> Reader:
+        semantic, kafka_type = schema.get("name"), schema.get("type")
         if semantic == _DECIMAL:
-            return Reader("decimal-bytes", int(told["parameters"]["scale"]))
+            return Reader("decimal-bytes", int(schema["parameters"]["scale"]))
         if semantic in _SEMANTIC_READERS:
             return Reader(_SEMANTIC_READERS[semantic])
         if kafka_type == "bytes":
@@ -151,7 +151,7 @@ class DebeziumValues:
                 return TEXT
             raise RecordLayoutError(
                 f"{where}: the source writes doubles, which are not exact; let Debezium write decimals as "
-                "precise or string, or say that decimals are double"
+                "precise or string, or choose double for decimals"
             )
         if kafka_type in _NUMBER_TYPES and hive_type.kind in ("boolean", *INTEGER_KINDS):
             return Reader("flag")
@@ -159,7 +159,7 @@ class DebeziumValues:
             raise RecordLayoutError(f"{where}: {semantic or kafka_type} can go into a string only")
         return TEXT
 
-    def _reader_untold(self, where: str, hive_type: HiveType) -> Reader:
+    def _reader_without_schema(self, where: str, hive_type: HiveType) -> Reader:
         match hive_type.kind:
             case "binary":
                 return self._binary(where)
@@ -178,7 +178,7 @@ class DebeziumValues:
     def _binary(self, where: str) -> Reader:
         if self.binary is None:
             raise RecordLayoutError(
-                f"{where}: the messages do not tell how bytes are written; say which of "
+                f"{where}: the messages do not define how bytes are written; choose one of "
                 f"{', '.join(BINARY_MODES)}"
             )
         return Reader("base64" if self.binary == "bytes" else self.binary)
@@ -187,11 +187,11 @@ class DebeziumValues:
         if self.decimals in ("string", "double"):
             return TEXT
         advice = (
-            f"say its scale: {_DECIMAL}(SCALE)"
+            f"give its scale: {_DECIMAL}(SCALE)"
             if self.decimals == "precise"
-            else f"say which of {', '.join(DECIMAL_MODES)}"
+            else f"choose one of {', '.join(DECIMAL_MODES)}"
         )
-        raise RecordLayoutError(f"{where}: the messages do not tell how decimals are written; {advice}")
+        raise RecordLayoutError(f"{where}: the messages do not define how decimals are written; {advice}")
 
 
 def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:

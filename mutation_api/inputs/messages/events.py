@@ -1,4 +1,4 @@
-"""Events: what the messages of a tool mean. A format makes them of messages; everything else reads events."""
+"""Events: the meaning of a tool's messages. A format makes them of messages; other modules read events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Row
 
 from mutation_api import errors
 from mutation_api.errors import MutationError
-from mutation_api.inputs.messages.json_lines import LogFile, place_of
+from mutation_api.inputs.messages.json_lines import LogFile, line_location
 from mutation_api.inputs.messages.json_values import Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.variants import FIELDS
@@ -18,7 +18,7 @@ from mutation_api.types.hive_type import HiveType
 
 __all__ = [
     "EVENT_FIELDS",
-    "PLACE_NUMBERS",
+    "LOG_POSITION_NUMBERS",
     "MessageFormat",
     "error_called",
     "event_frame",
@@ -31,7 +31,7 @@ EVENT_FIELDS = (
     "kind",
     "table",
     "op",
-    "place",
+    "log_position",
     "log",
     "schema",
     "key",
@@ -42,20 +42,24 @@ EVENT_FIELDS = (
 )
 """Columns of a format's events.
 
-``kind``: ``row``, ``schema change``, ``truncate``, ``other`` for what changes no table, or ``damaged`` for
-what is no message of the format; then there is a problem. ``table``: the source's name of it; of a schema
-change also ``DATABASE.*`` or null, for one that may touch any of them. ``op``: as of an operation. ``place``:
-PLACE_NUMBERS bigints, or null; ``log``: in which log that counts. ``schema``: text that tells how values are
-to be read, or null. ``key``: the message's key, map<string,variant>, or null; ``key_names``: columns of the
-key, if the message names them. ``rows``: array of structs ``before`` and ``after``, of the same type as
-``key``, null where the message has none. ``text``: says what a schema change does. ``problem``: what is wrong
-with the message, see :func:`problem`, or null.
+* ``kind``: ``row``, ``schema change``, ``truncate``, ``other`` for messages that change no table, or
+  ``damaged`` for those that do not follow the format; a damaged one has a problem.
+* ``table``: the source's name of it. For a schema change that may touch any table: ``DATABASE.*``, or null.
+* ``op``: the operation, ``insert``, ``update`` or ``delete``.
+* ``log_position``: LOG_POSITION_NUMBERS bigints, or null; ``log``: the log to which they belong.
+* ``schema``: text that defines how values are read, or null.
+* ``key``: the message's key, map<string,variant>, or null; ``key_names``: columns of the key, if the message
+  names them.
+* ``rows``: array of structs ``before`` and ``after``, of the same type as ``key``, null if the message has
+  none.
+* ``text``: description of a schema change.
+* ``problem``: what is wrong with the message, see :func:`problem`, or null.
 """
 
-PLACE_NUMBERS = 3
+LOG_POSITION_NUMBERS = 3
 
 _TYPES = {
-    "place": "array<bigint>",
+    "log_position": "array<bigint>",
     "key": FIELDS,
     "key_names": "array<string>",
     "rows": f"array<struct<before:{FIELDS},after:{FIELDS}>>",
@@ -64,11 +68,11 @@ _TYPES = {
 """Types of the fields that are not texts."""
 
 _MESSAGE = ("key", "value")
-"""Columns of messages that events do not have as they are."""
+"""Columns of messages that events do not keep."""
 
 
 class MessageFormat(Protocol):
-    """What the messages of a tool mean."""
+    """Meaning of a tool's messages."""
 
     @property
     def name(self) -> str:
@@ -76,7 +80,7 @@ class MessageFormat(Protocol):
 
     @property
     def placeholder(self) -> str | None:
-        """Text that stands for a value that the message does not have."""
+        """Text that a message has instead of a value that was not logged."""
 
     def events(self, messages: DataFrame, positions: Positions) -> DataFrame:
         """Events of messages: adds EVENT_FIELDS.
@@ -90,25 +94,25 @@ class MessageFormat(Protocol):
     def readers(
         self, table: str, columns: Mapping[str, HiveType], schema: str | None
     ) -> Mapping[str, Reader]:
-        """How the values of columns are to be read.
+        """Readers of the values of columns.
 
         Args:
             table: the source's name of the table.
-            columns: the source's names of the columns, and the types of the target's.
-            schema: what messages told, or None.
+            columns: types of the target's columns, by the source's names.
+            schema: ``schema`` of the events, or None.
 
         Raises:
-            RecordLayoutError: a value of a column cannot be read, or not without being told how.
+            RecordLayoutError: values of a column cannot be read, or the user has to say how.
         """
 
 
 def event_frame(messages: DataFrame, read: DataFrame, **fields: Column) -> DataFrame:
-    """Events of messages: EVENT_FIELDS in their order and of their types, null those that are not given.
+    """Events of messages: EVENT_FIELDS in their order and of their types; those that are not given are null.
 
     Args:
-        messages: what the format was given.
+        messages: the argument of :meth:`MessageFormat.events`.
         read: the same rows, with the columns that ``fields`` are made of.
-        fields: those of the events.
+        fields: fields of the events.
     """
     kept = [name for name in messages.columns if name not in _MESSAGE]
     made = [
@@ -118,12 +122,12 @@ def event_frame(messages: DataFrame, read: DataFrame, **fields: Column) -> DataF
 
 
 def looked_up(texts: Mapping[str, str], value: Column) -> Column:
-    """The text that goes with a value; null if none does."""
+    """The text for a value; null if there is none."""
     return sf.element_at(sf.create_map(*[sf.lit(text) for pair in texts.items() for text in pair]), value)
 
 
 def problem(error: type[MutationError], name: str | Column, *parts: str | Column) -> Column:
-    """What is wrong with a message: the error it is, the field, and what to say of it."""
+    """A problem of a message: class of the error, field, and text."""
     texts = [part if isinstance(part, Column) else sf.lit(part) for part in parts]
     return sf.struct(
         sf.lit(error.__name__).alias("error"),
@@ -133,11 +137,11 @@ def problem(error: type[MutationError], name: str | Column, *parts: str | Column
 
 
 def error_called(name: str) -> type[MutationError]:
-    """The error that a problem is."""
+    """The class of a problem's error."""
     found: type[MutationError] = getattr(errors, name)
     return found
 
 
 def event_location(files: Sequence[LogFile], event: Row, field: str | None = None) -> str:
-    """For people: file and line of an event, and a field of its message. Raises OSError."""
-    return place_of(files[event.file].location, event.offset, field)
+    """Location of an event for messages: file, line and, if given, field. Raises OSError."""
+    return line_location(files[event.file].location, event.offset, field)

@@ -1,7 +1,7 @@
-"""The first look at a log: what it has of each table, and what it tells of whole tables, in one pass.
+"""The first look at a log, in one pass: facts of each table, and changes of whole tables.
 
-A log is read twice: this look tells what there is, how it is ordered and where it ends; then the operations
-are read by whoever evaluates them.
+A log is read twice. This look finds the tables, the order of operations and the end of the log. The second
+reading, when the operations are evaluated, gives the operations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["LogFacts", "TableFacts", "look"]
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a log has of one table."""
+    """Facts of a log about one table."""
 
     order: OrderFacts
     shape: ShapeFacts
@@ -31,14 +31,14 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class LogFacts:
-    """What a log has of the tables that are followed: of those that have rows or truncates, by name."""
+    """Facts of a log about the followed tables. ``tables``: those with rows or truncates, by name."""
 
     tables: Mapping[str, TableFacts]
     changes: TableChanges
 
     @property
     def has_nothing(self) -> bool:
-        """Whether no message is about any of the tables."""
+        """Whether no message concerns any of the tables."""
         return not self.tables and not self.changes.found
 
 
@@ -47,11 +47,11 @@ def look(events: DataFrame, files: Sequence[LogFile], tables: Sequence[str]) -> 
 
     Args:
         events: as of :func:`~mutation_api.inputs.messages.unwrap.log_events`.
-        files: those of the log.
-        tables: the source's names of those that are followed.
+        files: files of the log.
+        tables: the source's names of the followed tables.
 
     Raises:
-        InputFormatError, or what else the problem of the first damaged message is; names file, line, field.
+        InputFormatError, or another class of the first damaged message's problem; names file, line, field.
     """
     is_ours = sf.col("kind").isin("row", "truncate") & sf.col("table").isin([*tables])
     is_row = is_ours & (sf.col("kind") == "row")

@@ -1,9 +1,8 @@
-"""Lines of the files of a JSON log: which files, in which order, and every line with the byte it begins at.
+"""Lines of the files of a JSON log: the files in their order, and each line with the byte at which it begins.
 
-Spark's own text reader tells no line's place, splits at carriage returns too, and lets bytes through that are
-no UTF-8. So Python reads blocks and cuts them with numpy; a line is never touched one by one. A file is read
-up to the size that it had when it was listed, so that a log that goes on growing gives the same lines each
-time it is read.
+Spark's text reader does not report the position of a line, splits at carriage returns too, and passes on
+bytes that are not UTF-8. So Python reads blocks and numpy splits them, many lines at a time. A file is read
+up to its size when it was listed, so that a growing log gives the same lines on each reading.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.errors import ConfigurationError, InputFormatError
-from mutation_api.inputs.source_files import Places, all_located, children, entry_at, is_link, opened
+from mutation_api.inputs.source_files import LocationsLike, all_located, children, entry_at, is_link, opened
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
 from mutation_api.storage.connect import configure
@@ -26,7 +25,7 @@ from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
-__all__ = ["LINES_SCHEMA", "LogFile", "line_number", "log_files", "place_of", "read_lines"]
+__all__ = ["LINES_SCHEMA", "LogFile", "line_location", "line_number", "log_files", "read_lines"]
 
 RANGE_BYTES = 32 * 1024 * 1024
 """Bytes of a file that one task reads."""
@@ -34,10 +33,10 @@ RANGE_BYTES = 32 * 1024 * 1024
 BLOCK_BYTES = 4 * 1024 * 1024
 
 LONGEST_LINE = 256 * 1024 * 1024
-"""A line that goes on for longer is no message; a file that is no log at all must not fill the memory."""
+"""A longer line is not a message. The limit keeps a file that is not a log from filling the memory."""
 
 LINES_SCHEMA = "file int, offset bigint, text string"
-"""``file`` counts within the list of files; ``text`` is null if the line is no UTF-8."""
+"""``file`` is an index of the list of files; ``text`` is null if the line is not UTF-8."""
 
 _ARROW_SCHEMA = pa.schema([("file", pa.int32()), ("offset", pa.int64()), ("text", pa.string())])
 _RANGES_SCHEMA = "file int, location string, start bigint, stop bigint, size bigint"
@@ -53,17 +52,17 @@ class LogFile:
     size: int
 
 
-def log_files(places: Places) -> tuple[LogFile, ...]:
-    """The files, and those of the folders, with what is below them; the numbers in their names order them.
+def log_files(given: LocationsLike) -> tuple[LogFile, ...]:
+    """The files, and all files below the folders, ordered by the numbers in their names.
 
-    Names that begin with a dot or an underscore are none of the log's, as for Hive and Spark, nor are those
-    that Hadoop gives to files while it copies them. Links to local folders are not followed.
+    Names that begin with a dot or an underscore are ignored, as in Hive and Spark, and so are names that
+    Hadoop gives to files while it copies them. Links to local folders are not followed.
 
     Raises:
-        ConfigurationError: there is no such file or folder. OSError: one cannot be looked into.
+        ConfigurationError: there is no such file or folder. OSError: a folder cannot be listed.
     """
     found: set[FileEntry] = set()
-    for location in all_located(places):
+    for location in all_located(given):
         entry = entry_at(location)
         if entry is None:
             raise ConfigurationError(f"there is no file or folder {location.shown}")
@@ -73,7 +72,7 @@ def log_files(places: Places) -> tuple[LogFile, ...]:
 
 
 def read_lines(spark: SparkSession, files: Sequence[LogFile]) -> DataFrame:
-    """All lines of the files, of LINES_SCHEMA, blank ones too.
+    """All lines of the files, blank ones too, as LINES_SCHEMA.
 
     Raises:
         In the job: InputFormatError (a file is gone, or shorter than it was; a line has no end).
@@ -100,8 +99,8 @@ def line_number(location: Location, offset: int) -> int:
     return count
 
 
-def place_of(location: Location, offset: int, name: str | None = None) -> str:
-    """For messages: the file, the line that begins at this byte, and a field of the message on it."""
+def line_location(location: Location, offset: int, name: str | None = None) -> str:
+    """Location for messages: file, number of the line that begins at this byte and, if given, field."""
     line = line_number(location, offset)
     return f"{location.shown}, line {line}" + (f", field {name}" if name else "")
 
@@ -139,17 +138,17 @@ class _LineReader:
 
 
 def _lines_of_range(file: int, location: str, start: int, stop: int, size: int) -> Iterator[pa.RecordBatch]:
-    place = Location.parse(location)
+    path = Location.parse(location)
     try:
-        with opened(place) as stream:
+        with opened(path) as stream:
             for offset, block in _blocks(stream, start, stop, size):
                 yield _lines(file, offset, block)
     except (FileNotFoundError, EOFError) as error:
         raise InputFormatError(
-            f"{place.shown} changed while it was read: {error}; files of a log are only added or appended to"
+            f"{path.shown} changed while it was read: {error}; files of a log are only added or appended to"
         ) from error
     except OSError as error:
-        raise InputFormatError(f"{place.shown}: the file cannot be read: {error}") from error
+        raise InputFormatError(f"{path.shown}: the file cannot be read: {error}") from error
 
 
 def _blocks(file: BinaryIO, start: int, stop: int, size: int) -> Iterator[tuple[int, bytes]]:
@@ -170,7 +169,7 @@ def _blocks(file: BinaryIO, start: int, stop: int, size: int) -> Iterator[tuple[
 
 
 def _first_line(file: BinaryIO, start: int, size: int) -> int:
-    """Go to the first line that begins at ``start`` or later."""
+    """Seek the first line that begins at ``start`` or later; returns its first byte."""
     if not start:
         return 0
     file.seek(start - 1)
@@ -180,7 +179,7 @@ def _first_line(file: BinaryIO, start: int, size: int) -> int:
 def _end_of_line(file: BinaryIO, longest: int) -> bytes:
     found = file.readline(min(longest, LONGEST_LINE))
     if len(found) == LONGEST_LINE and longest > LONGEST_LINE:
-        raise EOFError(f"a line goes on for more than {LONGEST_LINE} bytes; is this a log of JSON messages?")
+        raise EOFError(f"a line has more than {LONGEST_LINE} bytes; is this a log of JSON messages?")
     return found
 
 

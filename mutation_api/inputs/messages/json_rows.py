@@ -1,7 +1,7 @@
-"""Rows of a JSON log in the tasks: the texts of JSON values become values of columns, a batch at a time.
+"""Rows of a JSON log in the tasks: texts of JSON values become values of columns, a batch at a time.
 
-What is wrong with a value is found here and not in Spark's expressions, of which each column would need a
-dozen, planned and compiled anew for each job.
+Errors in values are found here and not by Spark's expressions: each column would need a dozen of them,
+planned and compiled for each job.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from mutation_api.errors import MutationError, RecordValueError
 from mutation_api.inputs.messages.events import error_called
-from mutation_api.inputs.messages.json_lines import place_of
+from mutation_api.inputs.messages.json_lines import line_location
 from mutation_api.inputs.messages.json_values import Reader, is_quoted, values_of_json
 from mutation_api.inputs.source import OPERATION, POSITION
 from mutation_api.storage.connect import configure
@@ -37,7 +37,7 @@ _NO_NUMBERS = pa.array(["NaN", "Infinity", "-Infinity"])
 
 @dataclass(frozen=True)
 class ColumnReader:
-    """A column: ``name`` and type in the target, ``source_name``, and how each schema's values are read."""
+    """A column: name and type in the target, name in the source, and the reader for each schema."""
 
     name: str
     hive_type: HiveType
@@ -53,8 +53,8 @@ class RowConverter:
     Batches have ``file`` (an index of ``files``), ``offset``, ``schema`` (an index of a column's readers),
     ``is_rough`` (a number on the line may have been rounded), OPERATION, POSITION, ``problem`` (struct of
     error, field and text, or null), and ``values``: for each of ``columns`` a struct of text and kind.
-    ``table`` is the target's name; ``placeholder`` a text that stands for a value that the log does not have;
-    ``storage`` tells how the files are reached, to count the lines before one that is wrong.
+    ``table``: the target's name. ``placeholder``: text that replaces a value that was not logged.
+    ``storage``: settings to reach the files, since an error needs the number of its line.
     """
 
     table: str
@@ -85,7 +85,7 @@ class RowConverter:
             found += _value_problems(column, rows, number, self.placeholder)
         if found:
             first = min(found, key=lambda each: each.row)
-            raise first.error(f"{self._place(rows, first.row, first.name)}: {first.text}")
+            raise first.error(f"{self._location(rows, first.row, first.name)}: {first.text}")
 
     def _converted(self, rows: _Rows, number: int) -> pa.Array:
         column = self.columns[number]
@@ -93,13 +93,13 @@ class RowConverter:
             return _values(rows.texts(number), rows.schemas, column.hive_type, column.readers)
         except MisfitError as error:
             raise RecordValueError(
-                f"{self._place(rows, error.row, column.source_name)}: {error.value} {error.reason}; column "
-                f"{column.name} of {self.table} is of type {column.hive_type.text}"
+                f"{self._location(rows, error.row, column.source_name)}: {error.value} {error.reason}; "
+                f"column {column.name} of {self.table} is of type {column.hive_type.text}"
             ) from None
 
-    def _place(self, rows: _Rows, row: int, name: str) -> str:
+    def _location(self, rows: _Rows, row: int, name: str) -> str:
         file = self.files[rows.batch["file"][row].as_py()]
-        return place_of(file, rows.batch["offset"][row].as_py(), name)
+        return line_location(file, rows.batch["offset"][row].as_py(), name)
 
 
 class _Rows:
@@ -120,13 +120,13 @@ class _Rows:
         return self._field("kind", number)
 
     def _field(self, name: str, number: int) -> pa.Array:
-        places = np.arange(number, len(self._flat), self._count)
-        return pc.struct_field(self._flat, name).take(pa.array(places))
+        indices = np.arange(number, len(self._flat), self._count)
+        return pc.struct_field(self._flat, name).take(pa.array(indices))
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """What is wrong with a row."""
+    """An error in a row."""
 
     row: int
     error: type[MutationError]
@@ -145,7 +145,7 @@ def _layout_problems(batch: pa.RecordBatch) -> Iterator[_Problem]:
 def _value_problems(
     column: ColumnReader, rows: _Rows, number: int, placeholder: str | None
 ) -> Iterator[_Problem]:
-    """The first row of each kind of what can be wrong with a column's values."""
+    """The first row of each kind of error in a column's values."""
     texts, kinds = rows.texts(number), rows.kinds(number)
     is_delete = pc.equal(rows.batch.column(OPERATION), "delete")
     name = column.source_name
@@ -158,7 +158,7 @@ def _value_problems(
         row = _first(pc.and_(is_missing, pc.invert(is_delete)))
         if row is not None:
             text = (
-                f"{placeholder!r} stands for a value that the log does not have; set REPLICA IDENTITY FULL "
+                f"{placeholder!r} means that the value was not logged; set REPLICA IDENTITY FULL "
                 "for the table in PostgreSQL, and start over"
             )
             yield _Problem(row, RecordValueError, name, text)
@@ -180,7 +180,7 @@ def _value_problems(
 
 
 def _is_misquoted(texts: pa.Array, kinds: pa.Array, is_of_schema: np.ndarray, reader: Reader) -> pa.Array:
-    """Whether the JSON kinds show that values are not what the reader takes them for."""
+    """Whether the JSON kinds of values are not those that the reader needs."""
     wanted = is_quoted(reader)
     if wanted is None:
         return pa.array(np.zeros(len(texts), bool))
@@ -191,20 +191,20 @@ def _is_misquoted(texts: pa.Array, kinds: pa.Array, is_of_schema: np.ndarray, re
 
 
 def _may_be_rounded(texts: pa.Array, kinds: pa.Array, hive_type: HiveType) -> pa.Array:
-    """Whether values are such as Spark rounds, or makes infinite, if they stand on a rough line."""
+    """Whether Spark may have rounded values, or made them infinite, on a rough line."""
     if hive_type.kind in ("float", "double"):
         return pc.and_(pc.is_in(texts, _INFINITE), pc.not_equal(kinds, "STRING"))
     return pc.and_(kinds.is_valid(), pc.invert(pc.is_in(kinds, _EXACT_KINDS)))
 
 
 def _first(is_wrong: pa.Array) -> int | None:
-    """Number of the first row for which this is true; null is not."""
+    """Index of the first row for which this is true; null counts as false."""
     rows = np.flatnonzero(pc.fill_null(is_wrong, False))
     return int(rows[0]) if rows.size else None
 
 
 def _values(texts: pa.Array, schemas: np.ndarray, hive_type: HiveType, readers: Sequence[Reader]) -> pa.Array:
-    """Values of texts whose meaning depends on their message's schema."""
+    """Values of texts; the reader of each depends on its message's schema."""
     if len(set(readers)) == 1:
         return values_of_json(texts, hive_type, readers[0])
     rows, pieces = [], []

@@ -1,7 +1,7 @@
-"""Values of a JSON log: what the text of a JSON value is to a column, whole Arrow arrays at a time.
+"""Values of a JSON log: texts of JSON values become values of columns, whole Arrow arrays at a time.
 
-A reader says what a text means; formats choose one for each column, by what a message's schema, the user or
-the format's documentation says. What the columns can hold of it:
+A reader defines the meaning of a text. Formats choose one for each column, from the message's schema, the
+user's options or the format's documentation. The columns that can hold its values:
 
 ===================  ===========================================  ============================================
 reader               text                                         columns
@@ -23,9 +23,9 @@ reader               text                                         columns
 ``utc``              ``2018-06-20T13:37:03Z``, ``2017-09-15Z``    timestamp, date, strings
 ===================  ===========================================  ============================================
 
-Strings get what the value is to people: ``2017-09-15``, ``12.50``, ``13:37:03`` (with six digits of a second
-if they are not zero); the text that ``utc`` stands for stays as it is. An instant (``utc``) becomes the wall
-clock of UTC. What would be lost is refused: nanoseconds, digits, bits.
+A string column gets a readable value: ``2017-09-15``, ``12.50``, ``13:37:03`` (with six digits of a second if
+they are not zero); a text of ``utc`` stays as it is. An instant (``utc``) becomes the wall clock of UTC. A
+value that would lose nanoseconds, digits or bits is refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = ["READERS", "TEXT", "Reader", "base64_bytes", "can_read", "is_quoted",
 
 @dataclass(frozen=True)
 class Reader:
-    """What the text of a JSON value means; ``scale`` belongs to ``decimal-bytes``."""
+    """Meaning of the text of a JSON value; ``scale`` is for ``decimal-bytes``."""
 
     name: str
     scale: int = 0
@@ -63,12 +63,12 @@ _MICROS_PER_DAY = 86_400_000_000
 
 
 def can_read(reader: Reader, hive_type: HiveType) -> bool:
-    """Whether a column of this type can hold what the reader gives."""
+    """Whether a column of this type can hold the reader's values."""
     return hive_type.kind in READERS[reader.name].kinds
 
 
 def is_quoted(reader: Reader) -> bool | None:
-    """Whether what is read must be a JSON string (True), must not be one (False), or may (None)."""
+    """Whether the JSON value must be a string (True), must not be one (False), or may be one (None)."""
     return READERS[reader.name].is_quoted
 
 
@@ -77,23 +77,23 @@ def values_of_json(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.A
 
     Args:
         texts: n texts, of Arrow's type string; JSON strings without their quotes.
-        hive_type: of the column; one that the reader :func:`can_read`.
-        reader: what the texts mean.
+        hive_type: type of the column; the reader must be able to fill it, see :func:`can_read`.
+        reader: meaning of the texts.
 
     Returns:
         n values of ``arrow_type(hive_type, timestamp_unit="us")``.
 
     Raises:
-        MisfitError: a text is not what the reader says, or the column cannot hold it.
+        MisfitError: a text is not one of the reader's, or the column cannot hold its value.
     """
     return READERS[reader.name].read(texts, hive_type, reader)
 
 
 def base64_bytes(texts: pa.Array, *, url_safe: bool = False) -> pa.Array:
-    """Decode all texts at once: with the padding made data, their groups of four form one long text.
+    """Decode all texts at once: with the padding replaced by data, they form one long base64 text.
 
     Raises:
-        MisfitError: a text is no base64.
+        MisfitError: a text is not base64.
     """
     filled = pc.fill_null(texts, "")
     if url_safe:
@@ -104,8 +104,8 @@ def base64_bytes(texts: pa.Array, *, url_safe: bool = False) -> pa.Array:
     decoded = np.frombuffer(binascii.a2b_base64(joined), np.uint8)
     whole = pc.binary_length(filled).to_numpy().astype(np.int64) // 4 * 3
     lengths = whole - padding.to_numpy()
-    place_in_text = np.arange(decoded.size) - np.repeat(np.cumsum(whole) - whole, whole)
-    kept = decoded[place_in_text < np.repeat(lengths, whole)]
+    index_in_text = np.arange(decoded.size) - np.repeat(np.cumsum(whole) - whole, whole)
+    kept = decoded[index_in_text < np.repeat(lengths, whole)]
     return _byte_strings(kept, lengths, texts)
 
 
@@ -142,14 +142,14 @@ def _latin1(texts: pa.Array, _hive_type: HiveType, _reader: Reader) -> pa.Array:
     """In UTF-8 such a character is one byte below 0x80, or 0xC2 or 0xC3 and one byte that follows."""
     filled = pc.fill_null(texts, "")
     is_wrong = pc.match_substring_regex(filled, r"[^\x{00}-\x{ff}]")
-    _refuse(texts, is_wrong, "has characters that stand for no byte")
+    _refuse(texts, is_wrong, "has characters that are not bytes")
     data = np.frombuffer("".join(filled.to_pylist()).encode("latin-1"), np.uint8)
     return _byte_strings(data, pc.utf8_length(filled).to_numpy().astype(np.int64), texts)
 
 
 def _decimal_bytes(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.Array:
     number = pa.decimal128(38, reader.scale)
-    reason = f"is no number of scale {reader.scale} that the column can hold"
+    reason = f"is not a number of scale {reader.scale} that the column can hold"
 
     def convert(some: pa.Array) -> pa.Array:
         if pc.any(pc.equal(some, "")).as_py():
@@ -166,10 +166,10 @@ def _decimal_bytes(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.A
 
 
 def _sixteen_bytes(values: pa.Array) -> np.ndarray:
-    """Numbers in two's complement, high byte first, as those of a decimal128: sixteen bytes, low byte first.
+    """Numbers in two's complement, high byte first, as a decimal128 has them: sixteen bytes, low byte first.
 
     Raises:
-        pa.ArrowInvalid: one is longer, and not only by its sign.
+        pa.ArrowInvalid: a number needs more bytes.
     """
     values = pc.fill_null(values, b"")
     lengths = pc.binary_length(values).to_numpy().astype(np.int64)
@@ -190,7 +190,7 @@ def _sixteen_bytes(values: pa.Array) -> np.ndarray:
 
 
 def _decimal_struct(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
-    """Scale by scale; a column has few."""
+    """Convert scale by scale; a column has few."""
     parts = pc.extract_regex(texts, r'^\{"scale":(?P<scale>-?[0-9]{1,5}),"value":"(?P<value>[^"]*)"\}$')
     _refuse(texts, pc.and_(pc.is_null(parts), pc.is_valid(texts)), "has no scale and value")
     scales, values = pc.struct_field(parts, "scale"), pc.struct_field(parts, "value")
@@ -207,7 +207,7 @@ def _decimal_struct(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa
 
 
 def _moved(rows: np.ndarray, convert: Callable[[pa.Array], pa.Array], texts: pa.Array) -> pa.Array:
-    """Convert some rows; an error names the row in all of them."""
+    """Convert some rows; an error has the row's index among all."""
     try:
         return convert(texts.take(pa.array(rows)))
     except MisfitError as error:
@@ -233,7 +233,7 @@ def _bits(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
 def _days(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
     days = values_of_texts(texts, _INT)
     outside = pc.or_(pc.less(days, MIN_DAYS), pc.greater(days, MAX_DAYS))
-    _refuse(texts, outside, "is no day of the years 1 to 9999, counted from 1970-01-01")
+    _refuse(texts, outside, "is not a day of the years 1 to 9999, counted from 1970-01-01")
     dates = days.cast(pa.date32())
     return dates if hive_type.kind == "date" else dates.cast(pa.string())
 
@@ -244,7 +244,7 @@ def _wall_clock(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.Arra
         pc.less(micros, MIN_DAYS * _MICROS_PER_DAY),
         pc.greater_equal(micros, (MAX_DAYS + 1) * _MICROS_PER_DAY),
     )
-    _refuse(texts, outside, "is no time of the years 1 to 9999, counted from 1970-01-01")
+    _refuse(texts, outside, "is not a time of the years 1 to 9999, counted from 1970-01-01")
     values = micros.cast(pa.timestamp("us"))
     if hive_type.kind == "timestamp":
         return values
@@ -281,7 +281,7 @@ def _micros(texts: pa.Array, unit: str) -> pa.Array:
 
 def _utc(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
     is_right = pc.match_substring_regex(texts, _UTC_TEXT)
-    _refuse(texts, pc.invert(is_right), "is no time or date of UTC such as 2018-06-20T13:37:03.25Z")
+    _refuse(texts, pc.invert(is_right), "is not a time or date of UTC such as 2018-06-20T13:37:03.25Z")
     if hive_type.kind in _STRINGS:
         return texts
     plain = pc.utf8_rtrim(pc.replace_substring(texts, "T", " "), "Z")
@@ -302,7 +302,7 @@ def _misfit(texts: pa.Array, row: int, reason: str) -> MisfitError:
 def _converted(
     texts: pa.Array, convert: Callable[[pa.Array], pa.Array], reason: str, changed: pa.Array | None = None
 ) -> pa.Array:
-    """Convert; if Arrow refuses, name the first text that it refuses."""
+    """Convert; if Arrow refuses a text, the error names the first such text."""
     some = texts if changed is None else changed
     try:
         return convert(some)
@@ -340,5 +340,5 @@ READERS = {
     **{f"time-{unit}": _Kind(_STRINGS, _time) for unit in ("millis", "micros", "nanos")},
     "utc": _Kind(("timestamp", "date", *_STRINGS), _utc, True),
 }
-"""Readers by name: the kinds of columns that can hold what one gives, how it reads, and whether what it reads
-must be a JSON string, or none: a number may look like base64, and base64 like a number."""
+"""Readers by name: the kinds of columns that can hold their values, the conversion, and whether the JSON
+value must be a string or must not be one: a number may look like base64, and base64 like a number."""

@@ -1,4 +1,4 @@
-"""What a user chooses about a log of messages."""
+"""Options of a log of messages."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ __all__ = ["LogOptions", "Positions"]
 
 
 class Positions(enum.Enum):
-    """What orders operations."""
+    """The order of operations."""
 
     AUTO = "auto"
-    """the messages' places in the source's log if they tell them, else the order of lines"""
+    """the messages' positions in the source's log if they have them, else the order of lines"""
     MESSAGE = "message"
     LINE = "line"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
-    """What the user chose about a log.
+    """The user's choices about a log.
 
     Columns are named ``TABLE.COLUMN``, with the source's name of the table and the target's, or the source's,
-    of the column. ``ignored_columns`` are columns of the source that the target does not have;
-    ``null_if_missing`` columns of the target that a message may lack. ``accepts_schema_changes``: messages
-    that tell of a changed table are left out, because the target is as the rows that follow need it.
-    ``applies_truncates``: where a table was truncated, its rows are deleted that no later operation writes;
+    of the column. ``ignored_columns``: columns of the source that the target does not have.
+    ``null_if_missing``: columns of the target that a message may lack. ``accepts_schema_changes``: messages
+    about a changed table are left out, because the target already fits the rows that follow.
+    ``applies_truncates``: if a table was truncated, the rows that no later operation writes are deleted;
     otherwise a truncate is refused.
     """
 

@@ -1,19 +1,19 @@
 """Logs of Maxwell's daemon: rows of MySQL and MariaDB as JSON.
 
 A message has ``database``, ``table``, ``type`` and ``data``, the row; ``old``, of an update, holds the
-columns that it changed. Rows of a bootstrap (``bootstrap-insert``) are inserts; they replace what is there.
-Messages around a bootstrap and heartbeats change nothing. Tables that are changed or dropped (``output_ddl``)
-are refused, see :class:`~.log_options.LogOptions`; one that is created is empty, so nothing
-is to be done. Maxwell says nothing of TRUNCATE TABLE; do not use it on a table that is followed.
+columns that it changed. Rows of a bootstrap (``bootstrap-insert``) are inserts; they replace existing rows.
+Messages around a bootstrap and heartbeats change nothing. Changes and drops of tables (``output_ddl``) are
+refused, see :class:`~.log_options.LogOptions`. A table that is created is empty and needs no action. Maxwell
+does not report TRUNCATE TABLE; do not use it on a followed table.
 
-**Order**: ``position`` (``output_binlog_position``): the number of the binlog file, the place in it, then
-``xoffset`` (``output_xoffset``), or the line. The rows of one statement have one position, and the last row
-of a transaction, which has ``commit``, no ``xoffset``. Byte 0 is no place; MariaDB logs it within
-transactions from 11.4 on, and Maxwell may pass it on. Nor do rows of a bootstrap have a position. Then ask
-for the order of lines, and let Maxwell bootstrap before, or synchronously. ``xid`` is of no use; it is given
+**Order**: ``position`` (``output_binlog_position``): the number of the binlog file, the byte in it, then
+``xoffset`` (``output_xoffset``), or the line. All rows of a statement have the same position. The last row of
+a transaction has ``commit`` and no ``xoffset``. Byte 0 is not a position; MariaDB logs it within transactions
+from 11.4 on, and Maxwell may pass it on. Rows of a bootstrap have no position either. In these cases ask for
+the order of lines, and let Maxwell bootstrap before, or synchronously. ``xid`` cannot be used: it is assigned
 when a transaction begins, not when it commits.
 
-**Key**: ``primary_key_columns`` (``output_primary_key_columns``), or the user says it.
+**Key**: ``primary_key_columns`` (``output_primary_key_columns``), or the user names it.
 
 **Values** (MySQL → JSON → Hive):
 
@@ -35,8 +35,8 @@ time                             string                           string
 geometry                         string (WKT)                     string
 ===============================  ===============================  ===========================================
 
-A number in a column of strings gets its shortest text (``1.50`` is ``1.5``). Maxwell leaves NULLs out if told
-so (``output_nulls=false``): then say which columns may be missing.
+A number in a column of strings gets its shortest text (``1.50`` is ``1.5``). With ``output_nulls=false``
+Maxwell leaves out NULLs: then name the columns that may be missing.
 
 Source: Maxwell's documentation (dataformat, bootstrapping, config) and its classes RowMap and ColumnDef.
 """
@@ -66,7 +66,7 @@ NO_CHANGES = ("bootstrap-start", "bootstrap-complete", "heartbeat", "table-creat
 SCHEMA_CHANGES = ("table-alter", "table-drop", "database-alter", "database-drop")
 
 _LAST_ROW = 2**62
-"""Stands for the ``xoffset`` of the last row of a transaction."""
+"""Replaces the ``xoffset`` of the last row of a transaction."""
 
 _POSITION = r"\A(.*?)\.?(\d{1,18}):(\d{1,18})\z"
 
@@ -80,12 +80,12 @@ class MaxwellSource(MessageSource):
 
     @property
     def format(self) -> MessageFormat:
-        """What Maxwell's messages mean."""
+        """Meaning of Maxwell's messages."""
         return MaxwellFormat()
 
 
 class MaxwellFormat:
-    """What Maxwell's messages mean."""
+    """Meaning of Maxwell's messages."""
 
     name = "maxwell"
     placeholder: str | None = None
@@ -109,7 +109,7 @@ class MaxwellFormat:
             kind=_kind(),
             table=sf.concat_ws(".", "database", table),
             op=looked_up(OPERATIONS, sf.col("type")),
-            place=_place(),
+            log_position=_log_position(),
             log=sf.regexp_extract("position", _POSITION, 1),
             key_names=texts_of(field_of(fields, "primary_key_columns")),
             rows=sf.array(_images()),
@@ -145,13 +145,13 @@ def _images() -> Column:
     return sf.struct(before.alias("before"), sf.when(kind != "delete", data).alias("after"))
 
 
-def _place() -> Column:
+def _log_position() -> Column:
     xoffset = text_of(field_of(sf.col("fields"), "xoffset")).try_cast("bigint")
     is_last = text_of(field_of(sf.col("fields"), "commit")) == "true"
     row = sf.coalesce(xoffset, sf.when(is_last, sf.lit(_LAST_ROW)), sf.lit(0))
     numbers = [sf.regexp_extract("position", _POSITION, group).try_cast("bigint") for group in (2, 3)]
-    is_told = sf.col("position").rlike(_POSITION) & (numbers[1] > 0)
-    return sf.when(is_told, sf.array(*numbers, row.cast("bigint")))
+    is_known = sf.col("position").rlike(_POSITION) & (numbers[1] > 0)
+    return sf.when(is_known, sf.array(*numbers, row.cast("bigint")))
 
 
 def _problem() -> Column:
@@ -167,7 +167,9 @@ def _problem() -> Column:
         sf.when(is_change, sf.lit(None))
         .when(
             missing.isNotNull(),
-            problem(InputFormatError, missing, "a message of Maxwell has this field, and this one does not"),
+            problem(
+                InputFormatError, missing, "a message of Maxwell must have this field, and this one does not"
+            ),
         )
         .when(
             ~kind.isin(*OPERATIONS),
@@ -193,7 +195,7 @@ def _problem() -> Column:
                 InputFormatError,
                 "position",
                 sf.col("position"),
-                " is no position such as master.000006:800911",
+                " is not a position such as master.000006:800911",
             ),
         )
     )

@@ -1,16 +1,16 @@
 """Logs of JSON messages in files, one a line, as operations on tables: what Debezium, Maxwell, Canal share.
 
-A format says what a message is (:mod:`~mutation_api.inputs.messages.events`). What is wrong is refused, and
-never guessed:
+A format defines the meaning of a message (:mod:`~mutation_api.inputs.messages.events`). Errors are refused;
+nothing is guessed. The modules:
 
 ==================  ==========================================================================================
 ``json_lines``      files and their lines, each with the byte it begins at
-``unwrap``          messages, out of what tools put around them; what is no message
-``first_look``      what the log has of each table
-``order``           which position an operation has, and which are applied already
+``unwrap``          messages, without the wrappers of tools; lines that are not messages
+``first_look``      facts of the log about each table
+``order``           positions of operations, and which of them are applied already
 ``table_changes``   schema changes and truncates
-``shape``           what columns messages have against those of the target, and the key
-``json_rows``       the values, in the tasks; ``json_values`` says how each kind is read
+``shape``           columns of messages and of the target, and the key
+``json_rows``       the values, in the tasks; ``json_values`` has the readers
 ==================  ==========================================================================================
 
 The last line of a file needs no end, but must be a whole message.
@@ -35,7 +35,7 @@ from mutation_api.inputs.messages.order import STEPS, Order, chosen_order, file_
 from mutation_api.inputs.messages.shape import Shape
 from mutation_api.inputs.messages.unwrap import log_events
 from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable, TableOperations
-from mutation_api.inputs.source_files import Places, readable
+from mutation_api.inputs.source_files import LocationsLike, readable
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.worker_errors import translated_worker_errors
@@ -45,21 +45,21 @@ __all__ = ["MessageSource"]
 logger = logging.getLogger(__name__)
 
 _OF_LINES = ("file", "offset", "is_rough", "schema")
-"""Columns of events that tell where an operation comes from, and how its values are read."""
+"""Columns of events with the location of an operation, and with the index of its schema."""
 
 
 @dataclass(frozen=True)
 class MessageSource(ABC):
-    """A log of JSON messages in files: what the sources of all formats have in common.
+    """A log of JSON messages in files: the common part of all sources of messages.
 
     Args:
-        files: a file, or a folder of files, or several of these, on any storage; local ones the driver and
-            the workers see under the same name.
-        name: tells this log from others of its format in the watermarks.
-        options: what the user chose about the log.
+        files: a file, or a folder of files, or several of these, on any storage; the driver and the workers
+            must see local files under the same name.
+        name: name of this log among those of its format, in the watermarks.
+        options: the user's choices about the log.
     """
 
-    files: Places
+    files: LocationsLike
     name: str
     _: KW_ONLY
     options: LogOptions = field(default_factory=LogOptions)
@@ -67,7 +67,7 @@ class MessageSource(ABC):
     @property
     @abstractmethod
     def format(self) -> MessageFormat:
-        """What the messages mean."""
+        """Meaning of the messages."""
 
     @property
     def source_id(self) -> str:
@@ -77,16 +77,16 @@ class MessageSource(ABC):
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """See :class:`~mutation_api.inputs.source.ChangeSource`. The log is read once, for what it has, and
-        again by whoever evaluates the operations.
+        """See :class:`~mutation_api.inputs.source.ChangeSource`. The log is read twice:
+        for the first look, and when the operations are evaluated.
 
-        A table's key is the one given, or the one that the messages name. What is wrong with the columns of a
-        row, and with their values, is raised when the operations are evaluated.
+        A table's key is the one given, or the one that the messages name. Errors in the columns of a row and
+        in their values are raised when the operations are evaluated.
 
         Raises:
-            ConfigurationError: nothing says which columns are the key, or a table is there twice.
-            InputFormatError: see there; or a schema change, a truncate that is not to be applied, or
-                messages without a place among others.
+            ConfigurationError: neither user nor messages name the key, or a table is named twice.
+            InputFormatError: see there; or a schema change, a truncate that the user did not choose to
+                apply, or messages without a position among others.
             InputError: the files cannot be read.
             Others: see there.
         """
@@ -104,7 +104,7 @@ class MessageSource(ABC):
             return _Reading(self, files, events, facts, order).batch(tables, after)
 
     def _order(self, files: Sequence[LogFile], facts: LogFacts, after: Mapping[str, Position]) -> Order:
-        """What orders the operations; refuses a log that cannot be applied behind the watermarks."""
+        """Order of the operations; refuses a log that cannot be applied after the watermarks."""
         asked = self.options.positions
         order = chosen_order(self.source_id, files, [each.order for each in facts.tables.values()], asked)
         order.check_watermarks(self.source_id, after)
@@ -114,7 +114,7 @@ class MessageSource(ABC):
 
 @dataclass(frozen=True)
 class _Reading:
-    """A log that has been looked at, and may be applied."""
+    """A log after the first look, which may be applied."""
 
     source: MessageSource
     files: tuple[LogFile, ...]
@@ -123,13 +123,13 @@ class _Reading:
     order: Order
 
     def batch(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> Batch:
-        """The operations behind the watermarks."""
+        """The operations after the watermarks."""
         truncates = self.facts.changes.truncates(self.order)
         found, reached = [], [position.order for position in after.values()]
         for table in tables:
             facts = self.facts.tables.get(table.name)
             if facts is None:
-                logger.warning("%s: no message is about table %s", self.source.source_id, table.name)
+                logger.warning("%s: no message concerns table %s", self.source.source_id, table.name)
                 continue
             before = after[table.name].order if table.name in after else ()
             truncate = truncates.get(table.name, ())
@@ -144,7 +144,7 @@ class _Reading:
         return Batch(tuple(found), Position(end, self.order.described(end)))
 
     def _operations(self, table: SourceTable, facts: TableFacts, after: tuple[int, ...]) -> TableOperations:
-        """The operations on a table behind a position; behind () all."""
+        """The operations on a table after a position; after () all."""
         shape = Shape.of(table, facts.shape, self.source.format, self.source.options)
         values = self._rows(table, facts, shape, after).select(
             *_OF_LINES,
@@ -168,7 +168,7 @@ class _Reading:
             file_number(self.files).alias("number"),
             "is_rough",
             "op",
-            "place",
+            "log_position",
             "key",
             facts.shape.schema_index().alias("schema"),
             sf.posexplode("rows").alias("index", "images"),
@@ -176,7 +176,7 @@ class _Reading:
         operations = images.select("*", sf.explode(shape.operations()).alias("o")).select(
             *_OF_LINES,
             "number",
-            "place",
+            "log_position",
             sf.col("o.operation").alias(OPERATION),
             (sf.col("index").cast("bigint") * STEPS + sf.col("o.step")).alias("step"),
             sf.col("o.row").alias("row"),
@@ -185,7 +185,7 @@ class _Reading:
 
 
 def _behind(operations: DataFrame, after: tuple[int, ...]) -> DataFrame:
-    """The operations behind a position; behind () all."""
+    """The operations after a position; after () all."""
     if not after:
         return operations
     fields = operations.schema[POSITION].dataType.names  # type: ignore[attr-defined]

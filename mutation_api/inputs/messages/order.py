@@ -1,13 +1,13 @@
-"""The order of a log's operations: what tells it, which position an operation has, and what was applied.
+"""The order of a log's operations: its choice, the position of an operation, and what was applied.
 
-Operations are ordered by the place in the source's log that the messages tell (:class:`Positions`),
-whatever the order of files and lines. Where no message tells one, files count by the last number in their
-names, lines by their place in the file; then no two files may have the same number, and files may only be
-appended to, or new ones with higher numbers added. A log where some messages tell a place and others do not
-is refused, unless the order of lines is asked for.
+The positions in the source's log that messages have order the operations (:class:`Positions`), in whatever
+order files and lines are. If no message has one, files are ordered by the last number in their names, and
+lines by their position in the file. Then no two files may have the same number, and a log may only grow: at
+the end of its files, or by files with higher numbers. A log where some messages have a position and others do
+not is refused, unless the user asks for the order of lines.
 
-What lies at or before the watermark is left out. So files of several partitions of a topic must reach equally
-far, or a message of the slower one that comes later is taken for one that was applied.
+Operations at or before the watermark are left out. So the files of all partitions of a topic must reach
+equally far: a message that a slower partition adds later counts as applied.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import Column, Row
 
 from mutation_api.errors import InputFormatError, SourcePositionError
-from mutation_api.inputs.messages.events import PLACE_NUMBERS, event_location
+from mutation_api.inputs.messages.events import LOG_POSITION_NUMBERS, event_location
 from mutation_api.inputs.messages.json_lines import LogFile
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.source import Position
@@ -29,47 +29,48 @@ from mutation_api.storage.location import Location
 __all__ = ["STEPS", "Order", "OrderFacts", "chosen_order", "file_number", "order_aggregates"]
 
 STEPS = 2
-"""Operations that a row of a message may be."""
+"""Largest number of operations of one row of a message."""
 
 
 @dataclass(frozen=True)
 class OrderFacts:
-    """What a first look tells of the order of one table's messages.
+    """Facts of a first look about the order of one table's messages.
 
-    ``messages`` are those of rows and of truncates; ``unplaced`` those that tell no place. ``last_place`` and
-    ``last_line`` are the position of the last operation, by what the messages tell and by lines.
+    ``messages``: number of messages of rows and of truncates; ``unordered``: number of those without a
+    position. ``last_log_position`` and ``last_line``: position of the last operation, by the messages and by
+    lines.
     """
 
     messages: int
-    unplaced: int
-    first_unplaced: Row | None
-    last_place: tuple[int, ...] | None
+    unordered: int
+    first_unordered: Row | None
+    last_log_position: tuple[int, ...] | None
     last_line: tuple[int, ...] | None
     logs: tuple[str, ...]
 
     @classmethod
     def of(cls, looked: Row) -> OrderFacts:
-        """Those in a row of what :func:`order_aggregates` gives."""
+        """The facts in a row of the columns of :func:`order_aggregates`."""
         return cls(
             looked.messages,
-            looked.unplaced,
-            looked.first_unplaced,
-            looked.last_place and tuple(looked.last_place),
+            looked.unordered,
+            looked.first_unordered,
+            looked.last_log_position and tuple(looked.last_log_position),
             looked.last_line and tuple(looked.last_line),
             tuple(looked.logs),
         )
 
 
 def order_aggregates(files: Sequence[LogFile], is_ours: Column, is_row: Column) -> list[Column]:
-    """What is counted of events for :class:`OrderFacts`; the conditions say which are messages, or rows."""
-    unplaced = is_ours & sf.col("place").isNull()
+    """Aggregates of events for :class:`OrderFacts`; the conditions select messages and rows."""
+    unordered = is_ours & sf.col("log_position").isNull()
     last_step = (sf.size("rows").cast("bigint") * STEPS) - 1
     line = [file_number(files), sf.col("offset"), last_step]
     return [
         sf.count(sf.when(is_ours, 1)).alias("messages"),
-        sf.count(sf.when(unplaced, 1)).alias("unplaced"),
-        sf.min(sf.when(unplaced, sf.struct("file", "offset"))).alias("first_unplaced"),
-        sf.max(sf.when(is_row, _numbers(_place() + line))).alias("last_place"),
+        sf.count(sf.when(unordered, 1)).alias("unordered"),
+        sf.min(sf.when(unordered, sf.struct("file", "offset"))).alias("first_unordered"),
+        sf.max(sf.when(is_row, _numbers(_log_position() + line))).alias("last_log_position"),
         sf.max(sf.when(is_row, _numbers(line))).alias("last_line"),
         sf.collect_set(sf.when(is_ours, sf.col("log"))).alias("logs"),
     ]
@@ -77,32 +78,33 @@ def order_aggregates(files: Sequence[LogFile], is_ours: Column, is_row: Column) 
 
 @dataclass(frozen=True)
 class Order:
-    """What orders the operations of one reading: ``by`` MESSAGE or LINE; ``log``, in which places count."""
+    """Order of the operations of one reading: ``by`` MESSAGE or LINE; ``log``: the log of the positions."""
 
     by: Positions
     log: str
 
     def position(self) -> Column:
-        """Position of an operation of an event; ``step`` counts them, ``number`` is the file's."""
-        places = [number.alias(f"place{i}") for i, number in enumerate(_place())]
+        """Position of an operation; ``step`` is its index in the event, ``number`` the file's number."""
+        positions = [number.alias(f"log{i}") for i, number in enumerate(_log_position())]
         lines = [sf.col("number").alias("file"), sf.col("offset"), sf.col("step")]
-        return sf.struct(*(places if self.by is Positions.MESSAGE else ()), *lines)
+        return sf.struct(*(positions if self.by is Positions.MESSAGE else ()), *lines)
 
     def position_of(self, event: Row, files: Sequence[LogFile]) -> tuple[int, ...]:
-        """The same for an event that is here."""
-        place = tuple(event.place) if self.by is Positions.MESSAGE and event.place is not None else ()
-        return (*place, files[event.file].number, event.offset, 0)
+        """Position of an event in the driver."""
+        has_position = self.by is Positions.MESSAGE and event.log_position is not None
+        position = tuple(event.log_position) if has_position else ()
+        return (*position, files[event.file].number, event.offset, 0)
 
     def last(self, facts: OrderFacts) -> tuple[int, ...] | None:
-        """Position of the last operation on a table, or one behind it and before the next message."""
-        return facts.last_place if self.by is Positions.MESSAGE else facts.last_line
+        """Position of the last operation on a table, or a later one before the next message."""
+        return facts.last_log_position if self.by is Positions.MESSAGE else facts.last_line
 
     def described(self, order: tuple[int, ...]) -> str:
         """Text of a position."""
         return json.dumps({"by": self.by.value, "log": self.log, "at": list(order)})
 
     def check_watermarks(self, source_id: str, after: Mapping[str, Position]) -> None:
-        """Raise SourcePositionError for the first that is none of this source, or counts in another order."""
+        """Raise SourcePositionError for the first watermark of another source, or of another order."""
         for name, position in after.items():
             try:
                 text = json.loads(position.text)
@@ -123,29 +125,29 @@ class Order:
 def chosen_order(
     source_id: str, files: Sequence[LogFile], facts: Collection[OrderFacts], asked: Positions
 ) -> Order:
-    """What orders the operations of a log.
+    """Choose the order of a log's operations.
 
     Raises:
-        InputFormatError: some messages tell a place, and others do not; or files have the same number.
-        SourcePositionError: places count in several logs.
+        InputFormatError: some messages have a position and others do not; or files have the same number.
+        SourcePositionError: positions belong to several logs.
     """
     messages = sum(fact.messages for fact in facts)
-    unplaced = sum(fact.unplaced for fact in facts)
-    if asked is Positions.LINE or (asked is Positions.AUTO and unplaced == messages):
+    unordered = sum(fact.unordered for fact in facts)
+    if asked is Positions.LINE or (asked is Positions.AUTO and unordered == messages):
         _check_numbers(files)
         return Order(Positions.LINE, "")
-    if unplaced:
-        first = min(fact.first_unplaced for fact in facts if fact.first_unplaced is not None)
+    if unordered:
+        first = min(fact.first_unordered for fact in facts if fact.first_unordered is not None)
         raise InputFormatError(
-            f"{event_location(files, first)}: the message does not tell its place in the source's log, as "
-            f"{messages - unplaced} of {messages} others do, so nothing tells its order among them; where "
-            "the order of lines is that of the log, ask for the order of lines"
+            f"{event_location(files, first)}: the message has no position in the source's log, as "
+            f"{messages - unordered} of {messages} others do, so its order among them is not known; if the "
+            "lines are in the order of the log, ask for the order of lines"
         )
     logs = sorted({log for fact in facts for log in fact.logs})
     if len(logs) > 1:
         raise SourcePositionError(
-            f"{source_id}: messages come from several logs, whose places cannot be compared: "
-            f"{'; '.join(logs)}; read them as sources of their own, or ask for the order of lines"
+            f"{source_id}: messages come from several logs, whose positions cannot be compared: "
+            f"{'; '.join(logs)}; read them as separate sources, or ask for the order of lines"
         )
     return Order(Positions.MESSAGE, logs[0] if logs else "")
 
@@ -162,14 +164,14 @@ def _check_numbers(files: Sequence[LogFile]) -> None:
         if file.number in by_number:
             raise InputFormatError(
                 f"{by_number[file.number].shown} and {file.location.shown} have the same number "
-                f"{file.number} in their names, so nothing tells the order of their lines; give files of a "
+                f"{file.number} in their names, so the order of their lines is not known; give files of a "
                 "log increasing numbers"
             )
         by_number[file.number] = file.location
 
 
-def _place() -> list[Column]:
-    return [sf.col("place")[i] for i in range(PLACE_NUMBERS)]
+def _log_position() -> list[Column]:
+    return [sf.col("log_position")[i] for i in range(LOG_POSITION_NUMBERS)]
 
 
 def _numbers(columns: Sequence[Column]) -> Column:
@@ -178,4 +180,4 @@ def _numbers(columns: Sequence[Column]) -> Column:
 
 
 def _shown(by: str, log: str) -> str:
-    return f"places in {log}" if by == Positions.MESSAGE.value else "lines"
+    return f"positions in {log}" if by == Positions.MESSAGE.value else "lines"

@@ -1,7 +1,7 @@
-"""The shape of a table's rows: what columns messages have against those of the target, and what its key is.
+"""The shape of a table's rows: columns of messages and of the target, and the key.
 
-Columns are matched by name, whatever the case. A message that lacks a column of the target, or has another
-one, is refused, unless the user said to read it as NULL, or to leave it out.
+Columns are matched by name, in any case. A message that lacks a column of the target, or has an additional
+one, is refused, unless the user chose to read it as NULL, or to leave it out.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = ["Shape", "ShapeFacts", "shape_aggregates"]
 
 @dataclass(frozen=True)
 class ShapeFacts:
-    """What a first look tells of the rows of one table's messages.
+    """Facts of a first look about the rows of one table's messages.
 
-    ``schemas`` are the texts that tell how values are written; ``has_no_schema``: some messages have none.
-    ``key_names`` are the keys that messages name, ``columns`` those of the widest row.
+    ``schemas``: texts that define how values are written; ``has_no_schema``: some messages have none.
+    ``key_names``: keys that messages name. ``columns``: those of the widest row.
     """
 
     schemas: tuple[str, ...]
@@ -43,7 +43,7 @@ class ShapeFacts:
 
     @classmethod
     def of(cls, looked: Row) -> ShapeFacts:
-        """Those in a row of what :func:`shape_aggregates` gives."""
+        """The facts in a row of the columns of :func:`shape_aggregates`."""
         return cls(
             tuple(sorted(looked.schemas)),
             looked.schemaless > 0,
@@ -53,7 +53,7 @@ class ShapeFacts:
 
     @property
     def all_schemas(self) -> tuple[str | None, ...]:
-        """The schemas, and None behind them if some messages have none."""
+        """The schemas, then None if some messages have none."""
         return (*self.schemas, *([None] if self.has_no_schema else []))
 
     def schema_index(self) -> Column:
@@ -67,7 +67,7 @@ class ShapeFacts:
 
 
 def shape_aggregates(is_row: Column) -> list[Column]:
-    """What is collected of events for :class:`ShapeFacts`; the condition says which are rows."""
+    """Aggregates of events for :class:`ShapeFacts`; the condition selects rows."""
     row = sf.coalesce(sf.col("rows")[0]["after"], sf.col("rows")[0]["before"])
     return [
         sf.collect_set(sf.when(is_row, sf.col("schema"))).alias("schemas"),
@@ -81,9 +81,9 @@ def shape_aggregates(is_row: Column) -> list[Column]:
 class Shape:
     """How rows of a table's messages become rows of its target.
 
-    ``names`` are the columns' names in the source, in the order of ``columns``; ``readers`` has one tuple for
-    each schema that messages have. ``ignored`` are columns of the source that are left out, ``optional``
-    those of ``names`` that a message may lack.
+    ``names``: the columns' names in the source, in the order of ``columns``. ``readers``: a tuple for each
+    schema of the messages. ``ignored``: columns of the source that are left out. ``optional``: those of
+    ``names`` that a message may lack.
     """
 
     table: SourceTable
@@ -98,12 +98,12 @@ class Shape:
     def of(
         table: SourceTable, facts: ShapeFacts, message_format: MessageFormat, options: LogOptions
     ) -> Shape:
-        """Bring the columns of both sides together.
+        """Match the columns of both sides.
 
         Raises:
-            ConfigurationError: nothing says which columns are the key.
-            RecordLayoutError: columns that differ in case alone, a key that the target does not have, or
-                values that a column cannot hold.
+            ConfigurationError: neither user nor messages name the key.
+            RecordLayoutError: names of columns differ only in case, the target lacks a key column, or a
+                column cannot hold the values.
         """
         target = table.target
         columns = tuple((c.name, parse_hive_type(c.type)) for c in (*target.columns, *target.partition_keys))
@@ -127,7 +127,7 @@ class Shape:
         return tuple(n for (c, _), n in zip(self.columns, self.names, strict=True) if c in self.key)
 
     def operations(self) -> Column:
-        """Array of operations of ``op`` on the row of ``images`` and ``key``."""
+        """Array of the operations that ``op``, ``images`` and ``key`` of an event describe."""
         before, after, key, op = (
             sf.col("images.before"),
             sf.col("images.after"),
@@ -149,7 +149,7 @@ class Shape:
         )
 
     def values(self) -> Column:
-        """Array of the columns' values: text and kind of JSON value; of a delete those of the key alone.
+        """Array of the columns' values: text and kind of JSON value; for a delete only those of the key.
 
         One expression for all columns, so that Spark's plan does not grow with them.
         """
@@ -162,7 +162,7 @@ class Shape:
         return sf.transform(_texts(self.names), value)
 
     def problem(self) -> Column:
-        """What is wrong with the columns that a row has, or null."""
+        """Problem of the columns of a row, or null."""
         row, is_delete = sf.col("row"), sf.col(OPERATION) == "delete"
         names = sf.map_keys(row)
         needed = [name for name in self.names if name not in self.optional]
@@ -181,7 +181,7 @@ class Shape:
                     lacking[0],
                     f"the message does not have this column of {target}; it has ",
                     sf.array_join(names, ", "),
-                    ". If it may be missing, say that it is NULL then",
+                    ". If it may be missing, choose to read it as NULL",
                 ),
             )
             .when(
@@ -189,7 +189,7 @@ class Shape:
                 problem(
                     RecordLayoutError,
                     others[0],
-                    f"{target} has no such column; add it there, or say that it is left out",
+                    f"{target} has no such column; add it there, or choose to leave it out",
                 ),
             )
         )
@@ -231,8 +231,8 @@ def _spelled(table: SourceTable, columns: Sequence[str]) -> dict[str, str]:
     for column in columns:
         if column.lower() in spelled:
             raise RecordLayoutError(
-                f"table {table.name}: columns {spelled[column.lower()]} and {column} differ in case alone, "
-                f"which {table.target.full_name} cannot tell apart"
+                f"table {table.name}: columns {spelled[column.lower()]} and {column} differ only in case, "
+                f"and names in {table.target.full_name} have no case"
             )
         spelled[column.lower()] = column
     return spelled
@@ -241,7 +241,7 @@ def _spelled(table: SourceTable, columns: Sequence[str]) -> dict[str, str]:
 def _readers(
     table: SourceTable, types: Mapping[str, HiveType], message_format: MessageFormat, schema: str | None
 ) -> tuple[Reader, ...]:
-    """How the values of columns are read that messages of a schema have."""
+    """Readers of the columns' values, for messages of one schema."""
     chosen = message_format.readers(table.name, types, schema)
     for name, hive_type in types.items():
         if not can_read(chosen[name], hive_type):
@@ -260,8 +260,8 @@ def _key(table: SourceTable, facts: ShapeFacts, columns: Sequence[str]) -> tuple
     else:
         found = "; ".join(", ".join(names) for names in facts.key_names)
         raise ConfigurationError(
-            f"table {table.name}: the messages name {f'several keys ({found})' if found else 'no key'}; say "
-            "which columns tell its rows apart"
+            f"table {table.name}: the messages name {f'several keys ({found})' if found else 'no key'}; name "
+            "the columns that identify a row"
         )
     unknown = [name for name in key if name not in columns]
     if unknown:

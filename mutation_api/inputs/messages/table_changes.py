@@ -1,4 +1,4 @@
-"""What a log tells of whole tables: schema changes, which are refused, and truncates, which may apply."""
+"""Changes of whole tables in a log: schema changes, which are refused, and truncates, which may apply."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ logger = logging.getLogger(__name__)
 
 
 def change_aggregate(tables: Sequence[str]) -> Column:
-    """The events that :class:`TableChanges` are: those that touch one of these tables."""
+    """Aggregate of events for :class:`TableChanges`: those that touch one of these tables."""
     databases = [_all_of_database(name) for name in tables]
     touches = sf.col("table").isNull() | sf.col("table").isin([*tables, *databases])
     is_change = sf.col("kind").isin("schema change", "truncate") & touches
-    event = sf.struct("file", "offset", "kind", "table", "place", "text")
+    event = sf.struct("file", "offset", "kind", "table", "log_position", "text")
     return sf.collect_list(sf.when(is_change, event)).alias("changes")
 
 
 @dataclass(frozen=True)
 class TableChanges:
-    """Schema changes and truncates of the tables that are followed, in any order."""
+    """Schema changes and truncates of the followed tables, in any order."""
 
     found: tuple[Row, ...]
     tables: tuple[str, ...]
     files: tuple[LogFile, ...]
 
     def refuse(self, options: LogOptions, order: Order, after: Mapping[str, Position]) -> None:
-        """Raise InputFormatError for the first that is neither applied already nor to be passed or applied.
+        """Raise InputFormatError for the first change neither applied already nor allowed by the options.
 
         Args:
-            options: what the user chose.
-            order: of the log's operations.
+            options: the user's choices.
+            order: order of the log's operations.
             after: the watermarks, by table.
         """
         for change in sorted(self.found, key=lambda row: (row.file, row.offset)):
@@ -67,9 +67,9 @@ class TableChanges:
 
     def _refusal(self, change: Row) -> InputFormatError:
         advice = (
-            "say that truncates are to be applied: then the target's rows from before are deleted"
+            "choose to apply truncates: then the target's rows from before are deleted"
             if change.kind == "truncate"
-            else "bring the target into line, and then accept schema changes"
+            else "change the target likewise, then accept schema changes"
         )
         return InputFormatError(
             f"{event_location(self.files, change)}: {change.kind} of {change.table or 'a table'}: "
@@ -83,5 +83,5 @@ class TableChanges:
 
 
 def _all_of_database(table: str) -> str:
-    """What an event names that may touch any table of this one's database."""
+    """Name in events that may touch any table of this table's database."""
     return f"{table.rpartition('.')[0]}.*"

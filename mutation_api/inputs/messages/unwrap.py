@@ -1,8 +1,8 @@
-"""From lines to messages: what is around a message is taken off, and what is no message is told.
+"""From lines to messages: wrappers are removed, and lines that are not messages are reported.
 
 A line is a message; or its key, a tab and the message, as ``kafka-console-consumer`` prints them; or an
-object with ``key`` and ``value``, or with ``topic``, ``key`` and ``payload`` (``kcat -J``), whose parts may
-be JSON in a string. Blank lines and messages that are null (tombstones) are left out.
+object with ``key`` and ``value``, or with ``topic``, ``key`` and ``payload`` (``kcat -J``). Its parts may be
+JSON in a string. Blank lines and messages that are null (tombstones) are left out.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from mutation_api.inputs.messages.variants import (
 __all__ = ["log_events"]
 
 _OF_LINES = ("file", "offset", "is_no_text", "is_rough")
-"""Columns that every step hands on."""
+"""Columns that every step keeps."""
 
 
 def log_events(
     spark: SparkSession, files: Sequence[LogFile], message_format: MessageFormat, positions: Positions
 ) -> DataFrame:
-    """What the lines of files tell, one row a message: ``file``, ``offset``, ``is_rough`` and EVENT_FIELDS.
+    """Events of the lines, a row for each message: ``file``, ``offset``, ``is_rough`` and EVENT_FIELDS.
 
     ``is_rough``: a number of the line may have been rounded.
     """
@@ -45,7 +45,7 @@ def log_events(
 
 
 def _messages(lines: DataFrame) -> DataFrame:
-    """Messages of all lines, with what is wrong with those that are none."""
+    """Messages of all lines; ``is_damaged`` marks lines that are not messages."""
     text = sf.regexp_replace("text", r"\A([^\t]*)\t", "$1,")
     parsed = lines.where(sf.col("text").isNull() | (sf.trim(sf.col("text"), sf.lit(" \t\r\n")) != "")).select(
         "file",
@@ -66,7 +66,7 @@ def _messages(lines: DataFrame) -> DataFrame:
 
 
 def _unwrapped(messages: DataFrame) -> DataFrame:
-    """Take messages out of what tools put around them, and leave out those that are null."""
+    """Remove the wrappers of tools, and leave out messages that are null."""
     whole = _out_of_texts(_out_of_objects(messages))
     return _settled(whole).where(sf.col("is_damaged") | ~sf.coalesce(is_null(sf.col("value")), sf.lit(True)))
 
@@ -103,21 +103,21 @@ def _out_of_texts(messages: DataFrame) -> DataFrame:
 
 
 def _is_message_text(name: str) -> Column:
-    """Whether a message is in a string. An object's schema, which would tell it too, takes long to find."""
+    """Whether a message is in a string. The schema of an object would show it too, but takes long to find."""
     return fields_of(sf.col(name)).isNull() & is_text(sf.col(name))
 
 
 def _settled(frame: DataFrame) -> DataFrame:
-    """The same rows, below which Spark moves no filter.
+    """The same rows; Spark moves no filter below this step.
 
-    It would replace the columns in a filter by their expressions, down to the lines: a plan of half a
-    megabyte that parses each line many times. Nothing is moved past what is not deterministic.
+    Otherwise it replaces the columns in a filter by their expressions, down to the lines: a plan of half a
+    megabyte that parses each line many times. No filter moves past an expression that is not deterministic.
     """
     return frame.withColumn("offset", sf.when(sf.spark_partition_id() >= 0, sf.col("offset")))
 
 
 def _with_damage(events: DataFrame) -> DataFrame:
-    """Events, of which lines that are no message are said to be damaged."""
+    """Events; those of lines that are not messages are damaged."""
     no_field = sf.lit(None).cast("string")
     no_text = problem(InputFormatError, no_field, "the line is not UTF-8")
     no_json = problem(

@@ -1,10 +1,10 @@
 r"""JSON in Spark, as variants. No other module calls Spark's functions of variants.
 
-Spark's ``parse_json`` reads the text. ``from_json`` would not do: it takes every number that stands where a
-text is wanted through a double (``123456789012345678901234567890.10`` becomes ``1.2345678901234568E29``),
-overlooks what follows the message on its line, takes the last of two fields of one name, and does not tell a
-field that is missing from one that is null. A variant keeps 38 digits exactly; a longer number, or one with
-an exponent and more digits than a double has, is refused where it is the value of a column.
+Spark's ``parse_json`` reads the text. ``from_json`` does not suffice: it converts a number through a double
+if a text is wanted (``123456789012345678901234567890.10`` becomes ``1.2345678901234568E29``), ignores what
+follows the message on its line, takes the last of two fields of one name, and does not distinguish a missing
+field from one that is null. A variant keeps 38 digits exactly. A longer number, or one with an exponent and
+more digits than a double has, is refused if it is the value of a column.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ FIELDS = "map<string,variant>"
 _END = "\x01end of line"
 _ROUGH_NUMBER = r"[0-9.]{18,}[eE]|[0-9.]{40,}|[eE][+-]?[0-9]{3,}"
 _KIND_LENGTH = 7
-"""Characters of ``schema_of_variant`` that tell a value's kind; an object's goes on with its fields."""
+"""Characters of ``schema_of_variant`` that name a value's kind; the fields of an object follow them."""
 
 
 def strict_json(text: Column) -> Column:
-    """An array of the JSON values in a text, between commas, and one more (:func:`is_end`).
+    """An array of the JSON values in a text, separated by commas, and an end mark (:func:`is_end`).
 
-    It is null if they are none, or if something is behind them, which ``parse_json`` would not see.
+    It is null if the text is not JSON values, or if more text follows, which ``parse_json`` would ignore.
     """
     end = f',"{json.dumps(_END)[1:-1]}"]'
     return sf.try_parse_json(sf.concat(sf.lit("["), text, sf.lit(end))).try_cast("array<variant>")
 
 
 def is_end(value: Column) -> Column:
-    """Whether a value is the one that :func:`strict_json` adds."""
+    """Whether a value is the end mark of :func:`strict_json`."""
     return text_of(value) == _END
 
 
@@ -58,17 +58,17 @@ def is_rough(text: Column) -> Column:
 
 
 def fields_of(value: Column) -> Column:
-    """The fields of an object, as a map; null if it is none."""
+    """The fields of an object, as a map; null if the value is not an object."""
     return value.try_cast(FIELDS)
 
 
 def field_of(fields: Column, name: str) -> Column:
-    """A field of what :func:`fields_of` gives; null if there is none, or it is null."""
+    """A field of :func:`fields_of`; null if it is missing or null."""
     return sf.try_element_at(fields, sf.lit(name))
 
 
 def objects_of(value: Column) -> Column:
-    """The objects in a JSON array, each as its fields; null if it is none."""
+    """The objects in a JSON array, each as its fields; null if the value is not one."""
     return value.try_cast(f"array<{FIELDS}>")
 
 
@@ -78,7 +78,7 @@ def text_of(value: Column) -> Column:
 
 
 def texts_of(value: Column) -> Column:
-    """The texts of the values in a JSON array; null if it is none."""
+    """The texts of the values in a JSON array; null if the value is not one."""
     return value.try_cast("array<string>")
 
 

@@ -1,7 +1,7 @@
-"""The binary log from one place to another: row images of some tables, and nothing that was not committed.
+"""The binary log from one position to another: row images of some tables, of committed transactions alone.
 
-A server writes a transaction to its log when it commits, whole. What stands in a log besides is looked at one
-by one, and what is not known is refused: an event that a reader drops is a change that is lost.
+A server writes a whole transaction to its log when it commits. All other events are checked one by one, and
+an unknown event is refused: an event that a reader drops is a change that is lost.
 
 Source: MySQL's source documentation, "Binary log"; MariaDB's knowledge base, "Binary log events".
 """
@@ -51,22 +51,22 @@ from mutation_api.inputs.mysql.statements import Effect, Statement, effect_on
 __all__ = ["BinaryLog", "RowImages", "Undone"]
 
 _CANNOT_READ_LOG = 1236
-"""The server's error where a log file is missing, or has no event at the place."""
+"""The server's error if a log file is missing, or has no event at the position."""
 _UNREADABLE = (ValueError, LookupError, TypeError, NotImplementedError, struct.error, MalformedBinLogEvent)
-"""What the library raises at an event that is damaged, or newer than itself."""
+"""What the library raises at an event that is damaged, or newer than the library."""
 
 _SAVEPOINT = re.compile(r"SAVEPOINT\s+(\S.*)", re.IGNORECASE | re.DOTALL)
 _ROLLBACK_TO = re.compile(r"ROLLBACK\s+TO\s+(\S.*)", re.IGNORECASE | re.DOTALL)
-"""As servers write them, with a quoted name that differs in nothing but case."""
+"""As servers write them, with a quoted name; the names of one savepoint differ only in case."""
 
-# Beyond the ids that people give to their servers; two readers with one id would end each other's stream.
+# Beyond the usual ids of servers; two readers with one id would end each other's stream.
 _REPLICA_IDS = range(1 << 31, 1 << 32)
 _CONNECTIONS_OF_A_READER = 2
-"""One for the stream, one that the library asks on; a third means that it lost the stream and began anew."""
+"""One for the stream, one for the library's queries; a third means that it lost the stream and reconnects."""
 
 _IGNORABLE_FLAG = 0x80
-# Events without a change of their own that the library has no class for: server versions write them between
-# others. 14 INTVAR … are classes of it already.
+# Events without changes for which the library has no class; server versions write them between others. It has
+# classes for 14 INTVAR ….
 _WITHOUT_CHANGE = {0x1B: "heartbeat", 0x1C: "ignorable", 0x22: "anonymous GTID", 0x25: "view change"}
 _WITHOUT_CHANGE |= {
     0x24: "transaction context",
@@ -79,37 +79,37 @@ _STATEMENT_LOADS = {"BeginLoadQueryEvent", "ExecuteLoadQueryEvent"}
 
 @dataclass(frozen=True)
 class RowImages:
-    """The rows of one event, images in their order; of an update before and after in turn.
+    """The rows of one event, images in their order; an update has an image before and one after for each row.
 
-    ``place`` is the number of the log file, the offset at which the transaction begins, and which of its
-    events this is.
+    ``position``: number of the log file, offset at which the transaction begins, and number of the event in
+    the transaction.
     """
 
     table: str
     operation: str
-    place: tuple[int, int, int]
+    position: tuple[int, int, int]
     rows: Iterator[list[Any]]
     byte_count: int
 
 
 @dataclass(frozen=True)
 class Undone:
-    """Events of one transaction that were given, and that the log says then were rolled back.
+    """Events of one transaction that were given, and that the log rolls back afterwards.
 
-    A server keeps them in its log where the transaction also did what cannot be undone, such as making a
-    temporary table. ``transaction`` has the first two numbers of a place, ``events`` are the third of the
-    first and the last one; ``told_at`` is for messages.
+    A server keeps them in its log if the transaction also did what cannot be undone, such as making a
+    temporary table. ``transaction`` has the first two numbers of a position; ``events`` the third numbers of
+    the first and the last event. ``logged_at``, for messages, is the position of the rollback.
 
     Source: MariaDB's documentation, "ROLLBACK": statements that are not transactional are logged with it.
     """
 
     transaction: tuple[int, int]
     events: tuple[int, int]
-    told_at: str
+    logged_at: str
 
 
 class BinaryLog:
-    """The part of a server's log between two places."""
+    """The part of a server's log between two positions."""
 
     def __init__(
         self,
@@ -118,14 +118,14 @@ class BinaryLog:
         columns: Mapping[str, Mapping[str, SourceColumn]],
         seen_to: Collection[str] = (),
     ) -> None:
-        """Say what is wanted of it.
+        """Name the tables and columns.
 
         Args:
-            server: whose log.
-            database: of all the tables.
-            columns: by table, the columns to give, by name in lower case and in the order of the images.
-            seen_to: places of statements (``file:offset``) that were carried out in Hive by hand, and do not
-                stop the reading any more.
+            server: the server that writes the log.
+            database: the database of all tables.
+            columns: by table, the columns of the images in their order, by name in lower case.
+            seen_to: positions (``file:offset``) of statements that were carried out in Hive by hand; they no
+                longer stop the reading.
         """
         self._server = server
         self._database = database
@@ -135,12 +135,12 @@ class BinaryLog:
     def between(self, starts: Mapping[str, LogPosition], end: LogPosition) -> Iterator[RowImages | Undone]:
         """The row images of transactions behind the start of their table and up to ``end``.
 
-        Of a transaction that was rolled back, whole or in part, :class:`Undone` comes behind its rows.
+        If a transaction was rolled back, whole or in part, :class:`Undone` follows its rows.
 
         Raises:
-            SourcePositionError: the log from there on was purged.
-            InputError: a statement changed one of the tables without row events, or the log holds something
-                that is not known.
+            SourcePositionError: the log behind a start was purged.
+            InputError: a statement changed one of the tables without row events, or the log has an unknown
+                event.
             ConnectionFailedError: the connection was lost.
         """
         start = min(starts.values(), key=lambda position: position.order)
@@ -153,8 +153,8 @@ class BinaryLog:
         reading.check_lacking()
         if reading.order < end.order or reading.is_open:
             raise InputFormatError(
-                f"source {self._server.address}: the log ended at {reading.place}, before {end} or within a "
-                "transaction; nothing was applied, run again"
+                f"source {self._server.address}: the log ended at {reading.position}, before {end} or within "
+                "a transaction. Nothing was applied; run again"
             )
 
     @contextmanager
@@ -178,13 +178,13 @@ class BinaryLog:
 
 
 def _limited(connect: Callable[..., Any], server: MySqlServer) -> Callable[..., Any]:
-    """Connect as often as a reader needs to: what follows on a lost stream might miss half a transaction."""
+    """Connect only as often as a reader needs to: a resumed stream may lack half a transaction."""
     left = iter(range(_CONNECTIONS_OF_A_READER))
 
     def connect_once_each(**options: Any) -> Any:
         if next(left, None) is None:
             raise ConnectionFailedError(f"source {server.address}: the connection was lost; run again")
-        if "db" in options:  # PyMySQL's old word, which the library still uses
+        if "db" in options:  # PyMySQL's old name, which the library still uses
             options["database"] = options.pop("db")
         return connect(**options)
 
@@ -206,7 +206,7 @@ def _next(stream: Any, server: MySqlServer) -> BinLogEvent | None:
 
 
 class _Reading:
-    """Where a reading stands: file, offset, whether a transaction is open and has rows of ours."""
+    """State of a reading: file, offset, whether a transaction is open and has rows of our tables."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class _Reading:
         self.is_open = False
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         return f"{self._file}:{self._offset}"
 
     @property
@@ -250,7 +250,7 @@ class _Reading:
                 self._lacking[event.table] = decoder.lacking
             case PartialUpdateRowsEvent():
                 raise InputFormatError(
-                    f"the log has parts of JSON values at {self.place}; it needs "
+                    f"the log has parts of JSON values at {self.position}; it needs "
                     f"binlog_row_value_options=''. {START_OVER}"
                 )
             case RowsEvent():
@@ -267,11 +267,11 @@ class _Reading:
                 self._check_known(event)
 
     def _is_new(self, table: str) -> bool:
-        """Whether this place is behind the one from which on the table is read."""
+        """Whether this position is behind the start of the table."""
         return self.order > self._starts[table]
 
     def check_lacking(self) -> None:
-        """Refuse rows without a column that nothing added later. Raises InputFormatError."""
+        """Refuse rows without a column that no later statement added. Raises InputFormatError."""
         for table, names in self._lacking.items():
             if names:
                 raise InputFormatError(
@@ -281,16 +281,16 @@ class _Reading:
                 )
 
     def _move_to(self, offset: int) -> None:
-        # 0 for what the server made up for this reader, and from MariaDB 11.4 on within transactions.
+        # 0 for events that the server makes for this reader, and from MariaDB 11.4 on within transactions.
         if 0 < offset < self._offset:
             raise InputFormatError(
-                f"log file {self._file} is larger than 4 GiB, and places in it are ambiguous from "
+                f"log file {self._file} is larger than 4 GiB, and positions in it are ambiguous from "
                 f"{self._offset} on. {START_OVER}"
             )
         self._offset = offset or self._offset
 
     def _begin(self) -> None:
-        """Note where a transaction begins: its rows lie there, since not every server tells more."""
+        """Note where a transaction begins: its rows get this offset, since not every server logs more."""
         self._begun, self._event_count = self._offset, 0
         self._savepoints.clear()
 
@@ -298,7 +298,7 @@ class _Reading:
         name = f"{event.schema}.{event.table}"
         if any(column.name is None for column in event.columns):
             raise InputFormatError(
-                f"source table {name}: the log at {self.place} has no names of columns; it needs "
+                f"source table {name}: the log at {self.position} has no names of columns; it needs "
                 f"binlog_row_metadata=FULL from the beginning. {START_OVER}"
             )
         key = (event.table, *((c.name, c.type, repr(sorted(c.data.items(), key=str))) for c in event.columns))
@@ -310,7 +310,9 @@ class _Reading:
     def _images(self, event: Any) -> RowImages:
         decoder = self._decoders.get(event.table_id)
         if decoder is None:
-            raise InputFormatError(f"the log has rows at {self.place} of a table that it did not describe")
+            raise InputFormatError(
+                f"the log has rows at {self.position} of a table that it does not describe"
+            )
         self._has_rows = self.is_open = True
         present = [event.columns_present_bitmap]
         operation = "delete" if isinstance(event, DeleteRowsEvent) else "insert"
@@ -319,8 +321,8 @@ class _Reading:
             operation = "update"
         data = event.packet.read(event.event_size - event.packet.read_bytes)
         self._event_count += 1
-        place = (file_number(self._file), self._begun, self._event_count)
-        return RowImages(event.table, operation, place, decoder.rows(data, present), len(data))
+        position = (file_number(self._file), self._begun, self._event_count)
+        return RowImages(event.table, operation, position, decoder.rows(data, present), len(data))
 
     def _take_statement(self, event: Any) -> Iterator[Undone]:
         text = event.query.strip()
@@ -345,13 +347,13 @@ class _Reading:
     def _undone_behind(self, event_count: int) -> Iterator[Undone]:
         if event_count < self._event_count:
             events = event_count + 1, self._event_count
-            yield Undone((file_number(self._file), self._begun), events, self.place)
+            yield Undone((file_number(self._file), self._begun), events, self.position)
 
     def _event_count_at(self, savepoint: str) -> int:
         if savepoint.lower() not in self._savepoints:
             raise InputFormatError(
-                f"the log rolls back to savepoint {savepoint} at {self.place}, and its transaction has none "
-                f"of that name, but {', '.join(self._savepoints) or 'none at all'}. {START_OVER}"
+                f"the log rolls back to savepoint {savepoint} at {self.position}, which its transaction does "
+                f"not have; it has {', '.join(self._savepoints) or 'none'}. {START_OVER}"
             )
         return self._savepoints[savepoint.lower()]
 
@@ -359,19 +361,19 @@ class _Reading:
         for table, effect in effect_on(Statement(database, text), self._database, [*self._columns]).items():
             if not self._is_new(table):
                 continue
-            # A column that was added and is NULL needs nothing done: Hive has it, or the table was refused.
+            # A column that was added and is NULL needs no action: Hive has it, or the table was refused.
             self._lacking.pop(table, None)
-            if effect is Effect.CHANGES and self.place not in self._seen_to:
+            if effect is Effect.CHANGES and self.position not in self._seen_to:
                 raise InputError(
-                    f"source table {self._database}.{table}: the log has a statement at {self.place} that "
+                    f"source table {self._database}.{table}: the log has a statement at {self.position} that "
                     f"{effect.value}: {text[:200]!r}. Nothing was applied. Do the same to the table in Hive, "
-                    f"then run with this place as seen to ({self.place}). Or: {START_OVER}"
+                    f"then run with this position as seen to ({self.position}). Or: {START_OVER}"
                 )
 
     def _take_prepared(self, event: Any) -> None:
         if self._has_rows and not event.one_phase:
             raise InputFormatError(
-                f"the log has rows at {self.place} that XA PREPARE wrote before they were committed; such "
+                f"the log has rows at {self.position} that XA PREPARE wrote before the commit; such "
                 f"transactions are not supported. {START_OVER}, and commit in one phase"
             )
         self._close()
@@ -379,12 +381,12 @@ class _Reading:
     def _check_known(self, event: Any) -> None:
         kind = event.event_type
         if type(event).__name__ in _STATEMENT_LOADS:
-            raise InputFormatError(f"the log has a LOAD DATA at {self.place} as a statement, not as rows")
+            raise InputFormatError(f"the log has LOAD DATA at {self.position} as a statement, not as rows")
         if not isinstance(event, NotImplementedEvent) or kind in _WITHOUT_CHANGE:
             return
         if not event.packet.flags & _IGNORABLE_FLAG:
             raise InputFormatError(
-                f"the log has an event of type {kind} at {self.place}, which is not known; compressed and "
+                f"the log has an event of type {kind} at {self.position}, which is not known; compressed and "
                 "encrypted events are not supported (log_bin_compress, binlog_transaction_compression)"
             )
 

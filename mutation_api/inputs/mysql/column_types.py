@@ -22,12 +22,12 @@ vector, compressed columns, temporal
 columns made before MySQL 5.6
 =======================================  ====================================================================
 
-A date or time with a zero month or day (``0000-00-00``) is no date to Hive: it is refused, or NULL if that
-was chosen. A date that does not exist (``2023-02-30``) is refused always. Character sets: utf8mb3, utf8mb4,
-ascii, latin1, utf16, utf16le, ucs2, utf32; another one is refused.
+A date or time with a zero month or day (``0000-00-00``) is not a date to Hive: it is refused, or NULL if that
+was chosen. A date that does not exist (``2023-02-30``) is always refused. Character sets: utf8mb3, utf8mb4,
+ascii, latin1, utf16, utf16le, ucs2, utf32; others are refused.
 
 Source: MySQL's "Data Type Storage Requirements" and "Replication and the binary log" in its manual; MariaDB's
-knowledge base on data types. Compared value by value with a running MariaDB by the tests.
+knowledge base on data types. Tests compare each value with a running MariaDB.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ ZERO_DATES = ("error", "null")
 ZERO_DATES_DEFAULT = "error"
 TIME_ZONE_DEFAULT = "UTC"
 
-# MySQL's latin1 is Windows' code page 1252, with the five bytes that has no character for left as they are.
+# MySQL's latin1 is Windows' code page 1252; the five bytes without a character in it stay as they are.
 _LATIN1 = {
     byte: bytes([byte]).decode("cp1252")
     for byte in range(0x80, 0xA0)
@@ -82,8 +82,8 @@ _MICROS = 1_000_000
 class SourceColumn:
     """A column as the source's catalog describes it.
 
-    ``kind`` is the name of its type (``bigint``), ``type_text`` the whole type (``bigint(20) unsigned``).
-    ``length`` counts characters, bytes or bits; ``fraction`` digits of a second.
+    ``kind``: name of its type (``bigint``). ``type_text``: the whole type (``bigint(20) unsigned``).
+    ``length``: number of characters, bytes or bits. ``fraction``: number of digits of a second.
     """
 
     name: str
@@ -108,9 +108,9 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class ValueOptions:
-    """What the user chose about values.
+    """The user's choices about values.
 
-    ``time_zone`` is the one whose wall clock a TIMESTAMP becomes; ``zero_dates`` is ``error`` or ``null``.
+    ``time_zone``: a TIMESTAMP becomes the wall clock of this zone. ``zero_dates``: ``error`` or ``null``.
     """
 
     time_zone: str = TIME_ZONE_DEFAULT
@@ -119,10 +119,11 @@ class ValueOptions:
 
 @dataclass(frozen=True)
 class Family:
-    """What is common to types that are stored, selected and converted alike.
+    """Properties of types that are stored, selected and converted in the same way.
 
-    ``hive`` are the kinds of Hive types that can hold them. ``of_text`` takes what SELECT gives, as bytes;
-    ``of_log`` what :mod:`mutation_api.inputs.mysql.row_events` decodes.
+    ``hive``: kinds of Hive types that can hold their values. ``of_text`` converts the bytes that SELECT
+    gives, ``of_log`` the values that :mod:`mutation_api.inputs.mysql.row_events` decodes. ``select``: the
+    column in a SELECT.
     """
 
     hive: tuple[str, ...]
@@ -134,11 +135,11 @@ class Family:
 def family_of(column: SourceColumn, table: str) -> Family:
     """How a column is read. Raises RecordLayoutError if its type is not supported; ``table`` names it."""
     family = _FAMILIES.get(column.kind)
-    # MariaDB says in a comment that a column is compressed, or of a form that MySQL 5.5 had.
+    # MariaDB marks with a comment a column that is compressed, or in a format of MySQL 5.5.
     if family is None or ("/*" in column.type_text and column.kind not in ("enum", "set")):
         raise RecordLayoutError(
             f"source table {table}, column {column.name!r}: type {column.type_text} is not supported; leave "
-            "the column out, or change it (ALTER TABLE … FORCE renews what an old server made)"
+            "the column out, or change it (ALTER TABLE … FORCE rebuilds columns of an old server)"
         )
     if column.charset is not None and column.charset not in (*_UTF8, *_CODECS, "latin1", "binary"):
         known = ", ".join((*_UTF8, *_CODECS, "latin1"))
@@ -182,17 +183,19 @@ def _text_length(column: SourceColumn) -> int:
 
 
 def to_column(column: SourceColumn, hive_type: HiveType, values: pa.Array) -> pa.Array:
-    """The values as those of a column of Hive.
+    """Convert values to the type of a column of Hive.
 
     Raises:
-        RecordValueError: one does not fit; the message has the column and the value.
+        RecordValueError: a value does not fit; names the column and the value.
     """
     if hive_type.kind == "boolean":
         others = pc.drop_null(pc.filter(values, pc.greater(values, 1)))
         negative = pc.drop_null(pc.filter(values, pc.less(values, 0)))
         if len(others) or len(negative):
             found = pa.chunked_array([others, negative])[0]
-            raise RecordValueError(f"column {column.name!r}: {found} is neither 0 nor 1, so no boolean")
+            raise RecordValueError(
+                f"column {column.name!r}: {found} is neither 0 nor 1, so it is not a boolean"
+            )
         return pc.equal(values, 1)
     return convert_to_column(values, hive_type, column=column.name, timestamp_unit="us")
 
@@ -253,7 +256,7 @@ def _texts_of_text(column: SourceColumn, texts: pa.Array, _options: ValueOptions
 
 
 def _bytes_of_log(column: SourceColumn, values: list[Any], _options: ValueOptions) -> pa.Array:
-    if column.kind == "binary":  # the log leaves zero bytes at the end out
+    if column.kind == "binary":  # the log leaves out zero bytes at the end
         values = [None if value is None else value.ljust(column.length, b"\0") for value in values]
     return pa.array(values, pa.binary())
 
@@ -263,7 +266,7 @@ def _bytes_of_text(_column: SourceColumn, texts: pa.Array, _options: ValueOption
 
 
 def _enums_of_log(column: SourceColumn, values: list[Any], _options: ValueOptions) -> pa.Array:
-    # Number 0 is the empty text that stands for a value that was no member.
+    # Number 0 is the empty text, which MySQL stores for a value that is not a member.
     return pa.array(["", *column.labels], pa.string()).take(pa.array(values, pa.int64()))
 
 
@@ -290,7 +293,7 @@ def _dates_of_text(column: SourceColumn, texts: pa.Array, options: ValueOptions)
 
 
 def _datetimes_of_log(column: SourceColumn, values: list[Any], options: ValueOptions) -> pa.Array:
-    """As ``packed * 1,000,000 + microseconds``; packed is year * 13 + month, day, hour, minute, second."""
+    """From ``packed * 1,000,000 + microseconds``; packed has year * 13 + month, day, hour, minute, second."""
     numbers, valid = _numbers(values)
     packed, micros = np.divmod(numbers, _MICROS)
     months = packed >> 22
@@ -304,7 +307,7 @@ def _datetimes_of_text(column: SourceColumn, texts: pa.Array, options: ValueOpti
 
 
 def _timestamps_of_log(column: SourceColumn, values: list[Any], options: ValueOptions) -> pa.Array:
-    """Microseconds since 1970; 0 stands for ``0000-00-00``, since a TIMESTAMP begins a second later."""
+    """Microseconds since 1970; 0 means ``0000-00-00``, since the first TIMESTAMP is a second later."""
     micros, valid = _numbers(values)
     return _in_zone(micros, _without_zeros(column, valid, micros == 0, options), options)
 
@@ -339,7 +342,7 @@ def _time_text(micros: int, fraction: int) -> str:
 
 
 def _numbers(values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """As numpy integers with 0 in place of None, and where they are not None."""
+    """As numpy integers with 0 instead of None, and a mask of those that are not None."""
     array = pa.array(values, pa.int64())
     filled = pc.fill_null(array, 0) if array.null_count else array
     return filled.to_numpy(), array.is_valid().to_numpy(zero_copy_only=False)
@@ -363,7 +366,7 @@ def _days(
     valid: np.ndarray,
     options: ValueOptions,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Days since 1970, and which of them count: a zero date is NULL or refused, a wrong one refused."""
+    """Days since 1970, and a mask of valid ones: a zero date is NULL or refused, a wrong one refused."""
     valid = _without_zeros(column, valid, (months == 0) | (days == 0), options)
     first = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
     dates = first.astype("datetime64[D]") + (days - 1)
@@ -371,7 +374,7 @@ def _days(
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
         text = f"{years[at]:04}-{months[at]:02}-{days[at]:02}"
-        raise RecordValueError(f"column {column.name!r}: there is no date {text}; mend it in the source")
+        raise RecordValueError(f"column {column.name!r}: {text} is not a date; correct it in the source")
     return dates.astype(np.int64), valid
 
 
@@ -380,8 +383,8 @@ def _without_zeros(
 ) -> np.ndarray:
     if options.zero_dates == "error" and (valid & zeros).any():
         raise RecordValueError(
-            f"column {column.name!r} ({column.type_text}): a date with a zero month or day is no date in "
-            "Hive; mend it in the source, or choose that such dates become NULL (zero_dates='null')"
+            f"column {column.name!r} ({column.type_text}): a date with a zero month or day is not a date "
+            "in Hive; correct it in the source, or have such dates become NULL (zero_dates='null')"
         )
     left: np.ndarray = valid & ~zeros
     return left

@@ -1,12 +1,12 @@
 """MySqlSource: tables of a MySQL or MariaDB server, first with SELECT, then from its binary log.
 
-The server has to log whole rows with the names of their columns, and each table needs a key; all of that is
-checked before anything is read. A table without a watermark is read with SELECT: the place in the log is
-noted first, the rows are read after that, so that no change falls between the two; what happened meanwhile is
-in the log as well, and is applied on top in the same transaction, which does no harm because rows have keys.
+The server has to log whole rows with the names of their columns, and each table needs a key. Both are checked
+before anything is read. A table without a watermark is read with SELECT. The position in the log is noted
+before the rows are read, so that no change falls between the two. Changes made meanwhile are in the log as
+well, and are applied on top in the same transaction; that is harmless because rows have keys.
 
-``read`` takes the end of the log once, and gives all that was committed up to there. It reads rows one by
-one, since that is what a log has; they become Arrow batches in Parquet files, and Spark sees those alone.
+``read`` takes the end of the log once, and gives all that was committed up to there. It reads the log's rows
+one by one and writes them as Arrow batches to Parquet files, which are all that Spark reads.
 """
 
 from __future__ import annotations
@@ -58,20 +58,20 @@ __all__ = ["Collected", "MySqlSource"]
 FETCH_ROWS = 100
 SELECT_ROWS = 10_000
 SELECT_BYTES = 64 << 20
-"""Rows of a SELECT that are in memory at a time: so many, or as many as have so many bytes."""
+"""Limits of the rows of a SELECT that are in memory at a time."""
 NET_WRITE_TIMEOUT_SECONDS = 3600
-"""How long the server waits for us while rows are written; its own minute is short for a busy machine."""
+"""Time that the server waits while we write rows; its default of a minute is short for a busy machine."""
 
 _OWN_NAME = "hive-mutate-"
 _ONE_MACHINE = "local"
-"""Begins the names of Spark's masters whose tasks all run on this machine."""
+"""Prefix of the Spark masters whose tasks all run on this machine."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Collected:
-    """Files of operations, by table, of those that have any; and the position reached, None if it is old."""
+    """Files of the tables that have operations, and the position reached; None if nothing is new."""
 
     tables: tuple[tuple[SourceTable, Spill], ...]
     position: Position | None
@@ -94,18 +94,19 @@ class MySqlSource:
         """Name the source; nothing is connected yet.
 
         Args:
-            address: of the server.
-            database: of all the tables.
-            time_zone: whose wall clock a TIMESTAMP becomes; a DATETIME stays as it is.
-            zero_dates: what becomes of dates with a zero month or day: ``error`` or ``null``.
-            ignored_columns: columns (``table.column``) of the source that Hive shall not have; any other
-                column that Hive lacks is an error.
-            seen_to: places in the log (``file:offset``) of statements that were carried out in Hive by hand.
-            spill_directory: where the files for Spark go, on any storage; Spark's executors must see it. By
-                default the system's folder for temporary files, which serves Spark on one machine.
+            address: address of the server.
+            database: the database of all tables.
+            time_zone: a TIMESTAMP becomes the wall clock of this zone; a DATETIME stays as it is.
+            zero_dates: handling of dates with a zero month or day: ``error`` or ``null``.
+            ignored_columns: columns (``table.column``) of the source that are left out; any other column
+                that Hive lacks is an error.
+            seen_to: positions in the log (``file:offset``) of statements that were carried out in Hive by
+                hand.
+            spill_directory: folder for the files that Spark reads, on any storage; Spark's executors must
+                see it. Default: the system's folder for temporary files, which serves Spark on one machine.
 
         Raises:
-            ConfigurationError: an option makes no sense.
+            ConfigurationError: an option has a value that is not valid.
         """
         if zero_dates not in ZERO_DATES:
             raise ConfigurationError(f"zero_dates={zero_dates!r}: it must be one of {', '.join(ZERO_DATES)}")
@@ -141,19 +142,19 @@ class MySqlSource:
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """All that was committed up to now, as :class:`~mutation_api.inputs.source.ChangeSource` says.
+        """All that was committed up to now; see :class:`~mutation_api.inputs.source.ChangeSource`.
 
         Raises:
-            ConfigurationError: the server's log does not tell everything, the message says what to set; or
-                Spark runs on other machines, and nobody said where rows can be kept that they see.
-            ConnectionFailedError: the server does not answer, or the account may not do what is needed.
+            ConfigurationError: the server's log lacks changes, and the message names the settings; or Spark
+                runs on other machines, and no ``spill_directory`` was given.
+            ConnectionFailedError: the server does not answer, or the account lacks privileges.
             RecordLayoutError: a table has no key, or its columns and Hive's do not agree.
             RecordValueError: a value does not fit Hive's column.
             SourcePositionError: the log no longer has what follows, or is another server's.
-            InputError: a statement changed a table without row events, or the log holds something unknown;
-                or rows cannot be kept.
+            InputError: a statement changed a table without row events, the log has an unknown event, or the
+                files for Spark cannot be written.
         """
-        self._check_place(spark)
+        self._check_spill_directory(spark)
         found = self.collect(tables, after)
         if found.position is None:
             return Batch((), None)
@@ -161,7 +162,7 @@ class MySqlSource:
         return Batch(operations, found.position)
 
     def collect(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> Collected:
-        """What :meth:`read` does without Spark; raises the same."""
+        """The part of :meth:`read` that needs no Spark; raises the same errors."""
         self._server.check_settings()
         positions = {name: LogPosition.of(after[name]) for name in (t.name for t in tables) if name in after}
         for position in {position.order: position for position in positions.values()}.values():
@@ -184,13 +185,13 @@ class MySqlSource:
         used = tuple((plan.table, spills[name]) for name, plan in plans.items() if spills[name].row_count)
         return Collected(used, now.to_position())
 
-    def _check_place(self, spark: SparkSession) -> None:
+    def _check_spill_directory(self, spark: SparkSession) -> None:
         master = spark_context(spark).master or _ONE_MACHINE
         if self._spill_directory is None and not master.startswith(_ONE_MACHINE):
             raise ConfigurationError(
                 f"{self.source_id}: Spark runs on {master}, whose machines do not see the folder for "
-                f"temporary files of this one, {tempfile.gettempdir()}: say where rows are kept until they "
-                "are applied (--spill, spill_directory), a place that they all see, such as hdfs:///tmp"
+                f"temporary files of this one, {tempfile.gettempdir()}: name a folder that all of them see, "
+                "for rows until they are applied (--spill, spill_directory), such as hdfs:///tmp"
             )
 
     def _spills(self, plans: Mapping[str, _Plan]) -> dict[str, Spill]:
@@ -201,7 +202,7 @@ class MySqlSource:
             raise InputError(
                 f"{self.source_id}: rows cannot be kept until they are applied: {error}"
             ) from error
-        # Also when nobody closes this source, as at the end of a command.
+        # Also if the source is not closed, as at the end of a command.
         self._remove_files = weakref.finalize(self, _remove, folder)
         return {
             name: Spill(folder / str(number), f"{self._database}.{name}", plan.columns, self._options)
@@ -209,7 +210,7 @@ class MySqlSource:
         }
 
     def _select(self, plans: Sequence[_Plan], spills: Mapping[str, Spill]) -> LogPosition:
-        """Read whole tables; gives the place in the log that was noted before, from which on to replay."""
+        """Read whole tables; returns the position in the log from which to replay, noted beforehand."""
         noted = self._server.position()
         with self._snapshot() as cursor:
             for plan in plans:
@@ -222,7 +223,7 @@ class MySqlSource:
 
     @contextmanager
     def _snapshot(self) -> Iterator[Any]:
-        """A cursor that sees all tables as of one moment, and gives bytes as they come."""
+        """A cursor on one snapshot of all tables; it gives values as bytes, row by row."""
         options = {"cursorclass": SSCursor, "use_unicode": False, "conv": encoders}
         with self._server.connected(**options) as connection, connection.cursor() as cursor:
             cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = ''")
@@ -244,21 +245,21 @@ class MySqlSource:
             if isinstance(found, Undone):
                 self._undo(found, plans, spills)
                 continue
-            _add(found, plans[found.table].key_places, spills[found.table])
+            _add(found, plans[found.table].key_indices, spills[found.table])
             spills[found.table].added_bytes(found.byte_count)
 
     def _undo(self, undone: Undone, plans: Mapping[str, _Plan], spills: Mapping[str, Spill]) -> None:
         for name, spill in spills.items():
             if spill.undo(undone.transaction, *undone.events) and not plans[name].is_transactional:
                 raise InputFormatError(
-                    f"source table {self._database}.{name}: the log at {undone.told_at} rolls back its rows, "
-                    "and its engine keeps them, since it has no transactions; that is not supported. "
+                    f"source table {self._database}.{name}: the log at {undone.logged_at} rolls back its "
+                    "rows, but its engine has no transactions and keeps them; that is not supported. "
                     f"{START_OVER}, and use InnoDB"
                 )
 
 
 def _own_folder(directory: Location | None) -> Location:
-    """A new folder. On a local disk nobody else may look into it. Raises OSError."""
+    """A new folder. On a local disk only this user may read it. Raises OSError."""
     directory = directory or Location.given(tempfile.gettempdir())
     local = directory.local_path
     if local is not None:
@@ -273,15 +274,19 @@ def _remove(folder: Location) -> None:
     try:
         storage_at(folder).delete_directory(folder)
     except OSError:
-        _log.warning("%s: rows of the source are left there and can be deleted", folder, exc_info=True)
+        _log.warning(
+            "%s: the folder holds rows of the source and could not be deleted; it can be deleted by hand",
+            folder,
+            exc_info=True,
+        )
 
 
 def _nothing() -> None:
-    """Stands for the removal of files while there are none."""
+    """Removes nothing: no files have been written."""
 
 
 def _chunks(cursor: SSCursor) -> Iterator[list[tuple[bytes | None, ...]]]:
-    """The rows of a result, a part of them at a time."""
+    """The rows of a result, in parts of limited size."""
     chunk: list[tuple[bytes | None, ...]] = []
     size = 0
     while rows := cursor.fetchmany(FETCH_ROWS):
@@ -294,31 +299,31 @@ def _chunks(cursor: SSCursor) -> Iterator[list[tuple[bytes | None, ...]]]:
         yield chunk
 
 
-def _add(images: RowImages, key_places: Sequence[int], spill: Spill) -> None:
+def _add(images: RowImages, key_indices: Sequence[int], spill: Spill) -> None:
     """Add the operations of one event; an update that changes the key is a delete and an insert."""
-    place = images.place
+    position = images.position
     if images.operation != "update":
         for number, row in enumerate(images.rows):
-            spill.add(images.operation, (*place, number), row)
+            spill.add(images.operation, (*position, number), row)
         return
     rows = images.rows
     for number, before in enumerate(rows):
         after = next(rows)
-        if all(before[place] == after[place] for place in key_places):
-            spill.add("update", (*place, 2 * number), after)
+        if all(before[index] == after[index] for index in key_indices):
+            spill.add("update", (*position, 2 * number), after)
         else:
-            spill.add("delete", (*place, 2 * number), before)
-            spill.add("insert", (*place, 2 * number + 1), after)
+            spill.add("delete", (*position, 2 * number), before)
+            spill.add("insert", (*position, 2 * number + 1), after)
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """How one table is read: its key is known, and each column of Hive has one of the source."""
+    """How one table is read: its key, and the column of the source for each column of Hive."""
 
     table: SourceTable
     columns: tuple[TargetColumn, ...]
     is_transactional: bool
-    key_places: tuple[int, ...] = field(default=())
+    key_indices: tuple[int, ...] = field(default=())
 
     @property
     def sources(self) -> dict[str, SourceColumn]:
@@ -333,7 +338,7 @@ class _Plan:
 
     @classmethod
     def of(cls, table: SourceTable, found: CatalogTable, database: str, ignored: Collection[str]) -> _Plan:
-        """Bring the columns of both sides together. Raises RecordLayoutError where they do not agree."""
+        """Match the columns of both sides. Raises RecordLayoutError if they do not agree."""
         name = f"{database}.{found.name}"
         sources = {column.name.lower(): column for column in found.columns}
         targets = (*table.target.columns, *table.target.partition_keys)
@@ -353,13 +358,13 @@ class _Plan:
         for column in columns:
             check_target(column.source, column.type, name)
         key = _key(table, found, name, wanted)
-        places = {column.name.lower(): place for place, column in enumerate(columns)}
-        key_places = tuple(places[column] for column in key)
-        return cls(replace(table, key=key), tuple(columns), found.is_transactional, key_places)
+        indices = {column.name.lower(): index for index, column in enumerate(columns)}
+        key_indices = tuple(indices[column] for column in key)
+        return cls(replace(table, key=key), tuple(columns), found.is_transactional, key_indices)
 
 
 def _key(table: SourceTable, found: CatalogTable, name: str, wanted: Collection[str]) -> tuple[str, ...]:
-    """The key that was given, if rows cannot share it; else the first that Hive has the columns of."""
+    """The given key, if it is unique; without one the first key whose columns Hive has."""
     keys = [tuple(column.lower() for column in key) for key in found.keys]
     if table.key:
         given = tuple(column.lower() for column in table.key)
@@ -372,7 +377,7 @@ def _key(table: SourceTable, found: CatalogTable, name: str, wanted: Collection[
     usable = [key for key in keys if set(key) <= set(wanted)]
     if not usable:
         raise RecordLayoutError(
-            f"source table {name}: {table.target.full_name} has the columns of none of its keys "
+            f"source table {name}: {table.target.full_name} lacks columns of each of its keys "
             f"({' or '.join('(' + ', '.join(key) + ')' for key in keys)})"
         )
     return usable[0]

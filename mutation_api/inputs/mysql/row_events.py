@@ -1,8 +1,8 @@
-"""Row images of the binary log, decoded: the bytes of an event in, values by column out.
+"""Decodes the row images of the binary log: the bytes of an event in, values by column out.
 
-The replication library decodes a row into a dictionary by name. That loses what we need (members of a set in
-their order, zero dates, the bytes of a binary column, fractions of negative times) and is several times as
-slow, so it is asked for the bytes alone, and for the description of the columns that the log holds.
+The replication library decodes a row into a dictionary by name. That loses values that we need (members of a
+set in their order, zero dates, the bytes of a binary column, fractions of negative times), and it is several
+times slower. So the library gives only the bytes and the log's description of the columns.
 
 Source: MySQL's source documentation, "Rows_event" and "Table_map_event"; MariaDB's knowledge base,
 "Rows_event_v1". The forms of values: MySQL's manual, "Data Type Storage Requirements".
@@ -24,7 +24,7 @@ from mutation_api.inputs.mysql.column_types import SourceColumn
 __all__ = ["LoggedColumn", "RowDecoder"]
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
-"""Takes bytes and an offset; gives a value and the offset behind it."""
+"""Takes bytes and an offset; returns a value and the offset behind it."""
 
 _DIGITS_PER_WORD = 9
 _BYTES_OF_DIGITS = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
@@ -40,7 +40,7 @@ _INTEGER_BYTES = {
     FIELD_TYPE.LONG: 4,
     FIELD_TYPE.LONGLONG: 8,
 }
-# Codes of a type in the log, by the name of the type; the names that are missing here are texts and bytes.
+# Codes of a type in the log, by the name of the type; types that are missing here are texts and bytes.
 _CODES = {
     **{kind: {*_INTEGER_BYTES} for kind in ("tinyint", "smallint", "mediumint", "int", "bigint")},
     "year": {FIELD_TYPE.YEAR},
@@ -65,20 +65,20 @@ class LoggedColumn:
     meta: Any
 
     def reader(self) -> Reader:
-        """How its values are read. Raises KeyError for a type without a reader."""
+        """Reader of its values. Raises KeyError for a type without a reader."""
         return _READERS[self.meta.type](self.meta)
 
     def agrees_with(self, column: SourceColumn) -> bool:
-        """Whether the log's type is one that the catalog's type has in the log."""
+        """Whether the log's type may belong to the catalog's type."""
         codes = _CODES.get(column.kind, {*_TEXT_CODES, FIELD_TYPE.GEOMETRY})
         same_sign = self.meta.type not in _INTEGER_BYTES or self.meta.unsigned == column.is_unsigned
         same_scale = column.kind != "decimal" or self.meta.decimals == column.scale
         return self.meta.type in codes and same_sign and same_scale and self._has_labels_of(column)
 
     def _has_labels_of(self, column: SourceColumn) -> bool:
-        """Whether the numbers of an enum or a set mean what they mean now; members may have come since.
+        """Whether the numbers of an enum or a set still mean the same; members may have been added since.
 
-        The library knows the members that are ASCII alone.
+        The library knows only the members in ASCII.
         """
         logged = {"enum": ("enum_values", 1), "set": ("set_values", 0)}.get(column.kind)
         if logged is None:
@@ -90,7 +90,7 @@ class LoggedColumn:
 
 
 class RowDecoder:
-    """Decodes the rows of one table, as one table map event describes them."""
+    """Decodes the rows of a table, as one table map event describes them."""
 
     def __init__(
         self, table: str, logged: Sequence[LoggedColumn], wanted: Mapping[str, SourceColumn]
@@ -100,24 +100,23 @@ class RowDecoder:
         Args:
             table: its name, for messages.
             logged: the table's columns at the time of the event, all of them.
-            wanted: columns to give, in the order of the result, by name in lower case.
+            wanted: columns of the result, in their order, by name in lower case.
 
         Raises:
-            InputFormatError: a column is not what the catalog says it is by now, or has no name or no known
-                type in the log.
+            InputFormatError: the type of a column differs from the catalog's, or is not known.
         """
         self.table = table
         self._count = len(logged)
         self._mask = (1 << self._count) - 1
         self._bitmap_bytes = (self._count + 7) // 8
-        places = {name: place for place, name in enumerate(wanted)}
-        self._width = len(places)
-        self.lacking = places.keys() - {column.name.lower() for column in logged}
-        """Wanted columns that the table did not have yet; they are None in all rows."""
+        indices = {name: index for index, name in enumerate(wanted)}
+        self._width = len(indices)
+        self.lacking = indices.keys() - {column.name.lower() for column in logged}
+        """Wanted columns that the table did not have at that time; they are None in all rows."""
         self._steps: list[tuple[int, Reader, int | None]] = []
         for number, column in enumerate(logged):
             self._check(column, wanted.get(column.name.lower()))
-            self._steps.append((1 << number, self._reader(column), places.get(column.name.lower())))
+            self._steps.append((1 << number, self._reader(column), indices.get(column.name.lower())))
 
     def _check(self, column: LoggedColumn, now: SourceColumn | None) -> None:
         if now is not None and not column.agrees_with(now):
@@ -133,16 +132,16 @@ class RowDecoder:
         except KeyError:
             raise InputFormatError(
                 f"source table {self.table}, column {column.name!r}: type {column.meta.type} of the log is "
-                "not known; leaving the column out of Hive does not help, since the columns behind it cannot "
-                "be found without knowing it"
+                "not known. Leaving the column out of Hive does not help: without its type the columns "
+                "behind it cannot be found"
             ) from None
 
     def rows(self, data: bytes, present: Sequence[bytes]) -> Iterator[list[Any]]:
-        """The row images of an event, one after the other; an update's are before and after in turn.
+        """The row images of an event, one by one; an update has an image before and one after for each row.
 
         Args:
             data: the event from its first row on, without a checksum.
-            present: the bitmap of the columns that are there; of an update two.
+            present: bitmap of the columns that the images have; two bitmaps for an update.
 
         Raises:
             InputFormatError: images lack columns, or the bytes end within a row.
@@ -150,7 +149,7 @@ class RowDecoder:
         for bitmap in present:
             if int.from_bytes(bitmap, "little") & self._mask != self._mask:
                 raise InputFormatError(
-                    f"source table {self.table}: the log holds row images without some columns; it needs "
+                    f"source table {self.table}: the log has row images without some columns; it needs "
                     "binlog_row_image=FULL. Set it, then start over with an empty table in Hive and without "
                     "its watermark"
                 )
@@ -162,17 +161,17 @@ class RowDecoder:
         except (IndexError, struct.error) as error:
             raise InputFormatError(f"source table {self.table}: a row of the log is damaged") from error
         if offset != end:
-            raise InputFormatError(f"source table {self.table}: a row of the log ends too late")
+            raise InputFormatError(f"source table {self.table}: a row of the log ends behind its event")
 
     def _row(self, data: bytes, offset: int) -> tuple[list[Any], int]:
         row: list[Any] = [None] * self._width
         nulls = int.from_bytes(data[offset : offset + self._bitmap_bytes], "little")
         offset += self._bitmap_bytes
-        for bit, read, place in self._steps:
+        for bit, read, index in self._steps:
             if not nulls & bit:
                 value, offset = read(data, offset)
-                if place is not None:
-                    row[place] = value
+                if index is not None:
+                    row[index] = value
         return row, offset
 
 
@@ -271,13 +270,13 @@ def _time(meta: Any) -> Reader:
 
 
 def _fraction(meta: Any) -> tuple[int, int]:
-    """Bytes of the digits of a second, and how many microseconds their last one is."""
+    """Number of bytes of the digits of a second, and microseconds of the last digit."""
     size = (meta.fsp + 1) // 2
     return size, 10 ** (6 - 2 * size)
 
 
 def _decimal(meta: Any) -> Reader:
-    """Nine digits to four bytes, outer groups in fewer; the top bit turned, all bits if negative."""
+    """Nine digits in four bytes, outer groups in fewer; the top bit is inverted, and all bits if negative."""
     whole = meta.precision - meta.decimals
     groups = _groups(whole)[::-1] + _groups(meta.decimals)
     size = sum(_BYTES_OF_DIGITS[digits] for digits in groups)
@@ -299,7 +298,7 @@ def _decimal(meta: Any) -> Reader:
 
 
 def _groups(digits: int) -> list[int]:
-    """The groups of digits right of the point; left of it they lie the other way round."""
+    """The groups of digits right of the point; those left of it are in reverse order."""
     full, rest = divmod(digits, _DIGITS_PER_WORD)
     return [_DIGITS_PER_WORD] * full + ([rest] if rest else [])
 

@@ -1,6 +1,6 @@
-"""A MySQL or MariaDB server as a source: its settings, its tables, and where its binary log stands.
+"""A MySQL or MariaDB server as a source: its settings, its tables, and the position of its binary log.
 
-All that must hold for a log to tell everything is asked here, before anything is read from it.
+This module checks that the log has all changes, before anything is read from the log.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SETTINGS = {
     "binlog_format": ("ROW",),
     "binlog_row_image": ("FULL",),
     "binlog_row_metadata": ("FULL",),
-    # These may be missing: each is one server's alone.
+    # These may be missing: each exists on one of the servers only.
     "binlog_row_value_options": ("",),
     "binlog_transaction_compression": ("0", "OFF"),
     "log_bin_compress": ("0", "OFF"),
@@ -54,7 +54,7 @@ _SQL_ERRORS = (pymysql.err.OperationalError, pymysql.err.ProgrammingError, pymys
 
 @dataclass(frozen=True)
 class MySqlAddress:
-    """Where the server is, and as whom to connect; ``options`` are more of PyMySQL's (such as ``ssl``)."""
+    """Address of the server, and the account; ``options`` are more options of PyMySQL (such as ``ssl``)."""
 
     host: str
     user: str
@@ -67,7 +67,7 @@ class MySqlAddress:
         return f"{self.user}@{self.host}:{self.port}"
 
     def connection_options(self) -> dict[str, Any]:
-        """What PyMySQL needs."""
+        """Arguments of PyMySQL's ``connect``."""
         return {
             "connect_timeout": CONNECT_TIMEOUT_SECONDS,
             "read_timeout": READ_TIMEOUT_SECONDS,
@@ -82,7 +82,7 @@ class MySqlAddress:
 
 @dataclass(frozen=True)
 class LogPosition:
-    """A place in the binary log of one server: behind a transaction that ends there.
+    """A position in the binary log of one server, at the end of a transaction.
 
     ``gtid`` names the transactions before it: MariaDB's position, MySQL's set; empty if the server has none.
     ``server`` is MySQL's ``server_uuid``, MariaDB's ``server_id``.
@@ -99,18 +99,20 @@ class LogPosition:
         return file_number(self.file), self.offset
 
     def to_position(self) -> Position:
-        """As a watermark keeps it."""
+        """The position for a watermark."""
         values = {"file": self.file, "position": self.offset, "gtid": self.gtid, "server": self.server}
         return Position(self.order, json.dumps(values))
 
     @classmethod
     def of(cls, position: Position) -> LogPosition:
-        """From a watermark. Raises SourcePositionError if that is of another kind of source."""
+        """The position of a watermark. Raises SourcePositionError if that is of another kind of source."""
         try:
             values = json.loads(position.text)
             return cls(values["file"], int(values["position"]), values["gtid"], values["server"])
         except (ValueError, KeyError, TypeError) as error:
-            raise SourcePositionError(f"the watermark {position.text!r} is none of a binary log") from error
+            raise SourcePositionError(
+                f"the watermark {position.text!r} is not one of a binary log"
+            ) from error
 
     def __str__(self) -> str:
         """``file:offset``."""
@@ -127,10 +129,10 @@ def file_number(name: str) -> int:
 
 @dataclass(frozen=True)
 class CatalogTable:
-    """A table as the source's catalog has it: columns in their order, and the columns of each unique key.
+    """A table in the source's catalog: columns in their order, and the columns of each unique key.
 
-    ``keys`` has the primary key first; only keys whose columns cannot be NULL. ``is_transactional`` says
-    whether its engine undoes what is rolled back.
+    ``keys``: the primary key first; only keys whose columns cannot be NULL. ``is_transactional``: whether the
+    table's engine undoes what is rolled back.
     """
 
     name: str
@@ -140,23 +142,23 @@ class CatalogTable:
 
 
 class MySqlServer:
-    """Asks a server, over one connection, which is made anew when it was lost while nobody asked."""
+    """Queries a server over one connection; if it was lost between two queries, another is opened."""
 
     def __init__(self, address: MySqlAddress) -> None:
         self.address = address
         self._asking: pymysql.Connection[Any] | None = None
 
     def close(self) -> None:
-        """Close the connection; the next question opens another."""
+        """Close the connection; the next query opens another."""
         if self._asking is not None and self._asking.open:
             self._asking.close()
         self._asking = None
 
     @contextmanager
     def connected(self, **options: Any) -> Iterator[pymysql.Connection[Any]]:
-        """A connection of its own.
+        """A new connection, closed after the block.
 
-        Raises ConnectionFailedError if there is none, or a statement on it fails.
+        Raises ConnectionFailedError if the server cannot be reached, or a statement on the connection fails.
         """
         with (
             self._errors(),
@@ -166,11 +168,11 @@ class MySqlServer:
 
     @cached_property
     def is_mariadb(self) -> bool:
-        """Whether it is MariaDB and no MySQL."""
+        """Whether it is MariaDB and not MySQL."""
         return "mariadb" in str(self._values("SELECT VERSION()")[0][0]).lower()
 
     def check_settings(self) -> None:
-        """Refuse a server whose log does not tell everything. Raises ConfigurationError, with advice."""
+        """Refuse a server whose log lacks changes. Raises ConfigurationError, with the settings it needs."""
         found = {
             name: str(value) for name, value in self._values("SHOW GLOBAL VARIABLES") if name in _SETTINGS
         }
@@ -186,22 +188,22 @@ class MySqlServer:
             )
 
     def position(self) -> LogPosition:
-        """Where the log ends now; no transaction is open there."""
+        """The current end of the log; no transaction is open there."""
         status = self._master_status()
         gtid = self._gtid_at(status[0], status[1]) if self.is_mariadb else str(status[4]).replace("\n", "")
         return LogPosition(status[0], int(status[1]), gtid, self._identity())
 
     def check_position(self, position: LogPosition) -> None:
-        """Refuse a place from which the log cannot be read on.
+        """Refuse a position from which the log cannot be read.
 
         Raises:
-            SourcePositionError: the log was purged, or the server is another one, or began its log anew.
+            SourcePositionError: the log was purged or restarted, or the server is another one.
         """
         identity = self._identity()
         if identity != position.server:
             raise SourcePositionError(
                 f"source {self.address}: the watermark {position} is of server {position.server}, this is "
-                f"server {identity}, whose log has other places. {START_OVER}"
+                f"server {identity}, whose log has other positions. {START_OVER}"
             )
         logs = {row[0]: int(row[1]) for row in self._values("SHOW BINARY LOGS")}
         if position.file not in logs:
@@ -212,7 +214,7 @@ class MySqlServer:
             )
         if position.offset > logs[position.file] or not self._has_gtid(position):
             raise SourcePositionError(
-                f"source {self.address}: the server began its log anew, or was restored: its {position.file} "
+                f"source {self.address}: the server restarted its log, or was restored: its {position.file} "
                 f"does not have the watermark {position} (GTID {position.gtid or 'none'}). {START_OVER}"
             )
 
@@ -220,7 +222,7 @@ class MySqlServer:
         """The tables by name.
 
         Raises:
-            RecordLayoutError: one is missing, is no table, has no key, or changes without a word in the log.
+            RecordLayoutError: a table is missing, is a view, has no key, or has changes that are not logged.
         """
         rows = self._values(
             "SELECT TABLE_NAME, TABLE_TYPE, TRANSACTIONS FROM information_schema.TABLES "
@@ -245,16 +247,16 @@ class MySqlServer:
         for name, table in tables.items():
             if not table.keys:
                 raise RecordLayoutError(
-                    f"source table {database}.{name} has no primary key, and no unique key without NULL: its "
-                    "rows cannot be told apart. Give it one (ALTER TABLE … ADD PRIMARY KEY)"
+                    f"source table {database}.{name} has no primary key, and no unique key without NULL, so "
+                    "its rows cannot be identified. Give it a key (ALTER TABLE … ADD PRIMARY KEY)"
                 )
         return tables
 
     def _check_cascades(self, database: str, names: Sequence[str]) -> None:
-        """A row that a foreign key changes is in no row event.
+        """Refuse tables whose rows a foreign key changes: such a change has no row event.
 
-        Source: MySQL's manual, "InnoDB and MySQL Replication": cascades are carried out by the engine, again
-        on the replica.
+        Source: MySQL's manual, "InnoDB and MySQL Replication": the engine carries cascades out, and does so
+        again on the replica.
         """
         rules = self._values(
             "SELECT TABLE_NAME, CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE FROM "
@@ -265,8 +267,8 @@ class MySqlServer:
             if table in names and (on_delete in _CASCADES or on_update in _CASCADES):
                 raise RecordLayoutError(
                     f"source table {database}.{table}: foreign key {constraint} changes its rows (ON DELETE "
-                    f"{on_delete}, ON UPDATE {on_update}), and the log does not tell of that; let the "
-                    "application change them, with RESTRICT"
+                    f"{on_delete}, ON UPDATE {on_update}), and the log does not have these changes; let the "
+                    "application change the rows, with RESTRICT"
                 )
 
     def _columns(self, database: str) -> dict[str, list[SourceColumn]]:
@@ -308,7 +310,7 @@ class MySqlServer:
         try:
             rows = self._values("SHOW MASTER STATUS")
         except ConnectionFailedError as error:
-            # MySQL 8.4 has dropped the old name.
+            # MySQL 8.4 dropped the old name.
             if not isinstance(error.__cause__, pymysql.err.ProgrammingError):
                 raise
             rows = self._values("SHOW BINARY LOG STATUS")

@@ -1,7 +1,7 @@
-"""Operations on one table, written to a Parquet file for Spark as they come; memory holds one batch.
+"""Operations on one table, written to a Parquet file for Spark as they arrive; memory holds one batch.
 
-The driver writes it and Spark's tasks read it, both by way of our own storages: what the driver can reach,
-the tasks can.
+The driver writes the file and Spark's tasks read it. Both use our own storages, so the tasks reach what the
+driver reaches.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = ["Spill", "TargetColumn"]
 
 ROWS_PER_BATCH = 20_000
 BYTES_PER_BATCH = 64 << 20
-"""A batch is written when it has so many rows, or about so many bytes."""
+"""A batch is written when it has this number of rows, or about this number of bytes."""
 _TASKS_PER_CORE = 4
 POSITION_FIELDS = ("file", "offset", "event", "row")
-"""Of a position: log file, offset at which the transaction begins, its event, and the row in that."""
+"""Parts of a position: log file, offset at which the transaction begins, event in it, row in the event."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class TargetColumn:
 
 
 class Spill:
-    """The file of one table; there is none before it has rows."""
+    """The file of one table; it is created with the first rows."""
 
     def __init__(
         self, folder: Location, table: str, columns: Sequence[TargetColumn], options: ValueOptions
     ) -> None:
-        """Begin without files.
+        """Begin without a file.
 
         Args:
-            folder: for the file; where Spark's executors see it.
+            folder: folder for the file; Spark's executors must see it.
             table: the source's name for it, for messages.
-            columns: in the order of the values that are added.
+            columns: the columns, in the order of the values that are added.
             options: how values are converted.
         """
         self.row_count = 0
@@ -79,7 +79,7 @@ class Spill:
         self._batch_count = 0
 
     def add(self, operation: str, position: tuple[int, int, int, int], row: Sequence[Any]) -> None:
-        """Add one operation with a row as the log has it."""
+        """Add one operation with a row of the log."""
         self._operations.append(operation)
         self._positions.append(position)
         self._rows.append(row)
@@ -87,15 +87,15 @@ class Spill:
             self._flush()
 
     def undo(self, transaction: tuple[int, int], first: int, last: int) -> bool:
-        """Forget the operations of some events, the newest ones.
+        """Drop the operations of the newest events.
 
         Args:
             transaction: the first two numbers of their positions.
-            first: third number of the first event's.
-            last: third number of the last event's.
+            first: third number of the first event's position.
+            last: third number of the last event's position.
 
         Returns:
-            Whether there were any.
+            Whether the file had such operations.
         """
         since = (*transaction, first, 0)
         kept = bisect.bisect_left(self._positions, since)
@@ -108,13 +108,13 @@ class Spill:
         return found
 
     def added_bytes(self, count: int) -> None:
-        """Say about how many bytes the rows had that were added since the last call."""
+        """Add the approximate number of bytes of the rows that were added since the last call."""
         self._byte_count += count
         if self._byte_count >= BYTES_PER_BATCH:
             self._flush()
 
     def add_selected(self, rows: Sequence[Sequence[bytes | None]], at: tuple[int, int]) -> None:
-        """Add rows that SELECT gave, as inserts at a place in the log."""
+        """Add rows of a SELECT, as inserts at a position in the log."""
         texts = [pa.array(values, pa.binary()) for values in zip(*rows, strict=True)]
         with self._names_table():
             arrays = [
@@ -125,19 +125,19 @@ class Spill:
             self._write(["insert"] * len(rows), [(*at, 0, number) for number in numbers], arrays)
 
     def close(self) -> None:
-        """Write what is left. Raises InputError, as all that writes."""
+        """Write the last batch. Raises InputError, as each method that writes."""
         self._flush()
         if self._writer is None or self._file is None:
             return
-        with self._names_place():
+        with self._names_location():
             self._writer.close()
             self._file.close()
         self._writer = None
 
     def to_frame(self, spark: SparkSession) -> DataFrame:
-        """All operations that were added and not undone, in the target's types; after :meth:`close`.
+        """All operations that were added and not undone, in the target's types.
 
-        At least one must have been written.
+        Call it after :meth:`close`; at least one operation must have been added.
         """
         position = ",".join(f"{name}:bigint" for name in POSITION_FIELDS)
         columns = [f"{quoted(column.name)} {spark_type(column.type)}" for column in self._columns]
@@ -169,14 +169,14 @@ class Spill:
     def _write(
         self, operations: list[str], positions: list[tuple[int, int, int, int]], arrays: list[pa.Array]
     ) -> None:
-        places = [pa.array(numbers, pa.int64()) for numbers in zip(*positions, strict=True)]
+        parts = [pa.array(numbers, pa.int64()) for numbers in zip(*positions, strict=True)]
         values = {
             column.name: to_column(column.source, column.type, found)
             for column, found in zip(self._columns, arrays, strict=True)
         }
-        position = pa.StructArray.from_arrays(places, POSITION_FIELDS)
+        position = pa.StructArray.from_arrays(parts, POSITION_FIELDS)
         batch = pa.table({OPERATION: pa.array(operations, pa.string()), POSITION: position, **values})
-        with self._names_place():
+        with self._names_location():
             if self._writer is None:
                 self._writer = self._opened(batch.schema)
             self._writer.write_table(batch)  # one row group
@@ -198,7 +198,7 @@ class Spill:
             raise RecordValueError(f"source table {self._table}: {error}") from error
 
     @contextmanager
-    def _names_place(self) -> Iterator[None]:
+    def _names_location(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -210,7 +210,7 @@ class Spill:
 
 @dataclass(frozen=True)
 class _BatchReader:
-    """The function that runs in tasks: batches of numbers of batches in, batches of operations out."""
+    """The function that runs in tasks: numbers of batches in, batches of operations out."""
 
     location: Location
     storage: HadoopSettings
@@ -226,5 +226,5 @@ class _BatchReader:
         except OSError as error:
             raise InputError(
                 f"{self.location.shown}: a task cannot read the rows that were kept there until they are "
-                f"applied: {error}; name a place that all of Spark's machines see"
+                f"applied: {error}; name a location that all of Spark's machines see"
             ) from error

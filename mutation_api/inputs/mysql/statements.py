@@ -1,8 +1,8 @@
-"""Statements in the binary log: which of them the rows of a table do not survive unchanged.
+"""Statements in the binary log: which of them change the rows or columns of a table.
 
-Rows come as row events; a statement beside them is DDL, the frame of a transaction, or something that has no
-row events at all. What a statement does is read from its words; where that is in doubt, it counts as a
-change, so that a table never differs from its source without a word.
+Rows are in row events. A statement beside them is DDL, the frame of a transaction, or a change that has no
+row events. The effect of a statement is derived from its words. In doubt it counts as a change, so that a
+table never differs from its source silently.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Effect(enum.Enum):
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement and the database it was run in."""
+    """A statement, and the database in which it ran."""
 
     database: str
     text: str
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its words: names without quotes, literals as ``'…'``, punctuation apart, comments gone."""
+        """Its words: names without quotes, literals as ``'…'``, punctuation as single words, no comments."""
         return tuple(_words(self.text))
 
 
 _TOKEN = re.compile(
-    r"""/\*M?!\d*|\*/            # what the server runs although it looks like a comment
+    r"""/\*M?!\d*|\*/            # the server runs what looks like a comment
       | /\*.*?\*/ | --[ \t].*?(?:\n|$) | \#.*?(?:\n|$)
       | `(?P<quoted>(?:[^`]|``)*)`
       | (?P<text>'(?:[^'\\]|\\.|'')*')
@@ -46,7 +46,7 @@ _TOKEN = re.compile(
       | (?P<mark>[^\s])""",
     re.X | re.S,
 )
-# These name a table and leave its rows and columns as they are.
+# These name a table and do not change its rows or columns.
 _HARMLESS = (
     ("analyze",),
     ("check",),
@@ -98,12 +98,12 @@ _HARMLESS_CLAUSES = (
 )
 _NOT_COLUMNS = {"index", "key", "unique", "fulltext", "spatial", "constraint", "primary", "foreign", "check"}
 _NOT_COLUMNS |= {"partition", "period", "system"}
-# Words in the definition of a column that fill it in the rows that are there.
+# Words in the definition of a column that fill it in existing rows.
 _FILLS = {"not", "auto_increment", "generated", "as", "virtual", "stored", "persistent", "primary", "serial"}
 
 
 def effect_on(statement: Statement, database: str, tables: Sequence[str]) -> dict[str, Effect]:
-    """What a statement means for each of some tables of a database; those without an effect are left out."""
+    """Effects of a statement on tables of a database; tables without an effect are left out."""
     lower = tuple(word.lower() for word in statement.words)
     if lower[:2] == ("set", "statement") and "for" in lower:
         lower = lower[lower.index("for") + 1 :]
@@ -122,7 +122,7 @@ def _words(text: str) -> Iterator[str]:
     for found in _TOKEN.finditer(text):
         if found["quoted"] is not None:
             yield found["quoted"].replace("``", "`")
-        elif found["double"] is not None:  # a name where the server was told so, else a literal
+        elif found["double"] is not None:  # a name under ANSI_QUOTES, else a literal
             yield found["double"][1:-1]
         elif found["text"] is not None:
             yield "'…'"
@@ -131,7 +131,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _names(words: Sequence[str], current: str, database: str, table: str) -> bool:
-    """Whether the table is named: with its database before it, or alone in that database."""
+    """Whether the words name the table: with its database before it, or alone in that database."""
     for at, word in enumerate(words):
         if word == table.lower():
             has_database = at >= 2 and words[at - 1] == "."
@@ -148,7 +148,7 @@ def _is_harmless(words: Sequence[str]) -> bool:
 
 
 def _kind(words: Sequence[str]) -> str:
-    """What CREATE or DROP is about: the first word that is no modifier."""
+    """The kind of object that CREATE or DROP names: the first word that is not a modifier."""
     before = ""
     for word in words[1:]:
         # DEFINER = name @ host, where the host may be missing; SQL SECURITY DEFINER has no name.
@@ -202,6 +202,6 @@ def _effect_of_clause(clause: tuple[str, ...]) -> Effect:
         rest = rest[3:]
     defaults = [rest[at + 1] for at, word in enumerate(rest[:-1]) if word == "default"]
     fills = any(word in _FILLS for word in rest[1:]) or any(value != "null" for value in defaults)
-    # An old server makes such a column NOT NULL unless it is told otherwise.
+    # An old server makes such a column NOT NULL unless the statement says NULL.
     fills = fills or ("timestamp" in rest[1:] and "null" not in rest)
     return Effect.CHANGES if fills or rest[:1] == ("(",) else Effect.ADDS_COLUMN

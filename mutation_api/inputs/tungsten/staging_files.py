@@ -1,4 +1,4 @@
-"""The files that Tungsten stages for a table: which there are, what of them is new, and where they end."""
+"""The files that Tungsten stages for a table: their list, the new ones among them, and their last records."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ SPLIT_BYTES = 32 * 1024 * 1024
 """Larger files are read by several tasks."""
 
 _TAIL_BYTES = 64 * 1024
-"""Read at once to find the last record."""
+"""Bytes of one read in the search for the last record."""
 
 
 @dataclass(frozen=True)
 class StagingFile:
-    """A file as it was when it was listed; ``number`` is its name's: the first sequence number in it."""
+    """A file as it was listed; ``number``, from its name, is the first sequence number in it."""
 
     location: Location
     number: int
@@ -40,28 +40,28 @@ class StagingFile:
 
     @property
     def folder(self) -> Location:
-        """Where it lies."""
+        """The folder of the file."""
         return self.location.parent
 
 
 def folders(parent: Location) -> list[Location]:
-    """Folders in a folder, hidden ones left out, by name."""
+    """Folders in a folder, without hidden ones, by name."""
     return [entry.location for entry in children(parent) if entry.is_directory]
 
 
 def staging_files(folder: Location, table: str) -> list[StagingFile]:
-    """Files of a table, those of one folder by their numbers.
+    """Files of a table, sorted by folder and number.
 
     Raises:
-        InputFormatError: a file with a name that none of the table's has.
+        InputFormatError: the name of a file is not that of a staging file of the table.
     """
-    return sorted(_files(folder, re.compile(rf"{re.escape(table)}-(\d+)\.csv")), key=_place)
+    return sorted(_files(folder, re.compile(rf"{re.escape(table)}-(\d+)\.csv")), key=_folder_and_number)
 
 
 def outstanding_files(files: Sequence[StagingFile], after: tuple[int, int] | None) -> list[StagingFile]:
-    """Those that may have records after this (sequence number, row id).
+    """Files that may have records after this (sequence number, row id).
 
-    A file ends at the latest with the sequence number that the next one in its folder begins with.
+    The last sequence number of a file is at most the first one of the next file in its folder.
     """
     if after is None:
         return list(files)
@@ -79,12 +79,12 @@ def by_folder(files: Sequence[StagingFile]) -> list[list[StagingFile]]:
 
 
 def last_record(file: StagingFile, text: SeparatedText) -> tuple[int, list[str | None]]:
-    """The last record of a file that is not empty, and the byte at which it begins.
+    """The byte at which the last record of a file begins, and its fields; the file is not empty.
 
     With quotes the file is read from its beginning.
 
     Raises:
-        DamagedRecordError: the file does not end with a record, or that is not what the format says.
+        DamagedRecordError: the file does not end with a whole record, or that does not follow the format.
     """
     end = text.record_end.encode()
     start = 0 if text.quote is not None else _start_of_last(file, end)
@@ -102,7 +102,7 @@ def last_record(file: StagingFile, text: SeparatedText) -> tuple[int, list[str |
 def splits(file: StagingFile, text: SeparatedText, split_bytes: int = SPLIT_BYTES) -> list[tuple[int, int]]:
     """Ranges of bytes of whole records.
 
-    With quotes a file is one: which of its newlines end a record is known from its beginning only.
+    With quotes a file is one range: only a scan from its beginning finds the newlines that end a record.
     """
     if text.quote is not None or file.size <= split_bytes:
         return [(0, file.size)]
@@ -116,7 +116,7 @@ def splits(file: StagingFile, text: SeparatedText, split_bytes: int = SPLIT_BYTE
     return list(pairwise([*starts, file.size]))
 
 
-def _place(file: StagingFile) -> tuple[Location, int]:
+def _folder_and_number(file: StagingFile) -> tuple[Location, int]:
     return file.folder, file.number
 
 
@@ -128,14 +128,14 @@ def _files(folder: Location, pattern: re.Pattern[str]) -> Iterator[StagingFile]:
         number = pattern.fullmatch(entry.name)
         if number is None:
             raise InputFormatError(
-                f"{entry.location.shown}: the name of a staging file here is like "
-                f"{pattern.pattern.partition('-')[0]}-1318.csv; move the file away if it is none"
+                f"{entry.location.shown}: the name of a staging file in this folder must be like "
+                f"{pattern.pattern.partition('-')[0]}-1318.csv; if it is not a staging file, move it away"
             )
         yield StagingFile(entry.location, int(number[1]), entry.size)
 
 
 def _start_of_last(file: StagingFile, end: bytes) -> int:
-    """Where the last record of the file begins: after the end of the one before."""
+    """The byte at which the last record of the file begins: after the end of the one before."""
     with opened(file.location, read_bytes=_TAIL_BYTES) as stream:
         at, tail = file.size, b""
         while at:
@@ -150,7 +150,7 @@ def _start_of_last(file: StagingFile, end: bytes) -> int:
 
 
 def _after_end(file: BinaryIO, end: bytes) -> int:
-    """The byte after the first record end from the file's position on; the file's size without one."""
+    """The byte after the next record end from the file's position on; the file's size if there is none."""
     start, read = file.tell(), b""
     while end not in read:
         more = file.read(_TAIL_BYTES)

@@ -1,4 +1,4 @@
-r"""Records of Tungsten's staging files: their fields, their order, and the operations that they are.
+r"""Records of Tungsten's staging files: their fields, their order, and their operations.
 
 Source: Tungsten Replicator's manual ("Hadoop Replication Operation", "Supported CSV Formats"), its CsvWriter
 for escapes, and the README of continuent-tools-hadoop for records without a key field.
@@ -45,18 +45,18 @@ r"""Tungsten's CSV type "hive": 0x01 between fields, ``\N`` for NULL, a backslas
 
 
 class HeaderField(enum.Enum):
-    """What a field before the table's columns says."""
+    """Meaning of a field before the table's columns."""
 
     OPERATION = "operation"
-    """``I`` or ``D``; ``UI`` and ``UD``, where a replicator marks the two halves of an update"""
+    """``I`` or ``D``; ``UI`` and ``UD`` if a replicator marks the two halves of an update"""
     SEQNO = "seqno"
     """number of the source's event"""
     ROW_ID = "row_id"
     """increases within a file"""
     COMMIT_TIMESTAMP = "commit_timestamp"
-    """of the source's transaction"""
+    """time at which the source's transaction was committed"""
     KEY = "key"
-    """the primary key: one field for each of its columns"""
+    """the primary key, one field for each of its columns"""
     SERVICE = "service"
     """the replication service, which must be that of the folder"""
 
@@ -81,14 +81,14 @@ _TIME_FORMATS = {"date": "%Y-%m-%d", "timestamp": "%Y-%m-%d %H:%M:%S"}
 class CommitColumn:
     """A column of the target that comes from the commit timestamp.
 
-    Its value is what a format of ``strftime`` makes of that; without one, a timestamp or date is as it is.
+    ``time_format``: format of ``strftime`` for its value; None: the usual text of a timestamp or date.
     """
 
     column: AcidColumn
     time_format: str | None = None
 
     def texts(self, timestamps: pa.Array) -> pa.Array:
-        """The timestamps, printed."""
+        """Texts of the timestamps."""
         # Arrow prints %S with six digits of a second.
         chosen = self.time_format or _TIME_FORMATS.get(self.column.type, _TIME_FORMATS["date"])
         return pc.strftime(timestamps, chosen)
@@ -96,10 +96,10 @@ class CommitColumn:
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """The fields of a table's records, in their order, and where their values go.
+    """The fields of a table's records, in their order, and the target's columns that they fill.
 
-    ``target_names`` are the target's columns in its order, ``key`` those that tell rows apart, ``columns``
-    those in the file, ``commit_columns`` the others.
+    ``target_names``: the target's columns in its order. ``key``: those that identify a row. ``columns``:
+    those in the file. ``commit_columns``: the others.
     """
 
     target_names: tuple[str, ...]
@@ -115,7 +115,7 @@ class RecordLayout:
         return tuple(name for names in self._header_names for name in names) + self.columns.names
 
     def field_index(self, wanted: HeaderField) -> int:
-        """Number of a field of the header, of several the first."""
+        """Index of a field of the header; the first if there are several."""
         before = self._header_names[: self.header.index(wanted)]
         return sum(len(names) for names in before)
 
@@ -127,10 +127,10 @@ class RecordLayout:
         Args:
             file: the file, or a part of it.
             first_seqno: the number in its name.
-            after: sequence number and row id of records to be left out, as well as those before.
+            after: sequence number and row id; records up to this position are left out.
 
         Raises:
-            InputFormatError: a record is damaged, out of order, or says what it cannot say.
+            InputFormatError: a record is damaged or out of order, or a field has a value that is not valid.
             RecordValueError: a value does not fit its column.
         """
         before = (first_seqno, -1, 0)
@@ -149,7 +149,7 @@ class RecordLayout:
     def _operations(
         self, chunk: Chunk, before: tuple[int, int, int]
     ) -> tuple[pa.RecordBatch, tuple[int, int, int]]:
-        """The chunk's operations, and the position of the last; ``before`` is that of the one before them."""
+        """The chunk's operations, and the position of the last; ``before``: position before the first."""
         header_length = len(self.field_names) - len(self.columns.columns)
         texts = dict(zip(self.columns.names, chunk.texts[header_length:], strict=True))
         operations = self._operation_names(chunk)
@@ -180,7 +180,7 @@ class RecordLayout:
 
     def _check_key(self, chunk: Chunk, texts: dict[str, pa.Array]) -> None:
         for number, name in enumerate(self.key):
-            _refuse_nulls(texts[name], f"column {name!r}", "is NULL, and it is of the key")
+            _refuse_nulls(texts[name], f"column {name!r}", "is NULL, and it is part of the key")
             if HeaderField.KEY in self.header:
                 found = chunk.texts[self.field_index(HeaderField.KEY) + number]
                 reason = f"is {{}}, and differs from the column {name!r}"
@@ -189,7 +189,7 @@ class RecordLayout:
     def _positions(
         self, chunk: Chunk, operations: pa.Array, before: tuple[int, int, int]
     ) -> npt.NDArray[np.int64]:
-        """Position of each record, which must be later than that of the one before."""
+        """Position of each record; each must be later than the one before."""
         seqnos, row_ids = (
             self._header_values(chunk, f, _BIGINT).to_numpy(zero_copy_only=False)
             for f in (HeaderField.SEQNO, HeaderField.ROW_ID)
@@ -203,7 +203,7 @@ class RecordLayout:
             found, previous = positions[row, :2].tolist(), earlier[row, :2].tolist()
             reason = (
                 f"is {found[0]} with row id {found[1]} after {previous[0]} with {previous[1]}: in a file "
-                "sequence numbers and row ids increase, from the number in its name on, and only a delete "
+                "sequence numbers and row ids must increase, from the number in its name on; only a delete "
                 "and the insert after it may have the same"
             )
             raise FieldError(row, "field seqno", reason)
@@ -219,28 +219,28 @@ class RecordLayout:
         }
 
     def _header_values(self, chunk: Chunk, wanted: HeaderField, hive_type: HiveType) -> pa.Array:
-        place = f"field {wanted.value}"
+        field = f"field {wanted.value}"
         texts = self._texts(chunk, wanted)
-        _refuse_nulls(texts, place, "is NULL")
+        _refuse_nulls(texts, field, "is NULL")
         try:
             return values_of_texts(texts, hive_type)
         except MisfitError as misfit:
-            raise FieldError(misfit.row, place, f"has {misfit.value}, which {misfit.reason}") from misfit
+            raise FieldError(misfit.row, field, f"has {misfit.value}, which {misfit.reason}") from misfit
 
 
-def _refuse_nulls(texts: pa.Array, place: str, reason: str) -> None:
+def _refuse_nulls(texts: pa.Array, field: str, reason: str) -> None:
     if texts.null_count:
-        refuse(texts.is_null(), place, reason)
+        refuse(texts.is_null(), field, reason)
 
 
-def _refuse_others(found: pa.Array, wanted: pa.Array, place: str, reason: str) -> None:
-    """Refuse the first text that is not the one that is wanted, which is not null."""
+def _refuse_others(found: pa.Array, wanted: pa.Array, field: str, reason: str) -> None:
+    """Refuse the first text that differs from the wanted one, which is never null."""
     if not found.equals(wanted):
-        refuse(pc.invert(pc.fill_null(pc.equal(found, wanted), False)), place, reason, found)
+        refuse(pc.invert(pc.fill_null(pc.equal(found, wanted), False)), field, reason, found)
 
 
 def _is_later(positions: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Whether each position is later than the other of its row."""
+    """Whether each position is later than the other position in its row."""
     later = np.zeros(len(positions), dtype=bool)
     for part in reversed(range(positions.shape[1])):
         one, other = positions[:, part], others[:, part]

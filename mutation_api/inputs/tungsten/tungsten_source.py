@@ -1,23 +1,24 @@
 r"""Tungsten Replicator's staging files for Hadoop, as a change source.
 
 Files lie in ``STAGING/service/database/table/table-<number>.csv``, or in folders below that one if the
-replicator partitions them; the number is that of the first event in the file. A record is::
+replicator partitions them. The number is that of the first event in the file. A record is::
 
     operation, sequence number, row id, commit timestamp, primary key, column, column, ...
 
 separated by 0x01 and ended by a newline. NULL is ``\N``, and a backslash stands before a 0x01 or a backslash
-that is part of a value. An update is a delete of the old row and an insert of the new one; a delete may have
-NULL in all columns but the key's. Operations apply in the order of sequence number and row id; of two that
-have the same, the delete comes first. Records may lack the key field (HEADER_WITHOUT_KEY), or have others in
-front.
+that is part of a value. An update is a delete of the old row and an insert of the new one. A delete may have
+NULL in all columns but those of the key. Operations apply in the order of sequence number and row id; of two
+with the same, the delete comes first. Records may lack the key field (HEADER_WITHOUT_KEY), or have other
+fields in front.
 
-A run lists the files once, when it begins, and reads them as long as they were then; what comes later is
-another run's. A file that does not end with a whole record is refused, and so is one of an unknown name. Left
-alone are names that begin with ``.`` or ``_``, or end with ``._COPYING_`` (Hadoop's, of files that are being
-written). They lie on a disk that the driver and the tasks have mounted, on HDFS or in an object store.
+A run lists the files once, when it begins, and reads them up to their size then; the next run reads what is
+added later. A file that does not end with a whole record is refused, and so is a file with an unknown name.
+Names that begin with ``.`` or ``_``, or end with ``._COPYING_``, are ignored; Hadoop gives the last to files
+that are being written. The files lie on a disk that the driver and the tasks have mounted, on HDFS or in an
+object store.
 
-Every table has its own position, since the files of one batch arrive one by one. All are in the text of the
-watermark; its order is the greatest of them.
+Every table has its own position, since the files of one batch arrive one by one. The text of the watermark
+has the positions of all tables; its order is the greatest of them.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _TABLES_SHOWN = 20
 _TASKS_PER_CORE = 4
 
 _Reached = tuple[int, int]
-"""Sequence number and row id of the last record that was applied, or is to be."""
+"""Sequence number and row id of the last record that was applied, or will be."""
 
 
 @dataclass(frozen=True)
@@ -76,21 +77,21 @@ class TungstenSource:
     """The staging files of one replication service.
 
     Args:
-        staging: folder that has one for each service, on any storage.
+        staging: folder that has a folder for each service, on any storage.
         service: the replication service.
-        text: how records are written.
-        header: what the fields before the table's columns are, in their order.
+        text: format of the records.
+        header: the fields before the table's columns, in their order.
         columns: names of a table's columns in the files' order, by the table's name in the source.
         metadata: a JSON file of tables, as Tungsten's Hadoop tools write it: ``{"tables": [{"schema", "name",
             "keys": [name, ...], "columns": [{"name"}, ...]}, ...]}``. It gives the columns of tables that
-            ``columns`` does not name, and keys that are not given. Without either, the files have the
-            target's columns in its order, partition columns last.
-        commit_columns: columns of the target that come from the commit timestamp, by their name: a format of
-            ``strftime``, whose text becomes the value; None: the usual text of a date or timestamp.
-        binary: how the files write bytes; needed by tables with binary columns.
+            ``columns`` does not name, and keys that are not given. Without both, the files have the target's
+            columns in its order, partition columns last.
+        commit_columns: columns of the target that come from the commit timestamp, by their name: the format
+            of ``strftime`` for the value; None: the usual text of a date or timestamp.
+        binary: format of bytes in the files; needed by tables with binary columns.
 
     Raises:
-        ConfigurationError: the header lacks a field that is needed, or has one twice.
+        ConfigurationError: the header lacks a necessary field, or has a field twice.
     """
 
     staging: LocationLike
@@ -108,7 +109,7 @@ class TungstenSource:
         if not set(needed) <= set(self.header) or len(set(self.header)) < len(self.header):
             raise ConfigurationError(
                 f"header {', '.join(each.value for each in self.header)}: it must have "
-                f"{', '.join(each.value for each in needed)}, and none twice"
+                f"{', '.join(each.value for each in needed)}, and no field twice"
             )
 
     @property
@@ -117,17 +118,17 @@ class TungstenSource:
         return f"tungsten:{self.service}"
 
     def full_name(self, name: str) -> str:
-        """``database.table`` of a table of the service; ``table`` alone is enough if one database has it.
+        """``database.table`` of a table of the service; ``table`` is enough if only one database has it.
 
         Raises:
             ConfigurationError: the service has no such table, or several.
-            InputError: the folder cannot be looked into.
+            InputError: the folder cannot be listed.
         """
         service = self._folder()
         with readable(self.source_id):
             if not _is_folder(service):
                 raise ConfigurationError(
-                    f"there is no folder {service.shown}; a service's staging files lie in one"
+                    f"there is no folder {service.shown}, which must have the service's staging files"
                 )
             known = [f"{d.name}.{t.name}" for d in folders(service) for t in folders(d)]
         found = [each for each in known if name in (each, each.partition(".")[2])]
@@ -145,8 +146,8 @@ class TungstenSource:
     ) -> Batch:
         """See :class:`~mutation_api.inputs.source.ChangeSource`.
 
-        The batch's tables have the keys that the metadata gives. What is wrong within the files is raised
-        when the operations are evaluated.
+        The batch's tables have the keys that the metadata gives. Errors within the files are raised when the
+        operations are evaluated.
 
         Raises:
             ConfigurationError: there is no such table, or it has no key.
@@ -174,7 +175,7 @@ class TungstenSource:
         return located(self.staging) / self.service
 
     def _reader(self, table: SourceTable, after: _Reached | None) -> tuple[_Reached, _Reader] | None:
-        """What is new of a table: the position of its last record, and who reads it; None if nothing is."""
+        """The position of a table's last record, and the reader of the new ones; None if nothing is new."""
         name = self.full_name(table.name)
         layout = self._layout(table, name)
         outstanding = self._outstanding(name, layout, after)
@@ -190,8 +191,8 @@ class TungstenSource:
         key = tuple(k.lower() for k in table.key) or (described.key if described else ())
         if not key:
             raise ConfigurationError(
-                f"table {name} of {self.source_id} has no primary key, so nothing says which row an "
-                "operation means. Name the columns that tell its rows apart, or the metadata that does"
+                f"table {name} of {self.source_id} has no primary key, so the row of an operation is not "
+                "known. Name the columns that identify a row, or metadata that has them"
             )
         given = {self.full_name(each): columns for each, columns in self.columns.items()}
         names = given.get(name, described.columns if described else None)
@@ -210,7 +211,7 @@ class TungstenSource:
     def _outstanding(
         self, name: str, layout: RecordLayout, after: _Reached | None
     ) -> tuple[_Reached, list[StagingFile]] | None:
-        """What is new of a table: position of its last record, and the files; None if nothing is."""
+        """The position of a table's last record, and the files with new ones; None if nothing is new."""
         database, _, table = name.partition(".")
         folder = self._folder() / database / table
         files = [f for f in staging_files(folder, table) if f.size] if _is_folder(folder) else []
@@ -220,7 +221,7 @@ class TungstenSource:
         if after is not None and last < after:
             raise SourcePositionError(
                 f"{folder.shown}: the last record has {_shown(last)}, but {_shown(after)} is applied "
-                "already. If the service's sequence numbers have begun anew, let it go on under another "
+                "already. If the service's sequence numbers were restarted, give the service another "
                 "name, or remove the table's watermark"
             )
         return None if last == after else (last, outstanding_files(files, after))
@@ -228,14 +229,14 @@ class TungstenSource:
 
 @dataclass(frozen=True)
 class _Reader:
-    """The function that runs in tasks: batches of numbers of file parts in, batches of operations out."""
+    """The function that runs in tasks: numbers of file parts in, batches of operations out."""
 
     layout: RecordLayout
     files: tuple[StagingFile, ...]
     text: SeparatedText
     after: _Reached | None
     parts: tuple[tuple[int, int, int], ...]
-    """number of the file, bytes from and to"""
+    """Of each part: index of the file, first byte, byte after the last."""
     storage: HadoopSettings = field(default_factory=HadoopSettings)
 
     def operations(self, spark: SparkSession, table: SourceTable) -> DataFrame:
@@ -278,13 +279,13 @@ def _last_position(file: StagingFile, text: SeparatedText, layout: RecordLayout)
 def _number(offset: int, fields: Sequence[str | None], number: int) -> int:
     value = fields[number] if number < len(fields) else None
     if value is None or not (value.isascii() and value.isdigit()):
-        raise DamagedRecordError(offset, number, f"is {value!r}; expected is a number")
+        raise DamagedRecordError(offset, number, f"is {value!r}; expected a number")
     return int(value)
 
 
 @dataclass(frozen=True)
 class _Described:
-    """What the metadata says of a table."""
+    """A table in the metadata."""
 
     columns: tuple[str, ...]
     key: tuple[str, ...]
@@ -305,7 +306,7 @@ def _read_metadata(location: Location) -> dict[str, _Described]:
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputFormatError(
             f"{location.shown}: it cannot be read as metadata of tables ({type(error).__name__}: {error}); "
-            'expected is JSON such as {"tables": [{"schema": "db", "name": "t", "keys": ["id"], "columns": '
+            'expected JSON such as {"tables": [{"schema": "db", "name": "t", "keys": ["id"], "columns": '
             '[{"name": "id"}]}]}'
         ) from error
 
@@ -325,7 +326,7 @@ def _own_position(name: str, position: Position) -> _Reached | None:
         return None if own is None else (int(own["seqno"]), int(own["row_id"]))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise SourcePositionError(
-            f"the watermark of table {name} is {position.text!r}, which is none of this source's"
+            f"the watermark of table {name} is {position.text!r}, which is not one of this source"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Canal's flat messages: what they are, and what is none."""
+"""Canal's flat messages: their events, and damaged ones."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ DAMAGED = [
 
 
 def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows and where they stand, statements, what changes no row, and messages that lack what they need."""
+    """Rows and their positions, statements, messages that change no row, and incomplete messages."""
     lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
     files = log_files([write_log(tmp_path, lines)])
     events = log_events(spark, files, CanalFormat(), Positions.MESSAGE)
-    wanted = events.select("offset", "kind", "table", "op", "place", "problem").collect()
+    wanted = events.select("offset", "kind", "table", "op", "log_position", "problem").collect()
     found = {line_number(files[0].location, event.offset): event for event in wanted}
     for number, (line, expected) in enumerate(EVENTS, start=1):
         event = found[number]
-        assert (event.kind, event.table, event.op, event.place) == expected, line
+        assert (event.kind, event.table, event.op, event.log_position) == expected, line
         assert event.problem is None, line
     for number, (line, field, text) in enumerate(DAMAGED, start=len(EVENTS) + 1):
         problem = found[number].problem

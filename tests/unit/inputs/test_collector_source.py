@@ -296,7 +296,7 @@ def test_a_file_in_place_of_the_one_read_is_refused(spark: SparkSession, tmp_pat
     with pytest.raises(SourcePositionError, match="up to number 2"):
         read(spark, tmp_path, reached)
     (tmp_path / "raw_02").write_text(lines("I"))
-    with pytest.raises(InputFormatError, match="nothing says which of them is the later"):
+    with pytest.raises(InputFormatError, match="it is not known which of them is the later"):
         read(spark, tmp_path, reached)
 
 
@@ -308,10 +308,10 @@ def test_a_file_in_place_of_the_one_read_is_refused(spark: SparkSession, tmp_pat
         (lines("I").replace("INSERT", "REPLACE"), InputFormatError, "field operation is 'REPLACE'"),
         (lines("I").replace(",0\n", "\n"), InputFormatError, "has 4 fields separated by ',', expected are 5"),
         (lines("I").replace(",0\n", ",0,0\n"), InputFormatError, "has 6 fields"),
-        (lines("I").replace(",", ";"), InputFormatError, r"field 1 \(operation\) goes on with"),
+        (lines("I").replace(",", ";"), InputFormatError, r"field 1 \(operation\) continues with"),
         (lines("I").replace(",", "|").replace('"', ""), InputFormatError, "has 1 fields separated by ','"),
         (lines("I").replace('"n"', '"n'), InputFormatError, "has no end"),
-        (lines("I").replace('"n"', '"n"x'), InputFormatError, r"field 4 \(name\) goes on with b'x,0"),
+        (lines("I").replace('"n"', '"n"x'), InputFormatError, r"field 4 \(name\) continues with b'x,0"),
         (lines("I")[:-1], InputFormatError, "has no end"),
         (lines("I")[:-9], InputFormatError, "has no end"),
         ("\n", InputFormatError, "has 1 fields"),
@@ -374,10 +374,12 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         CollectorSource(raw, "people", columns=("id", "name")).read(nothing, [PEOPLE], {})
     with pytest.raises(ConfigurationError, match="there is no raw file"):
         CollectorSource(tmp_path / "none", "people").read(nothing, [PEOPLE], {})
-    with pytest.raises(InputFormatError, match=r"more/raw: its number.*is 0 as that of .*/raw; nothing says"):
+    with pytest.raises(
+        InputFormatError, match=r"more/raw: its number.*is 0 as that of .*/raw, so it is not known"
+    ):
         (tmp_path / "more").mkdir()
         (tmp_path / "more" / "raw").write_text(RAW)
         CollectorSource([raw, tmp_path / "more"], "people").read(nothing, [PEOPLE], {})
     (tmp_path / "folder" / "raw-1").mkdir(parents=True)
-    with pytest.raises(InputFormatError, match="folder/raw-1: a folder, where raw files alone must lie"):
+    with pytest.raises(InputFormatError, match="folder/raw-1: found a folder, expected raw files alone"):
         CollectorSource(tmp_path / "folder", "people").read(nothing, [PEOPLE], {})

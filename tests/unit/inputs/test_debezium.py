@@ -95,7 +95,7 @@ DAMAGED = [
     (envelope("x", ROW, ROW), "op", "no operation is called x"),
     (envelope("c", ROW, None), "after", "has no row"),
     (envelope("u", ROW, "text"), "after", "has no row"),
-    (envelope("c", after=ROW, source=None), "source", "does not tell database and table"),
+    (envelope("c", after=ROW, source=None), "source", "does not name database and table"),
     ('{"id":1,"note":"a"}', "op", "fields id, note; flattened"),
     ("[1]", "op", "no envelope"),
 ]
@@ -103,16 +103,16 @@ DAMAGED = [
 
 @pytest.mark.slow
 def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
-    """Operations, and what changes no row; places in the log, and who has none; what is none of these."""
+    """Operations, and messages that change no row; positions, and messages without one; damaged messages."""
     lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
     files = log_files([write_log(tmp_path, lines)])
     events = log_events(spark, files, DebeziumFormat(), Positions.AUTO)
-    wanted = events.select("offset", "kind", "table", "op", "place", "problem").collect()
+    wanted = events.select("offset", "kind", "table", "op", "log_position", "problem").collect()
     found = {line_number(files[0].location, event.offset): event for event in wanted}
     for number, (line, expected) in enumerate(EVENTS, start=1):
         event = found[number]
-        place = event.place if event.kind != "other" else None
-        assert (event.kind, event.table, event.op, place) == expected, line
+        log_position = event.log_position if event.kind != "other" else None
+        assert (event.kind, event.table, event.op, log_position) == expected, line
         assert event.problem is None, line
     for number, (line, field, text) in enumerate(DAMAGED, start=len(EVENTS) + 1):
         problem = found[number].problem
@@ -162,7 +162,11 @@ def test_keys_of_deletes_and_tombstones(spark: SparkSession, tmp_path: Path) -> 
             RecordValueError,
             'field id: must be a JSON number, to be read as number, and is "AQ=="',
         ),
-        (envelope("t", source=POSTGRES), InputFormatError, "truncate of public.orders: t; say that"),
+        (
+            envelope("t", source=POSTGRES),
+            InputFormatError,
+            "truncate of public.orders: t; choose to apply truncates",
+        ),
     ],
 )
 def test_refused(spark: SparkSession, tmp_path: Path, line: str, error: type[Exception], text: str) -> None:

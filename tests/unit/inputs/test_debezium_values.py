@@ -85,10 +85,10 @@ def test_the_user_tells_how_values_are_written(
 @pytest.mark.parametrize(
     ("values", "hive_type", "kafka", "text"),
     [
-        (DebeziumValues(), "decimal(10,3)", None, "say which of precise, string, double"),
+        (DebeziumValues(), "decimal(10,3)", None, "choose one of precise, string, double"),
         (DebeziumValues(decimals="precise"), "decimal(10,3)", None, r"Decimal\(SCALE\)"),
-        (DebeziumValues(), "binary", None, "say which of bytes, base64"),
-        (DebeziumValues(), "binary", "string", "say which of bytes, base64"),
+        (DebeziumValues(), "binary", None, "choose one of bytes, base64"),
+        (DebeziumValues(), "binary", "string", "choose one of bytes, base64"),
         (DebeziumValues(), "decimal(10,3)", "double", "not exact"),
         (DebeziumValues(), "int", "struct", "into a string only"),
     ],

@@ -396,8 +396,12 @@ def test_the_source_may_say_which_columns_are_the_key(warehouse: Warehouse) -> N
         ([], {}, "name at least one table to follow"),
         ([ORDERS, Following("x", "DEFAULT.orders")], {}, r"table default\.orders is named twice"),
         ([ORDERS, Following("orders", "default.x")], {}, "table orders is named twice"),
-        ([ORDERS, Following("x", "other.x")], {}, r"several databases \(default, other\): say which table"),
-        ([ORDERS], {"watermark_table": "Default.Orders"}, "cannot be a target and take the watermarks"),
+        ([ORDERS, Following("x", "other.x")], {}, r"several databases \(default, other\): name the table"),
+        (
+            [ORDERS],
+            {"watermark_table": "Default.Orders"},
+            "cannot be both a target and the table of watermarks",
+        ),
         ([Following("x", "orders")], {}, "not a table's full name: 'orders'"),
     ],
 )
@@ -413,7 +417,9 @@ def test_tables_that_make_no_sense(
 def test_columns_that_frames_of_operations_need_for_themselves(warehouse: Warehouse) -> None:
     """A table that has a column of such a name is refused rather than filled with positions."""
     warehouse.create("default.t", columns=[ColumnInfo("id", "bigint"), ColumnInfo("__operation", "string")])
-    with pytest.raises(RecordLayoutError, match="it has a column '__operation', a name that operations need"):
+    with pytest.raises(
+        RecordLayoutError, match="it has a column '__operation', a name that operations need; rename"
+    ):
         warehouse.ingest(ListSource(entries("1 insert 1 x", "t")), Following("t", "default.t", ("id",)))
     assert warehouse.rows("default.t") == []
 

@@ -1,4 +1,4 @@
-"""Messages of Maxwell's daemon: what they are, and what is none."""
+"""Messages of Maxwell's daemon: their events, and damaged ones."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ DAMAGED = [
     (message("insert", data=None), "data", "no row"),
     (message("insert", data=[1]), "data", "no row"),
     (message("update"), "old", "what the update changed"),
-    (message("insert", position="master:x"), "position", "master:x is no position"),
+    (message("insert", position="master:x"), "position", "master:x is not a position"),
 ]
 
 
 def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows and where they stand, what changes no row, and messages that lack what they need."""
+    """Rows and their positions, messages that change no row, and messages that lack what they need."""
     lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
     files = log_files([write_log(tmp_path, lines)])
     events = log_events(spark, files, MaxwellFormat(), Positions.AUTO)
-    wanted = events.select("offset", "kind", "table", "op", "place", "problem").collect()
+    wanted = events.select("offset", "kind", "table", "op", "log_position", "problem").collect()
     found = {line_number(files[0].location, event.offset): event for event in wanted}
     for number, (line, expected) in enumerate(EVENTS, start=1):
         event = found[number]
-        assert (event.kind, event.table, event.op, event.place) == expected, line
+        assert (event.kind, event.table, event.op, event.log_position) == expected, line
         assert event.problem is None, line
     for number, (line, field, text) in enumerate(DAMAGED, start=len(EVENTS) + 1):
         problem = found[number].problem

@@ -122,7 +122,7 @@ def test_places_in_the_log_order_operations_whatever_the_files(spark: SparkSessi
     nothing = read(spark, MaxwellSource, folder, after=whole.position)
     assert (nothing.tables, nothing.position) == ((), None)
     other = Position(whole.position.order, json.dumps({"by": "message", "log": "other-bin", "at": []}))
-    with pytest.raises(SourcePositionError, match=r"places in other-bin.*places in master.*replaced"):
+    with pytest.raises(SourcePositionError, match=r"positions in other-bin.*positions in master.*replaced"):
         read(spark, MaxwellSource, folder, after=other)
 
 
@@ -166,7 +166,7 @@ def test_truncates_are_applied_for_who_asks(
 
 
 def test_order_of_lines(spark: SparkSession, tmp_path: Path) -> None:
-    """Without places the numbers of files and the lines order operations: 2 comes before 10."""
+    """Without positions the numbers of files and the lines order operations: 2 comes before 10."""
     texts = [maxwell(change, position=None) for change in CHANGES]
     for number, lines in ((2, texts[:2]), (10, texts[2:])):
         (tmp_path / f"part-{number}.json").write_text("\n".join(lines), encoding="utf-8")
@@ -221,7 +221,7 @@ GOOD = simple("insert", None, ROW, 4)
         (
             json.dumps({"type": "table-alter", "database": "shop", "table": "orders", "sql": "alter x"}),
             InputFormatError,
-            "schema change of shop.orders: alter x; bring the target into line",
+            "schema change of shop.orders: alter x; change the target likewise",
         ),
     ],
 )
@@ -259,9 +259,9 @@ def test_what_the_user_says_of_columns_and_schemas(spark: SparkSession, tmp_path
 
 
 def test_tables_and_keys_that_are_not_clear(spark: SparkSession, tmp_path: Path) -> None:
-    """Nothing tells the key; a key that the target does not have; a table twice; no such file."""
+    """No key is named; a key that the target does not have; a table twice; no such file."""
     folder = write_log(tmp_path, [maxwell(Change("insert", None, ROW, 1, 4), primary_key_columns=None)])
-    with pytest.raises(ConfigurationError, match=r"the messages name no key; say which columns"):
+    with pytest.raises(ConfigurationError, match=r"the messages name no key; name the columns"):
         read(spark, MaxwellSource, folder, SMALL)
     with pytest.raises(RecordLayoutError, match=r"sales\.small has no key columns code"):
         read(spark, MaxwellSource, folder, SMALL, ("code",))

@@ -1,4 +1,4 @@
-"""What orders a log's operations, and which watermarks are of that order; no Spark needed."""
+"""The order of a log's operations, and the watermarks of that order; without Spark."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from mutation_api.inputs.source import Position
 from mutation_api.storage.location import Location
 
 FILES = tuple(LogFile(Location.given(f"/log/{number}.json"), number, 9) for number in (3, 4))
-PLACED = Order(Positions.MESSAGE, "bin")
+BY_MESSAGE = Order(Positions.MESSAGE, "bin")
 LINES = Order(Positions.LINE, "")
 
 
-def facts(messages: int, unplaced: int = 0, *logs: str, first: Row | None = None) -> OrderFacts:
-    return OrderFacts(messages, unplaced, first, (7, 4, 0, 3, 120, 1), (3, 120, 1), logs)
+def facts(messages: int, unordered: int = 0, *logs: str, first: Row | None = None) -> OrderFacts:
+    return OrderFacts(messages, unordered, first, (7, 4, 0, 3, 120, 1), (3, 120, 1), logs)
 
 
 @pytest.mark.parametrize(
     ("tables", "asked", "expected"),
     [
-        ([facts(2, 0, "bin")], Positions.AUTO, PLACED),
-        ([facts(2, 0, "bin")], Positions.MESSAGE, PLACED),
+        ([facts(2, 0, "bin")], Positions.AUTO, BY_MESSAGE),
+        ([facts(2, 0, "bin")], Positions.MESSAGE, BY_MESSAGE),
         ([facts(2, 0, "bin")], Positions.LINE, LINES),
         ([facts(2, 2)], Positions.AUTO, LINES),
         ([], Positions.AUTO, LINES),
-        ([facts(1, 0, "bin"), facts(1, 0, "bin")], Positions.AUTO, PLACED),
+        ([facts(1, 0, "bin"), facts(1, 0, "bin")], Positions.AUTO, BY_MESSAGE),
     ],
 )
 def test_what_orders_a_log(tables: list[OrderFacts], asked: Positions, expected: Order) -> None:
-    """Places if all messages tell them, lines if none does, or if that is asked for."""
+    """Positions if all messages have them; lines if none has one, or if the user asked for lines."""
     assert chosen_order("debezium:erp", FILES, tables, asked) == expected
 
 
 def test_logs_without_an_order(tmp_path: Path) -> None:
-    """Some tell a place and others do not; several logs; files of one number."""
+    """Some messages have a position and others do not; several logs; files of one number."""
     path = tmp_path / "5.json"
     path.write_text("1\n2\n")
     file = LogFile(Location.given(path), 5, 4)
@@ -57,11 +57,11 @@ def test_logs_without_an_order(tmp_path: Path) -> None:
 
 
 def test_positions() -> None:
-    """The place in the log, then file, line and step; or these alone."""
-    assert PLACED.last(facts(1)) == (7, 4, 0, 3, 120, 1)
+    """The position in the log, then file, line and step; or these alone."""
+    assert BY_MESSAGE.last(facts(1)) == (7, 4, 0, 3, 120, 1)
     assert LINES.last(facts(1)) == (3, 120, 1)
-    event = Row(file=1, offset=60, place=[7, 4, 0])
-    assert PLACED.position_of(event, FILES) == (7, 4, 0, 4, 60, 0)
+    event = Row(file=1, offset=60, log_position=[7, 4, 0])
+    assert BY_MESSAGE.position_of(event, FILES) == (7, 4, 0, 4, 60, 0)
     assert LINES.position_of(event, FILES) == (4, 60, 0)
 
 
@@ -70,12 +70,18 @@ def test_positions() -> None:
     [
         ("{", "the watermark of table t is not one of this source: '{'"),
         ('{"seqno": 7}', "not one of this source"),
-        (LINES.described((4, 60, 0)), r"in the order of lines; this log has that of places in bin\. Was the"),
-        (Order(Positions.MESSAGE, "old").described((1,)), "in the order of places in old; this log has that"),
+        (
+            LINES.described((4, 60, 0)),
+            r"in the order of lines; this log has that of positions in bin\. Was the",
+        ),
+        (
+            Order(Positions.MESSAGE, "old").described((1,)),
+            "in the order of positions in old; this log has that",
+        ),
     ],
 )
 def test_watermarks_of_another_order(text: str, message: str) -> None:
     """Their numbers cannot be compared."""
-    PLACED.check_watermarks("debezium:erp", {"t": Position((7,), PLACED.described((7,)))})
+    BY_MESSAGE.check_watermarks("debezium:erp", {"t": Position((7,), BY_MESSAGE.described((7,)))})
     with pytest.raises(SourcePositionError, match=message):
-        PLACED.check_watermarks("debezium:erp", {"t": Position((7,), text)})
+        BY_MESSAGE.check_watermarks("debezium:erp", {"t": Position((7,), text)})

@@ -36,7 +36,7 @@ Log = list[tuple[Any, ...]]
 
 
 def random_log(rng: random.Random, count: int) -> Log:
-    """Operations on few keys of three columns; positions tell their order, the list is not in it."""
+    """Operations on few keys of three columns; positions give their order, the list is not sorted."""
     days = [datetime.date(1600, 1, 1), datetime.date(2020, 2, 29), datetime.date(9999, 12, 31)]
     keys = [
         (Decimal(n) / 100, rng.choice(days), rng.choice(["", "a", "A", "a ", "é", "日本"]))
@@ -113,7 +113,7 @@ def test_no_operations(spark: SparkSession) -> None:
 
 
 def operations(spark: SparkSession, logs: Mapping[str, str]) -> DataFrame:
-    """``{"a": "IU"}``: an insert, then an update of key a; values tell them apart."""
+    """``{"a": "IU"}``: an insert, then an update of key a; values distinguish them."""
     rows = [
         (LETTERS[letter], (place,), key, f"{letter}{place}")
         for key, letters in logs.items()
@@ -123,7 +123,7 @@ def operations(spark: SparkSession, logs: Mapping[str, str]) -> DataFrame:
 
 
 def left_of(spark: SparkSession, logs: Iterable[str]) -> dict[str, str]:
-    """What is left of each log, as its letter and place, such as ``U1``."""
+    """What is left of each log, as its letter and position, such as ``U1``."""
     frame = operations(spark, {log: log for log in logs})
     return {row.id: row.msg for row in reduce_operations(frame, ["id"], "position").collect()}
 
@@ -242,13 +242,13 @@ BAD = "operation string, position struct<at:bigint>, id int, region string"
             [("insert", (1,), 1, "x"), ("update", (2,), 1, None)],
             RecordValueError,
             'operation {"operation":"update"}, key {"id":1,"region":null}, position {"position":{"at":2}}: a '
-            "key column is null, so whose operation it is cannot be told",
+            "key column is null, so the row of the operation is not known",
         ),
         (
             [("insert", (1,), 1, "x"), ("delete", (1,), 1, "x"), ("delete", (1,), 2, "x")],
             ContradictionError,
             'two operations on key {"id":1,"region":"x"} have the same position {"position":{"at":1}}, so '
-            "which of them is the later one cannot be told",
+            "it is not known which of them is the later one",
         ),
         (
             [("INSERT", (1,), 1, "x")],

@@ -82,7 +82,7 @@ def test_rows_that_end_too_early_are_refused(length: int) -> None:
 
 
 def test_images_without_some_columns_are_refused() -> None:
-    """A minimal image says nothing about the others."""
+    """A minimal image lacks the others."""
     decoder = RowDecoder("s.t", [logged("a", FIELD_TYPE.TINY), logged("b", FIELD_TYPE.TINY)], {})
     with pytest.raises(InputFormatError, match="binlog_row_image=FULL"):
         list(decoder.rows(b"\0\1", [b"\1"]))
@@ -105,7 +105,7 @@ def test_images_without_some_columns_are_refused() -> None:
 def test_a_log_of_another_type_than_the_column_has_now_is_refused(
     column: LoggedColumn, source: SourceColumn
 ) -> None:
-    """Its values would be taken for others."""
+    """Its values would be misread."""
     with pytest.raises(InputFormatError, match="'v': the log holds values of another type than"):
         RowDecoder("s.t", [column], {"v": source})
 
@@ -117,6 +117,6 @@ def test_members_may_be_added_to_an_enum() -> None:
 
 
 def test_a_type_that_is_not_known_is_refused() -> None:
-    """Even in a column that nobody wants: where the next one begins is not known then."""
+    """Even in a column that is not wanted: without it the next one cannot be found."""
     with pytest.raises(InputFormatError, match="type 140 of the log is not known"):
         RowDecoder("s.t", [logged("v", 140)], {})

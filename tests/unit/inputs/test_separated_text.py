@@ -77,11 +77,11 @@ def test_what_arrow_reads_is_what_is_there(text: SeparatedText) -> None:
         (HIVE, b"a\x01b\x01c\x01d\n", 0, None, "has 4 fields"),
         (HIVE, b"\n", 0, None, "has 1 fields"),
         (HIVE, b"a,b,c\n", 0, None, "has 1 fields separated by"),
-        (HIVE, b"a\x01b\\x\x01c\n", 0, 1, "goes on with b'\\\\x"),
-        (HIVE, b"a\x01\\Nx\x01c\n", 0, 1, "goes on with b'\\\\Nx"),
+        (HIVE, b"a\x01b\\x\x01c\n", 0, 1, "continues with b'\\\\x"),
+        (HIVE, b"a\x01\\Nx\x01c\n", 0, 1, "continues with b'\\\\Nx"),
         (HIVE, b"a\x01b\x01c\na\x01\xff\x01c\n", 6, 1, "is not UTF-8: b'\\xff'"),
-        (QUOTED, b'a,"b"x,c\n', 0, 1, "goes on with b'x,c"),
-        (QUOTED, b'a,b"x,c\n', 0, 1, "goes on with"),
+        (QUOTED, b'a,"b"x,c\n', 0, 1, "continues with b'x,c"),
+        (QUOTED, b'a,b"x,c\n', 0, 1, "continues with"),
         (QUOTED, b'a,"b,c\n', 0, 1, "no quote ends it"),
         (DOUBLED, b'a,b,"c\n', 0, 2, "no quote ends it"),
         (HIVE, b"a\x01b\x01c", 0, None, "has no end"),
@@ -90,7 +90,7 @@ def test_what_arrow_reads_is_what_is_there(text: SeparatedText) -> None:
 def test_damage_is_found_where_it_is(
     text: SeparatedText, chunk: bytes, offset: int, field: int | None, reason: str
 ) -> None:
-    """The record by its byte, the field by its number, and what stands there."""
+    """The record by its byte, the field by its number, and the bytes found there."""
     with pytest.raises(DamagedRecordError) as caught:
         text.columns(chunk, 3)
     assert (caught.value.offset, caught.value.field) == (offset, field)
@@ -100,7 +100,7 @@ def test_damage_is_found_where_it_is(
 @pytest.mark.parametrize("text", [HIVE, QUOTED, DOUBLED])
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 1000])
 def test_chunks_are_whole_records(text: SeparatedText, chunk_bytes: int, tmp_path: Path) -> None:
-    """However little is read at once, and whatever stands in quotes, chunks begin and end with records."""
+    """However little is read at once, and whatever is in quotes, chunks begin and end with records."""
     end = '\n"' if text.quote else "x"
     quoted = f"{text.quote or ''}a{end}b".replace('\n"', f"\n{text.escape}{text.quote}" if text.quote else "")
     record = text.field_separator.join([quoted + (text.quote or ""), text.null]) + "\n"
@@ -133,6 +133,6 @@ def test_chunks_are_whole_records(text: SeparatedText, chunk_bytes: int, tmp_pat
     ],
 )
 def test_formats_that_cannot_be_read_are_refused(characters: dict[str, str]) -> None:
-    """Characters that cannot be told apart, and texts where one character is needed."""
+    """Characters that serve two purposes, and texts where one character is needed."""
     with pytest.raises(ConfigurationError):
         SeparatedText(**characters)

@@ -1,4 +1,4 @@
-"""Which statements of a binary log a table does not survive unchanged."""
+"""Which statements of a binary log change a table."""
 
 from __future__ import annotations
 

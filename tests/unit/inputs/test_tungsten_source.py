@@ -121,7 +121,7 @@ def staging(tmp_path: Path) -> Staging:
 
 
 def test_t1_separators_and_quotes_are_configurable(tmp_path: Path) -> None:
-    """0x01 and newline by default, without quotes; others are read likewise, with the same values."""
+    """0x01 and newline by default, without quotes; other formats give the same values."""
     values = ["a,b", "7", 'said "so" \\ \x01 | ;']
     texts = [
         TEXT_DEFAULT,
@@ -149,7 +149,7 @@ def test_t2_the_documented_record_is_read_and_written_byte_for_byte(staging: Sta
 
 
 def test_t3_header_of_four_fields(staging: Staging) -> None:
-    """Records without a key field, told by the header; read as if they had one, they are refused."""
+    """Records without a key field, as the header says; if it has the field, they are refused."""
     record = fields("I", 1318, 1, "3", "#1 Single", "2006", "Cats")
     staging.write(1318, record[:4] + record[5:])
     assert staging.rows(header=HEADER_WITHOUT_KEY) == [((1318, 1, 1), "insert", 3, "#1 Single", 2006, "Cats")]
@@ -260,12 +260,12 @@ def test_t9_columns_and_key_come_with_the_metadata(staging: Staging, tmp_path: P
     assert staging.rows(unkeyed, metadata=described) == [((1, 1, 1), "insert", 3, "Single", 2006, "Cats")]
     assert staging.rows(columns={"chicago": order})[0][2:] == (3, "Single", 2006, "Cats")
     described.write_text('{"tables": [{"name": "chicago"}]}')
-    with pytest.raises(InputFormatError, match=r"meta.json: .*KeyError: 'schema'.*expected is JSON"):
+    with pytest.raises(InputFormatError, match=r"meta.json: .*KeyError: 'schema'.*expected JSON"):
         staging.rows(unkeyed, metadata=described)
 
 
 def test_t9_table_without_a_key_is_refused(staging: Staging, tmp_path: Path) -> None:
-    """Nobody names one, or the metadata has none, or it is no column."""
+    """Neither user nor metadata name one, or it is not a column."""
     staging.write(1, fields("I", 1, 1, "3", "a", "1", "t"))
     for options in ({}, {"metadata": metadata(tmp_path, keys=[], columns=[])}):
         with pytest.raises(ConfigurationError, match=r"hadoop.chicago of tungsten:alpha has no primary key"):
@@ -383,7 +383,7 @@ def test_tables_have_positions_of_their_own(spark: SparkSession, staging: Stagin
 
 @pytest.mark.slow
 def test_only_what_was_there_at_the_beginning_is_read(spark: SparkSession, staging: Staging) -> None:
-    """Records and files that come while a run is on are the next run's."""
+    """The next run reads records and files that were added during a run."""
     path = staging.write(1, fields("I", 1, 1, "1", "a", "1", "t"))
     batch = read(spark, staging)
     more = staging_record(fields("I", 2, 2, "2", "a", "1", "t"))
@@ -415,7 +415,7 @@ def test_files_that_end_before_the_watermark_are_refused(staging: Staging) -> No
     reached = Position((11, 1), '{"tables": {"hadoop.chicago": {"seqno": 11, "row_id": 1}}}')
     with pytest.raises(SourcePositionError, match="the last record has sequence number 10 and row id 1, but"):
         read(nothing, staging, reached)
-    with pytest.raises(SourcePositionError, match="none of this source's"):
+    with pytest.raises(SourcePositionError, match="not one of this source"):
         read(nothing, staging, Position((1, 1), "binlog.000001:4"))
 
 
@@ -428,15 +428,15 @@ SECOND = staging_record(fields("I", 1, 2, "2", "a", "2006", "t"))
     [
         (SECOND[:-1], InputFormatError, "the record has no end; the file ends with"),
         (SECOND[:9], InputFormatError, "the record has no end"),
-        (SECOND.replace("\x01", ","), InputFormatError, "is None; expected is a number"),
+        (SECOND.replace("\x01", ","), InputFormatError, "is None; expected a number"),
         (SECOND.replace("I", "U"), InputFormatError, "field operation is 'U', and can be I, D, UI, UD"),
         (SECOND.replace("I", "i"), InputFormatError, "field operation is 'i'"),
         (SECOND.replace("I", "\ufeffI"), InputFormatError, "field operation is"),
         (SECOND.replace("I", "\\N"), InputFormatError, "field operation is None"),
         (SECOND.replace("\x01t\n", "\n"), InputFormatError, "has 8 fields separated by .*, expected are 9"),
         (SECOND.replace("\x01t\n", "\x01t\x01\n"), InputFormatError, "has 10 fields"),
-        ("\n", InputFormatError, "is None; expected is a number"),
-        (SECOND.replace("\x01a\x01", "\x01\\a\x01"), InputFormatError, r"field 7 \(type\) goes on with"),
+        ("\n", InputFormatError, "is None; expected a number"),
+        (SECOND.replace("\x01a\x01", "\x01\\a\x01"), InputFormatError, r"field 7 \(type\) continues with"),
         (SECOND.replace("\x012\x012\x01", "\x01\\N\x01\\N\x01"), InputFormatError, "column 'id' is NULL"),
         (
             SECOND.replace("\x012\x012\x01", "\x012\x013\x01"),
@@ -452,12 +452,12 @@ SECOND = staging_record(fields("I", 1, 2, "2", "a", "2006", "t"))
         (
             SECOND.replace("\x011\x012\x01", "\x01one\x012\x01"),
             InputFormatError,
-            "is 'one'; expected is a num",
+            "is 'one'; expected a num",
         ),
         (
             SECOND.replace("\x011\x012\x01", "\x011\x01\\N\x01"),
             InputFormatError,
-            "is None; expected is a num",
+            "is None; expected a num",
         ),
         (SECOND.replace("a", "\udcff", 1), InputFormatError, r"field 7 \(type\) is not UTF-8: b'.xff'"),
     ],

@@ -47,7 +47,7 @@ def test_damaged_lines_are_never_read_as_something_else(
 ) -> None:
     """Cut anywhere, joined with another, a mark of JSON lost or doubled, bytes of no character: refused.
 
-    A line that still is a message is the one that it was, or told to be wrong.
+    A line that still is a message equals the original one, or has a problem.
     """
     chance = random.Random(SEED)
     whole = writer(CHANGES[2]).encode()
@@ -65,7 +65,7 @@ def test_damaged_lines_are_never_read_as_something_else(
     found = looked(spark, message_format, write_log(tmp_path, [whole, *damaged]))
     original = found[1]
     assert original.problem is None
-    parts = ("kind", "table", "op", "place", "key", "rows")
+    parts = ("kind", "table", "op", "log_position", "key", "rows")
     for number, line in enumerate(damaged, start=2):
         event = found[number]
         same = all(event[part] == original[part] for part in parts)

@@ -1,4 +1,4 @@
-"""Spark's variants are the matter of one module, so that another way to parse JSON can take its place."""
+"""Only one module depends on Spark's variants, so that another way to parse JSON can replace it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ MARK = Watermark(
 
 @pytest.fixture(params=LINES)
 def metastore(request: pytest.FixtureRequest, tmp_path: Path) -> MetastoreClient:
-    """One of each line, in memory."""
+    """One of each release, in memory."""
     return InMemoryMetastore(tmp_path, capabilities=LINES[request.param])
 
 
@@ -67,7 +67,7 @@ def moved(mark: Watermark, *order: int, **changes: Any) -> Watermark:
 
 
 def test_a_watermark_comes_back_as_it_was(client: MutatorClient) -> None:
-    """Each table of a source has one, for each target; a later one takes its place."""
+    """Each table of a source has one, for each target; a later one replaces it."""
     others = [
         dataclasses.replace(MARK, source_table="customers"),
         dataclasses.replace(MARK, target="d.other"),
@@ -110,7 +110,7 @@ def test_it_never_moves_backwards(client: MutatorClient, order: tuple[int, ...])
 
 
 def test_it_is_created_once(metastore: MetastoreClient) -> None:
-    """Whoever comes second, even at the same time, takes it as it is."""
+    """The second client, even at the same time, takes the table as it is."""
     assert not watermark_table_exists(metastore, NAME)
     ensure_watermark_table(metastore, NAME)
     assert watermark_table_exists(metastore, NAME)
@@ -142,13 +142,13 @@ def test_its_database_must_exist(metastore: MetastoreClient) -> None:
 
 
 def test_another_table_is_refused(metastore: MetastoreClient) -> None:
-    """What was meant for something else is not written to."""
+    """A table of other columns is not written to."""
     create_acid_table(metastore, NAME, [ColumnInfo("id", "bigint")], clustered_by=["id"], num_buckets=1)
     ensure_watermark_table(metastore, NAME)
     builder = MutatorClientBuilder().metastore(metastore).add_sink_table(*NAME.split("."))
     with (
         builder.build() as client,
-        pytest.raises(ConfigurationError, match="is no table of watermarks: its columns are id bigint"),
+        pytest.raises(ConfigurationError, match="is not a table of watermarks: its columns are id bigint"),
     ):
         read(client)
 
@@ -164,7 +164,7 @@ def test_another_table_is_refused(metastore: MetastoreClient) -> None:
     ],
 )
 def test_rows_that_are_no_watermarks(client: MutatorClient, changes: dict[str, Any], message: str) -> None:
-    """Written by somebody else: refused, naming the row."""
+    """Rows of another writer are refused; the message names the row."""
     record = {
         "source_id": "list:a",
         "source_table": "orders",
