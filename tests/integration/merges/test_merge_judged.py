@@ -177,7 +177,7 @@ def test_a_key_is_not_inserted_as_another(
             with pytest.raises(ClientError) as unknown:
                 merge_into(transaction, "d.nowhere", source=source, on=["k"]).whenMatched().delete().merge()
             assert str(unknown.value) == (
-                "table d.nowhere is not part of the transaction; add it to the MutatorClientBuilder. It has "
-                f"{name}"
+                "table d.nowhere is not part of the transaction; add it to the MutatorClientBuilder. "
+                f"The transaction has {name}"
             )
             assert live.state() == before

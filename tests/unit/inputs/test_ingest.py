@@ -399,7 +399,7 @@ def test_the_source_may_say_which_columns_are_the_key(warehouse: Warehouse) -> N
         ([ORDERS, Following("orders", "default.x")], {}, "table orders is named twice"),
         ([ORDERS, Following("x", "other.x")], {}, r"several databases \(default, other\): say which table"),
         ([ORDERS], {"watermark_table": "Default.Orders"}, "cannot be a target and take the watermarks"),
-        ([Following("x", "orders")], {}, "not a table's full name: 'orders'"),
+        ([Following("x", "orders")], {}, "not the full name of a table: 'orders'"),
     ],
 )
 def test_tables_that_make_no_sense(

@@ -66,5 +66,5 @@ def test_a_server_that_cannot_be_asked_is_an_error() -> None:
     metastore.fail_next("get_all_tables", MetastoreUnavailableError("line cut"))
     with pytest.raises(ConnectionFailedError, match=r"database default.*line cut"):
         examine(metastore, "default")
-    with pytest.raises(ConfigurationError, match="not a table's full name"):
+    with pytest.raises(ConfigurationError, match="not the full name of a table"):
         examine(metastore, "a.b")
