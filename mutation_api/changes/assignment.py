@@ -1,4 +1,4 @@
-"""Values on their way into a column: converted as Hive stores them, or refused by row key and column."""
+"""Assignment of values to columns: converted as Hive stores them, or refused with row key and column."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from mutation_api.types.scalar_conversion import MisfitError
 __all__ = ["ColumnConverter", "any_of", "comparable", "differs", "is_stored_unchanged", "stored"]
 
 _CUT = ("char", "varchar")
-"""Spark has strings for them, so equal Spark types do not mean that nothing has to be done."""
+"""Spark uses strings for these types, so values may need a conversion although the Spark types are equal."""
 
 
 @dataclass(frozen=True)
 class ColumnConverter:
-    """The function that runs in tasks: values in, values of the column's type out."""
+    """The function that converts values to the column's type in tasks."""
 
     table_name: str
     column: AcidColumn
@@ -57,14 +57,14 @@ class ColumnConverter:
 def stored(
     table_name: str, column: AcidColumn, value: Column, found: DataType, *, where: Column, key: Column
 ) -> Column:
-    """``value`` as the column will hold it, null where ``where`` is not true.
+    """``value`` as the column will store it, null where ``where`` is not true.
 
     Args:
-        table_name: the table's, for messages.
-        column: where it goes.
-        value: what is assigned.
+        table_name: ``database.table``, for messages.
+        column: the column that gets the value.
+        value: the assigned value.
         found: its type.
-        where: the rows that need it; no other value is looked at, so none of them can be refused.
+        where: the rows that need it. Values of other rows are ignored, so they cannot be refused.
         key: text that names a row in messages.
 
     Raises:
@@ -82,7 +82,7 @@ def stored(
 
 
 def is_stored_unchanged(column: AcidColumn, found: DataType) -> bool:
-    """Whether the column holds every value of Spark's type ``found`` as it is."""
+    """Whether the column stores every value of Spark's type ``found`` unchanged."""
     return column_type(column) == wall_clock_type(found) and not any(kind in column.type for kind in _CUT)
 
 
@@ -105,19 +105,19 @@ def _check_type(table_name: str, column: AcidColumn, found: DataType) -> None:
 
 
 def differs(column: AcidColumn, old: str, new: str) -> Column:
-    """Whether two structs of a row's values, of these names, differ in a column; NULL equals NULL."""
+    """Whether the structs named ``old`` and ``new`` differ in a column; NULL equals NULL."""
     kind = column_type(column)
     before, after = (comparable(sf.col(quoted(side, column.name)), kind) for side in (old, new))
     return ~after.eqNullSafe(before)
 
 
 def any_of(conditions: Iterable[Column]) -> Column:
-    """Whether one of the conditions is true; of none, none is."""
+    """Whether at least one of the conditions is true; false without conditions."""
     return reduce(lambda a, b: a | b, conditions, sf.lit(False))
 
 
 def comparable(value: Column, data_type: DataType) -> Column:
-    """The value in a form that Spark can compare: maps, also nested ones, become sorted entries."""
+    """The value in a form that Spark can compare: maps, nested ones included, become sorted entries."""
     if "map<" not in data_type.simpleString():
         return value
     match data_type:

@@ -1,4 +1,4 @@
-"""Clauses of a merge: which rows they are for, when they hold, what they do. Pure values, no Spark job."""
+"""Clauses of a merge: the rows they apply to, their condition and their action. Pure values, no Spark job."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["SOURCE", "TARGET", "Action", "Clause", "Expression", "Match", "text_
 
 SOURCE = "source"
 TARGET = "target"
-"""The two names under which conditions and assignments see a row of either side."""
+"""The names of the two sides in conditions and assignments."""
 
 Expression = Column | str
 """A Column, or SQL text; both name columns as ``source.x`` and ``target.x``."""
 
 
 class Match(enum.Enum):
-    """Which rows a clause is for; the value is the name of the builder's method."""
+    """The rows that a clause applies to; the value is the name of the builder's method."""
 
     MATCHED = "whenMatched"
     NOT_MATCHED = "whenNotMatched"
@@ -27,7 +27,7 @@ class Match(enum.Enum):
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """The sides that such a row has."""
+        """The sides on which such a row exists."""
         return {
             Match.MATCHED: (SOURCE, TARGET),
             Match.NOT_MATCHED: (SOURCE,),
@@ -45,10 +45,10 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True)
 class Clause:
-    """``match`` rows for which ``condition`` is true (None: all) are treated by ``action``.
+    """Applies ``action`` to the ``match`` rows for which ``condition`` is true (None: to all of them).
 
-    ``assignments`` gives the new value by column name; None stands for all columns that the source has
-    (``updateAll``, ``insertAll``) and is of no meaning for a delete.
+    ``assignments`` holds the new values by column name. None means all columns that the source has
+    (``updateAll``, ``insertAll``); for a delete it means nothing.
     """
 
     match: Match
@@ -62,7 +62,7 @@ class Clause:
         return self.action is not Action.DELETE and self.assignments is None
 
     def __str__(self) -> str:
-        """As the user wrote it, but for its assignments."""
+        """As the user wrote it, without its assignments."""
         condition = "" if self.condition is None else text_of(self.condition)
         return f"{self.match.value}({condition}).{self.action.value}"
 

@@ -1,7 +1,7 @@
-"""diff: what distinguishes two states of a table, as a change set that ``apply_changes`` takes.
+"""diff: the difference of two states of a table, as a change set for ``apply_changes``.
 
-Rows are told apart by a key. Both states are read once: one shuffle brings the rows of a key together, which
-also finds keys that occur twice.
+A key identifies rows. Both states are read once: one shuffle brings the rows of a key together, which also
+finds keys that occur twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OPERATIONS = ("insert", "update", "delete")
 _ROW, _IS_OLD = "__row", "__is_old"
 _OLD, _NEW, _OLD_COUNT, _NEW_COUNT = "__old", "__new", "__old_count", "__new_count"
 _DOUBLED = "doubled"
-"""Stands for an operation where a key occurs twice in a state; such rows never leave this module."""
+"""Replaces the operation if a key occurs twice in a state. Such rows never leave this module."""
 
 
 def diff(
@@ -41,24 +41,24 @@ def diff(
     *,
     operation_column: str = OPERATION_COLUMN_DEFAULT,
 ) -> DataFrame:
-    """The changes that make ``old`` what ``new`` is.
+    """The changes that turn ``old`` into ``new``.
 
-    A row is the same row in both if its key is; NULLs in keys are equal. A row that differs in nothing is in
-    no change. Who gets another partition or another value in a bucket column moves: delete and insert.
+    Rows with equal keys are the same row; NULLs in keys are equal. Rows without a difference cause no change.
+    A row whose partition or bucket columns change becomes a delete and an insert.
 
-    The two are evaluated by this call, once, and the changes cached: ``unpersist()`` the result when done.
+    This call evaluates both states once and caches the changes: ``unpersist()`` the result when done.
 
     Args:
         table: the table of ``old``.
         old: a snapshot of the table, all columns, with ROW__ID.
-        new: the table's columns, in any order and case; a ROW__ID is overlooked. Values are compared as the
+        new: the table's columns, in any order and case; a ROW__ID is ignored. Values are compared as the
             table would store them.
-        keys: names of the columns that tell rows apart.
-        operation_column: name of the operation's column.
+        keys: names of the columns that identify a row.
+        operation_column: name of the operation column.
 
     Returns:
         ``operation`` ('insert', 'update', 'delete'), ``ROW__ID`` as in ``old`` (null for inserts), and the
-        table's columns: the new values, of a delete the old ones.
+        table's columns with the new values, for deletes with the old ones.
 
     Raises:
         ConfigurationError: no keys, one twice, or one that the table does not have; or the table has a column
@@ -66,7 +66,7 @@ def diff(
         RecordLayoutError: ``new`` lacks columns or has others, or types cannot fit; or ``old`` has no
             ROW__ID.
         RecordValueError: a value of ``new`` does not fit its column.
-        DuplicateKeyError: a key occurs more than once in one of the two; names keys.
+        DuplicateKeyError: a key occurs more than once in one of the two; the message names keys.
     """
     wanted = _check_keys(table, keys)
     _check_operation_column(table, operation_column)
@@ -115,7 +115,7 @@ def _check_operation_column(table: AcidTable, name: str) -> None:
 
 
 def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The table's columns, in its order and of its types."""
+    """The table's columns, in its order and its types."""
     names = [f.name for f in new.schema.fields if f.name.lower() != ROW_ID_COLUMN.lower()]
     known = [c.name for c in columns_of(table)]
     if sorted(n.lower() for n in names) != sorted(known):
@@ -133,7 +133,7 @@ def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFra
 
 
 def _by_key(table: AcidTable, old: DataFrame, new: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """A row for each key: _OLD and _NEW (structs, null where that state lacks it), and how many there are."""
+    """A row for each key: _OLD and _NEW (structs, null if that state lacks the key), and their counts."""
     row_id = old.schema[ROW_ID_COLUMN].dataType
     columns = [sf.col(quoted(c.name)).cast(column_type(c)).alias(c.name) for c in columns_of(table)]
     tagged = [
@@ -148,7 +148,7 @@ def _by_key(table: AcidTable, old: DataFrame, new: DataFrame, keys: Sequence[str
         )
     ]
     is_old = sf.col(_IS_OLD)
-    # The key columns are grouped as Spark groups: NULL with NULL, NaN with NaN, -0.0 with 0.0.
+    # Spark's grouping is what we want: NULL with NULL, NaN with NaN, -0.0 with 0.0.
     return (
         tagged[0]
         .union(tagged[1])
@@ -191,7 +191,7 @@ def _operations(*names: str) -> Column:
 def _check_doubled(
     table: AcidTable, states: Mapping[str, DataFrame], keys: Sequence[str], doubled: DataFrame
 ) -> None:
-    """Name the keys that occur twice, of the first state that has such."""
+    """Raise DuplicateKeyError with keys that occur twice, of the first state that has such keys."""
     if not doubled.limit(1).count():
         return
     for where, frame in states.items():
@@ -202,7 +202,10 @@ def _check_doubled(
             samples = "; ".join(f"{name} in {count:,} rows" for name, count in sorted(map(tuple, shown)))
             more = "; …" if len(shown) == DUPLICATES_SHOWN_DEFAULT else ""
             raise DuplicateKeyError(
-                f"table {table.full_name}: {', '.join(keys)} cannot tell the rows of {where} apart: "
-                f"{samples}{more}. Choose a key that can, or leave one row for each"
+                f"table {table.full_name}: the key {', '.join(keys)} is not unique in {where}: "
+                f"{samples}{more}. Choose a unique key, or keep one row for each"
             )
-    raise DuplicateKeyError(f"table {table.full_name}: a key occurred twice, and once when it was looked up")
+    raise DuplicateKeyError(
+        f"table {table.full_name}: a key occurred twice, but only once when it was looked up, so one of the "
+        "states gives different rows each time it is evaluated: materialise it first"
+    )

@@ -1,4 +1,4 @@
-"""Several source rows that act on one row: found before anything is written, named, or reduced to one."""
+"""Several source rows that act on one row: either an error before anything is written, or reduced to one."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ __all__ = [
 
 DUPLICATES_SHOWN_DEFAULT = 5
 ROWS_SHOWN = 3
-"""Source rows that are named of one key."""
+"""Number of source rows that a message shows for one key."""
 
 
 @dataclass(frozen=True)
 class FirstBy:
-    """Of several acting source rows the first in this order acts alone."""
+    """If several source rows would act on one row, only the first in this order does."""
 
     columns: tuple[Expression, ...]
 
 
 def first_by(*columns: Expression) -> FirstBy:
-    """Order of source rows that act on the same row: ``first_by(col("source.updated").desc())``.
+    """Order source rows that act on the same row: ``first_by(col("source.updated").desc())``.
 
-    Rows equal in all of these are ordered by a hash of their content, the same in each run.
+    Rows equal in all columns are ordered by a hash of their content, which is the same in each run.
     """
     if not columns:
         raise ValueError("first_by needs at least one column to order by")
@@ -45,15 +45,15 @@ def first_by(*columns: Expression) -> FirstBy:
 
 
 def keep_first(rows: DataFrame, group: Sequence[str], order: Sequence[Column], where: Column) -> DataFrame:
-    """Of the rows for which ``where`` is true keep the first of each group; all others stay."""
+    """Among the rows for which ``where`` is true, keep the first of each group. All others stay."""
     # The others are spread by their content; as one group they would all go to one task.
     spread = sf.when(~where, sf.xxhash64(sf.to_json(SOURCE)))
-    place = sf.row_number().over(Window.partitionBy(where, spread, *group).orderBy(*order))
-    return rows.withColumn("__place", place).where(~where | (sf.col("__place") == 1)).drop("__place")
+    rank = sf.row_number().over(Window.partitionBy(where, spread, *group).orderBy(*order))
+    return rows.withColumn("__rank", rank).where(~where | (sf.col("__rank") == 1)).drop("__rank")
 
 
 def order_of(first: FirstBy) -> list[Column]:
-    """The order, made total by the content of the source's row."""
+    """The order's columns and, for ties, a hash of the source row's content."""
     return [*map(column_of, first.columns), sf.xxhash64(sf.to_json("source"))]
 
 
@@ -61,8 +61,8 @@ def duplicate_key_error(table_name: str, key_count: int, samples: Sequence[Row])
     """The error that names some of the keys.
 
     Args:
-        table_name: the table's.
-        key_count: how many keys there are in all.
+        table_name: ``database.table``.
+        key_count: number of such keys in all.
         samples: rows of ``key`` (JSON text), ``row_count`` and ``rows`` (JSON texts of source rows).
     """
     shown = "; ".join(_described(row) for row in samples)
@@ -70,8 +70,8 @@ def duplicate_key_error(table_name: str, key_count: int, samples: Sequence[Row])
     have = "key has" if key_count == 1 else "keys have"
     return DuplicateKeyError(
         f"table {table_name}: {key_count:,} {have} several source rows that would act, so the outcome "
-        f"would be chance: {shown}{more}. Nothing was written. Leave one source row for each key, or say "
-        "which one counts: on_duplicate=first_by(…)"
+        f"would be random: {shown}{more}. Nothing was written. Keep one source row for each key, or define "
+        "which one counts with on_duplicate=first_by(…)"
     )
 
 

@@ -1,4 +1,4 @@
-"""Conditions and assignments of a merge, analysed before anything runs: what they read, their types."""
+"""Analyses conditions and assignments of a merge before anything runs: the columns they read, their types."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Equality:
 class Conjunct:
     """One of several conditions joined by AND.
 
-    ``text`` is its SQL, ``equality`` what it says if it compares a column of either side and no more.
+    ``text`` is its SQL. ``equality`` is set if it only compares a column of one side with one of the other.
     """
 
     text: str
@@ -52,9 +52,9 @@ class Conjunct:
 
 @dataclass(frozen=True)
 class ExpressionAnalyser:
-    """Resolves expressions over empty frames of the two sides' schemas; runs no job.
+    """Resolves expressions over empty frames with the schemas of the two sides; runs no job.
 
-    ``table_name`` is the table's, for messages.
+    ``table_name`` is for messages.
     """
 
     spark: SparkSession
@@ -71,8 +71,8 @@ class ExpressionAnalyser:
         """Resolve ``expression`` over the columns of ``sides``; ``what`` names it in messages.
 
         Raises:
-            RecordLayoutError: it cannot be resolved, or gives another value each time (a job that is tried
-                again would then write other rows).
+            RecordLayoutError: it cannot be resolved, or is not deterministic (a repeated task would then
+                write different rows).
         """
         resolved = self._resolved(expression, sides, what)
         data_type = resolved.schema.fields[0].dataType
@@ -80,7 +80,8 @@ class ExpressionAnalyser:
         if not plan.deterministic():
             raise RecordLayoutError(
                 f"table {self.table_name}: {what} {text_of(expression)!r} gives another value each time it "
-                "is evaluated; a task that is tried again would write other rows. Put it into the source"
+                "is evaluated, so a repeated task would write different rows. Make it a column of the "
+                "source, and materialise the source"
             )
         read = _attributes(plan.references())
         return Analysis(data_type, *(frozenset(n for s, n in read if s == side) for side in (SOURCE, TARGET)))
@@ -96,7 +97,7 @@ class ExpressionAnalyser:
         return found
 
     def conjuncts(self, condition: Expression, sides: Sequence[str], what: str) -> list[Conjunct]:
-        """The parts of a condition that all have to be true, as Spark resolves them."""
+        """The parts of a condition that are joined by AND, as Spark resolves them."""
         plan = analyzed_plan(self._resolved(condition, sides, what))
         child = plan.projectList().apply(0)
         jvm = jvm_of(spark_context(self.spark))
@@ -107,7 +108,7 @@ class ExpressionAnalyser:
     def _resolved(self, expression: Expression, sides: Sequence[str], what: str) -> DataFrame:
         try:
             resolved = self._frame(sides).select(column_of(expression))
-            resolved.schema  # noqa: B018  (a Column is resolved when its type is asked for)
+            resolved.schema  # noqa: B018  (reading the type resolves the Column)
         except (AnalysisException, ParseException) as error:
             raise RecordLayoutError(
                 f"table {self.table_name}: {what} {text_of(expression)!r} cannot be resolved over "
@@ -154,7 +155,7 @@ def _conjunct(expression: Any, by_user: Any) -> Conjunct:
 
 
 def _compared(expression: Any, by_user: Any) -> tuple[str, str] | None:
-    """(side, column) of a column, also of one that Spark casts by itself to compare it."""
+    """(side, column) of a column, even inside a cast that Spark adds to compare it."""
     while _kind(expression) == "Cast" and expression.getTagValue(by_user).isEmpty():
         expression = expression.child()
     if _kind(expression) != "AttributeReference":

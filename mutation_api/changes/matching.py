@@ -1,9 +1,9 @@
 """Pairs of source and target rows.
 
-Where the source's keys are few, the driver collects them and the table is read by them: only rows that may
-match leave the reader, and Spark joins these few with the source. Many keys are shuffled to the buckets to
-which they hash, if they tell the bucket, and searched there. Otherwise Spark joins the whole table. Which way
-it goes changes no row, since the keys only leave rows out that match nothing.
+If the source has few keys, the driver collects them and the table is read by them: only rows that may match
+leave the reader, and Spark joins these few with the source. Many keys are shuffled to the buckets to which
+they hash, if they determine the bucket, and searched there. Otherwise Spark joins the whole table. The result
+is the same each way, since keys only leave out rows that match nothing.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from mutation_api.table.acid_table import AcidTable
 __all__ = ["ScatteredKeys", "SourceKeys", "TargetReader", "match_rows", "source_keys"]
 
 BROADCAST_BYTES = 64 << 20
-"""Size up to which rows of the table are sent to every task; as Spark keeps them in memory."""
+"""Rows of the table up to this size are sent to every task; the size is that in Spark's memory."""
 
 SMALL_SOURCE_BYTES = 64 << 20
-"""Estimated size up to which the keys of a source are collected without a limit, which costs a stage."""
+"""Keys of a source up to this estimated size are collected without a limit, since a limit costs a stage."""
 
 _JOINS = {
     frozenset({Match.MATCHED}): "inner",
@@ -55,11 +55,11 @@ _JOINS = {
 
 @dataclass(frozen=True)
 class SourceKeys:
-    """What the source's rows may match, for reading the table by it.
+    """The keys of the source's rows, by which the table is read.
 
-    ``table`` has distinct rows, columns under the table's names and of its types. ``null_safe``: NULL is a
-    key as any other. ``is_exact``: exactly the table's rows with one of these keys match; else some of them
-    may not. ``is_unique``: no two rows of the source have one key.
+    ``table`` has distinct rows, under the table's column names and in its types. ``null_safe``: NULL is a key
+    like any other. ``is_exact``: all rows of the table with one of these keys match; otherwise only some may.
+    ``is_unique``: no two rows of the source share a key.
     """
 
     table: pa.Table
@@ -70,7 +70,7 @@ class SourceKeys:
 
 @dataclass(frozen=True)
 class ScatteredKeys:
-    """As :class:`SourceKeys` of a source that is too large to be collected: ``rows`` are not distinct."""
+    """:class:`SourceKeys` of a source that is too large to collect: ``rows`` are not distinct."""
 
     rows: DataFrame
     null_safe: bool
@@ -89,9 +89,10 @@ class TargetReader(Protocol):
         *,
         without_keys: bool = False,
     ) -> DataFrame:
-        """Rows that may be such ones.
+        """Rows that may belong to one of ``matches``.
 
-        With keys only those that have one, of ScatteredKeys maybe some others too; or those that have none.
+        With ``keys`` only rows that have one of them; with ScatteredKeys some others, too. With
+        ``without_keys`` only rows that have none of them.
         """
         ...
 
@@ -105,18 +106,19 @@ def source_keys(
     prune_buckets: bool,
     is_whole_condition: bool,
 ) -> SourceKeys | ScatteredKeys | None:
-    """The source's keys, if there is something to read the table by.
+    """The source's keys, if the table can be read by them.
 
-    They are collected. Of a source of more rows than ``limit`` they stay in Spark if they tell the bucket of
-    a row; else only the values of partition columns are collected, if no more of them are distinct.
+    They are collected. If the source has more rows than ``limit``, the keys stay in Spark if they determine a
+    row's bucket. Otherwise only the values of partition columns are collected, if at most ``limit`` are
+    distinct.
 
     Args:
-        sides: the source, and the types of both.
-        equalities: columns that are equal in rows that match.
-        limit: how many may be collected.
-        table: the one to read.
-        prune_buckets: whether the rows of a bucket may be relied on to belong there.
-        is_whole_condition: whether rows match where these are equal, and for no other reason.
+        sides: the source, and the types of both sides.
+        equalities: columns that are equal in matching rows.
+        limit: maximum number of keys to collect.
+        table: the table to read.
+        prune_buckets: whether rows can be assumed to lie in the bucket of their hash.
+        is_whole_condition: whether the equalities are the whole condition, so that equal rows match.
     """
     keys = _KeyColumns.of(sides, equalities)
     if keys is None:
@@ -133,8 +135,8 @@ def source_keys(
 class _KeyColumns:
     """Columns of the source by which the table can be read.
 
-    ``found``: the equality and the source's value in the table's type, by column of the table. ``count``: of
-    the equalities, also those that are of no use here.
+    ``found``: the equality and the source's value in the table's type, by column of the table. ``count``: the
+    number of equalities, including those that cannot be used.
     """
 
     sides: Sides
@@ -143,7 +145,7 @@ class _KeyColumns:
 
     @classmethod
     def of(cls, sides: Sides, equalities: Collection[Equality]) -> _KeyColumns | None:
-        """None if there is no such column."""
+        """The usable columns; None if there are none."""
         found: dict[str, tuple[Equality, Column]] = {}
         for each in equalities:
             column = _in_type_of(
@@ -157,12 +159,15 @@ class _KeyColumns:
 
     @property
     def null_safe(self) -> bool:
-        """The reader takes NULL one way for all columns. Taken as a key it leaves fewer rows out."""
+        """Whether NULL is a key, if it is for at least one column.
+
+        The reader treats all columns alike, and NULL as a key leaves out fewer rows.
+        """
         return any(each.null_safe for each, _ in self.found.values())
 
     @property
     def selected(self) -> DataFrame:
-        """The keys, under the table's names and in its types."""
+        """The keys, under the table's column names and in its types."""
         columns = [column.alias(name) for name, (_, column) in self.found.items()]
         return self.sides.source.select(*columns)
 
@@ -176,7 +181,7 @@ class _KeyColumns:
         rows = selected.toArrow()
         if rows.num_rows > limit:
             return None
-        keys = rows if null_safe else rows.drop_null()  # equals nothing
+        keys = rows if null_safe else rows.drop_null()  # NULL equals nothing
         distinct = keys.group_by(keys.column_names).aggregate([])
         source_schema, target_schema = self.sides.source_schema, self.sides.target_schema
         is_same = all(
@@ -196,18 +201,18 @@ def match_rows(
     keys: SourceKeys | ScatteredKeys | None,
     cached: list[DataFrame],
 ) -> DataFrame:
-    """Bring each target row together with the source rows for which ``condition`` is true.
+    """Pair each target row with the source rows for which ``condition`` is true.
 
     Args:
         source: one struct column ``source``, never null.
         read: reads the table.
-        condition: boolean over both.
-        wanted: the kinds of rows that are asked for; others may be missing.
-        keys: what the source may match; None if that is not known.
-        cached: takes the DataFrames that were cached on the way, for the caller to drop.
+        condition: boolean over both sides.
+        wanted: the kinds of rows needed; others may be missing.
+        keys: the source's keys; None if the table cannot be read by them.
+        cached: collects the DataFrames that are cached on the way; the caller drops them.
 
     Returns:
-        columns ``source`` and ``target``: a row for each pair, null on the side that a row lacks.
+        columns ``source`` and ``target``: a row for each pair, null on the side that does not exist.
     """
     is_by_source = Match.NOT_MATCHED_BY_SOURCE in wanted
     if keys is None or (is_by_source and not keys.is_exact):
@@ -231,19 +236,19 @@ def _joined(source: DataFrame, target: DataFrame, condition: Column, wanted: Set
 
 
 def _broadcast_if_small(cached: DataFrame) -> DataFrame:
-    """Read the rows now, and have them sent to every task if they are few; a shuffle costs more then.
+    """Read the rows now, and broadcast them if they are few, which is cheaper than a shuffle.
 
-    Spark does not know how many rows come out of Python, so it would never do so by itself.
+    Spark does not know how many rows Python returns, so it would never broadcast them itself.
     """
     cached.count()
     return sf.broadcast(cached) if estimated_bytes(cached) <= BROADCAST_BYTES else cached
 
 
 def _in_type_of(value: Column, found: DataType, wanted: DataType) -> Column | None:
-    """The value as the table's column would hold it; None if equal values might then be missed.
+    """The value in the column's type; None if equal values might then be missed.
 
-    Spark compares both in a type that holds both. If the table's column can hold the value, the cast keeps
-    it. If it cannot, no row equals it: then the cast may give anything, and a row too many is read.
+    Spark compares both sides in a type that holds both. If the column's type can hold the value, the cast
+    keeps it. If it cannot, no row equals the value: whatever the cast gives, at worst needless rows are read.
     """
     if isinstance(wanted, StructType | ArrayType | MapType | VariantType):
         return None

@@ -1,9 +1,9 @@
-"""merge_into: bring a table up to a set of rows known by key, in one open transaction.
+"""merge_into: merge a set of rows into a table by key, in one open transaction.
 
-Shaped like PySpark's ``DataFrame.mergeInto``. The path of a row: matched (``matching``), given to the first
-clause that holds, its values converted (``assignment``), duplicates refused (``duplicates``), then one change
-for :func:`mutation_api.spark.apply_changes`. What was found is cached, so that the report, the check for
-duplicates and the writing see the same rows, and the join runs once.
+The API follows PySpark's ``DataFrame.mergeInto``. A row is matched (``matching``) and given to the first
+clause that holds. Its values are converted (``assignment``), duplicates are refused (``duplicates``), and it
+becomes one change for :func:`mutation_api.spark.apply_changes`. The rows are cached, so the report, the check
+for duplicates and the writing see the same rows, and the join runs once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 
 ROWS_PER_TASK = 20_000
-"""Rows for which a writing task is worth starting; that costs as much as writing about so many."""
+"""Rows per writing task. Starting a task costs about as much as writing this number of rows."""
 
 
 def merge_into(
@@ -57,41 +57,41 @@ def merge_into(
     prune_buckets: bool = True,
     count_by: str | None = None,
 ) -> MergeInto:
-    """Begin a merge; clauses are added to what this returns, and ``merge()`` or ``dry_run()`` ends it.
+    """Begin a merge: add clauses to the result, then call ``merge()`` or ``dry_run()``.
 
-    Clauses are tried in their order, and the first that holds is the row's; a row for which none holds stays
-    as it is. Conditions and assignments are SQL text or Columns over ``source`` and ``target``
-    (``"source.op = 'D'"``); they must give the same value each time. Columns are matched by name whatever the
-    case. A TIMESTAMP is the wall clock that it shows in the session's time zone.
+    Clauses are tried in their order, and the first that holds decides a row. A row for which none holds stays
+    unchanged. Conditions and assignments are SQL text or Columns over ``source`` and ``target``
+    (``"source.op = 'D'"``); they must be deterministic. Columns are matched by name, ignoring case. A
+    TIMESTAMP is the wall clock that it shows in the session's time zone.
 
-    ``source`` is evaluated more than once; one that gives other rows each time has to be written down first
-    (cache, checkpoint, a table).
+    ``source`` is evaluated more than once. Materialise a non-deterministic source first (cache, checkpoint, a
+    table).
 
     Args:
         transaction: begun; the table is one of its sinks.
         table_name: ``database.table``.
         source: the rows to merge.
-        on: key columns, which both sides have; or a condition.
+        on: key columns that both sides have, or a condition.
         null_safe: with key columns, whether NULL equals NULL; in SQL it does not.
-        on_duplicate: several source rows that would act on one row, or insert one key: ``"error"``, or
-            :func:`~mutation_api.changes.duplicates.first_by`. Rows for which no clause holds do not count,
-            nor do doubled matches when all that may happen to a matched row is an unconditional delete.
-        missing_columns: columns that the source lacks and ``updateAll`` or ``insertAll`` would need:
-            ``"null"`` inserts NULL and leaves them as they are on update; ``"error"``.
-        write_unchanged: do not compare updates with the rows that they replace: those that leave them as
-            they were are written too, and counted as updated.
-        duplicates_shown: how many keys the error names.
-        collected_keys: number of source rows up to which the driver collects their keys, and the table is
-            read by them. More are shuffled to the buckets that they tell; where they tell none Spark joins
-            source and table. It bounds the driver's memory, and changes no row.
-        prune_buckets: where the keys tell a row's bucket, look into the buckets that they tell, and no
-            others. If a row is met there whose own key tells another bucket, the merge is refused. False
-            reads all buckets.
-        count_by: a column of the source; the report counts rows by its values too. It need not be a column
+        on_duplicate: what to do if several source rows would act on one row or insert one key: ``"error"``,
+            or :func:`~mutation_api.changes.duplicates.first_by`. Rows for which no clause holds do not count.
+            Repeated matches do not count if the only clause for matched rows is an unconditional delete.
+        missing_columns: what to do if the source lacks columns for ``updateAll`` or ``insertAll``: ``"null"``
+            inserts NULL and keeps their values on update; ``"error"`` refuses the merge.
+        write_unchanged: do not compare updates with the rows that they replace. Updates without a difference
+            are written, too, and counted as updated.
+        duplicates_shown: number of keys that the error names.
+        collected_keys: maximum number of source rows whose keys the driver collects, to read the table by
+            them. More keys are shuffled to their buckets; if they do not determine buckets, Spark joins
+            source and table. The option bounds the driver's memory and does not change the result.
+        prune_buckets: if the keys determine a row's bucket, read only the buckets of the source's keys. If a
+            row lies in a bucket other than its hash says, the merge is refused. Buckets that are not read are
+            not checked. False reads all buckets.
+        count_by: a column of the source. The report also counts rows by its values. It need not be a column
             of the table.
 
     Raises:
-        ConfigurationError: an option makes no sense.
+        ConfigurationError: an option is invalid.
     """
     if not (isinstance(on_duplicate, FirstBy) or on_duplicate == "error"):
         raise ConfigurationError(f"on_duplicate={on_duplicate!r}: it must be 'error' or first_by(…)")
@@ -116,7 +116,7 @@ def merge_into(
 
 @dataclass
 class MergeInto:
-    """A merge that is being described; made by :func:`merge_into`."""
+    """A merge under construction; made by :func:`merge_into`."""
 
     transaction: LookingTransaction
     table_name: str
@@ -127,15 +127,15 @@ class MergeInto:
     clauses: list[Clause] = field(default_factory=list)
 
     def whenMatched(self, condition: Expression | None = None) -> WhenMatched:  # noqa: N802
-        """Begin a clause for rows that are on both sides."""
+        """Begin a clause for rows on both sides."""
         return WhenMatched(self, Match.MATCHED, condition)
 
     def whenNotMatched(self, condition: Expression | None = None) -> WhenNotMatched:  # noqa: N802
-        """Begin a clause for rows of the source alone; it sees ``source`` only."""
+        """Begin a clause for rows that only the source has; it sees ``source`` only."""
         return WhenNotMatched(self, Match.NOT_MATCHED, condition)
 
     def whenNotMatchedBySource(self, condition: Expression | None = None) -> WhenNotMatchedBySource:  # noqa: N802
-        """Begin a clause for rows of the table alone; it sees ``target`` only."""
+        """Begin a clause for rows that only the table has; it sees ``target`` only."""
         return WhenNotMatchedBySource(self, Match.NOT_MATCHED_BY_SOURCE, condition)
 
     def merge(
@@ -149,11 +149,11 @@ class MergeInto:
         """Write the changes; they become visible when the transaction commits.
 
         Args:
-            num_partitions: writing tasks, as of :func:`mutation_api.spark.apply_changes`; by default fewer
-                of them where there is little to write, one for each ROWS_PER_TASK rows.
-            insert_files: likewise.
-            writer_options: its ``options``.
-            before_writing: called with what is about to be written; what it raises ends the merge.
+            num_partitions: number of writing tasks, as for :func:`mutation_api.spark.apply_changes`. By
+                default at most one for each ROWS_PER_TASK rows.
+            insert_files: as for :func:`mutation_api.spark.apply_changes`.
+            writer_options: the ``options`` of :func:`mutation_api.spark.apply_changes`.
+            before_writing: called with the report before anything is written; an exception ends the merge.
 
         Raises:
             DuplicateKeyError: several source rows would act on one row, or insert one key.
@@ -162,8 +162,8 @@ class MergeInto:
             RecordValueError: a value does not fit its column, or a key to insert would be stored as another
                 one (rounded, cut); the message names the row's key.
             TableNotMutableError: the table is insert-only, and a clause does more than insert.
-            DirectoryStateError: rows are misplaced, see ``prune_buckets``.
-            Nothing was written then. Else as :func:`mutation_api.spark.apply_changes`.
+            DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
+            After all these nothing is written. Else as :func:`mutation_api.spark.apply_changes`.
         """
         with self._planned() as plan:
             report = plan.report(is_dry_run=False)
@@ -189,15 +189,15 @@ class MergeInto:
         num_partitions: int | None = None,
         insert_files: int | None = None,
     ) -> MergeReport:
-        """What :meth:`merge` would do; nothing is written.
+        """Report what :meth:`merge` would do, without writing.
 
         Args:
-            samples: how many rows of each kind are shown before and after.
-            num_partitions: as :meth:`merge` would get it; the files of unbucketed tables depend on it.
-            insert_files: likewise.
+            samples: number of rows of each kind that are shown before and after.
+            num_partitions: as for :meth:`merge`; the files of unbucketed tables depend on it.
+            insert_files: as for :meth:`merge`.
 
         Raises:
-            ConnectionFailedError: the metastore could not be asked who else is at work.
+            ConnectionFailedError: the metastore could not be asked for locks of others.
             Else what :meth:`merge` would raise before it writes.
         """
         with self._planned(keeps_old_rows=samples > 0) as plan:
@@ -255,7 +255,7 @@ class _When:
 
 class _MayDelete(_When):
     def update(self, assignments: Mapping[str, Expression]) -> MergeInto:
-        """Give columns new values; the others stay as they are."""
+        """Give columns new values; other columns keep theirs."""
         return self._then(Action.UPDATE, assignments)
 
     def delete(self) -> MergeInto:
@@ -264,22 +264,22 @@ class _MayDelete(_When):
 
 
 class WhenMatched(_MayDelete):
-    """What to do with rows that are on both sides."""
+    """The action for rows on both sides."""
 
     def updateAll(self) -> MergeInto:  # noqa: N802
-        """Give every column the value that the source has for it."""
+        """Give every column the source's value."""
         return self._then(Action.UPDATE)
 
 
 class WhenNotMatchedBySource(_MayDelete):
-    """What to do with rows that the source does not have."""
+    """The action for rows that only the table has."""
 
 
 class WhenNotMatched(_When):
-    """What to do with rows that the table does not have."""
+    """The action for rows that only the source has."""
 
     def insert(self, assignments: Mapping[str, Expression]) -> MergeInto:
-        """Insert a row of these values; columns not named become NULL."""
+        """Insert a row of these values; other columns become NULL."""
         return self._then(Action.INSERT, assignments)
 
     def insertAll(self) -> MergeInto:  # noqa: N802

@@ -1,4 +1,4 @@
-"""MergeOptions: how a merge treats what its clauses do not say."""
+"""MergeOptions: the options of a merge besides its clauses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
 __all__ = ["COLLECTED_KEYS_DEFAULT", "MergeOptions"]
 
 COLLECTED_KEYS_DEFAULT = 2_000_000
-"""Source rows up to which their keys are collected by the driver, to read the table by them."""
+"""Maximum number of source rows whose keys the driver collects, to read the table by them."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""MergePlan: from two sides and clauses to one change a row; nothing runs but what tells which rows to read.
+"""MergePlan: turns two sides and clauses into one change a row.
 
-Everything that the schemas tell is checked when the plan is made: names, types, conditions. Values and
-duplicates are checked by the job that fills the cache, before anything is written.
+Making the plan runs only the jobs that find which rows to read. It checks names, types and conditions against
+the schemas. The job that fills the cache checks values and duplicates, before anything is written.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from mutation_api.table.acid_table import AcidTable
 __all__ = ["CHANGE_COLUMN", "MergePlan"]
 
 CHANGE_COLUMN = "__change"
-"""Name of the operation column of the change set; a table may well have a column ``operation`` itself."""
+"""Name of the operation column of the change set. The table may itself have a column ``operation``."""
 
 _KEY, _ALTERED, _KIND = "__key", "__altered", "__kind"
 _ROW_ID, _PARTITION, _NEW_PARTITION = "__row_id", "__partition", "__new_partition"
@@ -60,9 +60,9 @@ _COUNTED = "__counted"
 
 @dataclass(frozen=True)
 class MergePlan:
-    """Rows on which a clause acts. ``acting`` has the source's row too; the steps share ``cached``.
+    """The rows on which a clause acts. ``acting`` includes the source's row; the steps share ``cached``.
 
-    ``is_unique``: no two of them can be for one row or one inserted key. ``may_alter_keys``: an inserted key
+    ``is_unique``: no two of them can act on one row or insert one key. ``may_alter_keys``: an inserted key
     may be stored as another one.
     """
 
@@ -88,9 +88,9 @@ class MergePlan:
         *,
         keeps_old_rows: bool = False,
     ) -> MergePlan:
-        """Check everything that can be checked without running a job, collect the keys, plan the rest.
+        """Check everything that can be checked without a job, collect the keys, and plan the rest.
 
-        ``keeps_old_rows``: for :meth:`shown_rows`; the cache needs more memory then.
+        ``keeps_old_rows`` is needed for :meth:`shown_rows` and makes the cache larger.
         """
         transaction.check()
         table = transaction.table(table_name)
@@ -114,7 +114,7 @@ class MergePlan:
             if not is_unique:
                 acting = _without_repetition(acting, table, clauses, options)
             kept = acting.drop(SOURCE, *([] if keeps_old_rows else [TARGET]))
-            # A join leaves the session's number of partitions, mostly 200; each goes through Python later.
+            # A join gives the session's number of partitions, mostly 200; each goes through Python later.
             cached.append(kept.coalesce(default_num_partitions(source.sparkSession)).persist())
         except BaseException:
             _drop(cached)
@@ -123,7 +123,7 @@ class MergePlan:
 
     @property
     def cached(self) -> DataFrame:
-        """The acting rows without those of the source."""
+        """The acting rows without the source's columns."""
         return self.caches[-1]
 
     def check_keys(self) -> None:
@@ -135,8 +135,9 @@ class MergePlan:
         if found:
             shown = "; ".join(map(_described_key, found))
             raise RecordValueError(
-                f"table {self.table.full_name}: keys to insert would be stored as others, which other rows "
-                f"may have: {shown}. Nothing was written. Cast or trim them in the source, so that they match"
+                f"table {self.table.full_name}: keys to insert would be stored as other keys, which existing "
+                f"rows may have: {shown}. Nothing was written. Cast or trim them in the source, so that they "
+                "match"
             )
 
     def check_duplicates(self) -> None:
@@ -162,7 +163,7 @@ class MergePlan:
         raise duplicate_key_error(self.table.full_name, key_count, samples.orderBy("key").collect())
 
     def report(self, *, is_dry_run: bool) -> MergeReport:
-        """Count; the first step that evaluates the rows fills the cache."""
+        """Count the rows. The first step that evaluates the rows fills the cache."""
         by = [_COUNTED] if self.options.count_by else []
         groups = self.cached.groupBy(_PARTITION, _NEW_PARTITION, _KIND, *by).count().collect()
         known = {p.name for p in self.transaction.partitions(self.table.full_name)}
@@ -192,9 +193,9 @@ class MergePlan:
         return rows.select(sf.explode(operations).alias(CHANGE_COLUMN), *columns)
 
     def shown_rows(self) -> DataFrame:
-        """Every row before and after, as :func:`mutation_api.changes.preview.sample_rows` takes them.
+        """Every row before and after, for :func:`mutation_api.changes.preview.sample_rows`.
 
-        Only of a plan that keeps old rows; of these the columns that the merge reads.
+        Requires a plan that keeps old rows. Those have only the columns that the merge reads.
         """
         target = self.cached.schema[TARGET].dataType
         assert isinstance(target, StructType)
@@ -214,7 +215,7 @@ class MergePlan:
         )
 
     def close(self) -> None:
-        """Drop what was cached."""
+        """Drop the caches."""
         _drop(self.caches)
 
 
@@ -232,8 +233,10 @@ def _acting_rows(
     *,
     is_unique: bool,
 ) -> DataFrame:
-    """Columns ``source``, ``target``, _ROW_ID, _KEY (JSON text of an inserted key; null if all are known
-    to be different), _ALTERED, _KIND, NEW, the partitions, and _COUNTED if rows are counted by something.
+    """The rows on which a clause acts.
+
+    Columns: ``source``, ``target``, _ROW_ID, _KEY (JSON text of an inserted key; null if all are known to be
+    different), _ALTERED, _KIND, NEW, the partitions, and with ``count_by`` _COUNTED.
     """
     table, sides, resolved = reader.table, reader.sides, reader.resolved
     source_rows = sides.source.select(_row_of(sides.source_schema.fieldNames()).alias(SOURCE))
@@ -265,7 +268,7 @@ def _acting_rows(
 
 @dataclass(frozen=True)
 class _Reader:
-    """A :class:`~mutation_api.changes.matching.TargetReader`: the transaction's snapshot."""
+    """A :class:`~mutation_api.changes.matching.TargetReader` of the transaction's snapshot."""
 
     transaction: OpenTransaction
     table: AcidTable
@@ -325,7 +328,7 @@ class _Reader:
 def _without_repetition(
     acting: DataFrame, table: AcidTable, clauses: Iterable[Clause], options: MergeOptions
 ) -> DataFrame:
-    """Of several source rows for one row or key the one that counts, where something says which one does."""
+    """If a rule says which of several source rows for one row or key counts, keep only that one."""
     if options.on_duplicate:
         return keep_first(acting, [_ROW_ID, _KEY], order_of(options.on_duplicate), _is_in_group())
     matched = [(c.action, c.condition) for c in clauses if c.match is Match.MATCHED]

@@ -23,8 +23,10 @@ _Group = TypeVar("_Group")
 
 @dataclass(frozen=True)
 class MergeCounts:
-    """Rows by what became of them. A moved row was deleted in one place and inserted in another, and counts
-    here only; where it counts by partition, that is the one it came from.
+    """Numbers of rows by outcome.
+
+    A moved row is deleted from one partition or bucket and inserted into another. It counts as moved only, in
+    counts by partition under the one that it came from.
     """
 
     inserted: int = 0
@@ -39,15 +41,15 @@ class MergeCounts:
         return self.inserted + self.updated + self.deleted + self.moved
 
     def __add__(self, other: MergeCounts) -> MergeCounts:
-        """Sum, count by count."""
+        """Add the two, field by field."""
         return MergeCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True)
 class Share:
-    """What of all changes falls to one partition, or with ``bucket`` to one bucket of it.
+    """The share of all changes that falls to one partition, or with ``bucket`` to one bucket of it.
 
-    ``rows`` are changes as they are written: a moved row is two. ``share`` is in 0 to 1. ``partition`` is
+    ``rows`` counts changes as written: a moved row counts twice. ``share`` lies in 0 to 1. ``partition`` is
     None if the table is not partitioned.
     """
 
@@ -57,7 +59,7 @@ class Share:
     share: float
 
     def __str__(self) -> str:
-        """Where and how much."""
+        """Partition, bucket and percentage."""
         parts = [self.partition] if self.partition else []
         parts += [] if self.bucket is None else [f"bucket {self.bucket}"]
         return f"{', '.join(parts) or 'the table'}: {100 * self.share:.0f} %"
@@ -65,14 +67,13 @@ class Share:
 
 @dataclass(frozen=True)
 class MergeReport:
-    """What a merge did; of a dry run, what it would do.
+    """What a merge did; for a dry run, what it would do.
 
-    ``total`` has the counts of the whole table, ``partitions`` those by (escaped) partition name; it is empty
-    if the table is not partitioned.
-    ``new_partitions`` will be created by the commit. ``written`` is None for a dry run, and where there was
-    nothing to write. ``preview`` is there for a dry run: the writer's groups, other people's locks, samples.
-    ``counts_by`` has the counts by the values of the source's column that ``count_by`` named; those of rows
-    of the table alone under None.
+    ``total`` holds the counts of the whole table, ``partitions`` those by (escaped) partition name; it is
+    empty if the table is not partitioned. The commit will create ``new_partitions``. ``written`` is None for
+    a dry run, and if the merge changed nothing. Only a dry run has ``preview``: the writer's groups, locks of
+    others, samples. ``counts_by`` holds the counts by the values of the source's column ``count_by``; rows
+    without a source row count under None.
     """
 
     table: str
@@ -96,8 +97,10 @@ class MergeReport:
         preview: Preview | None = None,
         counts_by: Iterable[tuple[object, str, int]] = (),
     ) -> MergeReport:
-        """Add up ``counts``: (partition, field of MergeCounts, rows), the partition '' if the table has none;
-        and ``counts_by`` by its first.
+        """Add up the counts.
+
+        ``counts``: (partition, field of MergeCounts, rows); the partition is '' for an unpartitioned table.
+        ``counts_by``: (value, field of MergeCounts, rows).
         """
         found = _added(sorted(counts))
         total = sum(found.values(), MergeCounts())
@@ -107,36 +110,36 @@ class MergeReport:
 
     @property
     def files(self) -> int:
-        """Files written; of a dry run, those that would be."""
+        """Number of files written; for a dry run, of those that would be."""
         if self.written:
             return self.written.files
         return self.preview.forecast.files if self.preview else 0
 
     @property
     def bytes(self) -> int:
-        """Bytes written; of a dry run, an estimate (see :mod:`mutation_api.spark.write.forecast`)."""
+        """Bytes written; for a dry run, an estimate (see :mod:`mutation_api.spark.write.forecast`)."""
         if self.written:
             return self.written.bytes
         return self.preview.forecast.bytes if self.preview else 0
 
     @property
     def groups(self) -> tuple[GroupCount, ...]:
-        """Of a dry run: changes by partition and bucket, in that order."""
+        """Dry run only: numbers of changes, ordered by partition and bucket."""
         return self.preview.forecast.groups if self.preview else ()
 
     @property
     def locks(self) -> tuple[ForeignLock, ...]:
-        """Of a dry run: locks of others on the partitions that would be written."""
+        """Dry run only: locks of others on the partitions that would be written."""
         return self.preview.locks if self.preview else ()
 
     @property
     def samples(self) -> tuple[SampleRow, ...]:
-        """Of a dry run: some rows before and after."""
+        """Dry run only: some rows before and after."""
         return self.preview.samples if self.preview else ()
 
     @property
     def biggest_partitions(self) -> tuple[Share, ...]:
-        """Of a dry run: the five partitions with the most changes."""
+        """Dry run only: the five partitions with the most changes."""
         rows: dict[str | None, int] = {}
         for group in self.groups:
             rows[group.partition] = rows.get(group.partition, 0) + group.rows
@@ -144,11 +147,11 @@ class MergeReport:
 
     @property
     def biggest_buckets(self) -> tuple[Share, ...]:
-        """Of a dry run: the five buckets with the most changes; each is written by one task."""
+        """Dry run only: the five buckets with the most changes. One task writes a bucket."""
         return _biggest((group.partition, group.bucket_id, group.rows) for group in self.groups)
 
     def to_dict(self) -> dict[str, object]:
-        """The report for programs, of JSON's types alone."""
+        """The report for programs, in JSON's types only."""
         return {
             "table": self.table,
             "dry_run": self.is_dry_run,
@@ -167,8 +170,10 @@ class MergeReport:
         }
 
     def __str__(self) -> str:
-        """A table: a line for the whole, then the partitions with the most changes, each with a bar; then
-        files, skew, locks of others and samples, as far as they are known.
+        """The report for people.
+
+        A line for the whole table, then the partitions with the most changes, each with a bar; then files,
+        skew, locks of others and samples, as far as known.
         """
         verb = "would merge" if self.is_dry_run else "merged"
         lines = [f"{self.table}: {verb} {_described(self.total)}"]
@@ -196,7 +201,7 @@ class MergeReport:
         return lines
 
     def _new_partition_lines(self) -> list[str]:
-        """Rows that move count where they come from, so a new partition may have no line of its own."""
+        """A moved row counts in its old partition, so a new partition may lack a line in the list above."""
         count = len(self.new_partitions)
         if not count:
             return []
@@ -237,7 +242,7 @@ def _files(count: int) -> str:
 
 
 def _bytes(count: int) -> str:
-    """With three digits and a unit of a thousand of the one before."""
+    """A size with three digits and a decimal unit."""
     size, at = float(count), 0
     while size >= 999.5 and at < len(_UNITS) - 1:
         size, at = size / 1000, at + 1

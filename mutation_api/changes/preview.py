@@ -1,6 +1,6 @@
-"""Preview: what a merge would write, who else is at work there, and some rows before and after.
+"""Preview: what a merge would write, which locks others have there, and some rows before and after.
 
-Nothing is written, and nobody is kept waiting longer than by the open transaction itself.
+Nothing is written, and others wait no longer than for the open transaction itself.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = [
 ]
 
 SAMPLES_DEFAULT = 3
-"""Rows of each kind that a preview shows."""
+"""Number of rows of each kind that a preview shows."""
 
 _KINDS = ("inserted", "updated", "deleted", "moved")
-"""In the order in which they are shown; unchanged rows are the same before and after."""
+"""The kinds shown, in their order. Unchanged rows are not shown."""
 
 _SIDES = ("before", "after")
 _VALUE_CHARACTERS = 60
@@ -48,7 +48,7 @@ _NO_JSON = object()
 
 
 class LookingTransaction(OpenTransaction, Protocol):
-    """What a preview needs of :class:`mutation_api.client.transaction.Transaction`."""
+    """The part of :class:`mutation_api.client.transaction.Transaction` that a preview needs."""
 
     def other_locks(self, table_name: str) -> Sequence[LockInfo]:
         """Locks for writing that others hold or wait for on a table."""
@@ -57,10 +57,10 @@ class LookingTransaction(OpenTransaction, Protocol):
 
 @dataclass(frozen=True)
 class ForeignLock:
-    """A lock of somebody else where the merge would write.
+    """A lock of another client on a partition that the merge would write.
 
-    ``partition`` is its escaped name, None for the whole table; ``type`` and ``state`` are Hive's words
-    (SHARED_WRITE; ACQUIRED, WAITING). ``txn_id`` is None for a lock that belongs to no transaction.
+    ``partition`` is its escaped name, None for the whole table. ``type`` and ``state`` are Hive's terms
+    (SHARED_WRITE; ACQUIRED, WAITING). ``txn_id`` is None for a lock without a transaction.
     """
 
     txn_id: int | None
@@ -71,8 +71,8 @@ class ForeignLock:
     partition: str | None
 
     def __str__(self) -> str:
-        """Who has what where, and what comes of it."""
-        owner = "somebody without transaction" if self.txn_id is None else f"transaction {self.txn_id}"
+        """The owner, the lock, its location and its consequence."""
+        owner = "a client without transaction" if self.txn_id is None else f"transaction {self.txn_id}"
         where = self.partition or "the whole table"
         if self.state == LockState.ACQUIRED.name:
             does = (
@@ -88,9 +88,9 @@ class ForeignLock:
 class SampleRow:
     """A row before and after the merge, as Python values by column name.
 
-    ``kind`` is a field of MergeCounts. ``before`` is None for an inserted row, lacks columns that the merge
-    need not read, and is None if it reads none; ``after`` is None for a deleted one. ``key`` names the row:
-    JSON text of its key columns. ``partition`` is None if the table is not partitioned.
+    ``kind`` is a field of MergeCounts. ``before`` is None for an inserted row. It lacks the columns that the
+    merge need not read, and is None if the merge reads none. ``after`` is None for a deleted row. ``key``
+    names the row: JSON text of its key columns. ``partition`` is None if the table is not partitioned.
     """
 
     kind: str
@@ -100,11 +100,11 @@ class SampleRow:
     after: Mapping[str, Any] | None
 
     def to_dict(self) -> dict[str, object]:
-        """Of JSON's types alone: dates, decimals and timestamps are text, bytes are base64."""
+        """The row in JSON's types only: dates, decimals and timestamps are text, bytes are base64."""
         return {name: _plain(value) for name, value in vars(self).items()}
 
     def __str__(self) -> str:
-        """Where, which, and the values; of a row that stays only those that differ."""
+        """Kind, partition, key and values; of a row on both sides only values that differ."""
         where = f" in {self.partition}" if self.partition else ""
         key = f" {_cut(self.key)}" if self.key else ""
         values = _shown(self.before, self.after)
@@ -113,7 +113,7 @@ class SampleRow:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a dry run knows beside the counts by partition."""
+    """What a dry run reports besides the counts by partition."""
 
     forecast: Forecast
     locks: tuple[ForeignLock, ...] = ()
@@ -131,20 +131,20 @@ def preview_changes(
     num_partitions: int | None = None,
     insert_files: int | None = None,
 ) -> Preview:
-    """Forecast, locks and samples of a change set that is not going to be written.
+    """Forecast, locks and samples of a change set, without writing it.
 
     Args:
         transaction: begun; the table is one of its sinks.
         table_name: ``database.table``.
-        changes: the change set as apply_changes would get it; evaluated twice, so better cached.
+        changes: the change set for apply_changes. It is evaluated twice, so cache it.
         rows: see :func:`sample_rows`; None for no samples.
-        operation_column: of ``changes``.
-        samples: rows of each kind.
-        num_partitions: as apply_changes would get it; unbucketed tables get their files by it.
-        insert_files: likewise.
+        operation_column: name of the operation column of ``changes``.
+        samples: number of rows of each kind.
+        num_partitions: as for apply_changes; the files of unbucketed tables depend on it.
+        insert_files: as for apply_changes.
 
-    Raises: as :func:`mutation_api.spark.apply_changes` before it writes; what a worker raises is to be
-        translated by the caller.
+    Raises: as :func:`mutation_api.spark.apply_changes` before it writes. The caller translates workers'
+        errors.
     """
     table = transaction.table(table_name)
     forecast = forecast_changes(
@@ -164,10 +164,10 @@ def preview_changes(
 
 
 def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str | None]) -> tuple[ForeignLock, ...]:
-    """Of these locks on a table those that cover one of the partitions, each once, by transaction.
+    """The locks on a table that cover one of the partitions, each once, ordered by transaction.
 
-    A lock on the whole table covers all; one on the first partition keys alone, as Hive's DDL takes it,
-    covers those below (``ds=a`` covers ``ds=a/hr=1``).
+    A lock on the whole table covers all partitions. A lock on the first partition keys only, as Hive's DDL
+    takes it, covers the partitions below (``ds=a`` covers ``ds=a/hr=1``).
     """
     found = {
         ForeignLock(i.txn_id, i.user, i.hostname, i.type.name, i.state.name, i.partition or None)
@@ -180,17 +180,17 @@ def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str | None])
 
 
 def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
-    """Some rows of each kind; the same ones each time, whatever task they come from. One job.
+    """Some rows of each kind: those with the smallest hash of partition and key. One job.
 
-    They are those with the smallest hash of partition and key.
+    The result is the same each time, whatever the distribution over tasks.
 
     Args:
         rows: columns ``kind`` (field of MergeCounts), ``partition``, ``key`` (text), ``before`` and ``after``
-            (structs, null where there is no row, or null of another type for all).
-        per_kind: how many at most; 0 for none.
+            (structs, null if the row does not exist; or a column of nulls of another type).
+        per_kind: the maximum number of rows of a kind; 0 for none.
 
     Returns:
-        By kind (inserted, updated, deleted, moved), then by that hash; unchanged rows are left out.
+        The rows by kind (inserted, updated, deleted, moved), then by that hash, without unchanged rows.
     """
     if per_kind < 1:
         return ()
@@ -218,7 +218,7 @@ def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
 
 
 def _hashable(schema: StructType) -> list[Column]:
-    """Fields of both structs that Spark can hash: no maps."""
+    """Fields of both structs that Spark can hash: those without maps."""
     fields: list[Column] = [sf.lit(0)]
     for side in _SIDES:
         kind = schema[side].dataType
@@ -229,7 +229,7 @@ def _hashable(schema: StructType) -> list[Column]:
 
 
 def _nullable(kind: DataType) -> DataType:
-    """The type without promises: toArrow refuses a null struct whose fields may not be null."""
+    """The type with all fields nullable: toArrow refuses a null struct whose fields may not be null."""
     match kind:
         case StructType():
             return StructType([StructField(f.name, _nullable(f.dataType)) for f in kind.fields])
@@ -246,7 +246,7 @@ def _values(row: pa.Scalar) -> dict[str, Any] | None:
 
 
 def _value(scalar: pa.Scalar) -> Any:
-    """As Python's own type, or its text where that is too narrow: there is no year 10000 in Python."""
+    """The value in Python's type, or as text if the type cannot hold it: Python has no year 10000."""
     if not scalar.is_valid:
         return None
     if pa.types.is_struct(scalar.type):
@@ -286,7 +286,7 @@ def _plain(value: Any) -> object:
 
 
 def _text(value: Any) -> str:
-    """For people: NULL, or JSON."""
+    """The value for people: NULL, or JSON."""
     plain = _plain(value)
     if isinstance(value, Decimal | date | time):
         return str(plain)

@@ -1,4 +1,4 @@
-"""Partitions that a merge has to read, told by the conditions on partition columns alone."""
+"""Partitions that a merge has to read, according to conditions on partition columns only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mutation_api.types.hive_type import parse_hive_type
 __all__ = ["Alternatives", "partitions_where"]
 
 Alternatives = Sequence[Collection[str]]
-"""SQL conditions over ``target``: any of these has to hold, each with all of its parts."""
+"""SQL conditions over ``target``. At least one alternative must hold; it holds if all of its parts do."""
 
 _NAME = "__partition"
 
@@ -27,13 +27,13 @@ _NAME = "__partition"
 def partitions_where(
     spark: SparkSession, table: AcidTable, names: Sequence[str], alternatives: Alternatives
 ) -> list[str] | None:
-    """Names of the partitions in which rows may fulfil one of the alternatives; None for all of them.
+    """Names of the partitions whose rows may fulfil one of the alternatives; None for all of them.
 
     Args:
-        spark: the session; it evaluates the conditions.
-        table: partitioned.
-        names: of the partitions that exist.
-        alternatives: conditions on partition columns alone; one without parts always holds.
+        spark: the session that evaluates the conditions.
+        table: a partitioned table.
+        names: names of the existing partitions.
+        alternatives: conditions on partition columns only; one without parts always holds.
     """
     if not alternatives:
         return []
@@ -49,5 +49,5 @@ def partitions_where(
         holds = [reduce(lambda a, b: a & b, map(sf.expr, parts)) for parts in alternatives]
         chosen = known.where(reduce(lambda a, b: a | b, holds)).select(_NAME)
     except (AnalysisException, ParseException):
-        return None  # Spark's own text of a condition need not be one that it reads
+        return None  # Spark cannot always parse its own text of a condition
     return [row[0] for row in chosen.collect()]

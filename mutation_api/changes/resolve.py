@@ -1,4 +1,4 @@
-"""What a user said of a merge, checked against both schemas; runs no job. Every message names the table."""
+"""Checks a merge against the schemas of both sides; runs no job. Every message names the table."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["ResolvedMerge", "resolve"]
 class ResolvedMerge:
     """Clauses whose names, types and conditions are right.
 
-    ``values`` has, by clause and column, the value and its type. ``target_columns`` are those that have to be
-    read, in table order. ``equalities`` are columns that are equal in rows that match;
-    ``is_equalities_alone``: and rows in which they are do match. ``matched_where`` and ``by_source_where``
-    say of partitions where matched rows count, and where rows without a source row do.
+    ``values`` holds the value and its type by clause and column. ``target_columns`` are the columns to read,
+    in table order. ``equalities`` are columns that are equal in matching rows. ``is_equalities_alone``: they
+    are the whole condition, so rows in which they are equal match. ``matched_where`` selects the partitions
+    in which matched rows count, ``by_source_where`` those in which rows without a source row count.
     """
 
     keys: tuple[str, ...] | None
@@ -44,7 +44,7 @@ class ResolvedMerge:
 
     @property
     def matches(self) -> set[Match]:
-        """Kinds of rows that a clause is for."""
+        """Kinds of rows to which a clause applies."""
         return {c.match for c in self.clauses}
 
 
@@ -124,10 +124,10 @@ class _Resolver:
     def _partitions_where(
         self, analyser: ExpressionAnalyser, on: Sequence[Conjunct]
     ) -> tuple[Alternatives, Alternatives]:
-        """Parts of conditions that partition columns alone decide.
+        """Parts of conditions that only read partition columns.
 
-        A row of the source is new if nothing matches it, so then what clauses ask of matched rows is no
-        reason to leave out where they lie.
+        A source row is new only if no row matches it. So if a clause inserts, conditions of clauses for
+        matched rows do not exclude partitions.
         """
         if not self.table.partition_keys:
             return [()], [()]
@@ -153,8 +153,8 @@ class _Resolver:
         wrong = [c for c in self.clauses if c.action is not Action.INSERT]
         if wrong and not self.table.version.has_row_ids:
             raise TableNotMutableError(
-                f"table {self.table.full_name} is insert-only: {', '.join(map(str, wrong))} cannot be done; "
-                "whenNotMatched().insert() and insertAll() can"
+                f"table {self.table.full_name} is insert-only: {', '.join(map(str, wrong))} is not possible; "
+                "only whenNotMatched().insert() and insertAll() are"
             )
 
     def _check_keys(self) -> None:
@@ -194,7 +194,7 @@ class _Resolver:
         return clause.assignments
 
     def _check_extra(self, used: set[str]) -> None:
-        """Extra columns are no mistake where conditions or assignments read them."""
+        """Refuse extra columns of the source, except those that conditions or assignments read."""
         if not any(c.takes_all for c in self.clauses):
             return
         known = {*self.sides.target_schema.fieldNames(), *used}
@@ -216,7 +216,7 @@ class _Resolver:
         return set() if name is None else {name}
 
     def _carried(self, values: Sequence[Mapping[str, object]]) -> set[str]:
-        """Columns of old rows that updates keep, are compared with, or may be moved by."""
+        """Columns of old rows that updates keep, that they are compared with, or that may move the row."""
         carried: set[str] = set()
         for clause, assigned in zip(self.clauses, values, strict=True):
             if clause.action is Action.UPDATE:

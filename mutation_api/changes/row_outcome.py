@@ -1,4 +1,4 @@
-"""What becomes of a matched row, as Spark columns: its clause, its new values, its kind, where it goes."""
+"""The outcome of a matched row, as Spark columns: its clause, new values, kind and partition."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ __all__ = [
 ]
 
 CLAUSE, NEW = "__clause", "__new"
-"""Columns that these functions read: number of the row's clause, struct of its new values."""
+"""Columns that these functions read: the number of the row's clause, and the struct of its new values."""
 
 INSERTED, UPDATED, DELETED, MOVED, UNCHANGED = "inserted", "updated", "deleted", "moved", "unchanged"
-"""What becomes of a row: fields of MergeCounts."""
+"""Outcomes of a row: fields of MergeCounts."""
 
 
 def first_holding(clauses: Iterable[Clause]) -> Column:
@@ -61,12 +61,12 @@ def first_holding(clauses: Iterable[Clause]) -> Column:
         )
         for number, c in enumerate(clauses)
     ]
-    # coalesce stops at the first: a condition is not evaluated for rows that an earlier clause took.
+    # coalesce stops at the first: a condition is not evaluated for rows of an earlier clause.
     return sf.coalesce(*chain)
 
 
 def new_row(table: AcidTable, resolved: ResolvedMerge) -> Column:
-    """Struct of the row as it will be stored; columns of deletes are null."""
+    """Struct of the row as it will be stored; all columns of a delete are null."""
     key = key_text(resolved.keys, sf.col(SOURCE), sf.col(TARGET))
     columns = [_new_value(table, column, resolved, key) for column in columns_of(table)]
     return sf.struct(*[v.alias(c.name) for v, c in zip(columns, columns_of(table), strict=True)])
@@ -74,7 +74,7 @@ def new_row(table: AcidTable, resolved: ResolvedMerge) -> Column:
 
 def _new_value(table: AcidTable, column: AcidColumn, resolved: ResolvedMerge, key: Column) -> Column:
     branches: list[Column] = []
-    shared: list[int] = []  # clauses that take the source's column as it is: one conversion for all
+    shared: list[int] = []  # clauses that take the source's column unchanged: one conversion for all
     for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
         here = sf.col(CLAUSE) == number
         if clause.action is Action.UPDATE and column.name not in values:
@@ -93,7 +93,7 @@ def _new_value(table: AcidTable, column: AcidColumn, resolved: ResolvedMerge, ke
 
 
 def kind_of(table: AcidTable, resolved: ResolvedMerge, options: MergeOptions) -> Column:
-    """What becomes of the row: a field of MergeCounts."""
+    """The outcome of the row: a field of MergeCounts."""
     numbers: dict[Action, list[int]] = {action: [] for action in Action}
     for number, clause in enumerate(resolved.clauses):
         numbers[clause.action].append(number)
@@ -113,7 +113,7 @@ def kind_of(table: AcidTable, resolved: ResolvedMerge, options: MergeOptions) ->
 
 
 def inserted_key(resolved: ResolvedMerge, options: MergeOptions) -> Column:
-    """JSON text of the key that is inserted, as it will be stored; null if NULL makes it equal to none."""
+    """JSON text of an inserted key as it will be stored; null if a NULL in it makes it equal to no other."""
     nothing = sf.lit(None).cast("string")
     if resolved.keys is None:
         return nothing
@@ -130,7 +130,8 @@ def inserted_key(resolved: ResolvedMerge, options: MergeOptions) -> Column:
 def altered_key(table: AcidTable, resolved: ResolvedMerge) -> Column | None:
     """JSON text of an inserted key that is stored as another one (rounded, cut), before and after.
 
-    Such a key matched by what it was, and may now be that of a row that the table has. None: no key can be.
+    Such a key was matched unconverted, and its stored form may be the key of an existing row. None: no key of
+    the merge can change.
     """
     types = {c.name: c for c in columns_of(table)}
     keys = set(resolved.keys or ())
@@ -150,7 +151,7 @@ def altered_key(table: AcidTable, resolved: ResolvedMerge) -> Column | None:
 
 
 def partition_of(table: AcidTable, where: Column) -> Column:
-    """Name of the partition that a new row goes to; null for other rows."""
+    """Name of the partition of a new row; null for other rows."""
     if not table.partition_keys:
         return sf.when(where, sf.lit(""))
     keys = sf.struct(*[sf.col(quoted(NEW, k)).alias(k) for k in table.partition_key_names])
@@ -167,7 +168,7 @@ def partition_of(table: AcidTable, where: Column) -> Column:
 
 
 def key_text(keys: tuple[str, ...] | None, source: Column, target: Column) -> Column:
-    """JSON text that names a row in messages: its key columns, or the whole row of the side that it has."""
+    """JSON text that names a row in messages: its key columns, or the whole row of the side that exists."""
     if keys is None:
         return sf.coalesce(json_text(source), json_text(target))
     of_source = sf.struct(*[source[k].alias(k) for k in keys])
@@ -175,5 +176,5 @@ def key_text(keys: tuple[str, ...] | None, source: Column, target: Column) -> Co
 
 
 def json_text(value: Column) -> Column:
-    """JSON text of a struct, its nulls too."""
+    """JSON text of a struct, including its nulls."""
     return sf.to_json(value, {"ignoreNullFields": "false"})

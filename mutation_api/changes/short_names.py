@@ -1,4 +1,4 @@
-"""Column names without ``source.`` or ``target.`` in conditions that people type."""
+"""Completes column names without ``source.`` or ``target.`` in conditions that users type."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ __all__ = ["names_side", "with_sides"]
 def with_sides(spark: SparkSession, condition: str, sides: Mapping[str, str]) -> str:
     """The condition with ``source.`` or ``target.`` before the columns that have neither.
 
-    ``op = 'D'`` becomes ``source.op = 'D'``. Texts, functions and the bodies of lambdas are not touched,
-    since Spark's own parser says what is a column.
+    ``op = 'D'`` becomes ``source.op = 'D'``. Literals, functions and the bodies of lambdas stay, because
+    Spark's own parser finds the columns.
 
     Args:
         spark: the session.
         condition: SQL.
-        sides: where a column belongs, by its name in lower case.
+        sides: the side of each column, by its name in lower case.
 
     Raises:
-        ConfigurationError: it is no SQL expression.
+        ConfigurationError: the condition is not a SQL expression.
     """
-    places = {at: sides[name] for name, at in _names(spark, condition) if name in sides}
-    for at, side in sorted(places.items(), reverse=True):
+    positions = {at: sides[name] for name, at in _names(spark, condition) if name in sides}
+    for at, side in sorted(positions.items(), reverse=True):
         if not condition[at:].lower().startswith((f"{SOURCE}.", f"{TARGET}.")):
             condition = f"{condition[:at]}{side}.{condition[at:]}"
     return condition
 
 
 def names_side(spark: SparkSession, condition: str, side: str) -> bool:
-    """Whether a column of ``side`` is named with it. Raises ConfigurationError as :func:`with_sides`."""
+    """Whether the condition names a column with ``side``. Raises ConfigurationError as :func:`with_sides`."""
     return any(name == side for name, _ in _names(spark, condition))
 
 
 def _names(spark: SparkSession, condition: str) -> list[tuple[str, int]]:
-    """(first part in lower case, where it starts) of each column that the text names."""
+    """(first part in lower case, its position) of each column name in the text."""
     try:
         return list(_attributes(sql_parser(spark).parseExpression(condition)))
     except ParseException as error:
         reason = " ".join(str(error).split("\n\n")[0].split())
-        raise ConfigurationError(f"{condition!r} is no SQL condition: {reason}") from error
+        raise ConfigurationError(f"{condition!r} is not a SQL condition: {reason}") from error
 
 
 def _attributes(expression: Any) -> Iterator[tuple[str, int]]:

@@ -19,7 +19,7 @@ __all__ = ["Sides", "column_type", "columns_of"]
 
 @dataclass(frozen=True)
 class Sides:
-    """The source with lower-case names and wall clocks, and the schemas of both sides."""
+    """The source with lower-case names and wall-clock timestamps, and the schemas of both sides."""
 
     source: DataFrame
     source_schema: StructType
@@ -27,12 +27,12 @@ class Sides:
 
     @classmethod
     def of(cls, table: AcidTable, source: DataFrame) -> Sides:
-        """Look at both. Raises RecordLayoutError: the source has a column twice, whatever the case."""
+        """Describe both sides. Raises RecordLayoutError: two columns of the source differ at most in case."""
         names = [f.name.lower() for f in source.schema.fields]
         doubled = sorted({n for n in names if names.count(n) > 1})
         if doubled:
             raise RecordLayoutError(
-                f"table {table.full_name}: the source has columns twice (names have no case): "
+                f"table {table.full_name}: the source has columns twice (case does not count): "
                 f"{', '.join(doubled)}"
             )
         columns = [

@@ -1,4 +1,4 @@
-"""MutatorClientBuilder: collects what a client needs; nothing is connected before ``connect()``."""
+"""MutatorClientBuilder: collects the options of a client. Nothing is connected before ``connect()``."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ class MutatorClientBuilder:
         self._clock: Clock = SystemClock()
 
     def metastore(self, target: MetastoreTarget) -> MutatorClientBuilder:
-        """Which metastore.
+        """Set the metastore.
 
         Args:
-            target: ``thrift://host:port`` (several with commas), the keys of a hive-site.xml, the path of
-                one, a MetastoreConfig, None for the hive-site.xml in HIVE_CONF_DIR or HADOOP_CONF_DIR (the
-                default), or a client of yours, which you close yourself.
+            target: ``thrift://host:port`` (several separated by commas), the keys of a hive-site.xml, the
+                path of one, a MetastoreConfig, None for the hive-site.xml in HIVE_CONF_DIR or HADOOP_CONF_DIR
+                (the default), or a client of yours, which you close yourself.
         """
         self._metastore = target
         return self
 
     def user(self, name: str) -> MutatorClientBuilder:
-        """Who we are to the metastore and in lists of transactions; default: the user of this process."""
+        """Set the user name for the metastore and lists of transactions; default: this process's user."""
         self._user = name
         return self
 
     def add_source_table(self, name: str, table: str | None = None) -> MutatorClientBuilder:
-        """A table that the transactions read; locked against DDL, not against writers.
+        """Add a table that the transactions read. It is locked against DDL, not against writers.
 
         Args:
-            name: ``database.table``, or the database, if the table is given apart.
-            table: the table's own name; as in the Java API.
+            name: ``database.table``, or only the database if ``table`` is given.
+            table: the table's name without the database, as in the Java API.
         """
         return self._add(TableSpec(*_names(name, table), TableRole.SOURCE))
 
@@ -78,14 +78,14 @@ class MutatorClientBuilder:
         *,
         insert_only: bool = False,
     ) -> MutatorClientBuilder:
-        """A table that the transactions write.
+        """Add a table that the transactions write.
 
         Args:
-            name: ``database.table``, or the database, if the table is given apart.
-            table: the table's own name; as in the Java API.
+            name: ``database.table``, or only the database if ``table`` is given.
+            table: the table's name without the database, as in the Java API.
             create_partitions: whether missing partitions are created; otherwise they are refused.
-            insert_only: the transactions will only insert, so other inserters need not wait, and nobody's
-                commit can conflict; an update or delete is then refused.
+            insert_only: the transactions will only insert. Other inserters need not wait, and commits cannot
+                conflict. An update or delete is refused.
         """
         spec = TableSpec(
             *_names(name, table),
@@ -96,12 +96,12 @@ class MutatorClientBuilder:
         return self._add(spec)
 
     def lock_failure_listener(self, listener: LockFailureListener) -> MutatorClientBuilder:
-        """Who is told when a transaction is lost while it runs."""
+        """Set the listener that is called when a running transaction is lost."""
         self._listener = listener
         return self
 
     def time_zone(self, name: str) -> MutatorClientBuilder:
-        """Zone of Hive's own processes, such as ``Europe/Berlin``.
+        """Set the time zone of Hive's own processes, such as ``Europe/Berlin``.
 
         Needed only for tables clustered by a timestamp column: Hive 2's bucket hash depends on it.
 
@@ -115,21 +115,24 @@ class MutatorClientBuilder:
         return self
 
     def lock_timeout_seconds(self, seconds: float) -> MutatorClientBuilder:
-        """Longest wait for the lock, > 0; default LOCK_TIMEOUT_SECONDS_DEFAULT. Raises ConfigurationError."""
+        """Set the longest wait for the lock, > 0; default LOCK_TIMEOUT_SECONDS_DEFAULT.
+
+        Raises ConfigurationError.
+        """
         if not seconds > 0:
             raise ConfigurationError(f"lock_timeout_seconds must be above 0, not {seconds}")
         self._lock_timeout_seconds = seconds
         return self
 
     def write_lock(self, mode: str) -> MutatorClientBuilder:
-        """Whether writers of one table wait for each other; only a server of Hive 4 leaves the choice.
+        """Set whether writers of one table wait for each other. Only Hive 4 servers leave the choice.
 
         Args:
-            mode: ``exclusive`` (the default): they do, so a long job cannot lose its work; the inserts of
-                Hive's own SQL wait for it too. ``optimistic``: they do not; of two transactions that change
-                one partition the first to commit wins, and the other gets a WriteConflictError.
+            mode: ``exclusive`` (the default): writers wait, so a long job cannot lose its work. Inserts of
+                Hive's own SQL wait, too. ``optimistic``: writers do not wait. If two transactions change one
+                partition, the first to commit wins, and the other gets a WriteConflictError.
 
-        Raises ConfigurationError for another word.
+        Raises ConfigurationError for another mode.
         """
         try:
             self._write_lock = WriteLock(mode)
@@ -139,7 +142,7 @@ class MutatorClientBuilder:
         return self
 
     def clock(self, clock: Clock) -> MutatorClientBuilder:
-        """By which clock to wait; for tests."""
+        """Set the clock of waits and heartbeats; for tests."""
         self._clock = clock
         return self
 
@@ -170,7 +173,7 @@ def _names(name: str, table: str | None) -> tuple[str, str]:
 
 
 def _opener(target: MetastoreTarget, user: str | None) -> tuple[Callable[[], MetastoreClient], bool]:
-    """How to come by the metastore's client, and whether it is ours to close."""
+    """A function that makes the metastore's client, and whether we must close the client."""
     if target is None or isinstance(target, (str, Path, Mapping, MetastoreConfig)):
         return functools.partial(connect, target, user=user), True
     client = target

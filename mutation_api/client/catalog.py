@@ -1,4 +1,4 @@
-"""Catalog: reads tables from the metastore and refuses those that cannot be used."""
+"""Catalog: reads tables from the metastore and refuses unusable ones."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ __all__ = [
 ]
 
 MAX_LOCKED_SINK_PARTITIONS = 1000
-"""Of a sink with more partitions only the table is locked: every lock costs the server some milliseconds, for
-ourselves and for whoever asks for a lock on the table meanwhile.
+"""If a sink has more partitions, only the table is locked. Each lock costs the server some milliseconds, for
+us and for every other client that requests a lock on the table meanwhile.
 """
 
 MAX_PROBED_PARTITIONS = 1000
-"""Of a sink with more partitions no directory is looked at before one is written."""
+"""If a sink has more partitions, their directories are not probed before they are written."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table as the user asked for it; names in lower case."""
+    """A table with the user's options; names in lower case."""
 
     database: str
     name: str
@@ -62,7 +62,7 @@ class TableSpec:
 class OpenTable:
     """A table that passed the preconditions, with its partitions as far as they were read.
 
-    The names come first and are cheap. ``partitions`` is None as long as nothing more was read of them.
+    The names are read first and are cheap. ``partitions`` is None until the rest has been read.
     """
 
     spec: TableSpec
@@ -73,7 +73,7 @@ class OpenTable:
 
     @property
     def insert_only(self) -> bool:
-        """Rows are neither updated nor deleted: the user said so, or the table has no ROW__IDs."""
+        """Whether rows are only inserted: the user said so, or the table has no ROW__IDs."""
         return self.spec.insert_only or not self.table.version.has_row_ids
 
 
@@ -81,7 +81,7 @@ class Catalog:
     """Tables as one client sees them.
 
     Args:
-        metastore: where they are described.
+        metastore: describes the tables.
         time_zone: the zone of Hive's own processes, see AcidTable.
         write_lock: how sinks are locked.
     """
@@ -118,7 +118,7 @@ class Catalog:
         return OpenTable(spec, info, table)
 
     def to_lock(self, spec: TableSpec) -> LockedTable:
-        """What a transaction locks of a table. Raises as :meth:`read`."""
+        """The locks that a transaction needs on a table. Raises as :meth:`read`."""
         opened = self.read(spec)
         is_partitioned = bool(opened.table.partition_keys)
         capabilities = self._metastore.capabilities()
@@ -138,9 +138,9 @@ class Catalog:
         names = self._metastore.get_partition_names(spec.database, spec.name)
         if spec.role is TableRole.SINK and len(names) > MAX_LOCKED_SINK_PARTITIONS:
             _log.warning(
-                "sink %s has %d partitions, more than the %d that are locked one by one, so Hive's cleaner "
-                "may remove files of a partition that this transaction is reading; read it through "
-                "client.open_snapshot(), which locks them all",
+                "sink %s has %d partitions, more than the %d that are locked individually, so Hive's cleaner "
+                "may remove files of a partition that this transaction is reading; read the table through "
+                "client.open_snapshot(), which locks all partitions",
                 spec.full_name,
                 len(names),
                 MAX_LOCKED_SINK_PARTITIONS,
@@ -149,14 +149,14 @@ class Catalog:
         return tuple(names)
 
     def read_and_probe(self, spec: TableSpec) -> OpenTable:
-        """As :meth:`read`, and make sure that a sink can be written where it lies."""
+        """As :meth:`read`, and check that a sink's directory can be written."""
         opened = self.read(spec)
         if spec.role is TableRole.SINK:
             check_location(opened.table)
         return opened
 
     def probe_partitions(self, opened: OpenTable) -> str | None:
-        """See :func:`check_partition_directories`; a source has none to look at."""
+        """See :func:`check_partition_directories`; a source's directories are not checked."""
         if opened.spec.role is not TableRole.SINK:
             return None
         names = probed_partitions(self._metastore, opened.table)
@@ -174,7 +174,7 @@ class Catalog:
         return replace(opened, table=with_partition_names(opened.table, names), partition_names=tuple(names))
 
     def with_partitions(self, opened: OpenTable) -> OpenTable:
-        """The same with all that the metastore knows of these partitions; about 0.3 s per 1,000 of them."""
+        """The same table with its partitions read in full; about 0.3 s per 1,000 partitions."""
         if opened.partitions is not None:
             return opened
         spec, names = opened.spec, opened.partition_names
@@ -183,7 +183,7 @@ class Catalog:
 
 
 def probed_partitions(metastore: MetastoreClient, table: AcidTable) -> Sequence[str]:
-    """Names of the partitions whose directories are looked at; of a table with very many none are.
+    """Names of the partitions whose directories are probed; none if the table has very many.
 
     Raises MetastoreError.
     """
@@ -195,12 +195,12 @@ def split_full_name(table_name: str) -> tuple[str, str]:
     """Database and table of ``database.table``, in lower case. Raises ConfigurationError."""
     database, dot, name = table_name.strip().lower().partition(".")
     if not (database and dot and name) or "." in name:
-        raise ConfigurationError(f"not a table's full name: {table_name!r} (expected database.table)")
+        raise ConfigurationError(f"not the full name of a table: {table_name!r} (expected database.table)")
     return database, name
 
 
 def merge_specs(specs: Iterable[TableSpec]) -> tuple[TableSpec, ...]:
-    """One entry per table: a table that is both read and written is a sink.
+    """One entry per table. A table that is both source and sink becomes a sink.
 
     Raises ConfigurationError if a sink was added twice with different options.
     """

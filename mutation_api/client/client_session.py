@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ClientSession:
-    """A metastore, how it is used, and the tables that every transaction of the client is about."""
+    """A metastore, the settings for its use, and the tables of every transaction of the client."""
 
     metastore: MetastoreClient
     clock: Clock
@@ -31,7 +31,7 @@ class ClientSession:
     def tell_listener(
         self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception
     ) -> None:
-        """Pass a loss on to the user's listener; what it raises is logged."""
+        """Report a loss to the user's listener. Its exceptions are logged."""
         if self.listener is None:
             return
         try:

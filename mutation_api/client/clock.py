@@ -1,4 +1,4 @@
-"""The clock that waits and heartbeats go by; tests put in one that they move themselves."""
+"""The clock of waits and heartbeats; tests replace it by one that they advance themselves."""
 
 from __future__ import annotations
 

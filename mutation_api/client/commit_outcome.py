@@ -1,16 +1,17 @@
-"""Commits a transaction and finds out how that ended, even if the line breaks.
+"""Commits a transaction and finds out the outcome, even if the connection breaks.
 
 =====================================  ====================================================================
 first answer                           then
 =====================================  ====================================================================
 success                                committed
 the server says aborted                aborted
-no such transaction                    listed as aborted: aborted; else somebody else ended it: unknown
-line broken, or a fault of the server  ask again (which is harmless), then look and abort what is still open
+no such transaction                    listed as aborted: aborted; else another client ended it: unknown
+connection broken, or server fault     ask again (which is harmless), then look and abort what is still open
 =====================================  ====================================================================
 
-After a broken line "no such transaction" means committed: the commit was done and its record cleaned away,
-because an aborted transaction that has recorded what it wrote stays listed until its files are cleaned.
+After a broken connection "no such transaction" means committed: the commit was done and its record was
+cleaned away. An aborted transaction that has recorded what it wrote would stay listed until its files are
+cleaned.
 
 Source: TxnHandler.commitTxn and openTxns of Hive 2.3, observed on 2.3.10.
 """
@@ -32,7 +33,7 @@ from mutation_api.client.clock import Clock
 __all__ = ["COMMIT_RETRY_SECONDS", "Outcome", "commit_and_find_out"]
 
 COMMIT_RETRY_SECONDS = 60.0
-"""How long a commit whose answer was lost is asked for again; a metastore can restart in that time."""
+"""How long a commit is repeated after its answer was lost. A metastore can restart in that time."""
 
 FIRST_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 10.0
@@ -41,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class Outcome(enum.Enum):
-    """How a commit ended."""
+    """The outcome of a commit."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -59,14 +60,14 @@ def commit_and_find_out(
     """Commit.
 
     Args:
-        metastore: where the transaction is open.
+        metastore: the metastore in which the transaction is open.
         clock: measures the retries.
         txn_id: the transaction; its heartbeat has stopped.
-        has_records: the server has recorded something that the transaction wrote.
+        has_records: whether the server has recorded that the transaction wrote something.
         retry_seconds: bound of the retries; must be below the transaction's timeout.
 
     Returns:
-        The outcome, and the metastore's error that tells why it is not COMMITTED.
+        The outcome, and the metastore's error that explains why it is not COMMITTED.
     """
     try:
         metastore.commit_txn(txn_id)
@@ -111,7 +112,7 @@ def _attempt(metastore: MetastoreClient, txn_id: int) -> MetastoreError | None:
 
 
 def _settle(metastore: MetastoreClient, txn_id: int) -> Outcome:
-    """The server cannot commit: look, and abort what is open, so that it is not committed behind our back."""
+    """The server cannot commit: look, and abort an open transaction so that it cannot be committed later."""
     state, looked = _look(metastore, txn_id)
     if not looked or state is not TxnState.OPEN:
         return _outcome_of(state) if looked else Outcome.UNKNOWN
@@ -131,7 +132,7 @@ def _outcome_of(state: TxnState | None) -> Outcome:
 
 
 def _look(metastore: MetastoreClient, txn_id: int) -> tuple[TxnState | None, bool]:
-    """State of the transaction, None if it is not listed; and whether the server could be asked."""
+    """The transaction's state (None if it is not listed), and whether the server could be asked."""
     try:
         listing = metastore.get_open_txns()
     except MetastoreError as error:

@@ -1,4 +1,4 @@
-"""AcidTable descriptors out of what the metastore says. Pure but for the probe of the location."""
+"""Builds AcidTable descriptors from the metastore's. Pure, except for the probes of directories."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def describe(
     create_partitions: bool,
     time_zone: str | None,
 ) -> AcidTable:
-    """The descriptor of a table that passed ``check_mutable``, as yet without its partitions.
+    """The descriptor of a table that passed ``check_mutable``, still without its partitions.
 
-    Raises TableNotMutableError: its location names no place.
+    Raises TableNotMutableError: its location cannot be parsed.
     """
     return AcidTable(
         database=table.database.lower(),
@@ -59,10 +59,10 @@ def describe(
 
 
 def with_partition_names(table: AcidTable, names: Sequence[str]) -> AcidTable:
-    """The descriptor with what is unusual about its partitions' spelling.
+    """The descriptor with the partitions whose names are not spelled canonically.
 
     Raises:
-        TableNotMutableError: two partitions hold the same values, spelled differently; a row belongs to both.
+        TableNotMutableError: two partitions spell the same values differently, so a row would belong to both.
     """
     spellings: dict[str, str] = {}
     for name in names:
@@ -71,27 +71,29 @@ def with_partition_names(table: AcidTable, names: Sequence[str]) -> AcidTable:
         if other != name:
             raise TableNotMutableError(
                 f"table {table.full_name}: the partitions {other} and {name} spell the same values "
-                "differently, so it is open where a row belongs: move the rows into one and drop the other"
+                "differently, so a row could belong to either: move the rows into one and drop the other"
             )
     return dataclasses.replace(table, partition_spellings={c: n for c, n in spellings.items() if c != n})
 
 
 def with_partition_locations(table: AcidTable, partitions: Sequence[PartitionInfo]) -> AcidTable:
-    """The descriptor with the places of those partitions that do not lie where their name says.
+    """The descriptor with the locations of those partitions that lie elsewhere than their name says.
 
-    Raises TableNotMutableError: a location names no place.
+    Raises TableNotMutableError: a location cannot be parsed.
     """
-    places = {p.name: _location(f"{table.full_name} partition {p.name}", p.location) for p in partitions}
+    found = {p.name: _location(f"{table.full_name} partition {p.name}", p.location) for p in partitions}
     return dataclasses.replace(
         table,
-        partition_locations={n: place for n, place in places.items() if place != table.location / n},
+        partition_locations={name: path for name, path in found.items() if path != table.location / name},
     )
 
 
 def check_location(table: AcidTable) -> None:
-    """Reach, list and write the table's directory: a hidden empty file is created there and removed.
+    """Check that the table's directory can be reached, listed and written.
 
-    Raises TableNotMutableError, which says what cannot be done and why.
+    To check writing, it creates a hidden empty file there and removes it.
+
+    Raises TableNotMutableError: names the step that failed and why.
     """
     with _cannot(table, "reached"):
         storage = storage_at(table.location)
@@ -102,31 +104,31 @@ def check_location(table: AcidTable) -> None:
     probe = table.location / f"{PROBE_PREFIX}{uuid.uuid4().hex}"
     with _cannot(table, "written"):
         storage.create(probe).close()
-        with contextlib.suppress(FileNotFoundError):  # somebody swept it
+        with contextlib.suppress(FileNotFoundError):  # a sweep removed it
             storage.delete_file(probe)
 
 
 def check_partition_directories(table: AcidTable, names: Sequence[str]) -> str | None:
-    """Look whether this user may write into the directories of partitions; those elsewhere are overlooked.
+    """Check that this user may write to the partitions' directories; partitions elsewhere are not checked.
 
     Returns:
-        A warning that names some of those where the user may not.
+        A warning that names some of the directories that the user may not write; None if there are none.
 
     Raises:
-        TableNotMutableError: the user may in none, and no others may be created.
+        TableNotMutableError: the user may write to none of them, and no partitions may be created.
     """
     with _cannot(table, "reached"):
         refusals = refused(table.location / name for name in names)
     if not refusals:
         return None
-    told = (
+    warning = (
         f"table {table.full_name}: {len(refusals)} of {len(names)} partition directories cannot be written: "
         + listed([str(error) for error in refusals])
         + ". Let their owner, or an ACL, give you and Hive's user the right to write them"
     )
     if len(refusals) == len(names) and not table.create_partitions:
-        raise TableNotMutableError(told)
-    return told
+        raise TableNotMutableError(warning)
+    return warning
 
 
 @contextlib.contextmanager

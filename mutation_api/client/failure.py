@@ -1,4 +1,4 @@
-"""Turns what the metastore client raises into errors of this package, at the border and nowhere else."""
+"""Turns the metastore client's errors into errors of this package, at the boundary and nowhere else."""
 
 from __future__ import annotations
 
@@ -28,19 +28,22 @@ _CONFLICT = re.compile(r"write conflict on (?P<resource>.+?) committed by \[?(?:
 
 
 def client_error(error: MetastoreError, doing: str) -> ClientError:
-    """Our error for a metastore's, to be raised ``from`` it; ``doing`` names the step and its transaction."""
+    """Our error for a metastore's error, to be raised ``from`` it.
+
+    ``doing`` names the failed step and its transaction.
+    """
     text = f"{doing}: {error}"
     if isinstance(error, MetastoreUnavailableError):
-        return ConnectionFailedError(f"{text}. The metastore could not be reached, or the line broke")
+        return ConnectionFailedError(f"{text}. The metastore could not be reached, or the connection broke")
     if isinstance(error, TxnAbortedError):
         return _aborted(error, text)
     if isinstance(error, NoSuchTxnError):
         return TransactionAbortedError(
-            f"{text}. The transaction was ended by somebody else; nothing of it is visible"
+            f"{text}. Another client ended the transaction; nothing of it is visible"
         )
     if isinstance(error, NoSuchLockError):
         return LockLostError(
-            f"{text}. The lock went away with its transaction: it timed out, or somebody aborted it"
+            f"{text}. The lock ended with its transaction, which timed out or was aborted by another client"
         )
     return TransactionError(text)
 
@@ -58,8 +61,8 @@ def _aborted(error: TxnAbortedError, text: str) -> TransactionAbortedError:
     conflict = _CONFLICT.search(str(error))
     if conflict is None:
         return TransactionAbortedError(
-            f"{text}. The transaction timed out, or somebody aborted it; nothing of it is visible: run the "
-            "whole job again"
+            f"{text}. The transaction timed out, or another client aborted it; nothing of it is visible: run "
+            "the whole job again"
         )
     return WriteConflictError(
         f"{text}. Transaction {conflict['winner']} changed {conflict['resource']} and committed first; "

@@ -1,19 +1,19 @@
-"""Heartbeat: keeps a transaction alive, and says when it is lost.
+"""Heartbeat: keeps a transaction alive, and reports when it is lost.
 
-The server's reaper aborts a transaction that has not been heard of for ``hive.txn.timeout``; after that
-nothing the job writes can become visible, so it must stop. What counts as lost:
+The server's reaper aborts a transaction without a heartbeat for ``hive.txn.timeout``. After that nothing that
+the job writes can become visible, so the job must stop. A transaction counts as lost if
 
-* the server says the transaction is aborted, or does not know it any more;
-* no beat has succeeded for 0.8 of the timeout. A hung connection does not raise anything for minutes, so a
-  second thread watches the time of the last success.
+* the server says that it is aborted, or does not know it any more;
+* no beat has succeeded for 0.8 of the timeout. A hung connection raises nothing for minutes, so a second
+  thread watches the time of the last success.
 
-Beats go through threads of their own, hence through a connection of their own: the driver's may be busy for
-minutes with a bulk call. The beat names no lock: asked about both, a 2.3 server says that the lock is
-missing and hides that the transaction was aborted.
+Beats run in separate threads, hence on a separate connection: the driver's may be busy for minutes with a
+bulk call. A beat names the transaction only. Asked about transaction and lock, a 2.3 server says that the
+lock is missing and hides that the transaction was aborted.
 
-A beat that is under way while the transaction commits would be told that it is gone. :meth:`Heartbeat.stop`
-therefore shares a mutex with the evaluation of every answer: what arrives after it is not looked at, and a
-hung beat cannot hold the commit up.
+The server would answer a beat that is under way during the commit with "no such transaction".
+:meth:`Heartbeat.stop` therefore shares a mutex with the evaluation of answers: later answers are ignored, and
+a hung beat cannot delay the commit.
 
 Source: Hive's DbTxnManager.Heartbeater and TxnHandler, observed on 2.3.10.
 """
@@ -33,13 +33,13 @@ from mutation_api.errors import ClientError, LockLostError, TransactionAbortedEr
 __all__ = ["BEATS_PER_TIMEOUT", "LOST_AFTER_FRACTION", "Heartbeat"]
 
 BEATS_PER_TIMEOUT = 3
-"""Hive beats twice per timeout, its Mutation API 1.33 times, so that one lost beat kills the job."""
+"""Hive beats twice per timeout. Its Mutation API beats 1.33 times, so one lost beat kills the job."""
 
 LOST_AFTER_FRACTION = 0.8
-"""Of the timeout without a success: the transaction counts as lost before the reaper can have taken it."""
+"""A transaction counts as lost after this part of the timeout without success; the reaper strikes later."""
 
 RETRY_FRACTION = 0.1
-"""Of the interval: pause after a beat that failed."""
+"""Fraction of the interval to pause after a failed beat."""
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Heartbeat:
         metastore: must allow calls from several threads.
         txn_id: the open transaction.
         timeout_seconds: the server's ``hive.txn.timeout``, > 0.
-        clock: time by which beats are due.
+        clock: times the beats.
         on_lost: called once, from one of the heartbeat's threads or from the caller of :meth:`beat`.
         jitter: a number 0 <= n < 1; spreads the first beats of many jobs that start together.
     """
@@ -90,16 +90,12 @@ class Heartbeat:
             threading.Thread(target=work, name=name, daemon=True).start()
 
     def stop(self) -> None:
-        """Stop beating; answers that arrive later are not looked at. May be called twice; never waits for a
-        call.
-        """
+        """Stop beating; later answers are ignored. May be called twice; never waits for a call."""
         with self._mutex:
             self._stopped.set()
 
     def beat(self) -> bool:
-        """Beat once, now; whether the server confirmed the transaction. Does not raise for the server's
-        answer.
-        """
+        """Beat once, now. Returns whether the server confirmed the transaction; its errors are not raised."""
         asked_at = self._clock.now()
         try:
             answer = self._metastore.heartbeat_txn_range(self._txn_id, self._txn_id)
@@ -109,10 +105,12 @@ class Heartbeat:
             return False
         if self._txn_id in answer.aborted:
             self._lose(
-                TransactionAbortedError(self._text("was aborted: it timed out, or somebody aborted it"))
+                TransactionAbortedError(self._text("was aborted: it timed out, or another client aborted it"))
             )
         elif self._txn_id in answer.nosuch:
-            self._lose(LockLostError(self._text("is not known to the metastore any more: somebody ended it")))
+            self._lose(
+                LockLostError(self._text("is not known to the metastore any more: another client ended it"))
+            )
         else:
             self._last_success = max(self._last_success, asked_at)
         return self._lost is None
@@ -127,14 +125,14 @@ class Heartbeat:
             silence = self._clock.now() - self._last_success
             remaining = LOST_AFTER_FRACTION * self._timeout_seconds - silence
             if remaining <= 0:
-                self._lose(LockLostError(self._text(f"was not heard by the metastore for {silence:.0f} s")))
+                self._lose(LockLostError(self._text(f"could not reach the metastore for {silence:.0f} s")))
                 return
             self._clock.wait(self._stopped, remaining)
 
     def _text(self, what: str) -> str:
         failure = f"; the last attempt failed with: {self._last_failure}" if self._last_failure else ""
         return (
-            f"transaction {self._txn_id} {what} (timeout of the server: {self._timeout_seconds:g} s{failure})"
+            f"transaction {self._txn_id} {what} (the server's timeout: {self._timeout_seconds:g} s{failure})"
         )
 
     def _lose(self, error: ClientError) -> None:

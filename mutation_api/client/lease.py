@@ -1,33 +1,34 @@
-"""Lease: an open transaction that is kept alive and holds its lock; both writers and readers work under one.
+"""Lease: an open transaction that is kept alive and holds its lock. Writers and readers both work under one.
 
-Order: look who writes to the tables, open, beat, allocate a write id for each sink, lock, look at the open
-transactions and the tables' write ids (that is the snapshot). Write ids come before the lock, so that the
-server's record of it carries them.
+The order is: list the writers of the tables, open, beat, allocate a write id for each sink, lock, then read
+the open transactions and the tables' write ids. The last two are the snapshot. Write ids come before the
+lock, so that the server's record of the lock carries them.
 
-**Roll-over.** The server's conflict check at commit looks for writers that committed after our transaction
-was *opened*, so a transaction that had to wait for its lock cannot commit after the writer it waited for,
-however fresh its snapshot is. Before any work is done, such a transaction therefore hands over to a second
-one, opened while the first holds the lock. The first stays open as the guard: it keeps other writers out
-until the second has ended. The second locks the tables shared, which goes with the guard's lock, and does all
-the work. What it locks is looked up again: the writer that was waited for may have made new partitions.
+**Roll-over.** At commit the server checks for writers that committed after our transaction was *opened*. So a
+transaction that had to wait for its lock cannot commit after the writer it waited for, however fresh its
+snapshot is. Before any work is done, such a transaction therefore hands over to a second one, opened while
+the first holds the lock. The first stays open as the guard: it keeps other writers out until the second has
+ended. The second locks the tables shared, which is compatible with the guard's lock, and does all the work.
+What it locks is looked up again, because the writer before may have created partitions.
 
-The same goes for a writer that committed in the moment between our open and our lock: then nothing waited,
-and still the commit would fail. Comparing who was at work before with who is left finds him.
+A writer that commits between our open and our lock has the same effect: nothing waited, and still the commit
+would fail. It is found by comparing the writers listed before the open with the transactions still listed
+under the lock.
 
-**Write ids** must grow in the order in which rows come into sight: of a row with a higher write id than that
-of its delete event one of Hive's readers keeps the row and the other does not (observed on 3.1.3). So the
-second transaction gets ids of its own, and a transaction that finds a higher one in its snapshot (somebody
-inserted who need not wait) hands over too.
+**Write ids** must grow in the order in which rows become visible. If a row has a higher write id than its
+delete event, one of Hive's readers keeps the row and the other does not (observed on 3.1.3). So the second
+transaction gets new write ids. A transaction that finds a higher one in its snapshot hands over, too: an
+inserter, which waits for no lock, allocated it.
 
-If the second transaction is not granted its shared lock at once, somebody who wants the table for himself
-stands between the two and waits for the guard. Both give way to him and start over behind him.
+If the second transaction is not granted its shared lock at once, a request for an exclusive lock is queued
+between the two and waits for the guard. Both transactions give way to it and start over behind it.
 
 Refused: to queue the second behind the first and then abort the first. Two clients that wait for each other's
 commits then pass the lock to and fro without end, since each queues between the other's two requests
 (observed on Hive 2.3.10: both gave up after five rounds).
 
 Observed on 2.3.10, 3.1.3 and 4.1.0: without the roll-over the commit fails with a write conflict, with it
-the second commits.
+the second transaction commits.
 """
 
 from __future__ import annotations
@@ -50,20 +51,20 @@ from mutation_api.errors import ClientError, TransactionError
 __all__ = ["Lease", "LeaseSettings"]
 
 LOCK_REQUESTS = 2
-"""Transactions that are tried when the line breaks while the lock is asked for; each asks once."""
+"""Number of transactions tried if the connection breaks during the lock request. Each requests once."""
 
 ROLL_OVERS = 5
-"""Transactions that are tried under one guard, when others keep inserting with higher write ids."""
+"""Number of transactions tried under one guard while others keep inserting with higher write ids."""
 
 GIVE_WAYS = 3
-"""How often others who want the table for themselves are let past."""
+"""How often a lease gives way to requests for an exclusive lock."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class LeaseSettings:
-    """What all leases of a client share. ``txn_timeout_seconds`` is the server's ``hive.txn.timeout``."""
+    """Settings of all leases of a client. ``txn_timeout_seconds`` is the server's ``hive.txn.timeout``."""
 
     marks: Marks
     txn_timeout_seconds: float
@@ -75,8 +76,8 @@ class Lease:
 
     Args:
         metastore: must allow calls from several threads.
-        clock: time by which to wait.
-        find_components: what to lock, as of now; asked before each lock request.
+        clock: times the waits.
+        find_components: returns what to lock, as of now; called before each lock request.
         settings: the client's.
         on_lost: called once if the transaction is lost after :meth:`acquire`; see Heartbeat.
     """
@@ -106,7 +107,7 @@ class Lease:
 
     @property
     def txn_id(self) -> int:
-        """The transaction's id; another one before :meth:`acquire` has returned."""
+        """The transaction's id. It may change until :meth:`acquire` has returned."""
         return self._opened[-1]
 
     @property
@@ -126,19 +127,17 @@ class Lease:
 
     @property
     def open_txns(self) -> OpenTxns:
-        """Open and aborted transactions as they were when the lock was held."""
+        """Open and aborted transactions as listed under the lock."""
         return self._open_txns
 
     @property
     def valid_txn_list(self) -> ValidTxnList:
-        """The snapshot, taken under the lock. With write ids it ends at the transaction's own id, as Hive's
-        does.
-        """
+        """The snapshot, taken under the lock. With write ids it ends at this transaction, as Hive's does."""
         return ValidTxnList.from_open_txns(self._open_txns, self.txn_id, has_write_ids=self._has_write_ids)
 
     @property
     def valid_write_ids(self) -> Mapping[str, ValidWriteIdList]:
-        """The snapshot of each table by ``database.table``; empty where there are no write ids."""
+        """The snapshot of each table by ``database.table``; empty on a server without write ids."""
         return self._valid_write_ids
 
     def valid_ids(self, table_name: str) -> ValidIdList:
@@ -146,14 +145,14 @@ class Lease:
         return self._valid_write_ids[table_name] if self._has_write_ids else self.valid_txn_list
 
     def write_id(self, table_name: str) -> int | None:
-        """The transaction's write id for a sink; None where there are no write ids."""
+        """The transaction's write id for a sink; None on a server without write ids."""
         return self._write_ids.get(table_name)
 
     def acquire(self) -> None:
         """Open a transaction and hold its lock.
 
         Raises:
-            LockNotAcquiredError: not within the bound; names who holds it.
+            LockNotAcquiredError: the lock was not granted within the bound; names its holders.
             TransactionAbortedError, LockLostError, ConnectionFailedError, TransactionError: see failure.py.
             Whatever is raised, nothing stays open.
         """
@@ -167,9 +166,9 @@ class Lease:
             raise
 
     def beat(self) -> None:
-        """Ask the server now whether the transaction is alive; :attr:`lost` tells.
+        """Ask the server now whether the transaction is alive; :attr:`lost` holds the result.
 
-        An unreachable server is no loss yet.
+        An unreachable server alone does not make the transaction lost.
         """
         for heartbeat in self._heartbeats:
             heartbeat.beat()
@@ -180,13 +179,13 @@ class Lease:
             heartbeat.stop()
 
     def release(self) -> None:
-        """Let other writers in, after the transaction has ended. A failure is logged: the guard times out."""
+        """End the guards after the transaction has ended. A failure is logged only: the guard times out."""
         self.stop()
         for txn_id in self._opened[:-1]:
             self._end_quietly(txn_id)
 
     def abort(self) -> None:
-        """Stop beating and abort; a transaction that is over already is fine. Raises MetastoreError."""
+        """Stop beating and abort. A transaction that is already over is accepted. Raises MetastoreError."""
         self.stop()
         try:
             _abort(self._metastore, self.txn_id)
@@ -203,7 +202,7 @@ class Lease:
         self.lock_wait_seconds = self._clock.now() - started
 
     def _attempt(self, deadline: float, *, may_give_way: bool) -> bool:
-        """Whether the transaction may start; otherwise it and its guard stand in somebody's way."""
+        """Whether the transaction may start; otherwise it and its guard block an exclusive lock."""
         self._components = self._find_components()
         writers = self._writers()
         waited = self._open_and_lock(deadline)
@@ -238,15 +237,13 @@ class Lease:
         return any(c.type is not LockType.SHARED_READ for c in self._components)
 
     def _writers(self) -> frozenset[int]:
-        """Transactions that hold, or wait for, a lock on our tables under which they may write what we may
-        write.
-        """
+        """Transactions that hold or await a lock on our sinks under which they may change the same rows."""
         wanted = [c for c in self._components if c.type is not LockType.SHARED_READ]
         locks = [lock for c in wanted for lock in self._metastore.show_locks(c.database, c.table)]
         return frozenset(i.txn_id for i in locks if i.txn_id and i.type is not LockType.SHARED_READ)
 
     def _open_and_lock(self, deadline: float) -> bool:
-        """Whether the lock was waited for."""
+        """Open and lock. Returns whether it had to wait."""
         lock = self._open_and_request(self._components)
         if lock.is_acquired:
             return False
@@ -261,7 +258,9 @@ class Lease:
             except MetastoreUnavailableError as error:
                 if len(self._opened) == opened:
                     raise
-                _log.warning("the line broke while transaction %d asked for its lock: %s", self.txn_id, error)
+                _log.warning(
+                    "the connection broke while transaction %d requested its lock: %s", self.txn_id, error
+                )
                 self._drop_latest()
         return self._request(components)
 
@@ -293,7 +292,7 @@ class Lease:
         self._end_quietly(self._opened.pop())
 
     def _drop_all(self) -> None:
-        _log.info("transactions %s give way to somebody who wants the table for himself", self._opened)
+        _log.info("transactions %s give way to a request for an exclusive lock on their tables", self._opened)
         if self._lock is not None:
             self._lock.give_up()
         while self._opened:
@@ -302,7 +301,7 @@ class Lease:
     def _roll_over(self, deadline: float, *, may_give_way: bool) -> bool:
         """Open the transaction that will do the work; the one that holds the lock becomes its guard.
 
-        Returns False if somebody stands between the two.
+        Returns False if another request is queued between the two.
         """
         guard = self.txn_id
         for _ in range(ROLL_OVERS):
@@ -319,8 +318,9 @@ class Lease:
                 return True
             self._drop_latest()
         raise TransactionError(
-            f"transaction {guard}: others inserted under higher write ids {ROLL_OVERS} times in a row, "
-            "between its write ids and its snapshot: try again when fewer write to the table"
+            f"transaction {guard}: {ROLL_OVERS} times in a row others inserted under higher write ids, "
+            "between the allocation of its write ids and its snapshot: try again when fewer clients write to "
+            "the table"
         )
 
     def _abandon(self) -> None:
@@ -338,7 +338,7 @@ class Lease:
 
 
 def _shared(components: Iterable[LockComponent]) -> tuple[LockComponent, ...]:
-    """The same, in a way that goes with everybody's locks but an exclusive one."""
+    """The same components as SHARED_READ, which is compatible with every lock but EXCLUSIVE."""
     return tuple(dataclasses.replace(c, type=LockType.SHARED_READ) for c in components)
 
 
@@ -347,18 +347,18 @@ def _full_name(component: LockComponent) -> str:
 
 
 def _abort(metastore: MetastoreClient, txn_id: int) -> None:
-    """Abort; a transaction that is over already is fine."""
+    """Abort. A transaction that is already over is accepted."""
     try:
         metastore.abort_txn(txn_id)
     except NoSuchTxnError:
-        _log.debug("transaction %d was over already", txn_id)
+        _log.debug("transaction %d was already over", txn_id)
 
 
 def _is_overtaken(writers: frozenset[int], txn_id: int, after: OpenTxns) -> bool:
-    """Whether anybody may have committed to our tables since ``txn_id`` was opened.
+    """Whether another transaction may have committed to our tables since ``txn_id`` was opened.
 
-    ``writers`` were at work just before; ``after`` was seen under the lock. Who was opened later and is
-    gone may have written anything.
+    ``writers`` were listed just before that, ``after`` under the lock. A transaction that was opened later
+    and is gone may have written anything.
     """
     listed = {t.id for t in after.txns}
     gone_later = after.high_watermark - txn_id - sum(i > txn_id for i in listed)

@@ -1,4 +1,4 @@
-"""LockFailureListener: who wants to hear that a running transaction was lost."""
+"""LockFailureListener: the user's callback for the loss of a running transaction."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["LockFailureListener"]
 
 
 class LockFailureListener(Protocol):
-    """Told once per transaction, from the heartbeat's thread, as soon as the loss is known.
+    """Called once per transaction, from the heartbeat's thread, as soon as the loss is known.
 
-    The transaction cannot be committed any more. Work that still goes on is in vain: stop it. What the
-    listener raises is logged and changes nothing.
+    The transaction cannot be committed any more, so stop the work that still runs. An exception of the
+    listener is logged and changes nothing.
     """
 
     def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:

@@ -1,8 +1,8 @@
 """Lock: one request for all tables of a transaction, a bounded wait, and release.
 
-A lock request is never repeated, not even on a broken line: on Hive 2.3 and 3.1 the second request of a
-transaction is granted although somebody else holds the lock (Hive's own Mutation API does that, and two
-writers then work on one table). While it waits, :meth:`Lock.poll` asks again; that also keeps the
+A lock request is never repeated, not even after a broken connection: Hive 2.3 and 3.1 grant a transaction's
+second request although another transaction holds the lock. (Hive's own Mutation API repeats requests, and two
+writers then work on one table.) A queued request is polled with :meth:`Lock.poll`, which also keeps the
 transaction alive.
 
 Source: Hive's DbLockManager (back-off) and TxnHandler.checkLock, observed on 2.3.10.
@@ -36,24 +36,24 @@ __all__ = ["Lock", "LockedTable", "Marks", "WriteLock", "lock_components"]
 
 FIRST_POLL_SECONDS = 0.1
 MAX_POLL_SECONDS = 15.0
-"""Hive doubles from 100 ms to 60 s; a job that has waited long should not then idle for a minute."""
+"""Hive doubles from 100 ms to 60 s. A job that has waited long should not idle for another minute."""
 
 _log = logging.getLogger(__name__)
 
 
 class WriteLock(enum.Enum):
-    """What becomes of two writers of one table, where the server leaves the choice to its clients.
+    """How two writers of one table exclude each other, where the server leaves the choice to its clients.
 
-    EXCLUSIVE: the second waits, so a long job cannot lose its work to a short one; the inserts of Hive's own
-    SQL wait as well. OPTIMISTIC: nobody waits, and of two that change one partition the first to commit wins,
-    as with Hive 4's own SQL. A server without the choice lets updates wait for each other.
+    EXCLUSIVE: the second writer waits, so a long job cannot lose its work to a short one. Inserts of Hive's
+    own SQL wait as well. OPTIMISTIC: no writer waits. If two change one partition, the first to commit wins,
+    as with Hive 4's own SQL. On a server without the choice, updates wait for each other.
     """
 
     EXCLUSIVE = "exclusive"
     OPTIMISTIC = "optimistic"
 
     def lock_type(self, capabilities: Capabilities) -> LockType:
-        """What a transaction that updates or deletes asks for."""
+        """The lock type that a transaction with updates or deletes requests."""
         if capabilities.has_exclusive_write_lock and self is WriteLock.EXCLUSIVE:
             return LockType.EXCL_WRITE
         return LockType.SHARED_WRITE
@@ -63,9 +63,9 @@ class WriteLock(enum.Enum):
 class LockedTable:
     """A table and what the transaction will do with it.
 
-    ``is_sink`` false: it is only read. ``insert_only``: the sink takes no updates or deletes, so that other
-    writers of inserts need not wait. ``partition_names``: the partitions whose files must stay while the
-    transaction reads them. ``write_lock``: for a sink with updates or deletes.
+    ``is_sink`` false: the table is only read. ``insert_only``: the sink takes no updates or deletes, so other
+    inserters need not wait. ``partition_names``: the partitions whose files must stay while the transaction
+    reads them. ``write_lock``: the lock type of a sink with updates or deletes.
     """
 
     database: str
@@ -83,13 +83,13 @@ class LockedTable:
 
     @property
     def lock_type(self) -> LockType:
-        """Anything but SHARED_READ: the server checks for conflicts with other writers at commit."""
+        """With any type but SHARED_READ the server checks for conflicts with other writers at commit."""
         return self.write_lock if self.is_sink and not self.insert_only else LockType.SHARED_READ
 
 
 @dataclass(frozen=True)
 class Marks:
-    """How our transactions and locks are told apart from others': user, host and a text for people."""
+    """What identifies our transactions and locks: user, host and a text for people."""
 
     user: str
     hostname: str
@@ -97,17 +97,18 @@ class Marks:
 
 
 def lock_components(tables: Iterable[LockedTable]) -> tuple[LockComponent, ...]:
-    """One component per table, and one per partition that may be read; sorted by name, so that two jobs on
-    the same tables cannot block each other for ever.
+    """One component per table, and one per partition that may be read.
 
-    A sink of a partitioned table is a dynamic partition write: the server records what was written only
-    when the partitions are registered (``add_dynamic_partitions``), one by one, as Hive's own compactor and
-    conflict check need.
+    They are sorted by name, so two jobs on the same tables cannot deadlock.
 
-    The partitions, of sources and sinks alike, are locked for reading only, so they keep no writer out and
-    are not recorded as written. They are for the cleaner of Hive 2 and 3, which spares the files of a
-    compacted partition only for locks on that very partition; neither a lock on the table nor the open
-    transaction stops it (observed on 2.3.10 and 3.1.3).
+    A partitioned sink is a dynamic partition write: the server records what was written when the partitions
+    are registered (``add_dynamic_partitions``), one by one. Hive's own compactor and conflict check need
+    that.
+
+    Partitions of sources and sinks are locked for reading only, so they keep no writer out and are not
+    recorded as written. These locks are for the cleaner of Hive 2 and 3: it spares the files of a compacted
+    partition only for locks on that very partition. Neither a lock on the table nor the open transaction
+    stops it (observed on 2.3.10 and 3.1.3).
     """
     ordered = sorted(tables, key=lambda t: (t.database, t.name))
     return tuple(c for table in ordered for c in (_component(table), *_partition_components(table)))
@@ -136,7 +137,7 @@ def _component(table: LockedTable) -> LockComponent:
 
 
 class Lock:
-    """The lock of one transaction; ``id`` is None until it was requested."""
+    """The lock of one transaction; ``id`` is None until the lock has been requested."""
 
     def __init__(
         self,
@@ -155,11 +156,11 @@ class Lock:
         self._marks = marks
 
     def request(self) -> bool:
-        """Ask, once; whether it was granted at once.
+        """Request the lock, once. Returns whether it was granted at once.
 
         Raises:
             LockNotAcquiredError: the server refused it outright.
-            MetastoreUnavailableError: the line broke; the lock may be queued or not: abort the transaction.
+            MetastoreUnavailableError: the connection broke. The lock may be queued: abort the transaction.
             NoSuchTxnError, TxnAbortedError: the transaction is over.
         """
         marks = self._marks
@@ -169,11 +170,11 @@ class Lock:
         return self._evaluate(response)
 
     def poll(self) -> bool:
-        """Ask whether it is granted by now. A broken line counts as "not yet".
+        """Ask whether it is granted by now. A broken connection counts as "not yet".
 
         Raises:
             LockNotAcquiredError: the server gave up on it.
-            NoSuchLockError, NoSuchTxnError, TxnAbortedError: it is gone.
+            NoSuchLockError, NoSuchTxnError, TxnAbortedError: the lock is gone.
         """
         assert self.id is not None
         try:
@@ -186,7 +187,7 @@ class Lock:
         """Poll until it is granted.
 
         Raises:
-            LockNotAcquiredError: not granted at ``deadline`` (the clock's time); names who holds it.
+            LockNotAcquiredError: not granted by ``deadline`` (the clock's time); names the holders.
             See also :meth:`poll`.
         """
         pause = FIRST_POLL_SECONDS
@@ -200,8 +201,9 @@ class Lock:
             pause = min(pause * 2, MAX_POLL_SECONDS)
 
     def give_up(self) -> None:
-        """Leave the queue. A granted lock goes with its transaction. Failures are logged: the transaction
-        is aborted next.
+        """Leave the queue. A granted lock is released with its transaction.
+
+        Failures are logged only, since the transaction is aborted next.
         """
         if self.id is None or self.is_acquired:
             return
@@ -227,17 +229,17 @@ class Lock:
 
     def _timeout_text(self, waited_seconds: float) -> str:
         return (
-            f"transaction {self._txn_id} waited {waited_seconds:.1f} s in vain for lock {self.id} on "
-            f"{self._resources()}; {self._blockers()}. Wait for them, raise lock_timeout_seconds, or, if "
-            "their owner is dead, abort them with 'hive-mutate abort TXN'"
+            f"transaction {self._txn_id} did not get lock {self.id} on {self._resources()} within "
+            f"{waited_seconds:.1f} s; {self._blockers()}. Wait for the holders, raise lock_timeout_seconds, "
+            "or abort a holder whose client is dead with 'hive-mutate abort TXN'"
         )
 
     def _blockers(self) -> str:
         try:
             held = [info for c in self._components if c.partition is None for info in self._held_by_others(c)]
         except MetastoreError as error:
-            return f"who holds it could not be asked ({error})"
-        return "held by " + ("; ".join(map(_describe, held)) or "nobody any more")
+            return f"its holders are unknown, because the metastore could not be asked ({error})"
+        return "held by " + ("; ".join(map(_describe, held)) or "no other transaction any more")
 
     def _held_by_others(self, component: LockComponent) -> Sequence[LockInfo]:
         infos = self._metastore.show_locks(component.database, component.table)
@@ -246,7 +248,7 @@ class Lock:
             for i in infos
             if i.txn_id != self._txn_id
             and i.state is LockState.ACQUIRED
-            and i.type is not LockType.SHARED_READ  # which keeps nobody of ours waiting
+            and i.type is not LockType.SHARED_READ  # our requests never wait for those
         ]
 
 

@@ -35,7 +35,7 @@ from mutation_api.table.acid_table import AcidTable, TableRole
 __all__ = ["AGENT_NAME", "ClientOptions", "MutatorClient"]
 
 AGENT_NAME = "hive-mutation-api"
-"""Our transactions and locks carry it in their agent information."""
+"""Part of the agent information of our transactions and locks."""
 
 TXN_TIMEOUT = "hive.txn.timeout"
 TXN_TIMEOUT_DEFAULT = "300s"
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """What the builder collected; see the methods of MutatorClientBuilder."""
+    """The options that the builder collected; see the methods of MutatorClientBuilder."""
 
     user: str | None
     time_zone: str | None
@@ -100,7 +100,7 @@ class MutatorClient:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What :meth:`connect` found that works, but may surprise; they are logged too."""
+        """What :meth:`connect` found that works but may surprise. The warnings are logged, too."""
         return self._warnings
 
     @property
@@ -109,12 +109,12 @@ class MutatorClient:
         return self._connected().metastore
 
     def connect(self) -> MutatorClient:
-        """Connect and check every table; returns self. Does nothing if it is connected.
+        """Connect and check every table; returns self. Does nothing if the client is connected.
 
         Raises:
             ConnectionFailedError: no metastore could be reached.
-            ConfigurationError: its address makes no sense.
-            TableNotMutableError: a table breaks a rule; names both.
+            ConfigurationError: the metastore's address is invalid.
+            TableNotMutableError: a table breaks a rule; the message names both.
         """
         if self._session is None:
             try:
@@ -131,7 +131,7 @@ class MutatorClient:
         return self
 
     def new_transaction(self) -> Transaction:
-        """A transaction over all tables of the client, not begun yet.
+        """A transaction over all tables of the client. It has not begun yet.
 
         Raises TransactionStateError (not connected), ConfigurationError (no tables).
         """
@@ -147,7 +147,7 @@ class MutatorClient:
     def open_snapshot(self, *full_names: str) -> Snapshot:
         """A consistent view of tables (``database.table``), which need not be among the client's.
 
-        It stays protected until it, or the client, is closed.
+        The view is protected until it, or the client, is closed.
 
         Raises:
             TableNotMutableError: a table does not exist or has no ROW__IDs.
@@ -163,7 +163,7 @@ class MutatorClient:
         return snapshot
 
     def close(self) -> None:
-        """Abort what is still open, release snapshots, disconnect. May be called twice."""
+        """Abort open transactions, release snapshots and disconnect. May be called twice."""
         session, self._session = self._session, None
         if session is None:
             return
@@ -199,8 +199,8 @@ class MutatorClient:
         with metastore_errors_as_ours("could not connect"):
             opened = [catalog.read_and_probe(spec) for spec in self._specs]
             settings = self._settings(metastore)
-            told = [catalog.probe_partitions(each) for each in opened]
-            self._warnings = (*self._find_warnings(metastore), *filter(None, told))
+            unwritable = [catalog.probe_partitions(each) for each in opened]
+            self._warnings = (*self._find_warnings(metastore), *filter(None, unwritable))
         self._tables = tuple(o.table for o in opened)
         self._session = ClientSession(
             metastore, self._options.clock, settings, catalog, self._specs, self._options.listener
@@ -225,8 +225,8 @@ class MutatorClient:
         has_sinks = any(s.role is TableRole.SINK for s in self._specs)
         if has_sinks and self._options.listener is None:
             found.append(
-                "no LockFailureListener is set: who does not use Transaction.on_lost() learns of a lost "
-                "transaction from check() and commit() only"
+                "no LockFailureListener is set: without Transaction.on_lost(), only check() and commit() "
+                "report a lost transaction"
             )
         return found
 
@@ -239,13 +239,13 @@ _UNFINISHED = (TransactionState.INACTIVE, TransactionState.OPEN, TransactionStat
 
 
 def _server_warnings(metastore: MetastoreClient) -> list[str]:
-    """What the server tells about itself; a setting that it keeps to itself gives no warning."""
+    """Warnings about the server's settings. A setting that it does not report causes no warning."""
     found = []
     if metastore.get_config_value(INITIATOR_ON, "true").strip().lower() != "true":
         found.append(
-            f"the metastore runs with {INITIATOR_ON}=false: unless another one on the same database does "
-            "better, nothing is compacted by itself, and before Hive 4 the transaction of a client that died "
-            "keeps its locks until somebody ends it with 'hive-mutate abort TXN'"
+            f"the metastore runs with {INITIATOR_ON}=false: unless another metastore on the same database "
+            "has it on, nothing is compacted automatically, and before Hive 4 the transaction of a client "
+            "that died keeps its locks until you end it with 'hive-mutate abort TXN'"
         )
     manager = metastore.get_config_value(TXN_MANAGER, DB_TXN_MANAGER).strip()
     if manager != DB_TXN_MANAGER:
@@ -262,7 +262,7 @@ def _server_warnings(metastore: MetastoreClient) -> list[str]:
 
 
 def _mark(text: str) -> str:
-    """What the server can take: it builds SQL out of these texts, and its columns are short."""
+    """The text as the server can store it: it builds SQL from these texts, and its columns are short."""
     return _UNSAFE_IN_MARKS.sub("_", text)[:MAX_MARK_LENGTH]
 
 

@@ -1,4 +1,4 @@
-"""PartitionCreator: adds partitions through the metastore in bulk; safe when several clients race."""
+"""PartitionCreator: adds partitions to the metastore in bulk; safe when several clients race."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["PartitionCreator"]
 class PartitionCreator:
     """Finds the partitions that a transaction has touched and creates those that are missing.
 
-    A partition that somebody else creates at the same moment is as good as our own.
+    A partition that another client creates at the same moment is used as if we had created it.
     """
 
     def __init__(self, metastore: MetastoreClient) -> None:
@@ -31,15 +31,15 @@ class PartitionCreator:
         """Make sure that partitions exist.
 
         Args:
-            table: says whether partitions may be created.
+            table: states whether partitions may be created.
             values: escaped name -> unescaped texts, one per partition key. Empty for an unpartitioned table.
 
         Returns:
-            All of them by name, and the names of those created here.
+            All partitions by name, and the names of those created here.
 
         Raises:
-            PartitionCreationError: they are missing and may not be created, exist under another spelling of
-                the same values, or the server refused them.
+            PartitionCreationError: partitions are missing and may not be created, exist under another
+                spelling of the same values, or were refused by the server.
             MetastoreError: the server could not be asked.
         """
         found = self._find(table, values)
@@ -53,8 +53,8 @@ class PartitionCreator:
         lacking = sorted(values.keys() - found.keys())
         if lacking:
             raise PartitionCreationError(
-                f"table {table.full_name}: partitions {listed(lacking)} were created but are not there; "
-                "somebody dropped them, or the server spells their names differently"
+                f"table {table.full_name}: partitions {listed(lacking)} were created but cannot be found; "
+                "another client dropped them, or the server spells their names differently"
             )
         return found, tuple(sorted(created))
 
@@ -68,7 +68,7 @@ class PartitionCreator:
         if not table.create_partitions:
             raise PartitionCreationError(
                 f"table {table.full_name}: partitions {listed(missing)} do not exist; create them, or "
-                "allow it with add_sink_table(…, create_partitions=True)"
+                "let this library create them with add_sink_table(…, create_partitions=True)"
             )
         existing = self._metastore.get_partition_names(table.database, table.name)
         spelled = {canonical_partition_name(table.partition_keys, name): name for name in existing}
@@ -76,8 +76,8 @@ class PartitionCreator:
             canonical = canonical_partition_name(table.partition_keys, name)
             if spelled.get(canonical, name) != name:
                 raise PartitionCreationError(
-                    f"table {table.full_name}: partition {name} exists as {spelled[canonical]} since this "
-                    "transaction began: run the job again"
+                    f"table {table.full_name}: partition {name} was created as {spelled[canonical]} after "
+                    "this transaction began: run the job again"
                 )
 
     def _create(
@@ -98,13 +98,13 @@ class PartitionCreator:
 
 
 def _make_directories(table: AcidTable, names: Sequence[str]) -> None:
-    """Make the directories of partitions, so that the server does not.
+    """Create the directories of partitions, so that the server does not.
 
-    A server that loses a race for a partition removes the directory that it made, with what the winner has
-    put there meanwhile. It leaves alone what was there when it was asked.
+    A server that loses a race for a partition removes the directory that it created, with the files that the
+    winner has written there meanwhile. It keeps a directory that existed before the request.
 
-    Source: observed on Hive 2.3.10 (HiveMetaStore.add_partitions_core): of 80 races between three clients 77
-    lost files, and none with directories made before.
+    Source: observed on Hive 2.3.10 (HiveMetaStore.add_partitions_core). Of 80 races between three clients 77
+    lost files, and none did when the directories were created before.
     """
 
     def make(name: str) -> None:
@@ -115,5 +115,6 @@ def _make_directories(table: AcidTable, names: Sequence[str]) -> None:
         side_by_side(make, names, storage_at(table.location).threads)
     except OSError as error:
         raise PartitionCreationError(
-            f"table {table.full_name}: directories of partitions {listed(names)} could not be made: {error}"
+            f"table {table.full_name}: directories of partitions {listed(names)} could not be created: "
+            f"{error}"
         ) from error

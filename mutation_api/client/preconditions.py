@@ -1,9 +1,9 @@
-"""Is the table mutable? Pure; each refusal names the table, the rule, and what was found.
+"""Decides whether a table can be mutated. Pure; each refusal names the table, the rule and what was found.
 
-Every rule is checked before a transaction is opened, and once more under its lock.
+Every rule is checked before a transaction is opened, and again under its lock.
 
-Source: Hive's TransactionalValidationListener and AcidUtils (2.3, 3.1, 4.1); replica and external tables
-follow other rules than the ones this package knows.
+Source: Hive's TransactionalValidationListener and AcidUtils (2.3, 3.1, 4.1). Replica and external tables
+follow rules that this package does not implement.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ORC_CLASSES = {
 }
 
 _COMPRESSIONS = {"NONE": "none", "ZLIB": "zlib", "SNAPPY": "snappy", "LZ4": "lz4"}
-"""``orc.compress`` -> codec of the writer. What is missing (LZO; ZSTD, which readers below Hive 4 reject)
-becomes zlib.
+"""``orc.compress`` -> the writer's codec. Other values (LZO; ZSTD, which readers before Hive 4 reject) become
+zlib.
 """
 
 _BUCKETING_VERSIONS = {"": 1, "1": 1, "2": 2}
@@ -38,7 +38,7 @@ _REPLICA_PARAMETER = re.compile(r"repl\.last\.id|hive\.repl\..*|repl\.(?:target|
 
 
 def check_mutable(table: TableInfo, capabilities: Capabilities, role: TableRole) -> AcidVersion:
-    """Decide whether, and in which format, a table can be written (or read, as a source).
+    """Decide whether and in which format a table can be written (or read, as a source).
 
     Returns:
         The layout of the table's files.
@@ -58,11 +58,11 @@ def check_mutable(table: TableInfo, capabilities: Capabilities, role: TableRole)
 
 
 def bucketing_version_of(table: TableInfo, version: AcidVersion) -> int:
-    """Which of Hive's bucket hashes (1 or 2) new rows of the table get.
+    """Which of Hive's bucket hashes (1 or 2) is used for new rows of the table.
 
-    A server without write ids does not know the property and uses the old hash, whatever it says.
+    A server without write ids ignores the property and uses the old hash.
 
-    Raises TableNotMutableError if it says anything but nothing, 1 or 2.
+    Raises TableNotMutableError if the property is set to anything but 1 or 2.
     """
     if not version.uses_write_ids:
         return 1
@@ -88,13 +88,13 @@ def _check_kind(table: TableInfo) -> None:
     replica = sorted(k for k in table.parameters if _REPLICA_PARAMETER.fullmatch(k))
     if replica:
         raise _refusal(
-            table, f"it is the target of a replication (property {replica[0]!r}), which alone may write it"
+            table, f"it is the target of a replication (property {replica[0]!r}), and only that may write it"
         )
 
 
 def _why_external(table: TableInfo) -> str:
     if _flag(table, "TRANSLATED_TO_EXTERNAL"):
-        return ": Hive 4 makes a managed table that is not transactional an external one when it is created"
+        return ": Hive 4 creates a managed table that is not transactional as an external one"
     return ""
 
 
@@ -137,7 +137,7 @@ def _check_buckets(table: TableInfo, version: AcidVersion) -> None:
             f"{', '.join(table.bucket_columns) or 'no column'}",
         )
     if table.num_buckets > MAX_BUCKETS:
-        raise _refusal(table, f"it has {table.num_buckets} buckets; at most {MAX_BUCKETS} can be told apart")
+        raise _refusal(table, f"it has {table.num_buckets} buckets; a ROW__ID can name at most {MAX_BUCKETS}")
     unknown = sorted({b.lower() for b in table.bucket_columns} - {c.name.lower() for c in table.columns})
     if unknown:
         raise _refusal(table, f"it is clustered by {', '.join(unknown)}, which it does not have")

@@ -1,7 +1,7 @@
 """Snapshot: a consistent view of some tables, protected while it is read.
 
-It is a transaction that only reads. Its read lock keeps Hive's cleaner from removing the files that a
-reader of the snapshot needs, and its heartbeat keeps the lock alive.
+It is a read-only transaction. Its read lock keeps Hive's cleaner from removing the snapshot's files, and its
+heartbeat keeps the lock alive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Snapshot:
-    """The tables as they are when it is made, until :meth:`close`. See ``MutatorClient.open_snapshot``."""
+    """The tables as they are when it is opened, until :meth:`close`. See ``MutatorClient.open_snapshot``."""
 
     def __init__(self, session: ClientSession, specs: tuple[TableSpec, ...]) -> None:
         self._session = session
@@ -35,7 +35,7 @@ class Snapshot:
         self._lease: Lease | None = None
 
     def open(self) -> Snapshot:
-        """Lock the tables for reading and look at them; called once.
+        """Lock the tables for reading and read their descriptions; called once.
 
         Raises TableNotMutableError (a table that has no ROW__IDs), LockNotAcquiredError,
         ConnectionFailedError.
@@ -61,7 +61,7 @@ class Snapshot:
 
     @property
     def valid_txn_list(self) -> ValidTxnList:
-        """Which transactions the snapshot sees."""
+        """The transactions that the snapshot sees."""
         return self._open_lease().valid_txn_list
 
     @property
@@ -70,11 +70,11 @@ class Snapshot:
         return self._open_lease().txn_id
 
     def table(self, table_name: str) -> AcidTable:
-        """The descriptor of a table; it belongs to no transaction, so it can only be read."""
+        """The descriptor of a table. It is bound to no transaction, so the table can only be read."""
         return self._opened(table_name).table
 
     def valid_ids(self, table_name: str) -> ValidIdList:
-        """Which of the ids in the table's files it sees: write ids, or transaction ids in v1."""
+        """The ids in the table's files that it sees: write ids, or transaction ids in v1."""
         return self._open_lease().valid_ids(self._opened(table_name).table.full_name)
 
     def partitions(self, table_name: str) -> tuple[PartitionInfo, ...]:
@@ -82,15 +82,13 @@ class Snapshot:
         return self._opened(table_name).partitions or ()
 
     def check(self) -> None:
-        """Raise LockLostError or TransactionAbortedError if the lock is lost: files may go away from then
-        on.
-        """
+        """Raise LockLostError or TransactionAbortedError if the lock is lost; Hive may then remove files."""
         lost = self._open_lease().lost
         if lost is not None:
             raise type(lost)(str(lost)) from lost
 
     def close(self) -> None:
-        """Release the lock. May be called twice; a failure is logged, since the lock then times out."""
+        """Release the lock. May be called twice. A failure is logged only, since the lock times out."""
         lease, self._lease = self._lease, None
         if lease is None:
             return

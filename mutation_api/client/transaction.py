@@ -1,4 +1,4 @@
-"""Transaction: begin, write, commit or abort; one change set over any number of tables, all or nothing.
+"""Transaction: begin, write, commit or abort. One change set over any number of tables, all or nothing.
 
 ::
 
@@ -8,8 +8,8 @@
         transaction.add_manifests("default.t", writer_id, manifests)
     # committed here; aborted if the block raised
 
-Used once. Methods are called from one thread; :meth:`Transaction.check` and :meth:`Transaction.abort` from
-any.
+A transaction is used once and from one thread; only :meth:`Transaction.check` and :meth:`Transaction.abort`
+may be called from any thread.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Transaction:
         self._writers: dict[str, set[str]] = {}
         self._manifests: dict[str, list[DeltaManifest]] = {}
         self._published: dict[str, PublishedTable] = {}
-        self._is_told = False
+        self._is_reported = False
         self._callbacks: list[Callable[[ClientError], None]] = []
         self._phase_seconds: dict[str, float] = {}
         self._phase_started = session.clock.now()
@@ -71,7 +71,7 @@ class Transaction:
     # -- what it is ----------------------------------------------------------------------------------------
     @property
     def state(self) -> TransactionState:
-        """Where it stands."""
+        """The transaction's state."""
         return self._state
 
     @property
@@ -81,7 +81,7 @@ class Transaction:
 
     @property
     def valid_txn_list(self) -> ValidTxnList:
-        """Which transactions its snapshot sees. Raises TransactionStateError before :meth:`begin`."""
+        """The transactions that its snapshot sees. Raises TransactionStateError before :meth:`begin`."""
         return self._begun_lease().valid_txn_list
 
     @property
@@ -91,7 +91,7 @@ class Transaction:
 
     @property
     def summary(self) -> TransactionSummary:
-        """What it has done so far."""
+        """What the transaction has done so far."""
         lease = self._lease
         return TransactionSummary(
             txn_id=None if lease is None else lease.txn_id,
@@ -106,8 +106,8 @@ class Transaction:
         """The descriptor of ``database.table``; a sink's is bound to this transaction and goes to the
         workers.
 
-        Only while the transaction is open: :meth:`begin` may change its id, and what is written later is
-        lost.
+        Available only while the transaction is open: :meth:`begin` may change its id, and what is written
+        after the end is lost.
 
         Raises:
             TransactionStateError: the transaction is not open.
@@ -117,26 +117,25 @@ class Transaction:
         return self._bound(self._with_partitions(table_name))
 
     def valid_ids(self, table_name: str) -> ValidIdList:
-        """Which of the ids in the table's files its snapshot sees: write ids, or transaction ids in v1.
+        """The ids in the table's files that its snapshot sees: write ids, or transaction ids in v1.
 
         Raises as :meth:`table`.
         """
         return self._begun_lease().valid_ids(self._opened(table_name).table.full_name)
 
     def partitions(self, table_name: str) -> tuple[PartitionInfo, ...]:
-        """The table's partitions as they were when the transaction began; empty if it has no partition
-        keys.
+        """The table's partitions as of the beginning of the transaction; empty without partition keys.
 
         Raises as :meth:`table`; ConnectionFailedError, TransactionError: the metastore failed.
         """
         return self._with_partitions(table_name).partitions or ()
 
     def other_locks(self, table_name: str) -> tuple[LockInfo, ...]:
-        """Locks that others hold or wait for on the table or its partitions, asked of the metastore now.
+        """Locks that others hold or wait for on the table or its partitions, as the metastore lists them now.
 
-        Left out are this transaction's own, and those for reading: whoever asks for SHARED_READ reads, or
-        inserts without touching existing rows, and neither waits for us nor conflicts with us. Locks on the
-        whole database are not told.
+        The list leaves out this transaction's locks and SHARED_READ locks. A holder of SHARED_READ reads, or
+        inserts without touching existing rows; it neither waits for us nor conflicts with us. Locks on the
+        whole database are not listed.
 
         Raises: as :meth:`table`; ConnectionFailedError, TransactionError: the metastore failed.
         """
@@ -148,14 +147,15 @@ class Transaction:
 
     # -- the steps -----------------------------------------------------------------------------------------
     def begin(self) -> None:
-        """Open the transaction, lock its tables, take the snapshot and read the tables anew.
+        """Open the transaction, lock its tables, take the snapshot and read the tables again.
 
         Raises:
             LockNotAcquiredError: others held the lock for longer than ``lock_timeout_seconds``.
-            TableNotMutableError: a table was dropped or altered since the client connected, and is unfit now.
+            TableNotMutableError: a table was dropped since the client connected, or altered so that it breaks
+                a rule now.
             ConnectionFailedError, TransactionAbortedError, LockLostError, TransactionError: the metastore
                 failed.
-            TransactionStateError: the transaction has been begun before.
+            TransactionStateError: the transaction has already begun.
         """
         after = next_state(self._state, Step.BEGIN, self._txn_id())
         self._start_clock()
@@ -173,20 +173,20 @@ class Transaction:
 
     @contextlib.contextmanager
     def changing(self, table_name: str) -> Iterator[None]:
-        """The block in which a table gets a change set; it may get one. A block that raises does not count.
+        """The block in which a table gets its one change set; a block that raises does not count.
 
         Two change sets could hold the same row, and neither would know of the other.
 
         Raises:
-            TransactionStateError: the transaction is not open, or the table has got its changes.
+            TransactionStateError: the transaction is not open, or the table already has its changes.
             ConfigurationError: the table was not added to the client.
         """
         name = self._opened(table_name).table.full_name
         with self._mutex:
             if name in self._changed:
                 raise TransactionStateError(
-                    f"table {name} has got its changes in this transaction already; "
-                    "bring them into one DataFrame (unionByName) and apply it once"
+                    f"table {name} already has its changes in this transaction; "
+                    "combine all of them in one DataFrame (unionByName) and apply it once"
                 )
             self._changed.add(name)
         try:
@@ -196,12 +196,12 @@ class Transaction:
             raise
 
     def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
-        """Hand in what a writer (one Spark job, or one coordinator) has written to a table; once per writer.
+        """Add the manifests of what one writer (a Spark job, or a coordinator) has written to a table.
 
         Raises:
             TransactionStateError: the transaction is not open.
-            ConfigurationError: the table is no sink of this transaction.
-            ManifestError: the writer has handed in before. Everything else is checked by :meth:`commit`.
+            ConfigurationError: the table is not a sink of this transaction.
+            ManifestError: manifests of this writer were added before. :meth:`commit` checks everything else.
         """
         opened = self._opened(table_name)
         name = opened.table.full_name
@@ -211,22 +211,25 @@ class Transaction:
             )
         writers = self._writers.setdefault(name, set())
         if writer_id in writers:
-            raise ManifestError(f"table {name}, transaction {self.id}: writer {writer_id!r} handed in twice")
+            raise ManifestError(
+                f"table {name}, transaction {self.id}: manifests of writer {writer_id!r} were added twice"
+            )
         writers.add(writer_id)
         self._manifests.setdefault(name, []).extend(manifests)
 
     def commit(self) -> None:
-        """Publish everything that was handed in, and commit. Whatever is raised, nothing of it is visible.
+        """Publish everything that was written, and commit. If this raises, nothing of it is visible.
 
-        The one exception is CommitOutcomeUnknownError: then nobody knows, and nothing was removed.
+        The one exception is CommitOutcomeUnknownError: the outcome is unknown, and nothing was removed.
 
         Raises:
             TransactionStateError: the transaction is not open.
-            LockLostError, TransactionAbortedError: lost, or another writer committed first: run the job
-                again.
+            LockLostError, TransactionAbortedError: the transaction is lost, or another writer committed
+                first: run the job again.
             ManifestError, PartitionCreationError, TableNotMutableError, DeltaWriteError: see
                 Committer.publish.
-            CommitOutcomeUnknownError: the line broke during the commit and the metastore could not be asked.
+            CommitOutcomeUnknownError: the connection broke during the commit and the metastore could not be
+                asked.
             ConnectionFailedError, TransactionError: the metastore failed before the commit.
         """
         require(self._state, TransactionState.OPEN, "commit", self._txn_id())
@@ -247,11 +250,12 @@ class Transaction:
         self._end_phase("commit")
 
     def abort(self) -> None:
-        """Abort, and remove what was staged. Harmless if it is aborted already.
+        """Abort, and remove the staged files. Harmless if the transaction is aborted already.
 
         Raises:
             TransactionStateError: it is committed, or its outcome is unknown.
-            ConnectionFailedError: the metastore could not be told; it will find out by the missing heartbeat.
+            ConnectionFailedError: the metastore could not be reached; without heartbeats the transaction
+                times out there.
         """
         with self._mutex:
             before, self._state = self._state, next_state(self._state, Step.ABORT, self._txn_id())
@@ -264,10 +268,10 @@ class Transaction:
 
     # -- loss ----------------------------------------------------------------------------------------------
     def check(self) -> None:
-        """Raise if the transaction cannot be committed any more; cheap, asks nobody.
+        """Raise if the transaction cannot be committed any more. Cheap: it makes no call.
 
         Raises:
-            LockLostError, TransactionAbortedError: it is lost, and why.
+            LockLostError, TransactionAbortedError: the transaction is lost; the message says why.
             TransactionStateError: it is not open.
         """
         require(self._state, TransactionState.OPEN, "go on", self._txn_id())
@@ -276,9 +280,9 @@ class Transaction:
             raise type(lost)(str(lost)) from lost
 
     def on_lost(self, callback: Callable[[ClientError], None]) -> None:
-        """Have ``callback`` called with the error when the transaction is lost, from a heartbeat's thread.
+        """Register a callback that gets the error when the transaction is lost, from a heartbeat's thread.
 
-        Called at once if it is lost already. What it raises is logged.
+        It is called at once if the transaction is already lost. Its exceptions are logged.
         """
         with self._mutex:
             self._callbacks.append(callback)
@@ -288,7 +292,7 @@ class Transaction:
 
     # -- context manager -----------------------------------------------------------------------------------
     def __enter__(self) -> Transaction:
-        """Begin, unless that was done."""
+        """Begin, unless the transaction has begun."""
         if self._state is TransactionState.INACTIVE:
             self.begin()
         return self
@@ -299,7 +303,7 @@ class Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Commit, or abort if the block raised; its error is never replaced by one of the abort."""
+        """Commit, or abort if the block raised. An error of the abort never replaces the block's."""
         if self._state is not TransactionState.OPEN:
             return
         if error is None:
@@ -323,7 +327,7 @@ class Transaction:
             return lock_components([catalog.to_lock(s) for s in self._session.specs])
 
     def _read_tables(self) -> None:
-        """Under the lock, so that DDL by Hive cannot change them any more."""
+        """Read under the lock, so Hive's DDL cannot change the tables any more."""
         opened = [self._session.catalog.read_with_partition_names(s) for s in self._session.specs]
         self._tables = {o.table.full_name: o for o in opened}
 
@@ -333,7 +337,7 @@ class Transaction:
             self._abort_quietly()
 
     def _with_partitions(self, table_name: str) -> OpenTable:
-        """A table with its partitions, which are read when somebody wants to know them."""
+        """A table with its partitions, which are read at the first use."""
         opened = self._opened(table_name)
         if opened.partitions is None:
             name = opened.table.full_name
@@ -355,7 +359,7 @@ class Transaction:
             removed = remove_abandoned(self._tables[name].table, self._begun_lease().open_txns)
             if removed:
                 txn_ids = [each.txn_id for each in removed]
-                _log.info("removed what transactions %s left staged in %s", txn_ids, name)
+                _log.info("removed files that transactions %s had left staged in %s", txn_ids, name)
 
     # -- commit --------------------------------------------------------------------------------------------
     def _beat_and_check(self) -> None:
@@ -365,7 +369,7 @@ class Transaction:
     def _outputs(self) -> list[TableOutput]:
         return [
             TableOutput(
-                # What is published lies in partitions; without it their places are of no interest.
+                # Locations of partitions are needed only if there is something to publish.
                 table=self.table(name) if self._manifests.get(name) else self._bound(self._tables[name]),
                 description=self._tables[name].description,
                 writers=frozenset(self._writers.get(name, ())),
@@ -378,7 +382,7 @@ class Transaction:
         ]
 
     def _finish(self, committer: Committer) -> None:
-        """Send the commit. From here on nothing may be removed unless the server says that it is aborted."""
+        """Send the commit. From here on files are removed only if the server says that it is aborted."""
         self._step(Step.SEND_COMMIT)
         self._begun_lease().stop()
         try:
@@ -391,7 +395,9 @@ class Transaction:
             )
         except BaseException:
             self._step(Step.LOSE_TRACK)
-            _log.error("transaction %d was interrupted while it committed: look whether it did", self.id)
+            _log.error(
+                "transaction %d was interrupted while it committed: look up whether it is committed", self.id
+            )
             raise
         finally:
             self._begun_lease().release()
@@ -403,13 +409,13 @@ class Transaction:
         else:
             self._step(Step.LOSE_TRACK)
             raise CommitOutcomeUnknownError(
-                f"transaction {self.id}: whether it is committed could not be found out ({error}). Do not "
-                "run the job again before you have looked ('hive-mutate show txns'): if it is listed as open "
-                "or aborted, nothing of it is visible; if it is not listed, it is committed"
+                f"transaction {self.id}: the outcome of the commit could not be found out ({error}). Do not "
+                "run the job again before you have looked ('hive-mutate show txns'): if the transaction is "
+                "listed as open or aborted, nothing of it is visible; if it is not listed, it is committed"
             ) from error
 
     def _roll_back(self, committer: Committer, step: Step) -> None:
-        """Abort first, so that nobody can commit, then remove the files."""
+        """Abort first, so that no commit can follow, then remove the files."""
         self._step(step)
         self._abort_quietly()
         committer.remove_published()
@@ -428,9 +434,9 @@ class Transaction:
 
     def _on_lost(self, error: ClientError) -> None:
         with self._mutex:
-            if self._state is not TransactionState.OPEN or self._is_told:
+            if self._state is not TransactionState.OPEN or self._is_reported:
                 return
-            self._is_told = True
+            self._is_reported = True
             callbacks = list(self._callbacks)
         _log.error("%s", error)
         lease = self._begun_lease()
@@ -451,7 +457,7 @@ class Transaction:
         if opened is None:
             raise ConfigurationError(
                 f"table {table_name} is not part of the transaction; add it to the MutatorClientBuilder. "
-                f"It has {', '.join(self._tables)}"
+                f"The transaction has {', '.join(self._tables)}"
             )
         return opened
 

@@ -1,7 +1,8 @@
-"""Which steps a transaction may take in which state; a table, and pure.
+"""The transaction's state machine as a table: which step is possible in which state. Pure.
 
-An illegal step raises TransactionStateError and changes nothing. The names of the first four states are
-those of Hive's Mutation API; there, a commit that the server refused left OPEN, and commit needed no begin.
+An illegal step raises TransactionStateError and changes nothing. INACTIVE, OPEN, COMMITTED and ABORTED are
+named as in Hive's Mutation API. There, a commit that the server refused left the state OPEN, and a commit
+needed no begin.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ __all__ = ["Step", "TransactionState", "next_state", "require"]
 
 
 class TransactionState(enum.Enum):
-    """Where a transaction stands."""
+    """The state of a transaction."""
 
     INACTIVE = "inactive"
     OPEN = "open"
     COMMITTING = "being committed"
-    """The commit is on its way to the server; nobody can abort any more."""
+    """The commit has been sent to the server; an abort is not possible any more."""
     COMMITTED = "committed"
     ABORTED = "aborted"
     OUTCOME_UNKNOWN = "outcome unknown"
-    """The line broke during commit and nobody could be asked; neither commit nor abort can follow."""
+    """The connection broke during commit and the server could not be asked; no other step is possible."""
 
 
 class Step(enum.Enum):
@@ -45,17 +46,17 @@ _TABLE: dict[tuple[TransactionState, Step], TransactionState] = {
     (TransactionState.COMMITTING, Step.REFUSE): TransactionState.ABORTED,
     (TransactionState.COMMITTING, Step.LOSE_TRACK): TransactionState.OUTCOME_UNKNOWN,
     (TransactionState.OPEN, Step.ABORT): TransactionState.ABORTED,
-    # So that `finally: transaction.abort()` is harmless after a failure that has aborted already.
+    # Makes `finally: transaction.abort()` harmless after a failure that has already aborted.
     (TransactionState.ABORTED, Step.ABORT): TransactionState.ABORTED,
 }
 
 _ADVICE = {
     TransactionState.INACTIVE: "call begin() first",
-    TransactionState.OPEN: "it has begun already",
+    TransactionState.OPEN: "it has already begun",
     TransactionState.COMMITTING: "wait until commit() returns",
     TransactionState.COMMITTED: "it is committed; take a new one from client.new_transaction()",
     TransactionState.ABORTED: "it is aborted; take a new one from client.new_transaction()",
-    TransactionState.OUTCOME_UNKNOWN: "look whether it is committed before anything else is done",
+    TransactionState.OUTCOME_UNKNOWN: "find out whether it is committed before you do anything else",
 }
 
 
@@ -70,7 +71,7 @@ def next_state(state: TransactionState, step: Step, txn_id: int | None) -> Trans
 
 
 def require(state: TransactionState, expected: TransactionState, doing: str, txn_id: int | None) -> None:
-    """Raise TransactionStateError unless ``state`` is ``expected``; ``doing`` says what was asked for."""
+    """Raise TransactionStateError unless ``state`` is ``expected``; ``doing`` names the caller's request."""
     if state is not expected:
         raise TransactionStateError(f"{_name(txn_id)} is {state.value}: cannot {doing}; {_ADVICE[state]}")
 

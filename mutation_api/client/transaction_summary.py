@@ -15,7 +15,7 @@ _HEADINGS = ("table", "partitions", "created", "inserted", "updated", "deleted",
 
 @dataclass(frozen=True)
 class TableSummary:
-    """What was written into one table; rows are counted by the operations the user issued."""
+    """What was written to one table. Rows are counted by the operations that the user issued."""
 
     table: str
     partitions_touched: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class TableSummary:
         partitions_created: tuple[str, ...] = (),
     ) -> TableSummary:
         """Add up the manifests of one table."""
-        # In a split table an update occurs in both files; every layout has it in the delta.
+        # A layout with split updates counts an update in both files; the delta has it in every layout.
         deltas = [m for m in manifests if m.kind is FileKind.DELTA]
         return cls(
             table=table,
@@ -52,8 +52,8 @@ class TableSummary:
 class TransactionSummary:
     """What a transaction did; ``str()`` prints it as a table.
 
-    ``phase_seconds`` has the seconds of ``begin`` (the wait for the lock included), ``work`` (between begin
-    and commit), ``publish`` and ``commit``, as far as they were reached.
+    ``phase_seconds`` holds the seconds of ``begin`` (including the wait for the lock), ``work`` (between
+    begin and commit), ``publish`` and ``commit``, as far as they were reached.
     """
 
     txn_id: int | None

@@ -1,1 +1,1 @@
-"""Work on tables around the change sets: creating, examining, sweeping, reading their past."""
+"""Work on tables besides change sets: creating, examining, sweeping, reading their past."""

@@ -1,4 +1,4 @@
-"""Creates ACID tables with the properties that the server's Hive line needs."""
+"""Creates ACID tables with the properties that the server's Hive release needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mutation_api.table.acid_table import TableRole
 __all__ = ["create_acid_table"]
 
 NOT_BUCKETED = -1
-"""With 0 in its place Hive 3.1 cannot update the table (observed)."""
+"""Number of buckets of an unbucketed table. With 0 instead, Hive 3.1 cannot update the table (observed)."""
 
 
 def create_acid_table(
@@ -33,16 +33,16 @@ def create_acid_table(
 ) -> TableInfo:
     """Create a managed ORC table with ACID operations, for the server's own SQL as well as for us.
 
-    A server with write ids is told ``bucketing_version=2``, which it does not add by itself (observed on
-    3.1.3 and 4.1.0); without it, it would hash by the old function.
+    On a server with write ids the table gets ``bucketing_version=2``. The server does not add the property
+    itself (observed on 3.1.3 and 4.1.0), and without it would use the old hash function.
 
     Args:
-        metastore: where the table is created.
+        metastore: the metastore in which the table is created.
         table_name: ``database.table``.
         columns: the data columns in table order.
         partitioned_by: the partition columns.
-        clustered_by: names of the bucket columns; a Hive 2 server needs some.
-        num_buckets: INTO … BUCKETS; goes with ``clustered_by``.
+        clustered_by: names of the bucket columns; a Hive 2 server needs at least one.
+        num_buckets: INTO … BUCKETS; required with ``clustered_by``, and only then allowed.
         insert_only: rows can be inserted, but never updated or deleted; Hive 3 and later.
         location: None for the server's default.
         properties: further table properties, such as ``orc.compress``.
@@ -51,9 +51,9 @@ def create_acid_table(
         The table as the server describes it.
 
     Raises:
-        ConfigurationError: it exists, its database does not, clustered_by and num_buckets do not go
-            together, or the server refuses it.
-        TableNotMutableError: this server's Hive has no such ACID table; says which rule it breaks.
+        ConfigurationError: the table exists, its database does not, only one of clustered_by and num_buckets
+            is given, or the server refuses the table.
+        TableNotMutableError: this server's Hive has no such ACID table; the message names the broken rule.
         ConnectionFailedError, TransactionError: the server could not be asked.
     """
     database, name = split_full_name(table_name)
@@ -87,7 +87,7 @@ def create_acid_table(
 def _parameters(
     metastore: MetastoreClient, insert_only: bool, properties: Mapping[str, str]
 ) -> dict[str, str]:
-    """Ours win: a table with other ones would not be what was asked for."""
+    """The table's properties. Ours override the caller's: with others it would not be an ACID table."""
     ours = {
         "transactional": "true",
         "transactional_properties": "insert_only" if insert_only else "default",

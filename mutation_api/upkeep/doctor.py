@@ -1,6 +1,6 @@
-"""Doctor: what kind of server is this, and which of its tables can be mutated by this user?
+"""Doctor: reports what kind of server this is, and which of its tables this user can mutate.
 
-Changes nothing but that it creates a hidden empty file in each table's directory and removes it.
+Its only change is a hidden empty file that it creates in each table's directory and removes.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ SETTINGS = (
     "hive.compactor.worker.threads",
     "hive.metastore.dml.events",
 )
-"""What the server is asked for: how it locks, when it gives a client up, who compacts, who is told."""
+"""The settings to report: locking, the timeout of clients, compaction, notification events."""
 
 NOT_TOLD = "(not told)"
 THREADS = 16
-"""Which try tables' directories: each waits for the storage."""
+"""Threads that probe the tables' directories. Each spends its time waiting for the storage."""
 
 
 @dataclass(frozen=True)
 class TableReport:
     """One table: the layout in which it can be written, or the reason why it cannot.
 
-    With both, ``reason`` tells which of its partitions cannot be written.
+    If both are set, ``reason`` names the partitions that cannot be written.
     """
 
     table: str
@@ -51,7 +51,7 @@ class TableReport:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """``server`` are pairs of a word or setting and its value, ``tables`` are sorted by name."""
+    """``server`` holds pairs of a capability or setting and its value; ``tables`` are sorted by name."""
 
     server: tuple[tuple[str, str], ...]
     tables: tuple[TableReport, ...]
@@ -103,7 +103,7 @@ def _tables(metastore: MetastoreClient, database: str, names: Sequence[str]) -> 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A table that can be mutated as far as the metastore tells, and the partitions to look at."""
+    """A table that can be mutated according to the metastore, and the partitions to probe."""
 
     table: AcidTable
     partitions: Sequence[str]
@@ -121,7 +121,7 @@ def _described(metastore: MetastoreClient, database: str, name: str) -> _Candida
     except NoSuchObjectError:
         raise
     except MetastoreError as error:
-        return TableReport(table_name, None, f"the metastore does not describe it: {error}")
+        return TableReport(table_name, None, f"the metastore could not describe it: {error}")
 
 
 def _looked_at(found: _Candidate | TableReport) -> TableReport:

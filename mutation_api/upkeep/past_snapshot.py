@@ -1,7 +1,7 @@
-"""PastSnapshot: a table as it was under an older id, as far as its files still tell.
+"""PastSnapshot: a table as of an older id, as far as its files still allow.
 
-Hive keeps no history on purpose: a compaction writes rows anew and the cleaner removes what it read. So a
-past is read only while the deltas are there in which it was written.
+Hive does not keep history on purpose: a compaction rewrites rows, and the cleaner removes the files that it
+read. So a past state can be read only while the deltas in which it was written exist.
 """
 
 from __future__ import annotations
@@ -22,34 +22,35 @@ __all__ = ["PastSnapshot"]
 
 
 class PastSnapshot:
-    """What an open snapshot sees of its tables, without what was written under ids above ``last_id``.
+    """What an open snapshot sees of its tables, without rows written under ids above ``last_id``.
 
-    Ids are the table's write ids, with Hive 2 transactions. A transaction with an id up to ``last_id`` counts
-    once it has committed, however late. Partitions are those of now: what was dropped since is gone.
+    Ids are the table's write ids; on Hive 2 they are transaction ids. A transaction with an id up to
+    ``last_id`` counts once it has committed, however late. Partitions are the current ones: a partition
+    dropped since is missing.
 
-    Call :meth:`check_history` after the files to read were chosen, and while the snapshot is open: files that
-    it found to be complete may have been rewritten before, but are not removed under its lock.
+    Call :meth:`check_history` after the files to read were chosen, and while the snapshot is open. A
+    compaction may rewrite files after the check, but under the snapshot's lock the old ones are not removed.
 
     Raises:
-        ConfigurationError: ``last_id`` is above all that the snapshot sees, or below 0.
+        ConfigurationError: ``last_id`` is above every id that the snapshot sees, or below 0.
     """
 
     def __init__(self, snapshot: Snapshot, table_name: str, last_id: int) -> None:
         newest = snapshot.valid_ids(table_name).high_watermark
         if not 0 <= last_id <= newest:
             raise ConfigurationError(
-                f"table {table_name}: there is no past at id {last_id}; ids in it go from 0 to {newest}"
+                f"table {table_name} cannot be read as it was at id {last_id}; its ids go from 0 to {newest}"
             )
         self._snapshot = snapshot
         self._last_id = last_id
 
     @property
     def valid_txn_list(self) -> ValidTxnList:
-        """Transactions of now: they tell which compactions have committed."""
+        """The current transactions, which decide which compactions have committed."""
         return self._snapshot.valid_txn_list
 
     def valid_ids(self, table_name: str) -> ValidIdList:
-        """Which of the ids in the table's files it sees."""
+        """The ids in the table's files that it sees."""
         return self._snapshot.valid_ids(table_name).up_to(self._last_id)
 
     def table(self, table_name: str) -> AcidTable:
@@ -69,7 +70,7 @@ class PastSnapshot:
 
         Raises:
             DirectoryStateError: a base or a delta holds ids up to ``last_id`` together with later ones, so
-                what it was made of may be gone; names it.
+                the directories that it was made from may be gone; the message names it.
         """
         table = self.table(table_name)
         names = [p.name for p in self.partitions(table_name)] if table.partition_keys else [""]
@@ -83,9 +84,9 @@ class PastSnapshot:
                 where = f" partition {name}" if name else ""
                 raise DirectoryStateError(
                     f"table {table.full_name}{where} cannot be read as it was at id {self._last_id}: "
-                    f"{spanning[0]} holds older and later rows in one (a compaction, an overwrite), so the "
-                    "history is not complete any more. Choose an id from its last one on, or compare with a "
-                    "saved snapshot"
+                    f"{spanning[0]} holds rows from before and after it (after a compaction or an "
+                    "overwrite), so the history is not complete any more. Choose the directory's last id or "
+                    "a later one, or compare with a saved snapshot"
                 )
 
     def _spanning(self, table: AcidTable, location: Location) -> list[str]:

@@ -1,7 +1,8 @@
-"""Sweep: removes what transactions that are over left staged in tables; the metastore says which are over.
+"""Sweep: removes the files that ended transactions have left staged in tables.
 
-A driver that dies leaves its staging directory, and on an object store its unfinished uploads. Readers see
-neither, but both take up room. The next transaction on the table removes them, too.
+A driver that dies leaves its staging directory and, on an object store, its unfinished uploads. Readers see
+neither, but both take up space. The metastore says which transactions have ended. The next transaction on the
+table removes these files, too.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ __all__ = ["SweptTable", "sweep"]
 
 @dataclass(frozen=True)
 class SweptTable:
-    """What was found in a table, or why it was not looked at.
+    """What was found in a table, or the reason why it was skipped.
 
-    ``found`` is what lay there of transactions that are over, ``removed`` what of it is gone now.
+    ``found`` lists what ended transactions had left there, ``removed`` what of it was removed.
     """
 
     table: str
@@ -36,22 +37,22 @@ class SweptTable:
 def sweep(
     metastore: MetastoreClient, database: str, table: str | None = None, *, dry_run: bool = False
 ) -> Iterator[SweptTable]:
-    """Look at one table, or at every table of a database, and remove what the dead left.
+    """Remove what ended transactions have left in one table or in every table of a database.
 
-    What an open transaction has staged is never touched, and neither is what appears while this runs.
+    Files of open transactions are never touched, and neither are files that appear meanwhile.
 
     Args:
-        metastore: says which tables there are and which transactions are open.
-        database: its name.
+        metastore: lists the tables and the open transactions.
+        database: the database's name.
         table: one of its tables; None for all.
-        dry_run: only look.
+        dry_run: find only, remove nothing.
 
     Yields:
-        Each ACID table.
+        One result for each table; for a table that is not an ACID table, the reason.
 
     Raises:
         ConnectionFailedError, TransactionError: the server could not be asked.
-        TableNotMutableError: ``table`` is no ACID table that this version knows.
+        TableNotMutableError: ``table`` is not an ACID table that this version supports.
     """
     with metastore_errors_as_ours(f"could not sweep database {database}"):
         names = metastore.get_all_tables(database) if table is None else [table]

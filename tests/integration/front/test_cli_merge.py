@@ -166,7 +166,7 @@ def test_a_compacted_past_is_refused(
         table.hive.worker()
     for _ in ("compacted", "cleaned"):
         with table.client() as client, client.open_snapshot(table.full_name) as opened:
-            with pytest.raises(DirectoryStateError, match="holds older and later rows in one"):
+            with pytest.raises(DirectoryStateError, match="holds rows from before and after it"):
                 PastSnapshot(opened, table.full_name, first).check_history(table.full_name)
             PastSnapshot(opened, table.full_name, last).check_history(table.full_name)
         table.hive.cleaner()

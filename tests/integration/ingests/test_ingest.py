@@ -237,7 +237,7 @@ def test_of_two_runs_at_once_the_second_waits(
         first = pool.submit(shop.ingest, source=source)
         try:
             assert source.is_read.wait(100)
-            with pytest.raises(LockNotAcquiredError, match=r"in vain for lock .* held by SHARED_WRITE"):
+            with pytest.raises(LockNotAcquiredError, match=r"did not get lock .* held by SHARED_WRITE"):
                 shop.ingest(second, lock_timeout_seconds=0.5)
             waiting = pool.submit(shop.ingest, second, lock_timeout_seconds=100)
             names = shop.watermark_table.split(".")

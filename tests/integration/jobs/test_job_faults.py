@@ -232,7 +232,7 @@ def test_the_metastore_stays_away_for_longer_than_the_commit_can_wait(
         transaction = client.new_transaction()
         transaction.begin()
         write(transaction, table.full_name, CHANGES)
-        with pytest.raises(CommitOutcomeUnknownError, match="if it is listed as open"):
+        with pytest.raises(CommitOutcomeUnknownError, match="if the transaction is listed as open"):
             transaction.commit()
         assert sum(clock.sleeps) == pytest.approx(60)
         server.start()
@@ -301,7 +301,7 @@ def test_beats_that_are_lost_for_too_long_lose_the_transaction(
         wait_until(lambda: bool(lost), "the loss")
         if returns:
             proxy.come_up()
-        with pytest.raises(LockLostError, match=f"transaction {transaction.id} was not heard"):
+        with pytest.raises(LockLostError, match=f"transaction {transaction.id} could not reach"):
             transaction.commit()
         assert transaction.state is TransactionState.ABORTED
         assert len(lost) == 1 and listener.told == [transaction.id]

@@ -72,9 +72,9 @@ def test_refusals_and_the_cases_of_hive(
         (
             lambda: merge(doubled).whenMatched().updateAll(),
             DuplicateKeyError,
-            "1 key has several source rows that would act, so the outcome would be chance: (a=2) in 2 "
-            'rows: {"a":2,"b":2}, {"a":2,"b":3}. Nothing was written. Leave one source row for each key, or '
-            "say which one counts: on_duplicate=first_by(…)",
+            "1 key has several source rows that would act, so the outcome would be random: (a=2) in 2 "
+            'rows: {"a":2,"b":2}, {"a":2,"b":3}. Nothing was written. Keep one source row for each key, or '
+            "define which one counts with on_duplicate=first_by(…)",
         ),
         (
             lambda: merge(big).whenMatched().updateAll(),
@@ -112,8 +112,8 @@ def test_refusals_and_the_cases_of_hive(
             lambda: merge(source).whenMatched("rand() < source.b").delete(),
             RecordLayoutError,
             "the condition of whenMatched(rand() < source.b).delete 'rand() < source.b' gives another value "
-            "each time it is evaluated; a task that is tried again would write other rows. Put it into "
-            "the source",
+            "each time it is evaluated, so a repeated task would write different rows. Make it a column of "
+            "the source, and materialise the source",
         ),
         (
             lambda: merge(source).whenMatched().update({"x": "source.b"}),
@@ -171,13 +171,13 @@ def test_a_key_is_not_inserted_as_another(
             with pytest.raises(RecordValueError) as caught:
                 merge.merge()
             assert str(caught.value) == (
-                f"table {name}: keys to insert would be stored as others, which other rows may have: "
+                f"table {name}: keys to insert would be stored as other keys, which existing rows may have: "
                 "k='abc' as 'ab'. Nothing was written. Cast or trim them in the source, so that they match"
             )
             with pytest.raises(ClientError) as unknown:
                 merge_into(transaction, "d.nowhere", source=source, on=["k"]).whenMatched().delete().merge()
             assert str(unknown.value) == (
-                "table d.nowhere is not part of the transaction; add it to the MutatorClientBuilder. It has "
-                f"{name}"
+                "table d.nowhere is not part of the transaction; add it to the MutatorClientBuilder. "
+                f"The transaction has {name}"
             )
             assert live.state() == before

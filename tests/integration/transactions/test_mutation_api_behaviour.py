@@ -406,7 +406,7 @@ def test_begin_twice_is_refused(make_table: MakeTable) -> None:
     table = make_table()
     with table.transaction() as transaction:
         first = transaction.id
-        with pytest.raises(TransactionStateError, match="has begun already"):
+        with pytest.raises(TransactionStateError, match="has already begun"):
             transaction.begin()
         assert transaction.id == first
         write(transaction, table.full_name, [insert("a", 1)])
@@ -494,7 +494,7 @@ def test_abort_after_abort_from_outside_cleans_up(filled: FilledTable) -> None:
 
 def test_commit_after_commit_from_outside_is_refused(filled: FilledTable) -> None:
     """Nothing may become part of a transaction that others see as committed already."""
-    with filled.client() as client, filled.refuses(LockLostError, "somebody ended it"):
+    with filled.client() as client, filled.refuses(LockLostError, "another client ended it"):
         transaction = client.new_transaction()
         transaction.begin()
         write(transaction, filled.full_name, [insert("a", 20)])

@@ -203,7 +203,7 @@ def test_one_transaction_over_tables_of_every_kind(line: Line) -> None:
         write(transaction, plain, inserts=[(2, "b")])
         assert line.rows(bucketed) == []
         assert line.rows(parts) == line.rows(plain) == [(1, "sql")]
-        with pytest.raises(ManifestError, match=f"{plain}.*handed in twice"):
+        with pytest.raises(ManifestError, match=f"{plain}.*were added twice"):
             transaction.add_manifests(plain, next(iter(transaction._writers[plain])), [])
     assert line.rows(bucketed) == [(1, "a")]
     assert line.rows(parts, "id, msg, ds") == [(2, "b", "p")]
@@ -376,7 +376,7 @@ def test_ddl_that_queues_between_guard_and_second_is_let_past(
             return line.metastore.check_lock(lock_id, ddl).state is LockState.ACQUIRED
 
         wait_until(has_ddl_begun, "the DDL to get its lock")
-        assert "give way to somebody" in caplog.text
+        assert "give way to a request for an exclusive lock" in caplog.text
         line.metastore.commit_txn(ddl)
         waiting.join(60)
         write(transaction, name, "p", inserts=[(1, "a")])

@@ -1,4 +1,4 @@
-"""Values of a batch on their way into a column."""
+"""Conversion of a batch's values to a column's type."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ NAME = "default.t"
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))
 
 
-def client_of(place: Path) -> MutatorClient:
+def client_of(directory: Path) -> MutatorClient:
     """A client of a new table."""
-    metastore = InMemoryMetastore(place, capabilities=HIVE_4_1)
+    metastore = InMemoryMetastore(directory, capabilities=HIVE_4_1)
     create_acid_table(metastore, NAME, COLUMNS, clustered_by=["id"], num_buckets=1)
     return MutatorClientBuilder().metastore(metastore).add_sink_table("default", "t").build()
 
@@ -42,7 +42,7 @@ def merging(
 
 
 def test_rows_are_counted_by_a_column_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows without a clause count nowhere; the column need not be the table's; a dry run counts as well."""
+    """Rows without a clause do not count; the column need not be the table's; a dry run counts, too."""
     with client_of(tmp_path) as client:
         with client.new_transaction() as transaction:
             report = merging(spark, transaction, "FILE", (1, "a", "x"), (2, "b", "x"), (3, "c", "y")).merge()
@@ -62,7 +62,7 @@ def test_rows_are_counted_by_a_column_of_the_source(spark: SparkSession, tmp_pat
 
 
 def test_the_source_must_have_the_column(spark: SparkSession, tmp_path: Path) -> None:
-    """A column that nobody counts by or reads stays a mistake."""
+    """An extra column that is neither counted by nor read is refused."""
     with client_of(tmp_path) as client, client.new_transaction() as transaction:
         with pytest.raises(RecordLayoutError, match=r"count_by='nope': the source has no such column"):
             merging(spark, transaction, "nope", (1, "a", "x")).merge()

@@ -53,13 +53,13 @@ def old_state(spark: SparkSession, rows: list[Row]) -> DataFrame:
 
 
 def new_state(spark: SparkSession, rows: list[Row]) -> DataFrame:
-    """The rows in another order, of wider types, with a ROW__ID of no meaning."""
+    """The rows in another order, of wider types, with a meaningless ROW__ID."""
     shuffled = [(r[4], "?", r[5], r[0], r[1], r[3], r[2]) for r in rows]
     return spark.createDataFrame(shuffled, NEW)
 
 
 def applied(rows: list[Row], changes: list[Row]) -> list[Row]:
-    """What the changes make of the rows; each may meet a row once, and an update may not move it."""
+    """The rows after the changes; each row may be changed once, and an update may not move it."""
     state = dict(enumerate(rows))
     met: set[int] = set()
     inserted = []
@@ -119,7 +119,7 @@ def test_the_changes_lead_from_one_state_to_the_other(spark: SparkSession, seed:
 
 
 def test_values_are_compared_as_they_would_be_stored(spark: SparkSession) -> None:
-    """What is rounded to the value that is there is no change; what does not fit is named by its key."""
+    """A value rounded to the stored one is not a change; one that does not fit is reported with its key."""
     old = old_state(spark, [(1, "a", Decimal("1.50"), None, 0.0, "u")])
     rounded = new_state(spark, [(1, "a", Decimal("1.501"), None, -0.0, "u")])
     assert not diff(TABLE, old, rounded, ["id"]).collect()
@@ -129,16 +129,16 @@ def test_values_are_compared_as_they_would_be_stored(spark: SparkSession) -> Non
 
 
 def test_keys_that_occur_twice_are_named(spark: SparkSession) -> None:
-    """Of the table or of the other state, NULL counting as a key like others."""
+    """In the table or in the other state; NULL counts as a key like others."""
     once = [(1, "a", None, None, None, "u"), (None, "b", None, None, None, "u")]
     twice = [*once, (None, "c", None, None, None, "v")]
     with pytest.raises(DuplicateKeyError) as caught:
         diff(TABLE, old_state(spark, twice), new_state(spark, once), ["id"])
     assert str(caught.value) == (
-        'table default.t: id cannot tell the rows of the table apart: {"id":null} in 2 rows. Choose a key '
-        "that can, or leave one row for each"
+        'table default.t: the key id is not unique in the table: {"id":null} in 2 rows. Choose a unique key, '
+        "or keep one row for each"
     )
-    with pytest.raises(DuplicateKeyError, match=r"the rows of what it is compared with apart: .* in 2 rows"):
+    with pytest.raises(DuplicateKeyError, match=r"not unique in what it is compared with: .* in 2 rows"):
         diff(TABLE, old_state(spark, once), new_state(spark, twice), ["id"])
 
 

@@ -15,15 +15,15 @@ def test_the_error_names_keys_and_rows() -> None:
         Row(key='{"icao":"LFPG"}', row_count=4, rows=['{"n":3}', '{"n":4}', '{"n":5}']),
     ]
     assert str(duplicate_key_error("d.t", 1200, samples)) == (
-        "table d.t: 1,200 keys have several source rows that would act, so the outcome would be chance: "
+        "table d.t: 1,200 keys have several source rows that would act, so the outcome would be random: "
         '(icao=\'EDDF\') in 2 rows: {"n":1}, {"n":2}; '
         '(icao=\'LFPG\') in 4 rows: {"n":3}, {"n":4}, {"n":5}, …; '
-        "and 1,198 more. Nothing was written. Leave one source row for each key, or say which one counts: "
-        "on_duplicate=first_by(…)"
+        "and 1,198 more. Nothing was written. Keep one source row for each key, or define which one counts "
+        "with on_duplicate=first_by(…)"
     )
 
 
 def test_an_order_needs_a_column() -> None:
-    """No column would make the first one chance."""
+    """Without a column the first row would be random."""
     with pytest.raises(ValueError, match="first_by needs at least one column to order by"):
         first_by()

@@ -1,4 +1,4 @@
-"""What conditions are made of, as Spark resolves them."""
+"""Parts of conditions, as Spark resolves them."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ TABLE = AcidTable(
     version=AcidVersion.V2_HIVE4,
     bucketing_version=2,
 )
-"""Its type of ``id`` counts only where buckets are told by it."""
+"""Its type of ``id`` matters only where keys determine buckets."""
 
 SCHEMAS = "id {}, p string, s struct<a:int>"
 
@@ -68,7 +68,7 @@ def ids(keys: SourceKeys | None) -> list[Any]:
 
 
 def test_keys_are_distinct_and_without_null(spark: SparkSession) -> None:
-    """NULL equals nothing, unless it is told to; then it is a key."""
+    """NULL equals nothing, except with null-safe keys; then it is a key."""
     both = sides(spark, "bigint", "bigint", "1", "2", "2", "NULL")
     keys = collected(both, "id")
     assert ids(keys) == [1, 2]
@@ -91,7 +91,7 @@ def test_keys_are_distinct_and_without_null(spark: SparkSession) -> None:
 def test_keys_of_other_types_are_as_the_table_has_them(
     spark: SparkSession, kind: str, target_kind: str, values: list[str], expected: list[Any]
 ) -> None:
-    """A value that the table's column cannot hold is no key; and such keys may be some too many."""
+    """A value that the table's column cannot hold is not a key; then some needless rows may be read."""
     keys = collected(sides(spark, kind, target_kind, *values), "id")
     assert ids(keys) == expected
     assert keys is not None and not keys.is_exact and not keys.is_unique
@@ -109,7 +109,7 @@ def test_types_that_are_compared_in_a_third_one_give_no_keys(
 
 
 def test_a_struct_is_left_out_of_several_keys(spark: SparkSession) -> None:
-    """The others still tell which rows may match."""
+    """The other keys still determine which rows may match."""
     both = sides(spark, "int", "int", "1")
     assert collected(both, "s") is None
     keys = collected(both, "id", "s")
@@ -126,7 +126,7 @@ def test_of_a_large_source_only_partitions_are_collected(spark: SparkSession) ->
 
 
 def test_many_keys_that_tell_the_bucket_stay_in_spark(spark: SparkSession) -> None:
-    """In the table's types, not distinct; unless they are few, or buckets are not to be relied on."""
+    """In the table's types, not distinct; unless they are few, or buckets cannot be relied on."""
     table = dataclasses.replace(TABLE, num_buckets=4, bucket_columns=("ID",))
     both = sides(spark, "bigint", "int", "1", "1", "3000000000", "4")
     keys = found_keys(both, "id", "p", limit=2, table=table)
@@ -148,7 +148,7 @@ def test_many_keys_that_tell_the_bucket_stay_in_spark(spark: SparkSession) -> No
 
 
 class Table:
-    """Reads a table of a few ids, and notes how it was asked."""
+    """Reads a table of a few ids, and records its calls."""
 
     def __init__(self, spark: SparkSession, *values: int) -> None:
         rows = ", ".join(f"({v})" for v in values)
@@ -197,7 +197,7 @@ def test_pairs(spark: SparkSession, wanted: set[Match], has_keys: bool) -> None:
 
 
 def test_inexact_keys_do_not_tell_who_has_no_match(spark: SparkSession) -> None:
-    """A row of the table whose key only looks like one of the source's would be neither here nor there."""
+    """A row of the table whose key only looks like one of the source's would be missed."""
     both = sides(spark, "decimal(4,2)", "int", "1", "2.4")
     read = Table(spark, 1, 2, 3)
     source = both.source.select(sf.struct("id").alias("source"))

@@ -1,4 +1,4 @@
-"""What merge_into and its clauses note down, without Spark."""
+"""What merge_into and its clauses record, without Spark."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def lock(partition: str | None, txn_id: int | None = 7, **changes: Any) -> LockI
 
 
 def test_locks_that_cover_a_touched_partition() -> None:
-    """Its own, that of the table, and that of its first keys; each once."""
+    """Locks on the partition, on the table and on the first partition keys; each once."""
     locks = [
         lock("ds=a/hr=1"),
         lock("ds=a/hr=1"),
@@ -35,7 +35,7 @@ def test_locks_that_cover_a_touched_partition() -> None:
         ForeignLock(7, "etl", "host", "SHARED_WRITE", "ACQUIRED", "ds=a"),
         ForeignLock(7, "etl", "host", "SHARED_WRITE", "ACQUIRED", "ds=a/hr=1"),
     )
-    assert str(found[0]) == "somebody without transaction (etl@host) waits for EXCLUSIVE on the whole table"
+    assert str(found[0]) == "a client without transaction (etl@host) waits for EXCLUSIVE on the whole table"
 
 
 @pytest.mark.parametrize(

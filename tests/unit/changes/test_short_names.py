@@ -40,6 +40,6 @@ def test_sides_are_found(spark: SparkSession) -> None:
 
 
 def test_what_is_no_condition_is_refused(spark: SparkSession) -> None:
-    """With the text and what Spark's parser says of it."""
-    with pytest.raises(ConfigurationError, match=r"'op = = 1' is no SQL condition: .*at or near '='"):
+    """The message has the text and the parser's reason."""
+    with pytest.raises(ConfigurationError, match=r"'op = = 1' is not a SQL condition: .*at or near '='"):
         with_sides(spark, "op = = 1", SIDES)

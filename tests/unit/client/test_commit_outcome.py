@@ -1,4 +1,4 @@
-"""How a commit ended, whatever the line does; each rule of the module's table."""
+"""The outcome of a commit, whatever happens to the connection; each rule of the module's table."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_success_asks_once(metastore: InMemoryMetastore, clock: FakeClock, txn_i
 
 
 def test_the_server_says_aborted(metastore: InMemoryMetastore, clock: FakeClock, txn_id: int) -> None:
-    """It is believed at once, and its error is handed on."""
+    """It is believed at once, and its error is passed on."""
     metastore.abort_txn(txn_id)
     outcome, error = commit(metastore, clock, txn_id)
     assert outcome is Outcome.ABORTED and isinstance(error, (TxnAbortedError, NoSuchTxnError))
@@ -66,7 +66,7 @@ def test_a_lost_answer_is_asked_for_again(
 
 
 def test_aborted_while_the_line_was_cut(metastore: InMemoryMetastore, clock: FakeClock, txn_id: int) -> None:
-    """The second answer, or the list of transactions, tells."""
+    """The second answer, or the list of transactions, decides."""
     metastore.abort_txn(txn_id)
     metastore.fail_next("commit_txn", CUT)
     assert commit(metastore, clock, txn_id)[0] is Outcome.ABORTED
@@ -76,7 +76,7 @@ def test_aborted_while_the_line_was_cut(metastore: InMemoryMetastore, clock: Fak
 def test_unknown_to_the_server_from_the_start(
     metastore: InMemoryMetastore, clock: FakeClock, txn_id: int, has_records: bool, expected: Outcome
 ) -> None:
-    """Somebody committed or aborted it; without records there was nothing to be seen in either case."""
+    """Another client committed or aborted it; without records nothing was visible in either case."""
     metastore.commit_txn(txn_id)
     metastore.fail_next("commit_txn", NoSuchTxnError("gone, and its record cleaned away"))
     assert commit(metastore, clock, txn_id, has_records=has_records)[0] is expected
@@ -85,7 +85,7 @@ def test_unknown_to_the_server_from_the_start(
 def test_a_server_that_cannot_commit_is_made_to_abort(
     metastore: InMemoryMetastore, clock: FakeClock, txn_id: int
 ) -> None:
-    """After the bound nothing may be committed behind our back."""
+    """After the bound nothing may be committed any more."""
     metastore.fail_next("commit_txn", MetastoreError("internal error"), times=1000)
     assert commit(metastore, clock, txn_id)[0] is Outcome.ABORTED
     assert state(metastore, txn_id) is TxnState.ABORTED
@@ -97,7 +97,7 @@ def test_a_server_that_cannot_commit_is_made_to_abort(
 def test_unknown_if_the_server_cannot_be_asked_or_told(
     metastore: InMemoryMetastore, clock: FakeClock, txn_id: int, call: str
 ) -> None:
-    """Nobody knows; the transaction is as it was, and the first cause is handed on."""
+    """The outcome is unknown; the transaction is as it was, and the first cause is passed on."""
     metastore.fail_next("commit_txn", CUT, times=1000)
     metastore.fail_next(call, CUT, times=1000)
     outcome, error = commit(metastore, clock, txn_id)

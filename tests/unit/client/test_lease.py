@@ -47,7 +47,7 @@ def _sink(name: str = "t", **changes: object) -> LockedTable:
 
 @pytest.fixture(params=[HIVE_2_3, HIVE_3_1, HIVE_4_1], ids=lambda c: c.line)
 def capabilities(request: pytest.FixtureRequest) -> Capabilities:
-    """Each line of Hive in turn."""
+    """Each release of Hive in turn."""
     found: Capabilities = request.param
     return found
 
@@ -61,7 +61,7 @@ def _lease(
 
 
 def _writes(metastore: InMemoryMetastore, txn_id: int) -> None:
-    """Register an update of a partition, as whoever has written into it."""
+    """Register an update of a partition, as its writer does."""
     has_write_ids = metastore.capabilities().has_write_ids
     write_id = metastore.allocate_write_id(txn_id, "default", "t") if has_write_ids else None
     metastore.add_dynamic_partitions(
@@ -111,7 +111,7 @@ def test_components_are_sorted_and_of_the_right_kind() -> None:
     "how", [{}, {"insert_only": True}, {"is_sink": False}], ids=["sink", "insert-only sink", "source"]
 )
 def test_partitions_are_locked_for_reading_only(how: dict[str, bool]) -> None:
-    """Whatever is done with the table: a partition's lock says SELECT, so it is not recorded as written."""
+    """Whatever the table's operation: a partition's lock says SELECT, so it is not recorded as written."""
     _, *partitions = lock_components([_sink(**how, partition_names=("ds=b", "ds=a"))])
     assert partitions == [
         LockComponent(
@@ -129,7 +129,7 @@ def test_partitions_are_locked_for_reading_only(how: dict[str, bool]) -> None:
 
 
 def test_partitions_made_by_the_writer_that_was_waited_for_are_locked(capabilities: Capabilities) -> None:
-    """The second transaction looks again at what there is: its snapshot shows the new partitions."""
+    """The second transaction looks up what to lock again: its snapshot shows the new partitions."""
     metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
     names = ["ds=old"]
@@ -160,7 +160,7 @@ def test_a_free_table_is_locked_at_once(clock: FakeClock, capabilities: Capabili
 
 
 def test_waits_then_rolls_over_and_can_commit(capabilities: Capabilities) -> None:
-    """Who had to wait gets a new transaction, sees the other's commit, and does not conflict with it."""
+    """After a wait a new transaction sees the other's commit and does not conflict with it."""
     metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
     clock = ScriptedClock(lambda: None, lambda: metastore.commit_txn(other))
@@ -173,7 +173,7 @@ def test_waits_then_rolls_over_and_can_commit(capabilities: Capabilities) -> Non
     states = {t.id: t.state for t in metastore.get_open_txns().txns}
     assert [i for i, s in states.items() if s is TxnState.OPEN] == [lease.txn_id - 1, lease.txn_id]
     assert lease.txn_ids == {lease.txn_id - 1, lease.txn_id}
-    # One request per transaction: ours and the one that took its place.
+    # One request per transaction: ours and the one that replaced it.
     assert metastore.calls.count("lock") == 1 + 2
     _commits_update(metastore, lease.txn_id)
 
@@ -209,7 +209,7 @@ def test_a_writer_that_commits_between_open_and_lock_is_noticed(clock: FakeClock
 
 
 def test_insert_only_never_rolls_over(capabilities: Capabilities) -> None:
-    """Inserts conflict with nobody, so a wait (for DDL) costs no second transaction."""
+    """Inserts never conflict, so a wait (for DDL) costs no second transaction."""
     metastore = InMemoryMetastore(capabilities=capabilities)
     ddl = metastore.open_txn("them", "there", "")
     exclusive = LockComponent(
@@ -224,7 +224,7 @@ def test_insert_only_never_rolls_over(capabilities: Capabilities) -> None:
 
 
 def test_a_writer_in_the_queue_neither_overtakes_nor_starves(capabilities: Capabilities) -> None:
-    """Whoever queued behind us while we waited gets the lock after us, and not before we have ended."""
+    """A client that queued behind us while we waited gets the lock only after we have ended."""
     metastore = InMemoryMetastore(capabilities=capabilities)
     first = _other_writer(metastore)
     third: list[int] = []
@@ -256,7 +256,7 @@ def test_the_loss_of_the_guard_is_a_loss(capabilities: Capabilities) -> None:
 
 
 def test_the_wait_is_bounded_and_names_the_holder(clock: FakeClock, capabilities: Capabilities) -> None:
-    """After lock_timeout_seconds: an error with owner and transaction of the holder; nothing stays behind."""
+    """After lock_timeout_seconds: an error with user and transaction of the holder; nothing stays behind."""
     metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
     reader = metastore.open_txn("reader", "there", "")
@@ -264,7 +264,7 @@ def test_the_wait_is_bounded_and_names_the_holder(clock: FakeClock, capabilities
     metastore.lock(LockRequest(reads, reader, "reader", "there", ""))
     with pytest.raises(LockNotAcquiredError, match=rf"transaction {other}, them@there \(Hive\)") as caught:
         _lease(metastore, clock).acquire()
-    assert "reader@" not in str(caught.value), "who only reads keeps nobody waiting"
+    assert "reader@" not in str(caught.value), "no request waits for a reader's lock"
     metastore.abort_txn(reader)
     assert sum(clock.sleeps) == pytest.approx(60)
     assert max(clock.sleeps) <= 15
@@ -295,7 +295,7 @@ def test_two_broken_lock_requests_are_an_error(clock: FakeClock, capabilities: C
 
 
 def test_a_broken_poll_is_repeated(capabilities: Capabilities) -> None:
-    """Asking again for a waiting lock is harmless, so a broken line only costs time."""
+    """Asking again for a waiting lock is harmless, so a broken connection only costs time."""
     metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
     metastore.fail_next("check_lock", MetastoreUnavailableError("line cut"), times=3)
@@ -309,7 +309,7 @@ V2 = pytest.mark.parametrize("capabilities", [HIVE_3_1, HIVE_4_1], indirect=True
 
 
 def _inserts(metastore: InMemoryMetastore, txn_id: int) -> int:
-    """Commit an insert that waits for nobody; returns its write id."""
+    """Commit an insert, which waits for no lock; returns its write id."""
     write_id = metastore.allocate_write_id(txn_id, "default", "t")
     names = ["ds=a/hr=1"]
     metastore.add_dynamic_partitions(
@@ -320,7 +320,7 @@ def _inserts(metastore: InMemoryMetastore, txn_id: int) -> int:
 
 
 class InsertersAtEachLock(InMemoryMetastore):
-    """Whenever we lock, somebody who was open before us inserts, so its write id is above ours."""
+    """Before each lock of ours a transaction opened earlier inserts, so its write id is above ours."""
 
     inserters: tuple[int, ...] = ()
     seen: tuple[int, ...] = ()
@@ -352,7 +352,7 @@ def test_the_second_transaction_has_write_ids_of_its_own(capabilities: Capabilit
 def test_a_higher_write_id_in_the_snapshot_costs_a_roll_over(
     clock: FakeClock, capabilities: Capabilities
 ) -> None:
-    """Of a row whose write id is above that of its delete event one of Hive's readers keeps the row."""
+    """If a row's write id is above that of its delete event, one of Hive's readers keeps the row."""
     metastore = InsertersAtEachLock(capabilities=capabilities)
     metastore.inserters = tuple(metastore.open_txn("them", "there", "") for _ in range(2))
     lease = _lease(metastore, clock)
@@ -370,7 +370,7 @@ def test_endless_inserts_are_an_error(clock: FakeClock, capabilities: Capabiliti
     """The number of transactions that are tried has a bound; nothing stays open."""
     metastore = InsertersAtEachLock(capabilities=capabilities)
     metastore.inserters = tuple(metastore.open_txn("them", "there", "") for _ in range(9))
-    with pytest.raises(TransactionError, match="higher write ids 5 times"):
+    with pytest.raises(TransactionError, match="5 times in a row others inserted under higher write ids"):
         _lease(metastore, clock).acquire()
     assert metastore.show_locks() == []
     alive = [t.user for t in metastore.get_open_txns().txns if t.state is TxnState.OPEN]
@@ -430,7 +430,7 @@ def test_optimistic_writers_wait_where_the_server_gives_no_choice(capabilities: 
 
 
 def test_a_line_that_breaks_during_the_roll_over_keeps_the_guard(capabilities: Capabilities) -> None:
-    """The guard holds the lock; only the transaction that was being opened is tried again, or all is lost."""
+    """The guard holds the lock; only the transaction that was being opened is tried again."""
     metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
 

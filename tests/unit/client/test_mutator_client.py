@@ -45,7 +45,7 @@ def test_connect_refuses_an_unwritable_location(metastore: InMemoryMetastore, tm
     with builder(metastore, None, "t").build():
         assert list((tmp_path / "t").iterdir()) == []
     (tmp_path / "t").rmdir()
-    (tmp_path / "t").write_text("a file in the table's place")
+    (tmp_path / "t").write_text("a file where the table's directory should be")
     with pytest.raises(TableNotMutableError, match=r"cannot be read: .*Not a directory"):
         builder(metastore, None, "t").build().connect()
 
@@ -68,7 +68,7 @@ _NO_PATIENCE = {"hive.metastore.connect.retries": "1", "hive.metastore.client.co
 
 
 def test_an_address_that_makes_no_sense() -> None:
-    """A mistake in the configuration is told apart from a server that is down."""
+    """A mistake in the configuration and a server that is down are different errors."""
     with pytest.raises(ConfigurationError):
         MutatorClientBuilder().metastore("http://host").build().connect()
 
@@ -110,7 +110,7 @@ def test_close_aborts_what_is_open(metastore: InMemoryMetastore, clock: FakeCloc
 
 
 def test_warnings_for_a_server_that_never_compacts(tmp_path: Path) -> None:
-    """What works but may surprise is told once, at connect."""
+    """What works but may surprise is reported once, at connect."""
     configuration = {
         "hive.compactor.initiator.on": "false",
         "hive.txn.manager": "Dummy",
@@ -125,7 +125,7 @@ def test_warnings_for_a_server_that_never_compacts(tmp_path: Path) -> None:
 
 
 def test_no_warnings_where_all_is_well(metastore: InMemoryMetastore) -> None:
-    """Neither for settings that are as they should be nor for those that the server keeps to itself."""
+    """Neither for settings that are right nor for those that the server does not report."""
 
     class Listener:
         def lock_failed(self, *_: object) -> None: ...
@@ -163,7 +163,7 @@ def test_partitions_of_sinks_are_locked_up_to_a_bound(
 def test_a_snapshot_holds_a_read_lock_and_sees_what_was_committed(
     metastore: InMemoryMetastore, clock: FakeClock
 ) -> None:
-    """It keeps the cleaner away, keeps nobody from writing, and leaves nothing when closed."""
+    """It keeps the cleaner away, lets others write, and leaves nothing when closed."""
     metastore.add_partitions("default", "t", [("a", "1")])
     with builder(metastore, clock, "t").build() as client:
         writer = client.new_transaction()
@@ -213,7 +213,7 @@ def test_equal_partitions_in_two_spellings_are_refused(
 
 
 def test_an_odd_spelling_travels_with_the_table(metastore: InMemoryMetastore, clock: FakeClock) -> None:
-    """A row with hr=1 goes to the partition that is there, however it is spelled."""
+    """A row with hr=1 goes to the existing partition, however that is spelled."""
     metastore.add_partitions("default", "t", [("a", "01"), ("a", "2")])
     with builder(metastore, clock, "t").build() as client, client.new_transaction() as transaction:
         table = transaction.table("default.t")

@@ -32,7 +32,7 @@ REFUSED = {
     "other serde": ({"serde": "org.apache.hadoop.hive.serde2.OpenCSVSerde"}, "ORC"),
     "made external by the server": (
         {"table_type": "EXTERNAL_TABLE", "parameters": {"TRANSLATED_TO_EXTERNAL": "TRUE"}},
-        "managed table, but it is EXTERNAL_TABLE: Hive 4 makes",
+        "managed table, but it is EXTERNAL_TABLE: Hive 4 creates",
     ),
     "replication": ({"parameters": {**ACID, "hive.repl.ckpt.key": "x"}}, "replication"),
     "buckets without columns": ({"bucket_columns": ()}, "bucketed"),
@@ -55,7 +55,7 @@ REFUSED = {
 @pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_with_table_and_rule(case: str, line: str) -> None:
-    """A table that breaks a rule is refused by every line; the message names both."""
+    """A table that breaks a rule is refused on every release; the message names both."""
     changes, rule = REFUSED[case]
     with pytest.raises(TableNotMutableError, match=rule) as refusal:
         check_mutable(table_info("broken", **changes), LINES[line], TableRole.SINK)
@@ -104,7 +104,7 @@ def test_tables_without_buckets_need_write_ids(num_buckets: int) -> None:
 def test_the_hash_follows_the_property_where_the_server_knows_it(
     text: str | None, expected: tuple[int | None, ...]
 ) -> None:
-    """Hive 2 hashes the old way whatever the property says; a number of the future is refused elsewhere."""
+    """Hive 2 hashes the old way whatever the property says; an unknown number is refused elsewhere."""
     parameters = ACID if text is None else {**ACID, "bucketing_version": text}
     info = table_info(parameters=parameters, location="file:/w/t")
     for capabilities, number in zip(LINES.values(), expected, strict=True):

@@ -1,4 +1,4 @@
-"""What a line of Hive does not have, or we do not do there, with the reason that the README shows."""
+"""What a release of Hive lacks, or we do not do there, with the reason that the README shows."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ PARTITION = "ds=a/hr=1"
 
 
 class Listener:
-    """Remembers what it was told."""
+    """Remembers its calls."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.told: list[tuple[object, ...]] = []
@@ -87,7 +87,7 @@ def _write(  # type: ignore[no-untyped-def]
 
 
 def _registers(metastore: InMemoryMetastore, txn_id: int, operation: DataOperationType) -> None:
-    """Somebody else has written into the partition."""
+    """Another transaction has written to the partition."""
     has_write_ids = metastore.capabilities().has_write_ids
     write_id = metastore.allocate_write_id(txn_id, "default", "t") if has_write_ids else None
     metastore.add_dynamic_partitions(txn_id, "default", "t", [PARTITION], operation, write_id=write_id)
@@ -106,14 +106,14 @@ def _nothing_visible(metastore: InMemoryMetastore, transaction: Transaction, tmp
 
 
 def test_a_table_gets_its_changes_once(client: MutatorClient) -> None:
-    """By whatever name; a change set that failed does not count, and another transaction is another one."""
+    """By whatever name. A failed change set does not count, and another transaction may get its own."""
     with client.new_transaction() as transaction:
         with pytest.raises(ValueError, match="bad change"), transaction.changing(T):
             raise ValueError("bad change")
         with transaction.changing(T), transaction.changing("default.flat"):
             pass
         with (
-            pytest.raises(TransactionStateError, match=r"default\.t has got its changes"),
+            pytest.raises(TransactionStateError, match=r"default\.t already has its changes"),
             transaction.changing("DEFAULT.T"),
         ):
             pass
@@ -140,8 +140,8 @@ def test_commit_publishes_all_tables_at_once(
     ]
     assert not Path(staging_directory(Location.given(tmp_path / "t"), 1).path).exists()
     uses_write_ids = metastore.capabilities().has_write_ids
-    place = tmp_path / "t" / PARTITION / ("delta_0000001_0000001_0000" if uses_write_ids else ".")
-    assert (place / "_orc_acid_version").read_bytes() == (b"2" if uses_write_ids else b"\0\0\0\0")
+    directory = tmp_path / "t" / PARTITION / ("delta_0000001_0000001_0000" if uses_write_ids else ".")
+    assert (directory / "_orc_acid_version").read_bytes() == (b"2" if uses_write_ids else b"\0\0\0\0")
     assert _state(metastore, transaction.id) is None
     assert metastore.show_locks() == []
 
@@ -171,7 +171,7 @@ def test_inserts_alone_are_no_updates(client: MutatorClient, metastore: InMemory
 
 
 def test_an_empty_transaction_commits(client: MutatorClient) -> None:
-    """Nothing to do is no error."""
+    """An empty transaction is not an error."""
     with client.new_transaction() as transaction:
         pass
     assert transaction.state is TransactionState.COMMITTED
@@ -208,7 +208,7 @@ def test_it_is_used_once(client: MutatorClient) -> None:
         with pytest.raises(TransactionStateError):
             step()
     transaction.begin()
-    with pytest.raises(TransactionStateError, match="begun already"):
+    with pytest.raises(TransactionStateError, match="already begun"):
         transaction.begin()
     transaction.commit()
     late = (
@@ -257,7 +257,7 @@ def test_ended_by_somebody_else_is_refused_before_anything_is_visible(
 def test_loss_is_told_and_commit_refused_with_the_cause(
     metastore: InMemoryMetastore, clock: FakeClock
 ) -> None:
-    """Listener and callbacks hear of it once, from the heartbeat; the commit is refused with the same
+    """Listener and callbacks get it once, from the heartbeat; the commit is refused with the same
     cause.
     """
     listener = Listener()
@@ -319,7 +319,7 @@ def test_the_first_to_commit_wins(
 def test_a_commit_whose_answer_is_lost_is_asked_for_again(
     client: MutatorClient, metastore: InMemoryMetastore, tmp_path: Path, arrived: bool
 ) -> None:
-    """Repeating a commit is harmless, so a broken line alone is no error."""
+    """Repeating a commit is harmless, so a broken connection alone is not an error."""
     transaction = client.new_transaction()
     transaction.begin()
     _write(transaction)
@@ -343,7 +343,7 @@ def test_an_unreachable_metastore_leaves_the_outcome_open(
     assert transaction.state is TransactionState.OUTCOME_UNKNOWN
     assert len(files_below(tmp_path)) == 1
     for step in (transaction.commit, transaction.abort):
-        with pytest.raises(TransactionStateError, match="look whether it is committed"):
+        with pytest.raises(TransactionStateError, match="find out whether it is committed"):
             step()
 
 
@@ -414,7 +414,7 @@ def test_a_failing_metastore_before_the_commit_leaves_nothing(
 def test_partitions_are_read_when_somebody_asks(
     client: MutatorClient, metastore: InMemoryMetastore, clock: FakeClock
 ) -> None:
-    """A transaction that never asks reads their names alone; one that does, once."""
+    """A transaction reads only their names, and the rest once, when it is needed."""
     with client.new_transaction() as transaction:
         transaction.valid_ids(T)
     assert "get_partitions_by_names" not in metastore.calls
@@ -426,7 +426,7 @@ def test_partitions_are_read_when_somebody_asks(
 
 
 def test_partitions_are_those_of_the_beginning(client: MutatorClient, metastore: InMemoryMetastore) -> None:
-    """What others add before somebody asks is not among them."""
+    """Partitions that others add later are not among them."""
     with client.new_transaction() as transaction:
         metastore.add_partitions("default", "t", [("b", "2")])
         assert [p.name for p in transaction.partitions(T)] == [PARTITION]
@@ -436,18 +436,18 @@ def test_places_apart_from_the_table_are_cleaned_when_they_are_known(
     client: MutatorClient, metastore: InMemoryMetastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Staging of a dead transaction beside a partition that lies elsewhere."""
-    place = tmp_path / "elsewhere"
+    directory = tmp_path / "elsewhere"
     (info,) = metastore.get_partitions_by_names("default", "t", [PARTITION])
-    moved = dataclasses.replace(info, location=str(place))
+    moved = dataclasses.replace(info, location=str(directory))
     monkeypatch.setattr(metastore, "get_partitions_by_names", lambda *_: [moved])
     dead = client.new_transaction()
     dead.begin()
-    stage(dataclasses.replace(dead.table(T), location=Location.given(place)), PARTITION)
+    stage(dataclasses.replace(dead.table(T), location=Location.given(directory)), PARTITION)
     metastore.abort_txn(dead.id)
-    assert list(place.iterdir())
+    assert list(directory.iterdir())
     with client.new_transaction() as transaction:
         transaction.table(T)
-        assert not list(place.iterdir())
+        assert not list(directory.iterdir())
 
 
 def test_files_without_manifests_are_refused(
@@ -483,7 +483,7 @@ def test_two_change_sets_on_one_group_are_refused(client: MutatorClient) -> None
 def test_missing_partitions_are_refused_by_name(
     client: MutatorClient, metastore: InMemoryMetastore, tmp_path: Path
 ) -> None:
-    """With create_partitions=False the original commits rows that nobody can read."""
+    """With create_partitions=False the original commits rows that no reader sees."""
     transaction = client.new_transaction()
     transaction.begin()
     _write(transaction, partition="ds=new/hr=7")
@@ -496,7 +496,7 @@ def test_missing_partitions_are_refused_by_name(
 def test_missing_partitions_are_created_if_allowed(
     metastore: InMemoryMetastore, clock: FakeClock, tmp_path: Path
 ) -> None:
-    """All of them in one call; the summary tells them apart from those that were there."""
+    """All of them in one call; the summary lists them apart from existing ones."""
     with builder(metastore, clock, "t", create_partitions=True).build() as client:
         with client.new_transaction() as transaction:
             _write(transaction, partition="ds=x%3Ay/hr=7")
@@ -509,7 +509,7 @@ def test_missing_partitions_are_created_if_allowed(
 
 
 def test_dropped_meanwhile(client: MutatorClient, metastore: InMemoryMetastore) -> None:
-    """A table that went away is named; nothing is published into its old place."""
+    """A table that went away is named; nothing is published to its old location."""
     transaction = client.new_transaction()
     transaction.begin()
     _write(transaction)
@@ -561,13 +561,13 @@ def test_what_a_dead_driver_staged_is_removed(
     """Only directories of transactions that are over; those of open ones and of unknown ids stay."""
     dead, alive = metastore.open_txn("u", "h", ""), metastore.open_txn("u", "h", "")
     metastore.abort_txn(dead)
-    places = {i: Path(staging_directory(Location.given(tmp_path / "t"), i).path) for i in (dead, alive, 999)}
-    for place in places.values():
-        (place / "w" / "0").mkdir(parents=True)
-        (place / "w" / "0" / "file").write_bytes(b"x")
+    staged = {i: Path(staging_directory(Location.given(tmp_path / "t"), i).path) for i in (dead, alive, 999)}
+    for directory in staged.values():
+        (directory / "w" / "0").mkdir(parents=True)
+        (directory / "w" / "0" / "file").write_bytes(b"x")
     with client.new_transaction():
         pass
-    assert [i for i, place in places.items() if place.exists()] == [alive, 999]
+    assert [i for i, directory in staged.items() if directory.exists()] == [alive, 999]
 
 
 def test_losing_attempts_do_not_disturb(client: MutatorClient, tmp_path: Path) -> None:
@@ -604,7 +604,7 @@ def test_a_source_takes_no_manifests(metastore: InMemoryMetastore, clock: FakeCl
 
 
 def _ask(metastore: InMemoryMetastore, table: str, type: LockType) -> int:
-    """Somebody asks for a lock on a table of the default database."""
+    """Another client requests a lock on a table of the default database."""
     txn_id = metastore.open_txn("somebody", "elsewhere", "")
     wanted = LockComponent(type, LockLevel.TABLE, "default", table, None, DataOperationType.UPDATE)
     metastore.lock(LockRequest((wanted,), txn_id, "somebody", "elsewhere", ""))
@@ -612,7 +612,7 @@ def _ask(metastore: InMemoryMetastore, table: str, type: LockType) -> int:
 
 
 def test_locks_of_others(metastore: InMemoryMetastore, client: MutatorClient) -> None:
-    """Who writes to the table or wants to; neither readers nor the transaction itself."""
+    """Locks of writers, granted or waiting; neither readers' locks nor the transaction's own."""
     with client.new_transaction() as transaction:
         writer = _ask(metastore, "t", LockType.SHARED_WRITE)
         _ask(metastore, "t", LockType.SHARED_READ)

@@ -29,7 +29,7 @@ def test_only_the_listed_steps_are_allowed(state: TransactionState, step: Step) 
 
 
 def test_require_names_what_was_asked_for() -> None:
-    """A refusal says what was wanted and what to do instead."""
+    """A refusal says what was requested and what to do instead."""
     require(TransactionState.OPEN, TransactionState.OPEN, "commit", 7)
     with pytest.raises(TransactionStateError, match=r"cannot commit; call begin\(\) first"):
         require(TransactionState.INACTIVE, TransactionState.OPEN, "commit", None)

@@ -54,7 +54,7 @@ def test_printed_as_an_aligned_table() -> None:
 
 
 def test_before_begin() -> None:
-    """There is no id yet, and nothing to tell."""
+    """There is no id and nothing to report yet."""
     assert str(TransactionSummary(None, "inactive")).splitlines()[0] == "transaction not begun: inactive"
     assert str(TransactionSummary(None, "inactive")).endswith("seconds: none")
 

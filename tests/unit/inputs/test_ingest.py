@@ -402,7 +402,7 @@ def test_the_source_may_say_which_columns_are_the_key(warehouse: Warehouse) -> N
             {"watermark_table": "Default.Orders"},
             "cannot be both a target and the table of watermarks",
         ),
-        ([Following("x", "orders")], {}, "not a table's full name: 'orders'"),
+        ([Following("x", "orders")], {}, "not the full name of a table: 'orders'"),
     ],
 )
 def test_tables_that_make_no_sense(

@@ -126,7 +126,7 @@ def test_partition_columns_may_be_left_out_if_the_row_id_knows_the_partition() -
     [
         ({"operation": None}, "has no column 'operation'"),
         ({"extra": LongType(), "More": LongType()}, "columns that the table does not have: extra, More"),
-        ({"ID": LongType()}, "columns twice (names have no case): ID"),
+        ({"ID": LongType()}, "columns twice (case does not count): ID"),
         ({"id": None, "ROW__ID": None}, "lacks the columns id"),
         ({"operation": IntegerType()}, "column 'operation' must be a string, found int"),
         ({"id": BooleanType(), "msg": ArrayType(StringType())}, "id bigint from boolean"),

@@ -1,4 +1,4 @@
-"""Which table is created on which line; that Hive's SQL can use it is shown on real servers."""
+"""Which table is created on which release; that Hive's SQL can use it is shown on real servers."""
 
 from __future__ import annotations
 

@@ -15,14 +15,14 @@ from tests.client_support import table_info
 
 
 def test_each_table_has_its_layout_or_its_reason(tmp_path: Path) -> None:
-    """Tables come sorted; what cannot be mutated says why, also if the server does not describe it."""
+    """Tables come sorted; one that cannot be mutated has a reason, even if the server cannot describe it."""
     metastore = InMemoryMetastore(warehouse=tmp_path)
     metastore.create_table(table_info("split", parameters={"transactional": "true"}))
     metastore.create_table(table_info("plain", parameters={}))
     metastore.create_table(table_info("broken"))
     metastore.fail_next("get_table", MetastoreError("no such class"))
     broken, plain, split = examine(metastore, "DEFAULT").tables
-    assert broken == TableReport("default.broken", None, "the metastore does not describe it: no such class")
+    assert broken == TableReport("default.broken", None, "the metastore could not describe it: no such class")
     assert plain.version is None
     assert plain.reason is not None
     assert "must be transactional" in plain.reason
@@ -30,7 +30,7 @@ def test_each_table_has_its_layout_or_its_reason(tmp_path: Path) -> None:
 
 
 def test_a_table_whose_place_cannot_be_used_says_so(tmp_path: Path) -> None:
-    """Also if the storage lacks its package, or is one that nobody knows; nothing is left of the trying."""
+    """Also if the storage lacks its package or its scheme is unknown; the probes leave nothing behind."""
     metastore = InMemoryMetastore(warehouse=tmp_path)
     parameters = {"transactional": "true"}
     for name, location in {
@@ -50,7 +50,7 @@ def test_a_table_whose_place_cannot_be_used_says_so(tmp_path: Path) -> None:
 
 
 def test_the_server_is_described_and_nothing_is_changed() -> None:
-    """Line, capabilities and settings; a setting that it keeps to itself is no error."""
+    """Release, capabilities and settings; a setting that the server does not report is not an error."""
     metastore = InMemoryMetastore(configuration={"hive.metastore.dml.events": "true"})
     server = dict(examine(metastore, "default").server)
     assert server["line"] == "Hive 2.x"
@@ -73,10 +73,10 @@ def test_one_table_is_examined_alone(tmp_path: Path) -> None:
 
 
 def test_a_server_that_cannot_be_asked_is_an_error() -> None:
-    """No report is better than half of one."""
+    """If the server cannot be asked, there is no report at all."""
     metastore = InMemoryMetastore()
     metastore.fail_next("get_all_tables", MetastoreUnavailableError("line cut"))
     with pytest.raises(ConnectionFailedError, match=r"database default.*line cut"):
         examine(metastore, "default")
-    with pytest.raises(ConfigurationError, match="not a table's full name"):
+    with pytest.raises(ConfigurationError, match="not the full name of a table"):
         examine(metastore, "a.b")

@@ -43,7 +43,7 @@ def metastore(tmp_path: Path) -> InMemoryMetastore:
 def test_what_spans_the_id_is_refused(
     metastore: InMemoryMetastore, tmp_path: Path, directories: list[str], culprit: str | None
 ) -> None:
-    """A base above the id, or a delta of both sides of it, has replaced what was there; others have not."""
+    """A base above the id, or a delta on both sides of it, has replaced older files; others have not."""
     for name in directories:
         (tmp_path / name).mkdir()
     with builder(metastore, None).build() as client, client.open_snapshot("default.t") as opened:
@@ -52,16 +52,19 @@ def test_what_spans_the_id_is_refused(
         if culprit is None:
             past.check_history("default.t")
             return
-        with pytest.raises(DirectoryStateError, match=rf"as it was at id 5: {culprit} holds older and later"):
+        with pytest.raises(
+            DirectoryStateError, match=rf"as it was at id 5: {culprit} holds rows from before and after"
+        ):
             past.check_history("default.t")
 
 
 @pytest.mark.parametrize("last_id", [-1, 100])
 def test_there_is_no_past_beyond_the_ids(metastore: InMemoryMetastore, last_id: int) -> None:
-    """An id that nobody has had is a mistake, not an empty difference."""
+    """An id that was never given is a mistake, not an empty difference."""
     with builder(metastore, None).build() as client, client.open_snapshot("default.t") as opened:
         newest = opened.valid_ids("default.t").high_watermark
         with pytest.raises(
-            ConfigurationError, match=f"no past at id {last_id}; ids in it go from 0 to {newest}"
+            ConfigurationError,
+            match=f"cannot be read as it was at id {last_id}; its ids go from 0 to {newest}",
         ):
             PastSnapshot(opened, "default.t", last_id)

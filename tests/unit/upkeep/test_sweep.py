@@ -18,7 +18,7 @@ from tests.client_support import table_info
 
 @pytest.fixture
 def metastore(tmp_path: Path) -> InMemoryMetastore:
-    """Tables t and u, and one that is no ACID table."""
+    """Tables t and u, and one that is not an ACID table."""
     metastore = InMemoryMetastore(warehouse=tmp_path)
     metastore.create_table(table_info("plain", parameters={}))
     for name in ("t", "u"):
@@ -28,14 +28,14 @@ def metastore(tmp_path: Path) -> InMemoryMetastore:
 
 def left(table: Path, txn_id: int) -> Location:
     """A file that a transaction staged."""
-    place = table / f"_mutation_{txn_id}"
-    (place / "w" / "0").mkdir(parents=True)
-    (place / "w" / "0" / "file").write_bytes(b"x")
-    return Location.given(place)
+    staged = table / f"_mutation_{txn_id}"
+    (staged / "w" / "0").mkdir(parents=True)
+    (staged / "w" / "0" / "file").write_bytes(b"x")
+    return Location.given(staged)
 
 
 def test_only_what_is_over_goes(metastore: InMemoryMetastore, tmp_path: Path) -> None:
-    """Aborted and committed ones; an open one, and one that the server has not heard of, keep theirs."""
+    """Files of aborted and committed transactions go; those of open and unknown ones stay."""
     dead, done, alive = (metastore.open_txn("u", "h", "") for _ in range(3))
     metastore.abort_txn(dead)
     metastore.commit_txn(done)
@@ -57,19 +57,19 @@ def test_only_what_is_over_goes(metastore: InMemoryMetastore, tmp_path: Path) ->
 
 
 def test_a_dry_run_removes_nothing(metastore: InMemoryMetastore, tmp_path: Path) -> None:
-    """It finds the same."""
+    """A dry run finds the same."""
     dead = metastore.open_txn("u", "h", "")
     metastore.abort_txn(dead)
-    place = left(tmp_path / "t", dead)
+    staged = left(tmp_path / "t", dead)
     (swept,) = sweep(metastore, "default", "t", dry_run=True)
-    assert (swept.found, swept.removed) == ((Abandoned(dead, place),), ())
-    assert Path(place.path).exists()
+    assert (swept.found, swept.removed) == ((Abandoned(dead, staged),), ())
+    assert Path(staged.path).exists()
 
 
 def test_a_transaction_that_begins_meanwhile_keeps_its_files(
     metastore: InMemoryMetastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The open transactions are asked for before directories are listed."""
+    """The open transactions are listed before the directories."""
     asked = metastore.get_open_txns
 
     def then_another_begins():
@@ -86,20 +86,20 @@ def test_a_transaction_that_begins_meanwhile_keeps_its_files(
 def test_partitions_that_lie_elsewhere_are_swept(
     metastore: InMemoryMetastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is staged for them lies near them."""
+    """Files staged for partitions elsewhere lie near these."""
     (partition,) = metastore.add_partitions("default", "t", [("a", "1")])
     elsewhere = tmp_path / "elsewhere"
     moved = dataclasses.replace(partition, location=f"file:{elsewhere}")
     monkeypatch.setattr(metastore, "get_partitions_by_names", lambda *_: [moved])
     dead = metastore.open_txn("u", "h", "")
     metastore.abort_txn(dead)
-    place = left(elsewhere, dead)
+    staged = left(elsewhere, dead)
     (swept,) = sweep(metastore, "default", "t")
-    assert swept.removed == (Abandoned(dead, place),)
+    assert swept.removed == (Abandoned(dead, staged),)
 
 
 def test_a_table_that_cannot_be_looked_at(metastore: InMemoryMetastore) -> None:
-    """Asked for by its name it is an error, among others a line."""
+    """As the only table it is an error; among others it is one line of the report."""
     with pytest.raises(TableNotMutableError, match="does not exist"):
         [*sweep(metastore, "default", "none")]
     with pytest.raises(TableNotMutableError, match="must be transactional"):
@@ -107,11 +107,11 @@ def test_a_table_that_cannot_be_looked_at(metastore: InMemoryMetastore) -> None:
 
 
 def test_without_the_metastores_word_nothing_goes(metastore: InMemoryMetastore, tmp_path: Path) -> None:
-    """Who is alive is not guessed."""
+    """Without the server's list of transactions nothing is removed."""
     dead = metastore.open_txn("u", "h", "")
     metastore.abort_txn(dead)
-    place = left(tmp_path / "t", dead)
+    staged = left(tmp_path / "t", dead)
     metastore.fail_next("get_open_txns", MetastoreUnavailableError("line cut"))
     with pytest.raises(ConnectionFailedError, match="line cut"):
         [*sweep(metastore, "default", "t")]
-    assert Path(place.path).exists()
+    assert Path(staged.path).exists()
