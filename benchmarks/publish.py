@@ -53,7 +53,7 @@ from mutation_api import (
     MutatorClientBuilder,
     MutatorCoordinator,
     Transaction,
-    configure,
+    configure_storage,
 )
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.protocol import Staged
@@ -111,8 +111,8 @@ def store_and_hive() -> Iterator[tuple[S3Server, Hive23, Path]]:
         store = stack.enter_context(S3Server(folder / "store"))
         settings = {"hive.metastore.warehouse.dir": f"s3a://{BUCKET}/warehouse", **store.settings}
         hive = stack.enter_context(Hive23(folder / "hive", settings))
-        configure(HadoopSettings(store.settings))
-        stack.callback(configure, None)
+        configure_storage(HadoopSettings(store.settings))
+        stack.callback(configure_storage, None)
         yield store, hive, folder / "none"
 
 

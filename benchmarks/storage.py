@@ -28,7 +28,7 @@ from benchmarks.write_input import prepare_changes
 from benchmarks.write_stage import LAYOUTS, Stage, add_common_arguments
 from benchmarks.writers import TableWriter
 from judges.hdfs_cluster import MiniHdfs
-from mutation_api import HadoopSettings, Location, configure
+from mutation_api import HadoopSettings, Location, configure_storage
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -117,12 +117,12 @@ def hdfs_beside(stage: Stage, warming_files: int) -> Iterator[MiniHdfs]:
     with MiniHdfs(folder, is_measured=True) as hdfs:
         hdfs.make_directory(ROOT, mode="777")
         stage.kinds[hdfs.pid] = HDFS
-        configure(HadoopSettings(hdfs.settings))
+        configure_storage(HadoopSettings(hdfs.settings))
         try:
             warm(_root(hdfs) / "warming", warming_files)
             yield hdfs
         finally:
-            configure(None)
+            configure_storage(None)
 
 
 def _root(hdfs: MiniHdfs) -> Location:

@@ -54,7 +54,7 @@ from mutation_api import (
     MutatorClient,
     MutatorClientBuilder,
     apply_changes,
-    configure,
+    configure_storage,
     list_staged,
     local_session,
     merge_into,
@@ -185,7 +185,7 @@ def elsewhere(line: str, storage: str, work: Path, stack: contextlib.ExitStack) 
     """A metastore's address, and real Hive, whose warehouse lies on HDFS or S3; all end with the stack."""
     with step(f"starting {storage.upper()}"):
         root, properties = STORAGES[storage](work, stack)
-    configure(HadoopSettings(properties))
+    configure_storage(HadoopSettings(properties))
     settings = {
         "hive.metastore.warehouse.dir": f"{root}/warehouse",
         "hive.conf.hidden.list": "javax.jdo.option.ConnectionPassword",

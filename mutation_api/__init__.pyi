@@ -21,7 +21,6 @@ from .client.transaction_summary import TableSummary as TableSummary
 from .client.transaction_summary import TransactionSummary as TransactionSummary
 from .commit.manifest import DeltaManifest as DeltaManifest
 from .commit.staging import list_staged as list_staged
-from .errors import MAX_NAMES_IN_MESSAGE as MAX_NAMES_IN_MESSAGE
 from .errors import BucketIdError as BucketIdError
 from .errors import ClientError as ClientError
 from .errors import CommitOutcomeUnknownError as CommitOutcomeUnknownError
@@ -53,7 +52,6 @@ from .errors import TransactionError as TransactionError
 from .errors import TransactionStateError as TransactionStateError
 from .errors import WorkerError as WorkerError
 from .errors import WriteConflictError as WriteConflictError
-from .errors import listed as listed
 from .inputs.collector.collector_source import CollectorSource as CollectorSource
 from .inputs.find_watermarks import find_watermarks as find_watermarks
 from .inputs.ingest import Following as Following
@@ -98,7 +96,7 @@ from .spark.read.snapshot_frame import snapshot as snapshot
 from .spark.worker_errors import translated_worker_errors as translated_worker_errors
 from .spark.write.apply_summary import ApplySummary as ApplySummary
 from .spark.write.job import apply_changes as apply_changes
-from .storage.connect import configure as configure
+from .storage.connect import configure_storage as configure_storage
 from .storage.hadoop_settings import HadoopSettings as HadoopSettings
 from .storage.location import Location as Location
 from .table.acid_table import AcidColumn as AcidColumn

@@ -37,7 +37,7 @@ def diff(
     table: AcidTable,
     old: DataFrame,
     new: DataFrame,
-    keys: Sequence[str],
+    key: Sequence[str],
     *,
     operation_column: str = OPERATION_COLUMN_DEFAULT,
 ) -> DataFrame:
@@ -53,7 +53,7 @@ def diff(
         old: a snapshot of the table, all columns, with ROW__ID.
         new: the table's columns, in any order and case; a ROW__ID is ignored. Values are compared as the
             table would store them.
-        keys: names of the columns that identify a row.
+        key: names of the columns that identify a row.
         operation_column: name of the operation column.
 
     Returns:
@@ -68,7 +68,7 @@ def diff(
         RecordValueError: a value of ``new`` does not fit its column.
         DuplicateKeyError: a key occurs more than once in one of the two; the message names keys.
     """
-    wanted = _check_keys(table, keys)
+    wanted = _check_keys(table, key)
     _check_operation_column(table, operation_column)
     if ROW_ID_COLUMN not in old.columns:
         raise RecordLayoutError(f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}")

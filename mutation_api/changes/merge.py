@@ -143,7 +143,7 @@ class MergeInto:
         *,
         num_partitions: int | None = None,
         insert_files: int | None = None,
-        writer_options: WriterOptions | None = None,
+        options: WriterOptions | None = None,
         before_writing: Callable[[MergeReport], None] | None = None,
     ) -> MergeReport:
         """Write the changes; they become visible when the transaction commits.
@@ -152,7 +152,7 @@ class MergeInto:
             num_partitions: number of writing tasks, as for :func:`mutation_api.spark.apply_changes`. By
                 default at most one for each ROWS_PER_TASK rows.
             insert_files: as for :func:`mutation_api.spark.apply_changes`.
-            writer_options: the ``options`` of :func:`mutation_api.spark.apply_changes`.
+            options: as of :func:`mutation_api.apply_changes`.
             before_writing: called with the report before anything is written; an exception ends the merge.
 
         Raises:
@@ -178,7 +178,7 @@ class MergeInto:
                 num_partitions=num_partitions or self._task_count(report),
                 operation_column=CHANGE_COLUMN,
                 insert_files=insert_files,
-                options=writer_options,
+                options=options,
             )
         return dataclasses.replace(report, written=written)
 

@@ -15,7 +15,7 @@ from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 
-__all__ = ["configure", "reading_threads", "settings", "storage_at", "token_issuers"]
+__all__ = ["configure_storage", "reading_threads", "settings", "storage_at", "token_issuers"]
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,14 @@ class _Connections:
 _connections = _Connections()
 
 
-def configure(given: HadoopSettings | None) -> None:
+def configure_storage(given: HadoopSettings | None) -> None:
     """Use these settings in this process from now on; None: those of the environment and of Spark."""
     with _connections.guard:
         _connections.configure(given)
 
 
 def settings() -> HadoopSettings:
-    """The settings of :func:`configure`, else those of the environment and of this process's Spark session.
+    """The settings of :func:`configure_storage`, else those of the environment and the Spark session.
 
     They travel to workers. Raises OSError (EINVAL) for a file that is not a configuration.
     """

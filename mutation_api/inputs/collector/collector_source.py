@@ -53,7 +53,7 @@ from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperat
 from mutation_api.inputs.source_files import LocationsLike, all_located, children, entry_at, opened, readable
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
-from mutation_api.storage.connect import configure
+from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
@@ -215,7 +215,7 @@ class _Reader:
         return numbers.mapInArrow(reader, operations_schema(table.target, POSITION_PARTS))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        configure(self.storage)
+        configure_storage(self.storage)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 part = self.parts[number]

@@ -20,7 +20,7 @@ from mutation_api.errors import ConfigurationError, InputFormatError
 from mutation_api.inputs.source_files import LocationsLike, all_located, children, entry_at, is_link, opened
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
-from mutation_api.storage.connect import configure
+from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
@@ -131,7 +131,7 @@ class _LineReader:
     storage: HadoopSettings
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        configure(self.storage)
+        configure_storage(self.storage)
         for batch in batches:
             for each in batch.to_pylist():
                 yield from _lines_of_range(**each)

@@ -20,7 +20,7 @@ from mutation_api.inputs.messages.events import error_called
 from mutation_api.inputs.messages.json_lines import line_location
 from mutation_api.inputs.messages.json_values import Reader, is_quoted, values_of_json
 from mutation_api.inputs.source import OPERATION, POSITION
-from mutation_api.storage.connect import configure
+from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.types.hive_type import HiveType, arrow_type
@@ -69,7 +69,7 @@ class RowConverter:
         Raises:
             InputFormatError, RecordLayoutError, RecordValueError: names file, line and field.
         """
-        configure(self.storage)
+        configure_storage(self.storage)
         for batch in batches:
             rows = _Rows(batch, len(self.columns))
             self._refuse_first(rows)

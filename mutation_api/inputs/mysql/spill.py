@@ -22,7 +22,7 @@ from mutation_api.inputs.source import OPERATION, POSITION
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.quoted_name import quoted
-from mutation_api.storage.connect import configure, storage_at
+from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile
@@ -216,7 +216,7 @@ class _BatchReader:
     storage: HadoopSettings
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        configure(self.storage)
+        configure_storage(self.storage)
         try:
             with storage_at(self.location).open_input(self.location) as stream:
                 parquet = pq.ParquetFile(stream, pre_buffer=True)

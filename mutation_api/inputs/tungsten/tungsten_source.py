@@ -58,7 +58,7 @@ from mutation_api.inputs.tungsten.staging_records import (
 )
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
-from mutation_api.storage.connect import configure
+from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, LocationLike
 from mutation_api.types.text_values import BinaryText
@@ -248,7 +248,7 @@ class _Reader:
         return numbers.mapInArrow(reader, operations_schema(table.target, POSITION_PARTS))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        configure(self.storage)
+        configure_storage(self.storage)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 index, start, end = self.parts[number]

@@ -18,7 +18,7 @@ from mutation_api.orc.read.snapshot_reader import read_split
 from mutation_api.orc.read.snapshot_split import SnapshotSplit
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.read.key_groups import KeyGroups, partition_scalars
-from mutation_api.storage.connect import configure
+from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.serializer import AcidTableSerializer
@@ -92,7 +92,7 @@ class SplitReader:
         checks_placement: Callable[[SnapshotSplit], bool],
     ) -> Iterator[pa.RecordBatch]:
         """Batches of splits, in their order, in the form of :func:`~.snapshot_frame.snapshot`."""
-        configure(self.storage)
+        configure_storage(self.storage)
 
         def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
             return self._read(table, split, groups, checks_placement=checks_placement(split))

@@ -30,7 +30,7 @@ from mutation_api.spark.write.address import (
     numbers_of_partitions,
 )
 from mutation_api.spark.write.change_splitter import batches_in
-from mutation_api.storage.connect import configure
+from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.serializer import AcidTableSerializer
 from mutation_api.table.writer_options import WriterOptions
@@ -60,7 +60,7 @@ class ChangeWriter:
 
         The last thing that may fail happens before the first yield.
         """
-        configure(self.storage)
+        configure_storage(self.storage)
         table = AcidTableSerializer.decode(self.table_text)
         coordinator = MutatorCoordinator(
             table, writer_id=self.writer_id, attempt_id=_attempt_id(), options=self.options

@@ -22,7 +22,7 @@ from mutation_api import apply_changes, local_session, merge_into, snapshot
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.spark.credentials import worker_settings
-from mutation_api.storage.connect import configure, storage_at
+from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 
@@ -92,14 +92,14 @@ def told_by_worker(spark: SparkSession, location: Location, settings: HadoopSett
     """What becomes of its attempt to read with these."""
 
     def attempt(numbers: Iterator[int]) -> Iterator[str]:
-        configure(settings)
+        configure_storage(settings)
         try:
             storage_at(location).list(location)
             yield "read"
         except PermissionError as error:
             yield str(error)
         finally:
-            configure(None)
+            configure_storage(None)
 
     (told,) = spark.sparkContext.parallelize([0], 1).mapPartitions(attempt).collect()
     return told

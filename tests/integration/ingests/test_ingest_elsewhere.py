@@ -36,7 +36,7 @@ from mutation_api.errors import InputError, InputFormatError, MutationError
 from mutation_api.inputs.tungsten.staging_files import splits, staging_files
 from mutation_api.inputs.tungsten.staging_records import TEXT_DEFAULT
 from mutation_api.spark.worker_errors import translated_worker_errors
-from mutation_api.storage.connect import configure, storage_at
+from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, LocationLike
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -242,7 +242,7 @@ def test_a_table_on_hdfs_follows_a_log_elsewhere(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Twice, then there is nothing new; Hive reads what replaying the log gives."""
-    configure(HadoopSettings({**hdfs.settings, **s3.settings}))
+    configure_storage(HadoopSettings({**hdfs.settings, **s3.settings}))
     name = f"{database_on_hdfs}.orders"
     log = that_settings_tell(hdfs_root if storage == "hdfs" else s3_root) / "log"
     with connect(hive_on_hdfs.uri) as metastore:

@@ -29,7 +29,7 @@ from mutation_api.errors import LockLostError, TransactionAbortedError, WorkerEr
 from mutation_api.spark.write import job
 from mutation_api.spark.write.change_writer import ChangeWriter
 from mutation_api.spark.write.job import apply_changes
-from mutation_api.storage.connect import configure, settings, storage_at
+from mutation_api.storage.connect import configure_storage, settings, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.table.writer_options import WriterOptions
@@ -270,7 +270,7 @@ def test_keys_that_expire_during_a_job(
     and with new keys a sweep leaves nothing.
     """
     token = {"fs.s3a.access.key": "first", "fs.s3a.secret.key": "s", "fs.s3a.session.token": "t"}
-    configure(HadoopSettings({**s3.settings, **token}))
+    configure_storage(HadoopSettings({**s3.settings, **token}))
     s3.expire({"first": requests})
     with builder(hive_elsewhere, table_elsewhere).build() as client:
         with (
@@ -279,7 +279,7 @@ def test_keys_that_expire_during_a_job(
         ):
             apply_changes(transaction, table_elsewhere, inserts(spark), num_partitions=2)
         assert transaction.state is TransactionState.ABORTED
-    configure(HadoopSettings(s3.settings))
+    configure_storage(HadoopSettings(s3.settings))
     with connect(hive_elsewhere.uri) as metastore:
         check_nothing_is_left(metastore, table_elsewhere.partition(".")[0])
     with builder(hive_elsewhere, table_elsewhere).build() as client, client.new_transaction() as transaction:

@@ -10,7 +10,7 @@ import pytest
 from judges.hdfs_cluster import MiniHdfs
 from judges.hive import HiveJudge
 from mutation_api.errors import DeltaWriteError, MutationError
-from mutation_api.storage.connect import configure, settings, storage_at
+from mutation_api.storage.connect import configure_storage, settings, storage_at
 from tests.fixtures.fix_hdfs_faults import At, FaultyTable, NameNodeProxy
 from tests.fixtures.fix_judge import new_database
 from tests.integration.storages.remote_table import change, check_turns, client_of, insert, rows_with_ids
@@ -117,9 +117,11 @@ def proxies(faulty_table: FaultyTable) -> Iterator[list[NameNodeProxy]]:
         NameNodeProxy(found.properties[keys[0]]) as first,
         NameNodeProxy(found.properties[keys[1]]) as second,
     ):
-        configure(found.with_properties(dict(zip(keys, (first.address, second.address), strict=True))))
+        configure_storage(
+            found.with_properties(dict(zip(keys, (first.address, second.address), strict=True)))
+        )
         yield [first, second]
-        configure(None)
+        configure_storage(None)
 
 
 @pytest.mark.parametrize("after", [True, pytest.param(False, marks=pytest.mark.long)])
@@ -162,14 +164,14 @@ def test_the_first_name_node_is_dead_from_the_start(faulty_table: FaultyTable) -
     """And stays dead; what is new is the client."""
     faulty_table.hdfs.fail_over(1)
     faulty_table.hdfs.stop_namenode(0)
-    configure(settings().with_properties({"hadoop.test.client": "new"}))
+    configure_storage(settings().with_properties({"hadoop.test.client": "new"}))
     with client_of(faulty_table.hive, faulty_table.name) as client:
         with client.new_transaction() as transaction:
             insert(transaction, faulty_table.name, NEW)
         with client.new_transaction() as transaction:
             assert len(rows_with_ids(transaction, faulty_table.name)) == 10
     faulty_table.expect(NEW)
-    configure(None)
+    configure_storage(None)
 
 
 @pytest.mark.long
@@ -177,7 +179,7 @@ def test_the_first_name_node_is_dead_from_the_start(faulty_table: FaultyTable) -
 def test_no_name_node_comes_back(faulty_table: FaultyTable, at: At, method: str) -> None:
     """The wait is as long as Hadoop's settings say; then it is aborted, and swept once there is one again."""
     short = {"dfs.client.failover.max.attempts": "4", "dfs.client.failover.sleep.base.millis": "50"}
-    configure(settings().with_properties(short))
+    configure_storage(settings().with_properties(short))
 
     def both_stop() -> None:
         faulty_table.hdfs.stop_namenode(0)
@@ -186,7 +188,7 @@ def test_no_name_node_comes_back(faulty_table: FaultyTable, at: At, method: str)
     at(method, 3, both_stop)
     with pytest.raises(DeltaWriteError, match="refused"):
         faulty_table.write(NEW)
-    configure(None)
+    configure_storage(None)
 
 
 @pytest.mark.parametrize("hive_on_hdfs", ["2.3"], indirect=True)

@@ -19,7 +19,7 @@ import pytest
 
 from judges.hdfs_cluster import KerberosKeys, MiniHdfs
 from judges.hive import HiveJudge
-from mutation_api.storage.connect import configure, storage_at
+from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import AUTHENTICATION, HadoopSettings
 from mutation_api.storage.location import Location
 from tests.fixtures.fix_hive_elsewhere import KINDS
@@ -55,9 +55,9 @@ def secure_hdfs(
 @pytest.fixture
 def root(secure_hdfs: MiniHdfs) -> Iterator[Location]:
     """/open of that HDFS, which this process finds."""
-    configure(HadoopSettings(secure_hdfs.settings))
+    configure_storage(HadoopSettings(secure_hdfs.settings))
     yield Location.parse(f"{secure_hdfs.location}/open")
-    configure(None)
+    configure_storage(None)
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_without_a_ticket(root: Location, key_server: KeyServer, monkeypatch: py
 def test_settings_without_kerberos_are_told(root: Location, secure_hdfs: MiniHdfs) -> None:
     """The client alone waits three minutes for that NameNode, and then knows no reason."""
     settings = {name: text for name, text in secure_hdfs.settings.items() if name != AUTHENTICATION}
-    configure(HadoopSettings(settings))
+    configure_storage(HadoopSettings(settings))
     with refused("TOKEN or KERBEROS", AUTHENTICATION, "HADOOP_CONF_DIR"):
         storage_at(root).list(root)
 
@@ -212,7 +212,7 @@ def test_a_token_of_another_name_node(
 def test_a_token_without_kerberos_in_the_settings(root: Location, secure_hdfs: MiniHdfs, token: Path) -> None:
     """It would not be used."""
     settings = {name: text for name, text in secure_hdfs.settings.items() if name != AUTHENTICATION}
-    configure(HadoopSettings(settings))
+    configure_storage(HadoopSettings(settings))
     with refused(str(token), "would not be used", AUTHENTICATION):
         storage_at(root).list(root)
 
@@ -231,15 +231,15 @@ def test_new_tokens_are_taken(
 ) -> None:
     """Those that come with settings replace others, and are gone with the settings; a client is made anew."""
     monkeypatch.delenv(TOKEN_FILE)
-    configure(HadoopSettings(secure_hdfs.settings, token.read_bytes()))
+    configure_storage(HadoopSettings(secure_hdfs.settings, token.read_bytes()))
     check_use(root, "shipped")
     first = storage_at(root)
     secure_hdfs.cancel_tokens(token, ETL, key_server.keytab("etl"))
     secure_hdfs.write_token(token, ETL, key_server.keytab("etl"))
-    configure(HadoopSettings(secure_hdfs.settings, token.read_bytes()))
+    configure_storage(HadoopSettings(secure_hdfs.settings, token.read_bytes()))
     assert storage_at(root) is not first
     check_use(root, "shipped_again")
-    configure(HadoopSettings(secure_hdfs.settings))
+    configure_storage(HadoopSettings(secure_hdfs.settings))
     with refused(f"{TOKEN_FILE} is not set"):
         storage_at(root).list(root)
 
@@ -255,13 +255,13 @@ def test_tokens_of_a_name_service(
         cluster.write_token(file, ETL, key_server.keytab("etl"))
         monkeypatch.setenv(TOKEN_FILE, str(file))
         root = Location.parse(f"{cluster.location}/open")
-        configure(HadoopSettings(cluster.settings))
+        configure_storage(HadoopSettings(cluster.settings))
         try:
             check_use(root, "first")
             cluster.fail_over(1)
             check_use(root, "second")
         finally:
-            configure(None)
+            configure_storage(None)
 
 
 @pytest.mark.long
@@ -278,15 +278,15 @@ def test_a_token_that_has_ended(
         started = time.monotonic()
         monkeypatch.setenv(TOKEN_FILE, str(file))
         root = Location.parse(f"{cluster.location}/open")
-        configure(HadoopSettings(cluster.settings))
+        configure_storage(HadoopSettings(cluster.settings))
         try:
             check_use(root, "in_time")
             time.sleep(max(0.0, TOKEN_SECONDS - 59 - (time.monotonic() - started)))
-            configure(HadoopSettings({**cluster.settings, "dfs.blocksize": "2M"}))
+            configure_storage(HadoopSettings({**cluster.settings, "dfs.blocksize": "2M"}))
             with refused(str(file), f"{root.authority} (ended "):
                 storage_at(root).list(root)
         finally:
-            configure(None)
+            configure_storage(None)
 
 
 @pytest.mark.feature("HDFS with Kerberos")

@@ -13,7 +13,7 @@ from metastore_client.thrift_client import connect
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.errors import DeltaWriteError, TableNotMutableError
-from mutation_api.storage.connect import configure, storage_at
+from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.upkeep.doctor import examine
@@ -51,9 +51,9 @@ def hive_as_hive(
             settings[key] = f"{hdfs.location}{place}"
         hives[line] = KINDS[line](tmp_path_factory.mktemp("hive_as_hive"), settings, user="hive")
         note_judge(request.config, f"{hives[line].description} on HDFS as another user")
-    configure(HadoopSettings(hdfs.settings))
+    configure_storage(HadoopSettings(hdfs.settings))
     yield hives[line]
-    configure(None)
+    configure_storage(None)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.spark.read.snapshot_frame import snapshot
 from mutation_api.spark.write import job
 from mutation_api.spark.write.job import apply_changes
-from mutation_api.storage.connect import configure, storage_at
+from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile, Staged
@@ -331,7 +331,7 @@ def test_a_token_is_enough(azure: AzureServer, azure_root: Location) -> None:
         expiry=datetime.now(UTC) + timedelta(hours=1),
     )
     endpoint = azure.settings[f"fs.azure.blob.endpoint.{azure.host}"]
-    configure(
+    configure_storage(
         HadoopSettings({"fs.azure.blob.endpoint": endpoint, f"fs.azure.sas.fixed.token.{azure.host}": token})
     )
     target = azure_root / "d/t"
@@ -343,7 +343,7 @@ def test_a_token_is_enough(azure: AzureServer, azure_root: Location) -> None:
 def test_a_wrong_key_is_told_without_it(azure: AzureServer, azure_root: Location) -> None:
     """One line that names the place, and no secret."""
     wrong = "d3JvbmcgYW5kIHNlY3JldA=="
-    configure(HadoopSettings({**azure.settings, f"fs.azure.account.key.{azure.host}": wrong}))
+    configure_storage(HadoopSettings({**azure.settings, f"fs.azure.account.key.{azure.host}": wrong}))
     with refused(PermissionError, errno.EACCES, "d/t") as caught:
         storage_at(azure_root).stat(azure_root / "d/t")
     assert wrong not in str(caught.value)
@@ -357,7 +357,7 @@ def test_a_signature_is_in_no_error(azure: AzureServer, azure_root: Location) ->
         "fs.azure.sas.fixed.token": token,
         "fs.azure.io.retry.max.retries": "0",
     }
-    configure(HadoopSettings(settings))
+    configure_storage(HadoopSettings(settings))
     with refused(ConnectionError, errno.ECONNREFUSED, "d/t") as caught:
         storage_at(azure_root).stat(azure_root / "d/t")
     assert "c2VjcmV0" not in str(caught.value)

@@ -16,7 +16,7 @@ from judges.hive import HiveJudge
 from judges.s3_server import S3Server
 from metastore_client.thrift_client import connect
 from mutation_api.errors import DeltaWriteError, ManifestError
-from mutation_api.storage.connect import configure, storage_at
+from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.s3.s3_storage import S3Storage
 from mutation_api.upkeep.sweep import sweep
@@ -235,7 +235,7 @@ def settings_without_keys(hive_on_s3: HiveJudge, s3: S3Server) -> Iterator[dict[
         name: text for name, text in s3.settings.items() if not name.endswith((".access.key", ".secret.key"))
     }
     s3.expire()
-    configure(HadoopSettings(s3.settings))
+    configure_storage(HadoopSettings(s3.settings))
 
 
 @pytest.mark.parametrize("hive_on_s3", ["2.3"], indirect=True)
@@ -267,7 +267,7 @@ def test_keys_that_are_replaced(
     for variable, text in keys.environment.items():
         monkeypatch.setenv(variable, text)
     keys.replace("first")
-    configure(HadoopSettings(settings_without_keys))
+    configure_storage(HadoopSettings(settings_without_keys))
 
     def expire() -> None:
         keys.replace("second")
@@ -306,7 +306,7 @@ def test_keys_that_expire_for_good(
     hive, name = hive_on_s3, f"{database_on_s3}.t"
     create(hive, name)
     token = {"fs.s3a.access.key": "first", "fs.s3a.secret.key": "s", "fs.s3a.session.token": "t"}
-    configure(HadoopSettings({**settings_without_keys, **token}))
+    configure_storage(HadoopSettings({**settings_without_keys, **token}))
     at_the_first(when, lambda: s3.expire({"first": 0}), monkeypatch)
     with (
         client_of(hive, name) as client,
@@ -314,7 +314,7 @@ def test_keys_that_expire_for_good(
         client.new_transaction() as transaction,
     ):
         insert(transaction, name, {"a": [1, 2, 3], "b": [4, 5]})
-    configure(HadoopSettings(s3.settings))
+    configure_storage(HadoopSettings(s3.settings))
     with connect(hive.uri) as metastore:
         location = client.tables[0].location
         assert hidden(location)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from judges.hdfs_cluster import MiniHdfs
-from mutation_api.storage.connect import configure, storage_at
+from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged
@@ -108,7 +108,7 @@ def test_modes_are_those_of_the_directory(hdfs: MiniHdfs, hdfs_root: Location) -
 
 def test_blocks_and_copies_are_as_configured(hdfs: MiniHdfs, hdfs_root: Location) -> None:
     """The client does not look at the configuration by itself."""
-    configure(HadoopSettings({**hdfs.settings, "dfs.blocksize": "2M", "dfs.replication": "1"}))
+    configure_storage(HadoopSettings({**hdfs.settings, "dfs.blocksize": "2M", "dfs.replication": "1"}))
     put(hdfs_root / "f")
     status = storage_at(hdfs_root)._status(hdfs_root / "f")
     assert (status.blocksize, status.replication) == (2 * 2**20, 1)
@@ -166,7 +166,7 @@ def test_a_mount_table(hdfs: MiniHdfs, hdfs_root: Location) -> None:
         hdfs.make_directory(f"{hdfs_root.path}/{name}", mode="777")
     table = "fs.viewfs.mounttable.lake"
     links = {f"{table}.link./{name}": f"{hdfs_root}/{name}" for name in ("one", "two")}
-    configure(HadoopSettings({**hdfs.settings, **links, f"{table}.linkFallback": f"{hdfs_root}"}))
+    configure_storage(HadoopSettings({**hdfs.settings, **links, f"{table}.linkFallback": f"{hdfs_root}"}))
     root = Location.parse("viewfs://lake/")
     storage, place = storage_at(root), root / "one/t/d"
     storage.create_directory(place)

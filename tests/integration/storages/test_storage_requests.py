@@ -15,7 +15,7 @@ from mutation_api.commit.old_events import refuse_old_events
 from mutation_api.orc.read.partition_plan import plan_partitions, plan_splits
 from mutation_api.orc.read.read_ahead import read_in_turn
 from mutation_api.orc.read.snapshot_reader import read_split
-from mutation_api.storage.connect import configure, storage_at
+from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.side_by_side import side_by_side
@@ -156,7 +156,7 @@ def test_a_program_that_tells_no_keys_is_named(
     (tmp_path / "config").write_text(f"[default]\ncredential_process = cat {tmp_path / 'answer'}\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     keys = ("fs.s3a.access.key", "fs.s3a.secret.key")
-    configure(HadoopSettings({name: text for name, text in s3.settings.items() if name not in keys}))
+    configure_storage(HadoopSettings({name: text for name, text in s3.settings.items() if name not in keys}))
     with pytest.raises(PermissionError, match="does not answer in JSON") as caught:
         storage_at(s3_root).list(s3_root)
     assert "half" not in str(caught.value)
@@ -173,7 +173,7 @@ def test_what_breaks_off_is_asked_for_again(s3_root: Location, s3: S3Server) -> 
     with storage.open_input(s3_root / "f") as stream:
         s3.fail(torn_answers=3)
         assert stream.read() == content
-    configure(HadoopSettings({**s3.settings, "fs.s3a.attempts.maximum": "2"}))
+    configure_storage(HadoopSettings({**s3.settings, "fs.s3a.attempts.maximum": "2"}))
     s3.fail(torn_answers=100)
     with pytest.raises(ConnectionError, match="the connection broke in the middle of an answer"):
         storage_at(s3_root).open_input(s3_root / "f")

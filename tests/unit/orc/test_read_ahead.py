@@ -12,7 +12,7 @@ from mutation_api.errors import CorruptFileError
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.orc.read.read_ahead import AHEAD_SPLITS, SMALL_BYTES, read_in_turn
 from mutation_api.orc.read.snapshot_split import SnapshotSplit
-from mutation_api.storage.connect import configure
+from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 
@@ -23,9 +23,9 @@ LOCAL = Location.parse("/t")
 @pytest.fixture(autouse=True)
 def _known_settings() -> Iterator[None]:
     """Nothing is looked for in the environment, which other tests change."""
-    configure(HadoopSettings())
+    configure_storage(HadoopSettings())
     yield
-    configure(None)
+    configure_storage(None)
 
 
 def split(number: int, byte_count: int = 1000, root: Location = REMOTE) -> SnapshotSplit:

@@ -8,7 +8,7 @@ import pytest
 
 from mutation_api.storage.azure import azure_settings
 from mutation_api.storage.azure.azure_settings import AzureSettings
-from mutation_api.storage.connect import configure, storage_at
+from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.gcs import gcs_settings
 from mutation_api.storage.gcs.gcs_settings import GcsSettings
 from mutation_api.storage.hadoop_settings import HadoopSettings
@@ -172,13 +172,13 @@ def test_what_this_client_of_azure_cannot_do_is_refused(wrong: dict[str, str]) -
 )
 def test_a_location_names_container_and_account(text: str) -> None:
     """It is refused before anything happens."""
-    configure(HadoopSettings({}))
+    configure_storage(HadoopSettings({}))
     try:
         with pytest.raises(OSError, match="container@account") as caught:
             storage_at(Location.parse(text))
         assert caught.value.errno == errno.EINVAL
     finally:
-        configure(None)
+        configure_storage(None)
 
 
 def test_no_text_shows_a_secret() -> None:

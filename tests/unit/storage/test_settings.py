@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mutation_api.storage.connect import configure, settings, storage_at
+from mutation_api.storage.connect import configure_storage, settings, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.s3.s3_settings import S3Settings
@@ -131,21 +131,21 @@ def test_no_text_shows_a_secret() -> None:
 def test_configured_settings_replace_those_of_the_environment(conf: Path) -> None:
     """On a worker, which may have other files."""
     site(conf / "HADOOP_CONF_DIR/core-site.xml", fs__x="environment")
-    configure(None)
+    configure_storage(None)
     try:
         assert settings().get("fs.x") == "environment"
-        configure(HadoopSettings({"fs.x": "given"}))
+        configure_storage(HadoopSettings({"fs.x": "given"}))
         assert settings().get("fs.x") == "given"
     finally:
-        configure(None)
+        configure_storage(None)
 
 
 def test_a_location_without_a_name_node_needs_a_default() -> None:
     """It is refused before anything happens."""
-    configure(HadoopSettings({}))
+    configure_storage(HadoopSettings({}))
     try:
         with pytest.raises(OSError, match=r"fs\.defaultFS") as caught:
             storage_at(Location.parse("hdfs:/w"))
         assert caught.value.errno == errno.EINVAL
     finally:
-        configure(None)
+        configure_storage(None)

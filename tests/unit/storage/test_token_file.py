@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mutation_api.storage.connect import configure, token_issuers
+from mutation_api.storage.connect import configure_storage, token_issuers
 from mutation_api.storage.hadoop_settings import AUTHENTICATION, HadoopSettings
 from mutation_api.storage.hdfs.hdfs_login import log_in, what_to_do
 from mutation_api.storage.hdfs.token_file import VARIABLE, hdfs_tokens, private_file
@@ -46,7 +46,7 @@ def no_tokens(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The process was started with none."""
     monkeypatch.delenv(VARIABLE, raising=False)
     yield
-    configure(None)
+    configure_storage(None)
 
 
 def test_shipped_tokens_are_used_as_long_as_their_settings(
@@ -57,15 +57,15 @@ def test_shipped_tokens_are_used_as_long_as_their_settings(
     own.write_bytes(tokens("own:1"))
     monkeypatch.setenv(VARIABLE, str(own))
     for service in ("first:1", "second:1"):
-        configure(HadoopSettings(SECURE, tokens(service)))
+        configure_storage(HadoopSettings(SECURE, tokens(service)))
         assert [token.service for token in hdfs_tokens()] == [service]
         assert stat.S_IMODE(os.stat(os.environ[VARIABLE]).st_mode) == 0o600
     held = os.environ[VARIABLE]
-    configure(None)
+    configure_storage(None)
     assert os.environ[VARIABLE] == str(own)
     assert not os.path.exists(held)
     assert [token.service for token in hdfs_tokens()] == ["own:1"]
-    configure(HadoopSettings(SECURE))
+    configure_storage(HadoopSettings(SECURE))
     assert os.environ[VARIABLE] == str(own)
 
 
@@ -107,22 +107,22 @@ def test_a_file_that_holds_no_tokens_is_told(
 def test_what_to_do_names_the_tokens() -> None:
     """With their NameNodes and ends, and no secret."""
     assert what_to_do().endswith(f"{VARIABLE} is not set")
-    configure(HadoopSettings(SECURE, tokens("ha-hdfs:fresh")))
+    configure_storage(HadoopSettings(SECURE, tokens("ha-hdfs:fresh")))
     assert "ha-hdfs:fresh (ends 20" in what_to_do()
-    configure(HadoopSettings(SECURE, tokens("10.0.0.1:8020", millis_left=-HOUR_MILLIS)))
+    configure_storage(HadoopSettings(SECURE, tokens("10.0.0.1:8020", millis_left=-HOUR_MILLIS)))
     assert "10.0.0.1:8020 (ended 20" in what_to_do()
-    configure(HadoopSettings(SECURE, tokens("rm:1", kind="RM_DELEGATION_TOKEN")))
+    configure_storage(HadoopSettings(SECURE, tokens("rm:1", kind="RM_DELEGATION_TOKEN")))
     assert "holds tokens for no HDFS" in what_to_do()
 
 
 def test_the_client_gets_the_name_that_a_token_has() -> None:
     """A host is looked up; of several tokens one that is good is taken; the user stays."""
-    configure(HadoopSettings(SECURE, tokens("127.0.0.1:1", "other:1")))
+    configure_storage(HadoopSettings(SECURE, tokens("127.0.0.1:1", "other:1")))
     assert log_in("hdfs://localhost:1", HadoopSettings(SECURE))[0] == "hdfs://127.0.0.1:1"
     assert log_in("hdfs://me@localhost:1/x", HadoopSettings(SECURE))[0] == "hdfs://me@127.0.0.1:1/x"
     assert log_in("hdfs://localhost:2", HadoopSettings(SECURE))[0] == "hdfs://localhost:2"
     assert log_in("hdfs://ns", HadoopSettings(SECURE))[0] == "hdfs://ns"
-    configure(HadoopSettings(SECURE, tokens("127.0.0.1:1", millis_left=0)))
+    configure_storage(HadoopSettings(SECURE, tokens("127.0.0.1:1", millis_left=0)))
     assert log_in("hdfs://localhost:1", HadoopSettings(SECURE))[0] == "hdfs://localhost:1"
 
 
@@ -132,7 +132,7 @@ def test_mount_tables_get_it_too() -> None:
         "fs.viewfs.mounttable.c.link./a": "hdfs://localhost:1/a",
         "fs.viewfs.mounttable.c.linkFallback": "hdfs://localhost:2/b",
     }
-    configure(HadoopSettings(SECURE, tokens("127.0.0.1:1")))
+    configure_storage(HadoopSettings(SECURE, tokens("127.0.0.1:1")))
     url, properties = log_in("viewfs://c", HadoopSettings({**SECURE, **links}))
     assert url == "viewfs://c"
     assert properties["fs.viewfs.mounttable.c.link./a"] == "hdfs://127.0.0.1:1/a"
@@ -141,7 +141,7 @@ def test_mount_tables_get_it_too() -> None:
 
 def test_a_token_needs_settings_that_say_so() -> None:
     """Otherwise the client would not use it, and be somebody else."""
-    configure(HadoopSettings({}, tokens("127.0.0.1:1")))
+    configure_storage(HadoopSettings({}, tokens("127.0.0.1:1")))
     with pytest.raises(PermissionError, match="would not be used") as caught:
         log_in("hdfs://localhost:1", HadoopSettings({}))
     assert AUTHENTICATION in str(caught.value)
@@ -152,7 +152,7 @@ def test_a_token_needs_settings_that_say_so() -> None:
 def test_no_text_shows_a_token() -> None:
     """Neither of the settings nor of the tokens."""
     given = HadoopSettings(SECURE, tokens("a:1"))
-    configure(given)
+    configure_storage(given)
     for each in (given, given.with_properties({"fs.x": "y"}), hdfs_tokens()):
         for form in (repr(PASSWORD)[2:-1], PASSWORD.hex()):
             assert form not in f"{each!r} {each}"
@@ -163,7 +163,7 @@ def test_who_issues_tokens() -> None:
     """Each HDFS once, where the settings ask for security."""
     texts = ("hdfs://a:1/w/t", "hdfs://a:1/w/u", "viewfs://c/w", "file:/w", "s3a://bucket/w")
     places = [Location.parse(each) for each in texts]
-    configure(HadoopSettings(SECURE))
+    configure_storage(HadoopSettings(SECURE))
     assert token_issuers(places) == ("hdfs://a:1/", "viewfs://c/")
-    configure(HadoopSettings({}))
+    configure_storage(HadoopSettings({}))
     assert token_issuers(places) == ()
