@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import report
+from benchmarks.measuring import report
 
 BENCHMARKS = {
     "write": "benchmarks.write",
@@ -38,7 +38,7 @@ BENCHMARKS = {
 }
 """Modules with ``HELP``, ``add_arguments(parser)`` and ``run(arguments) -> int``, in the order of a full run.
 
-A module is imported when its benchmark runs. What it gives to :func:`benchmarks.report.show_case` comes into
+A module is imported when its benchmark runs. What it gives to :func:`~.report.show_case` comes into
 the table at the end.
 """
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words and words[0] in BENCHMARKS:
         return run_one(words[0], words[1:])
     if words and words[0] == JOINT.join(TOGETHER):
-        with importlib.import_module("benchmarks.write_stage").Stage.shared():
+        with importlib.import_module("benchmarks.writing.write_stage").Stage.shared():
             return max(run_one(name, words[1:]) for name in TOGETHER)
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -34,8 +34,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from benchmarks.arguments import Rounds
-from benchmarks.measure import (
+from benchmarks.measuring.arguments import Rounds
+from benchmarks.measuring.measure import (
     Contestant,
     Ratio,
     Result,
@@ -48,7 +48,7 @@ from benchmarks.measure import (
     tell,
     versions,
 )
-from benchmarks.report import save_cases, show_case
+from benchmarks.measuring.report import save_cases, show_case
 from metastore_client import OpenTxns, PartitionInfo, ValidTxnList, ValidWriteIdList
 from mutation_api import (
     AcidColumn,

@@ -32,10 +32,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as orc
 
-from benchmarks.arguments import Rounds
-from benchmarks.group_data import COLUMNS, GroupedRows
-from benchmarks.local_metastore import METASTORE, measured_metastore
-from benchmarks.measure import (
+from benchmarks.data.group_data import COLUMNS, GroupedRows
+from benchmarks.measuring.arguments import Rounds
+from benchmarks.measuring.local_metastore import METASTORE, measured_metastore
+from benchmarks.measuring.measure import (
     Contestant,
     Result,
     Watch,
@@ -46,10 +46,10 @@ from benchmarks.measure import (
     tell,
     versions,
 )
+from benchmarks.measuring.report import save_cases, show_case
 from benchmarks.peers.java_writers import JavaWriters
-from benchmarks.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from metastore_client import EmbeddedMetastore, connect
 from mutation_api import (
     AcidColumn,

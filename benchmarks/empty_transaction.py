@@ -21,11 +21,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arguments import Rounds
-from benchmarks.counted_metastore import Call, CountedMetastore
-from benchmarks.group_data import COLUMNS
-from benchmarks.local_metastore import METASTORE, measured_metastore, metastore_version
-from benchmarks.measure import (
+from benchmarks.data.group_data import COLUMNS
+from benchmarks.measuring.arguments import Rounds
+from benchmarks.measuring.counted_metastore import Call, CountedMetastore
+from benchmarks.measuring.local_metastore import METASTORE, measured_metastore, metastore_version
+from benchmarks.measuring.measure import (
     Contestant,
     Result,
     Watch,
@@ -36,7 +36,7 @@ from benchmarks.measure import (
     tell,
     versions,
 )
-from benchmarks.report import save_cases, show_case
+from benchmarks.measuring.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from metastore_client import (
     DataOperationType,

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.arguments import Rounds, settings_from
-from benchmarks.flight_data import FLIGHT_COUNT, Flights
+from benchmarks.data.flight_data import FLIGHT_COUNT, Flights
+from benchmarks.measuring.arguments import Rounds, settings_from
 from benchmarks.write import compare
-from benchmarks.write_case import agreed, save
-from benchmarks.write_stage import LAYOUTS, Stage, add_common_arguments
+from benchmarks.writing.write_case import agreed, save
+from benchmarks.writing.write_stage import LAYOUTS, Stage, add_common_arguments
 
 __all__ = ["HELP", "add_arguments", "run"]
 

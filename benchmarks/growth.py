@@ -23,19 +23,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arguments import Rounds, settings_from
-from benchmarks.event_data import BUCKETS, Shape
-from benchmarks.measure import machine, ratio_of
-from benchmarks.report import save_cases, show_case
-from benchmarks.write_case import RESULTS, agreed, run_case
-from benchmarks.write_input import prepare_changes
-from benchmarks.write_stage import (
+from benchmarks.data.event_data import BUCKETS, Shape
+from benchmarks.measuring.arguments import Rounds, settings_from
+from benchmarks.measuring.measure import machine, ratio_of
+from benchmarks.measuring.report import save_cases, show_case
+from benchmarks.writing.write_case import RESULTS, agreed, run_case
+from benchmarks.writing.write_input import prepare_changes
+from benchmarks.writing.write_stage import (
     LAYOUTS,
     Stage,
     add_common_arguments,
     add_partitions_argument,
 )
-from benchmarks.writers import TableWriter
+from benchmarks.writing.writers import TableWriter
 from mutation_api import WriterOptions
 
 __all__ = ["HELP", "add_arguments", "run"]

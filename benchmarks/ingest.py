@@ -27,9 +27,9 @@ from typing import Any
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession, Window
 
-from benchmarks.arguments import Rounds
-from benchmarks.ingest_data import CSV_COLUMNS, DATABASE, SERVICE, SOURCE_TABLE, OperationLogs
-from benchmarks.measure import (
+from benchmarks.data.ingest_data import CSV_COLUMNS, DATABASE, SERVICE, SOURCE_TABLE, OperationLogs
+from benchmarks.measuring.arguments import Rounds
+from benchmarks.measuring.measure import (
     Contestant,
     Result,
     alternate,
@@ -40,8 +40,8 @@ from benchmarks.measure import (
     tell,
     versions,
 )
-from benchmarks.merge_stage import OURS_KINDS, Content, Stage, checksums
-from benchmarks.report import save_cases, show_case
+from benchmarks.measuring.report import save_cases, show_case
+from benchmarks.merging.merge_stage import OURS_KINDS, Content, Stage, checksums
 from metastore_client import connect
 from mutation_api import Following, SourceTable, TungstenSource, ingest, snapshot
 

@@ -24,10 +24,10 @@ from pathlib import Path
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.measure import versions
-from benchmarks.memory import MemoryWatch
+from benchmarks.measuring.measure import versions
+from benchmarks.measuring.memory import MemoryWatch
 from examples.local import PrintLoss, create_table
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from metastore_client import EmbeddedMetastore
 from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes, local_session, snapshot
 

@@ -29,13 +29,22 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.arguments import Rounds, integers, settings_from
-from benchmarks.measure import Contestant, Result, alternate, as_figures, compared, machine, tell, versions
-from benchmarks.merge_data import CHECKSUMS, COLUMNS, ChangeSets
-from benchmarks.merge_report import save_results, show_case
-from benchmarks.merge_stage import HIVE, OURS_KINDS, Content, Stage, checksums
-from benchmarks.merge_tables import linked_copy
-from judges.hive import Hive23
+from benchmarks.data.merge_data import CHECKSUMS, COLUMNS, ChangeSets
+from benchmarks.measuring.arguments import Rounds, integers, settings_from
+from benchmarks.measuring.measure import (
+    Contestant,
+    Result,
+    alternate,
+    as_figures,
+    compared,
+    machine,
+    tell,
+    versions,
+)
+from benchmarks.merging.merge_report import save_results, show_case
+from benchmarks.merging.merge_stage import HIVE, OURS_KINDS, Content, Stage, checksums
+from benchmarks.merging.merge_tables import linked_copy
+from judges.hive.hive_judges import Hive23
 from mutation_api import Transaction, merge_into, snapshot
 
 __all__ = ["HELP", "add_arguments", "run"]

@@ -27,9 +27,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.arguments import Rounds
-from benchmarks.local_metastore import METASTORE
-from benchmarks.measure import (
+from benchmarks.measuring.arguments import Rounds
+from benchmarks.measuring.local_metastore import METASTORE
+from benchmarks.measuring.measure import (
     Contestant,
     Result,
     Watch,
@@ -40,10 +40,10 @@ from benchmarks.measure import (
     tell,
     versions,
 )
-from benchmarks.report import save_cases, show_case
+from benchmarks.measuring.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
-from judges.hive import Hive23
-from judges.s3_server import BUCKET, S3Server
+from judges.hive.hive_judges import Hive23
+from judges.storages.s3_server import BUCKET, S3Server
 from metastore_client import connect
 from mutation_api import (
     BucketIdResolver,

@@ -24,9 +24,9 @@ from typing import Any
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.arguments import Rounds
-from benchmarks.local_metastore import measured_metastore
-from benchmarks.measure import (
+from benchmarks.measuring.arguments import Rounds
+from benchmarks.measuring.local_metastore import measured_metastore
+from benchmarks.measuring.measure import (
     Contestant,
     Watch,
     alternate,
@@ -37,7 +37,7 @@ from benchmarks.measure import (
     tell,
     versions,
 )
-from benchmarks.report import save_cases, show_case
+from benchmarks.measuring.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from mutation_api import MutatorClient, MutatorClientBuilder, Snapshot, apply_changes, local_session, snapshot
 

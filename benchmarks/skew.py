@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.arguments import Rounds, settings_from
-from benchmarks.event_data import BUCKETS, Shape
-from benchmarks.write_case import agreed, run_case, save
-from benchmarks.write_input import prepare_changes
-from benchmarks.write_stage import (
+from benchmarks.data.event_data import BUCKETS, Shape
+from benchmarks.measuring.arguments import Rounds, settings_from
+from benchmarks.writing.write_case import agreed, run_case, save
+from benchmarks.writing.write_input import prepare_changes
+from benchmarks.writing.write_stage import (
     LAYOUTS,
     Stage,
     add_common_arguments,
     add_partitions_argument,
 )
-from benchmarks.writers import TableWriter
+from benchmarks.writing.writers import TableWriter
 
 __all__ = ["HELP", "add_arguments", "run"]
 

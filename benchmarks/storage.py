@@ -19,15 +19,15 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.arguments import Rounds, integers, settings_from
-from benchmarks.event_data import BUCKETS, Shape
-from benchmarks.measure import tell
-from benchmarks.storage_case import HDFS, RemoteWriter, warm
-from benchmarks.write_case import JUDGED, hive_content, run_case, save
-from benchmarks.write_input import prepare_changes
-from benchmarks.write_stage import LAYOUTS, Stage, add_common_arguments
-from benchmarks.writers import TableWriter
-from judges.hdfs_cluster import MiniHdfs
+from benchmarks.data.event_data import BUCKETS, Shape
+from benchmarks.measuring.arguments import Rounds, integers, settings_from
+from benchmarks.measuring.measure import tell
+from benchmarks.writing.storage_case import HDFS, RemoteWriter, warm
+from benchmarks.writing.write_case import JUDGED, hive_content, run_case, save
+from benchmarks.writing.write_input import prepare_changes
+from benchmarks.writing.write_stage import LAYOUTS, Stage, add_common_arguments
+from benchmarks.writing.writers import TableWriter
+from judges.storages.hdfs_cluster import MiniHdfs
 from mutation_api import HadoopSettings, Location, configure_storage
 
 __all__ = ["HELP", "add_arguments", "run"]

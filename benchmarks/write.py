@@ -21,12 +21,12 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.arguments import Rounds, integers, settings_from
-from benchmarks.event_data import BUCKETS, RowSource, Shape
-from benchmarks.write_case import agreed, layouts_of, run_case, save
-from benchmarks.write_input import prepare_changes
-from benchmarks.write_stage import LAYOUTS, Layout, Stage, add_common_arguments
-from benchmarks.writers import SparkWriter, TableWriter, sorted_events
+from benchmarks.data.event_data import BUCKETS, RowSource, Shape
+from benchmarks.measuring.arguments import Rounds, integers, settings_from
+from benchmarks.writing.write_case import agreed, layouts_of, run_case, save
+from benchmarks.writing.write_input import prepare_changes
+from benchmarks.writing.write_stage import LAYOUTS, Layout, Stage, add_common_arguments
+from benchmarks.writing.writers import SparkWriter, TableWriter, sorted_events
 
 __all__ = ["HELP", "add_arguments", "compare", "run"]
 

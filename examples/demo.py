@@ -40,9 +40,9 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from examples.local import PrintLoss, create_table
-from judges.hdfs_cluster import MiniHdfs
-from judges.hive import Hive23, Hive31, Hive41, HiveJudge
-from judges.s3_server import BUCKET, S3Server
+from judges.hive.hive_judges import Hive23, Hive31, Hive41, HiveJudge
+from judges.storages.hdfs_cluster import MiniHdfs
+from judges.storages.s3_server import BUCKET, S3Server
 from metastore_client import EmbeddedMetastore
 from mutation_api import (
     ROW_ID_COLUMN,

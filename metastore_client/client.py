@@ -1,6 +1,6 @@
 """The calls that the product makes to a metastore: the protocol of every implementation.
 
-Implementations: :class:`metastore_client.thrift_client.ThriftMetastoreClient` (a real server) and
+Implementations: :class:`metastore_client.remote.thrift_client.ThriftMetastoreClient` (a real server) and
 :class:`metastore_client.testing.InMemoryMetastore` (for tests, yours too). Both pass ``tests/contract``.
 
 An implementation may be called from several threads at once; a Thrift client keeps one connection per thread.

@@ -16,7 +16,7 @@
     ├─ TxnOpenError                   the lock belongs to an open transaction
     └─ UnsupportedByServerError       this server does not have the call
 
-Thrift exceptions become one of these in :mod:`metastore_client.thrift_calls`, always with ``from``.
+Thrift exceptions become one of these in :mod:`metastore_client.remote.thrift_calls`, always with ``from``.
 """
 
 from __future__ import annotations

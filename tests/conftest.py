@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 
 from metastore_client.java import JavaNotFoundError, find_java
-from tests.run_notes import NOTES, RunNotes
+from tests.support.run_notes import NOTES, RunNotes
 
 pytest_plugins = [
     "tests.fixtures.fix_clock",

@@ -25,7 +25,7 @@ from metastore_client.embedded.guarded_process import GuardedProcess
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
 from metastore_client.hive_site import Address, MetastoreConfig
 from metastore_client.java import ADD_OPENS, find_java, hive_class_path
-from metastore_client.thrift_client import ThriftMetastoreClient
+from metastore_client.remote.thrift_client import ThriftMetastoreClient
 
 __all__ = ["START_TIMEOUT_SECONDS_DEFAULT", "EmbeddedMetastore"]
 

@@ -28,7 +28,7 @@ from mutation_api.cli.arguments.write_arguments import (
     add_write_arguments,
     writing_client,
 )
-from mutation_api.client.catalog import split_full_name
+from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.spark.write.job import apply_changes
 
 __all__ = ["add_arguments", "run"]

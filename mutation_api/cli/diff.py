@@ -48,8 +48,8 @@ from mutation_api.cli.arguments.option_names import in_option_names, option_name
 from mutation_api.cli.arguments.spark_session import spark_session
 from mutation_api.cli.arguments.write_arguments import add_operation_column_argument
 from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.catalog import split_full_name
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.scan.file_format import FORMATS, extension
 from mutation_api.spark.read.snapshot_frame import snapshot
 from mutation_api.spark.worker_errors import translated_worker_errors

@@ -39,7 +39,7 @@ from mutation_api.cli.arguments.rule_arguments import (
 )
 from mutation_api.cli.arguments.spark_session import spark_session
 from mutation_api.cli.arguments.write_arguments import add_write_arguments, writing_client
-from mutation_api.client.catalog import split_full_name
+from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.client.transaction import Transaction
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location

@@ -9,12 +9,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from metastore_client.client import MetastoreClient
 from metastore_client.hive_site import MetastoreConfig
-from metastore_client.thrift_client import connect
-from mutation_api.client.catalog import TableSpec, merge_specs, split_full_name
+from metastore_client.remote.thrift_client import connect
 from mutation_api.client.clock import Clock, SystemClock
 from mutation_api.client.listener import LockFailureListener
 from mutation_api.client.lock import WriteLock
 from mutation_api.client.mutator_client import ClientOptions, MutatorClient
+from mutation_api.client.tables.catalog import TableSpec, merge_specs, split_full_name
 from mutation_api.errors import ConfigurationError
 from mutation_api.table.acid_table import TableRole
 
@@ -23,7 +23,7 @@ __all__ = ["LOCK_TIMEOUT_SECONDS_DEFAULT", "MetastoreTarget", "MutatorClientBuil
 LOCK_TIMEOUT_SECONDS_DEFAULT = 600.0
 
 MetastoreTarget = MetastoreClient | MetastoreConfig | str | Mapping[str, str] | Path | None
-"""A metastore's client, or what :func:`metastore_client.thrift_client.connect` takes."""
+"""A metastore's client, or what :func:`metastore_client.remote.thrift_client.connect` takes."""
 
 
 class MutatorClientBuilder:

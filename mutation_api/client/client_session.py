@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
-from mutation_api.client.catalog import Catalog, TableSpec
 from mutation_api.client.clock import Clock
 from mutation_api.client.lease import LeaseSettings
 from mutation_api.client.listener import LockFailureListener
+from mutation_api.client.tables.catalog import Catalog, TableSpec
 
 __all__ = ["ClientSession"]
 

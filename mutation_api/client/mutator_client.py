@@ -14,7 +14,6 @@ from types import TracebackType
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import InvalidConfigurationError, MetastoreError
 from metastore_client.hive_site import parse_duration_seconds
-from mutation_api.client.catalog import Catalog, TableSpec, split_full_name
 from mutation_api.client.client_session import ClientSession
 from mutation_api.client.clock import Clock
 from mutation_api.client.failure import metastore_errors_as_ours
@@ -22,6 +21,7 @@ from mutation_api.client.lease import LeaseSettings
 from mutation_api.client.listener import LockFailureListener
 from mutation_api.client.lock import Marks, WriteLock
 from mutation_api.client.snapshot import Snapshot
+from mutation_api.client.tables.catalog import Catalog, TableSpec, split_full_name
 from mutation_api.client.transaction import Transaction
 from mutation_api.client.transaction_state import TransactionState
 from mutation_api.errors import (

@@ -12,11 +12,11 @@ from types import TracebackType
 from metastore_client.errors import MetastoreError
 from metastore_client.model import LockComponent, PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
-from mutation_api.client.catalog import OpenTable, TableSpec
 from mutation_api.client.client_session import ClientSession
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.lease import Lease
 from mutation_api.client.lock import lock_components
+from mutation_api.client.tables.catalog import OpenTable, TableSpec
 from mutation_api.errors import ClientError, ConfigurationError, TransactionStateError
 from mutation_api.table.acid_table import AcidTable
 

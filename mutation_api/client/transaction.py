@@ -23,13 +23,13 @@ from types import TracebackType
 from metastore_client.errors import MetastoreError
 from metastore_client.model import LockComponent, LockInfo, LockType, PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
-from mutation_api.client.catalog import OpenTable
 from mutation_api.client.client_session import ClientSession
 from mutation_api.client.commit_outcome import COMMIT_RETRY_SECONDS, Outcome, commit_and_find_out
 from mutation_api.client.failure import client_error, metastore_errors_as_ours
 from mutation_api.client.lease import Lease
 from mutation_api.client.lock import lock_components
-from mutation_api.client.partition_creator import PartitionCreator
+from mutation_api.client.tables.catalog import OpenTable
+from mutation_api.client.tables.partition_creator import PartitionCreator
 from mutation_api.client.transaction_state import Step, TransactionState, next_state, require
 from mutation_api.client.transaction_summary import TableSummary, TransactionSummary
 from mutation_api.commit.committer import Committer, PublishedTable, TableOutput

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from metastore_client.client import MetastoreClient
 from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.catalog import split_full_name
+from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.inputs.watermark import (
     WATERMARK_TABLE_NAME,
     Watermark,

@@ -21,9 +21,9 @@ from metastore_client.client import MetastoreClient
 from mutation_api.changes.merge import MergeInto, merge_into
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
-from mutation_api.client.catalog import split_full_name
 from mutation_api.client.listener import LockFailureListener
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError
 from mutation_api.inputs.ingest_report import IngestedTable, IngestReport

@@ -20,8 +20,8 @@ from metastore_client.errors import AlreadyExistsError, NoSuchObjectError
 from metastore_client.model import ColumnInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.row_id import ROW_ID_COLUMN, RecordIdentifier
-from mutation_api.client.catalog import split_full_name
 from mutation_api.client.failure import metastore_errors_as_ours
+from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import ConfigurationError, SourcePositionError
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.partition_plan import plan_splits

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, MetastoreError, NoSuchObjectError
 from metastore_client.model import ColumnInfo, TableInfo
-from mutation_api.client.catalog import split_full_name
 from mutation_api.client.failure import client_error
-from mutation_api.client.preconditions import check_mutable
+from mutation_api.client.tables.catalog import split_full_name
+from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.errors import ConfigurationError
 from mutation_api.table.acid_table import TableRole
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, NoSuchObjectError
 from mutation_api.acid.version import AcidVersion
-from mutation_api.client.catalog import probed_partitions, split_full_name
-from mutation_api.client.descriptors import check_location, check_partition_directories, describe
 from mutation_api.client.failure import metastore_errors_as_ours
-from mutation_api.client.preconditions import check_mutable
+from mutation_api.client.tables.catalog import probed_partitions, split_full_name
+from mutation_api.client.tables.descriptors import check_location, check_partition_directories, describe
+from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
-from mutation_api.client.catalog import Catalog, TableSpec
 from mutation_api.client.failure import metastore_errors_as_ours
+from mutation_api.client.tables.catalog import Catalog, TableSpec
 from mutation_api.commit.staging import Abandoned, find_abandoned, remove_abandoned
 from mutation_api.errors import TableNotMutableError
 from mutation_api.table.acid_table import TableRole

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from judges.hive import Hive31, Hive41
+from judges.hive.hive_judges import Hive31, Hive41
 from metastore_client._thrift.gen import Metastore2, Metastore3
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, TxnAbortedError
 from metastore_client.model import (
@@ -23,8 +23,8 @@ from metastore_client.model import (
     LockType,
     WriteNotification,
 )
-from metastore_client.thrift_client import ThriftMetastoreClient, connect
-from metastore_client.thrift_values import thrift_table, ttypes
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_values import thrift_table, ttypes
 from tests.fixtures.fix_metastore import acid_table_info
 
 pytestmark = pytest.mark.slow

@@ -21,8 +21,8 @@ from metastore_client.partition_name import (
     make_partition_name,
     parse_partition_name,
 )
+from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
-from metastore_client.thrift_client import ThriftMetastoreClient
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from tests.fixtures.fix_metastore import LINES, acid_table_info
 

@@ -21,8 +21,8 @@ from metastore_client.model import (
     TableInfo,
     TxnState,
 )
+from metastore_client.remote.thrift_client import connect
 from metastore_client.testing import InMemoryMetastore
-from metastore_client.thrift_client import connect
 from metastore_client.valid_ids import ValidTxnList
 from tests.fixtures.fix_metastore import KINDS, LINES
 

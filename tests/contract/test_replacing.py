@@ -7,7 +7,7 @@ import pytest
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.replacing import move_to, replacing
-from tests.elsewhere import get, names, put
+from tests.support.elsewhere import get, names, put
 
 
 def test_a_file_is_replaced_when_the_new_one_is_whole(storage_root: Location) -> None:

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive import Hive23, HiveJudge
+from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client.model import TxnState
-from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.cli import apply, diff, merge
 from mutation_api.cli.main import main
 from tests.fixtures.fix_hive_elsewhere import judge_elsewhere

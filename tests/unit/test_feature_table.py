@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.feature_table import BEGIN, END, FEATURES, Claim, cells, differences, in_readme, replaced
+from tests.support.feature_table import BEGIN, END, FEATURES, Claim, cells, differences, in_readme, replaced
 
 FIRST, SECOND = FEATURES[:2]
 README = f"before\n{BEGIN}\nold\n{END}\nafter\n"

@@ -21,7 +21,7 @@ HEAVY = ("boto3", "hdfs_native", "numpy", "pandas", "pyarrow", "pymysql", "pyorc
 INSIDE = {
     "benchmarks/bucket_hash.py": "measures the resolver on batches of the size that tasks get",
     "benchmarks/publish.py": "counts the requests of single storage operations",
-    "benchmarks/storage_case.py": "measures the bare storage as its baseline",
+    "benchmarks/writing/storage_case.py": "measures the bare storage as its baseline",
 }
 """Benchmarks that measure a piece users never touch, and why."""
 

@@ -7,8 +7,8 @@ import argparse
 from metastore_client.client import MetastoreClient
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss
 from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.catalog import split_full_name
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT
 
 __all__ = ["add_operation_column_argument", "add_write_arguments", "writing_client"]

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from judges.mariadb import MariaDb
-from metastore_client.thrift_client import connect
+from metastore_client.remote.thrift_client import connect
 from mutation_api import Following, IngestReport, MySqlAddress, MySqlSource, ingest
 from mutation_api.inputs.mysql.server import MySqlServer
 from mutation_api.spark.local_session import local_session

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from judges.judge import SPEED_OPTIONS
+from judges.hive.judge import SPEED_OPTIONS
 from mutation_api import local_session
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.commit.manifest import DeltaManifest, staging_directory

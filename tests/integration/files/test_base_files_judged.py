@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from metastore_client.client import MetastoreClient
 from tests.fixtures.fix_judge import new_database
 from tests.integration.conftest import MakeTable

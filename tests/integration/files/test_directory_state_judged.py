@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from judges.errors import HiveError
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList
 from mutation_api.acid.directory_state import DirectoryState, choose_directories
 from mutation_api.acid.layout import (
@@ -18,7 +18,7 @@ from mutation_api.acid.layout import (
 )
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
-from tests.directory_cases import base_directory_name
+from tests.support.directory_cases import base_directory_name
 
 pytestmark = pytest.mark.slow
 

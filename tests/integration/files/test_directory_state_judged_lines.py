@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from judges.errors import HiveError
-from judges.hive import DirectoryState as HivesState
-from judges.hive import Hive31, Hive41
+from judges.hive.hive_judges import DirectoryState as HivesState
+from judges.hive.hive_judges import Hive31, Hive41
 from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList, ValidWriteIdList
 from mutation_api.acid.directory_state import COMPACTED, DirectoryState, choose_directories
 from mutation_api.acid.layout import (
@@ -21,7 +21,7 @@ from mutation_api.acid.layout import (
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 from mutation_api.orc.read.partition_files import BASE_MARKER
-from tests.directory_cases import base_directory_name
+from tests.support.directory_cases import base_directory_name
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)]
 

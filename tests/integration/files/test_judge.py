@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from judges.errors import HiveError, JudgeError, ReadersDisagreeError
-from judges.hive import Hive23, HiveRow
-from metastore_client.thrift_client import connect
+from judges.hive.hive_judges import Hive23, HiveRow
+from metastore_client.remote.thrift_client import connect
 
 pytestmark = pytest.mark.slow
 

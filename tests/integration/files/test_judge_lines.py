@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from judges.errors import HiveError, ReadersDisagreeError
-from judges.hive import Hive31, Hive41, HiveJudge
+from judges.hive.hive_judges import Hive31, Hive41, HiveJudge
 from metastore_client.model import (
     DataOperationType,
     LockComponent,
@@ -18,7 +18,7 @@ from metastore_client.model import (
     LockState,
     LockType,
 )
-from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import LINES, new_database
 

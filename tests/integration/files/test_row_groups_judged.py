@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from judges.hive import HiveJudge
-from metastore_client.thrift_client import connect
+from judges.hive.hive_judges import HiveJudge
+from metastore_client.remote.thrift_client import connect
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 from mutation_api.worker.coordinator import MutatorCoordinator

@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from judges.hive import Hive31, Hive41, HiveRow
-from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from judges.hive.hive_judges import Hive31, Hive41, HiveRow
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.acid.bucket_codec import bucket_ids, bucket_property
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion
 from mutation_api.bucketing.bucket_hash import hash_columns
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.client.descriptors import describe
+from mutation_api.client.tables.descriptors import describe
 from mutation_api.orc.format.tail import read_tail
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location

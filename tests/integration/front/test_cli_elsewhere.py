@@ -18,24 +18,24 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hdfs_cluster import MiniHdfs
-from judges.hive import Hive23, HiveJudge
+from judges.hive.hive_judges import Hive23, HiveJudge
 from judges.jars import fetch_all, read_pins
-from judges.s3_server import S3Server
+from judges.storages.hdfs_cluster import MiniHdfs
+from judges.storages.s3_server import S3Server
 from metastore_client.client import MetastoreClient
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.storage.location import Location
 from tests.cdc_writers.tungsten import staging_record
-from tests.elsewhere import copy_tree, get, names, put
 from tests.integration.conftest import Run
 from tests.integration.transactions.live_table import FilledTable
+from tests.support.elsewhere import copy_tree, get, names, put
 
 pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 TIMEOUT_SECONDS = 300
 LONG_TIMEOUT_SECONDS = 1800
-S3A_JARS = Path(__file__).parents[3] / "judges" / "s3a"
+S3A_JARS = Path(__file__).parents[3] / "judges" / "hive" / "s3a"
 
 
 @pytest.fixture(params=["hdfs", "s3"])

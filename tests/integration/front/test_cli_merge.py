@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from metastore_client.client import MetastoreClient
 from metastore_client.model import CompactionType
 from mutation_api.cli.main import EXIT_OK

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from judges.mariadb import MariaDb
 
 pytestmark = pytest.mark.slow

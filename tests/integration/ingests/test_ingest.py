@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive import Hive23, HiveJudge
+from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import TxnAbortedError
 from metastore_client.model import ColumnInfo, LockState, TxnState
-from metastore_client.thrift_client import connect
+from metastore_client.remote.thrift_client import connect
 from mutation_api import Batch, Following, IngestReport, ingest
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.errors import LockNotAcquiredError
 from mutation_api.inputs.watermark import Watermarks
 from mutation_api.storage.local import LocalStorage
 from mutation_api.upkeep.create_acid_table import create_acid_table
-from tests.change_source import Entry, ListSource, entries, position
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import LINES
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import LiveTable
+from tests.support.change_source import Entry, ListSource, entries, position
 
 pytestmark = pytest.mark.slow
 

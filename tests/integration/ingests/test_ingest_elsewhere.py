@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hdfs_cluster import MiniHdfs
-from judges.hive import HiveJudge
+from judges.hive.hive_judges import HiveJudge
 from judges.mariadb import MariaDb
-from judges.s3_server import S3Server
+from judges.storages.hdfs_cluster import MiniHdfs
+from judges.storages.s3_server import S3Server
 from metastore_client.model import ColumnInfo
-from metastore_client.thrift_client import connect
+from metastore_client.remote.thrift_client import connect
 from mutation_api import (
     OPERATION,
     POSITION,
@@ -42,8 +42,8 @@ from mutation_api.storage.location import Location, LocationLike
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.cdc_writers.collector_files import raw_record
 from tests.cdc_writers.tungsten import staging_record
-from tests.elsewhere import copy_tree, names, put
-from tests.json_messages import Change, maxwell, small_table
+from tests.support.elsewhere import copy_tree, names, put
+from tests.support.json_messages import Change, maxwell, small_table
 
 pytestmark = pytest.mark.slow
 

@@ -24,11 +24,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive import HiveJudge
+from judges.hive.hive_judges import HiveJudge
 from judges.mariadb import MariaDb
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
-from metastore_client.thrift_client import connect
+from metastore_client.remote.thrift_client import connect
 from mutation_api import (
     CanalSource,
     ChangeSource,

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from judges.mariadb import MariaDb
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import ColumnInfo, TableInfo, TxnState
-from metastore_client.thrift_client import ThriftMetastoreClient
+from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.ingest.mysql import PASSWORD_VARIABLE
 from mutation_api.cli.main import main

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from judges.judge import SPEED_OPTIONS
+from judges.hive.judge import SPEED_OPTIONS
 from metastore_client.embedded.guarded_process import GuardedProcess
 from metastore_client.java import quiet_java_home, spark_jars
 from tests.fixtures.fix_clock import wait_until

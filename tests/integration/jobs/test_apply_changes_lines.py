@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField, StructType
 
-from judges.hive import Hive31, Hive41
-from metastore_client.thrift_client import connect
+from judges.hive.hive_judges import Hive31, Hive41
+from metastore_client.remote.thrift_client import connect
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction

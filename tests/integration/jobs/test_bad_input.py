@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from mutation_api.client.preconditions import MAX_BUCKETS
+from mutation_api.client.tables.preconditions import MAX_BUCKETS
 from mutation_api.errors import (
     BucketIdError,
     ClientError,

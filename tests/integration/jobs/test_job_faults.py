@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from judges.hive import Hive23, HiveJudge, s3a_jars
+from judges.hive.hive_judges import Hive23, HiveJudge, s3a_jars
 from metastore_client.embedded import server as server_module
 from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.errors import MetastoreUnavailableError
 from metastore_client.java import hive_class_path
 from metastore_client.model import TxnState
-from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction_state import TransactionState
 from mutation_api.commit.manifest import STAGING_PREFIX

@@ -18,10 +18,10 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from judges.hive import Hive23, HiveJudge
-from judges.judge import SPEED_OPTIONS
-from judges.s3_server import S3Server
-from metastore_client.thrift_client import connect
+from judges.hive.hive_judges import Hive23, HiveJudge
+from judges.hive.judge import SPEED_OPTIONS
+from judges.storages.s3_server import S3Server
+from metastore_client.remote.thrift_client import connect
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction_state import TransactionState
 from mutation_api.commit.manifest import DeltaManifest, staging_directory

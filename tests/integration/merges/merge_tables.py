@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from judges.hive import Hive23, Hive31, Hive41
+from judges.hive.hive_judges import Hive23, Hive31, Hive41
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TableInfo
 from mutation_api.acid.bucket_codec import bucket_ids

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from mutation_api import MergeCounts, MergeInto, merge_into
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import BucketIdError, CorruptFileError, DirectoryStateError

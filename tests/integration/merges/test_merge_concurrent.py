@@ -22,10 +22,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.errors import HiveError
-from judges.hive import HiveJudge
+from judges.hive.hive_judges import HiveJudge
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import ColumnInfo, TxnState
-from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api import merge_into
 from mutation_api.errors import TransactionAbortedError

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from metastore_client.client import MetastoreClient
 from mutation_api import MergeCounts, MergeInto, first_by, merge_into
 from mutation_api.client.mutator_client import MutatorClient

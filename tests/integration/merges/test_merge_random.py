@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from judges.hive import Hive23, Hive31, Hive41
-from metastore_client.thrift_client import connect
+from judges.hive.hive_judges import Hive23, Hive31, Hive41
+from metastore_client.remote.thrift_client import connect
 from mutation_api import MergeInto, MergeReport, first_by, merge_into
 from mutation_api.changes.merge_options import COLLECTED_KEYS_DEFAULT
 from mutation_api.client.transaction import Transaction

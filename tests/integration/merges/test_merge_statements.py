@@ -64,9 +64,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from judges.errors import HiveError
-from judges.hive import Hive23, Hive31, Hive41
+from judges.hive.hive_judges import Hive23, Hive31, Hive41
 from metastore_client.model import ColumnInfo, LockState
-from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api import MergeCounts, MergeReport, merge_into
 from mutation_api.acid.bucket_codec import bucket_ids
 from mutation_api.acid.event import Operation

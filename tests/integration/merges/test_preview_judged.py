@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from judges.judge import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.model import (
     ColumnInfo,
     DataOperationType,
@@ -15,7 +15,7 @@ from metastore_client.model import (
     LockRequest,
     LockType,
 )
-from metastore_client.thrift_client import connect
+from metastore_client.remote.thrift_client import connect
 from mutation_api.changes.preview import ForeignLock, foreign_locks
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.upkeep.create_acid_table import create_acid_table

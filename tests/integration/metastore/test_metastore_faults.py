@@ -25,7 +25,7 @@ from metastore_client.model import (
     LockType,
     TxnState,
 )
-from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from tests.fixtures.fix_metastore import MetastoreProxy, acid_table_info
 
 pytestmark = pytest.mark.slow

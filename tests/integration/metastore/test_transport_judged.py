@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from judges.hive import Hive41
+from judges.hive.hive_judges import Hive41
 from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.errors import MetastoreUnavailableError, SecureConnectionError
 from metastore_client.model import TxnState
-from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from tests.fixtures.fix_judge import started
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from metastore_client.delegation_token import DelegationToken
 from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.errors import SecureConnectionError
 from metastore_client.hive_site import MetastoreConfig
-from metastore_client.thrift_client import connect
+from metastore_client.remote.thrift_client import connect
 from metastore_client.transport.connection import Connection, open_socket
 from metastore_client.transport.security import Protection, TokenLogin
 from tests.fixtures.fix_kerberos import REALM, KeyServer

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from judges.errors import HiveError
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.acid.directory_state import choose_directories
 from mutation_api.acid.version import AcidVersion
@@ -22,10 +22,10 @@ from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.json_row import json_values
 from mutation_api.types.hive_type import parse_hive_type
-from tests.acid_files import Event, write_events
-from tests.directory_cases import random_directories, random_snapshot
 from tests.fixtures.fix_judge import new_database
-from tests.keyed_rows import check_keyed_rows
+from tests.support.acid_files import Event, write_events
+from tests.support.directory_cases import random_directories, random_snapshot
+from tests.support.keyed_rows import check_keyed_rows
 
 pytestmark = pytest.mark.slow
 

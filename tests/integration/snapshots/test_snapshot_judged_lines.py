@@ -15,18 +15,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from judges.hive import Hive31, Hive41, HiveRow
-from metastore_client.thrift_client import connect
+from judges.hive.hive_judges import Hive31, Hive41, HiveRow
+from metastore_client.remote.thrift_client import connect
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.event_file import EventFile
 from mutation_api.orc.read.partition_plan import plan_splits
 from mutation_api.orc.read.snapshot_reader import read_split
 from mutation_api.types.hive_type import parse_hive_type
-from tests.acid_files import write_orc
 from tests.fixtures.fix_judge import new_database, started
 from tests.integration.files.hive_values import read_back, shown
-from tests.keyed_rows import check_keyed_rows
+from tests.support.acid_files import write_orc
+from tests.support.keyed_rows import check_keyed_rows
 
 pytestmark = pytest.mark.slow
 LINES = pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)

@@ -12,7 +12,7 @@ import pyarrow.orc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from metastore_client.client import MetastoreClient
 from mutation_api import snapshot, translated_worker_errors
 from mutation_api.acid.event import Operation

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from judges.hive import HiveJudge
+from judges.hive.hive_judges import HiveJudge
 from metastore_client.client import MetastoreClient
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.client.builder import MutatorClientBuilder

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from metastore_client.thrift_client import connect
+from metastore_client.remote.thrift_client import connect
 from mutation_api.errors import DeltaWriteError, MutationError
 from mutation_api.storage.connect import storage_at
 from mutation_api.worker.coordinator import MutatorCoordinator

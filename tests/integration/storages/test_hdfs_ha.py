@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from judges.hdfs_cluster import MiniHdfs
-from judges.hive import HiveJudge
+from judges.hive.hive_judges import HiveJudge
+from judges.storages.hdfs_cluster import MiniHdfs
 from mutation_api.errors import DeltaWriteError, MutationError
 from mutation_api.storage.connect import configure_storage, settings, storage_at
 from tests.fixtures.fix_hdfs_faults import At, FaultyTable, NameNodeProxy

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from judges.hive import HiveJudge
-from metastore_client.thrift_client import connect
+from judges.hive.hive_judges import HiveJudge
+from metastore_client.remote.thrift_client import connect
 from mutation_api.commit.staging import list_staged
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from judges.hdfs_cluster import KerberosKeys, MiniHdfs
-from judges.hive import HiveJudge
+from judges.hive.hive_judges import HiveJudge
+from judges.storages.hdfs_cluster import KerberosKeys, MiniHdfs
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import AUTHENTICATION, HadoopSettings
 from mutation_api.storage.location import Location

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from judges.hdfs_cluster import MiniHdfs
+from judges.storages.hdfs_cluster import MiniHdfs
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import AUTHENTICATION, HadoopSettings
 from mutation_api.storage.location import Location

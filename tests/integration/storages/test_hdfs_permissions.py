@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from judges.errors import HiveError
-from judges.hdfs_cluster import MiniHdfs
-from judges.hive import HiveJudge
-from metastore_client.thrift_client import connect
+from judges.hive.hive_judges import HiveJudge
+from judges.storages.hdfs_cluster import MiniHdfs
+from metastore_client.remote.thrift_client import connect
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.errors import DeltaWriteError, TableNotMutableError

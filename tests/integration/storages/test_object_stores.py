@@ -13,7 +13,7 @@ from azure.storage.blob import generate_account_sas
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from judges.emulators import AzureServer, Emulator, GcsServer
+from judges.storages.emulators import AzureServer, Emulator, GcsServer
 from metastore_client.model import ColumnInfo, TableInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.client.builder import MutatorClientBuilder

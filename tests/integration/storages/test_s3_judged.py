@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from judges.hive import HiveJudge
-from judges.s3_server import S3Server
-from metastore_client.thrift_client import connect
+from judges.hive.hive_judges import HiveJudge
+from judges.storages.s3_server import S3Server
+from metastore_client.remote.thrift_client import connect
 from mutation_api.errors import DeltaWriteError, ManifestError
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from judges.s3_server import S3Server
+from judges.storages.s3_server import S3Server
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.old_events import refuse_old_events
@@ -21,7 +21,7 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.storage.tree import directories_below
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from tests.acid_files import inserts, write_events
+from tests.support.acid_files import inserts, write_events
 
 pytestmark = pytest.mark.slow
 

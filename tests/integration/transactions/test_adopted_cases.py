@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from judges.errors import HiveError
-from judges.hive import Compaction, Hive23
+from judges.hive.hive_judges import Compaction, Hive23
 from metastore_client.errors import MetastoreUnavailableError, TxnAbortedError
 from metastore_client.model import (
     CompactionType,
@@ -30,8 +30,8 @@ from metastore_client.model import (
     LockType,
     TxnInfo,
 )
+from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
-from metastore_client.thrift_client import ThriftMetastoreClient
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
@@ -55,7 +55,6 @@ from mutation_api.orc.read.snapshot_reader import read_split
 from mutation_api.table.serializer import AcidTableSerializer
 from mutation_api.worker.coordinator import MutatorCoordinator
 from mutation_api.worker.validators import GroupingValidator, SequenceValidator
-from tests.client_support import table_info
 from tests.fixtures.fix_clock import FakeClock, wait_until
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import (
@@ -67,6 +66,7 @@ from tests.integration.transactions.live_table import (
     update,
     write,
 )
+from tests.support.client_support import table_info
 
 pytestmark = pytest.mark.slow
 

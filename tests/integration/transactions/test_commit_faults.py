@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from judges.hive import Hive23, HiveJudge
+from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
 from metastore_client.model import TableInfo, TxnState
-from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction_state import TransactionState

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 from judges.errors import HiveError
-from judges.hive import Hive31, Hive41
+from judges.hive.hive_judges import Hive31, Hive41
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TxnState
-from metastore_client.thrift_client import connect
+from metastore_client.remote.thrift_client import connect
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.acid.bucket_codec import bucket_ids
 from mutation_api.bucketing.bucket_hash import bucket_ids as buckets_of

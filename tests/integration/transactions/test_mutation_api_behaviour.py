@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from metastore_client.errors import InvalidRequestError
 from metastore_client.model import LockState, LockType
-from metastore_client.thrift_client import ThriftMetastoreClient
+from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction_state import TransactionState
 from mutation_api.errors import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from judges.hive import Hive23, HiveJudge
+from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client import connect
 from metastore_client.model import CompactionType
 from metastore_client.valid_ids import ValidTxnList

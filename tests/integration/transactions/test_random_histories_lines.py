@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from judges.hive import Hive31, Hive41, HiveJudge
+from judges.hive.hive_judges import Hive31, Hive41, HiveJudge
 from metastore_client import connect
 from metastore_client.model import ColumnInfo, CompactionType
 from metastore_client.valid_ids import ValidWriteIdList

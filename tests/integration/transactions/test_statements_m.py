@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 from examples import plain_python
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from metastore_client.model import LockType
+from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
-from metastore_client.thrift_client import ThriftMetastoreClient
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction import Transaction

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from judges.hive import Hive23
+from judges.hive.hive_judges import Hive23
 from metastore_client.model import DataOperationType, LockState
-from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.partition_creator import PartitionCreator
+from mutation_api.client.tables.partition_creator import PartitionCreator
 from mutation_api.client.transaction import Transaction
 from mutation_api.client.transaction_state import TransactionState
 from mutation_api.errors import (

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from judges.errors import HiveError
-from judges.hive import Hive31, Hive41, HiveJudge
+from judges.hive.hive_judges import Hive31, Hive41, HiveJudge
 from metastore_client.errors import TxnAbortedError
 from metastore_client.model import (
     ColumnInfo,
@@ -29,7 +29,7 @@ from metastore_client.model import (
     LockState,
     LockType,
 )
-from metastore_client.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction import Transaction

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from benchmarks.arguments import Rounds, integers, settings_from
+from benchmarks.measuring.arguments import Rounds, integers, settings_from
 
 
 def parsed(rounds: Rounds, *words: str) -> argparse.Namespace:

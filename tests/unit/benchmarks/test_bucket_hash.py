@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.bucket_hash import TYPES, Updates, case_of, made_up_table, versions_of
-from benchmarks.measure import Result, Usage
+from benchmarks.measuring.measure import Result, Usage
 from mutation_api.acid.bucket_codec import bucket_ids
 from mutation_api.acid.version import AcidVersion
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver

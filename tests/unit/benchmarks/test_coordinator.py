@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.coordinator import bound_table, expected_content, insert_batches, table_of, written_content
-from benchmarks.group_data import GroupedRows
+from benchmarks.data.group_data import GroupedRows
 from mutation_api.worker.coordinator import MutatorCoordinator
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.counted_metastore import Call, by_name
 from benchmarks.empty_transaction import bare_transactions, case_of, client_of, counts, our_transactions
-from benchmarks.measure import Result, Usage
+from benchmarks.measuring.counted_metastore import Call, by_name
+from benchmarks.measuring.measure import Result, Usage
 from metastore_client.model import ColumnInfo, TableInfo
 from metastore_client.testing import InMemoryMetastore
 

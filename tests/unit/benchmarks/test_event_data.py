@@ -10,7 +10,7 @@ import pyspark.sql.functions as sf
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.event_data import BUCKETS, CHANGE_FILES, Content, Shape, bucket_of, content
+from benchmarks.data.event_data import BUCKETS, CHANGE_FILES, Content, Shape, bucket_of, content
 from mutation_api.bucketing.bucket_hash import bucket_ids, hash_columns
 from mutation_api.types.hive_type import parse_hive_type
 

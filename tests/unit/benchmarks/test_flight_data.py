@@ -10,8 +10,8 @@ import pyspark.sql.functions as sf
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.event_data import content
-from benchmarks.flight_data import TYPES, Flights
+from benchmarks.data.event_data import content
+from benchmarks.data.flight_data import TYPES, Flights
 
 pytestmark = pytest.mark.slow
 

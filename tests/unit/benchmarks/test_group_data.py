@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.coordinator import bound_table
-from benchmarks.group_data import GroupedRows
+from benchmarks.data.group_data import GroupedRows
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 
 

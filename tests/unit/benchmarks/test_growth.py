@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.growth import Memory, Outcome, as_case
-from benchmarks.measure import Result, Usage, as_figures
-from benchmarks.report import case_text
+from benchmarks.measuring.measure import Result, Usage, as_figures
+from benchmarks.measuring.report import case_text
 
 
 def outcome(rows: int, *walls: float, worker_mib: int = 200) -> Outcome:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.ingest_data import OperationLogs
-from benchmarks.merge_data import scrambled
+from benchmarks.data.ingest_data import OperationLogs
+from benchmarks.data.merge_data import scrambled
 
 ROWS = 5_000
 OLD_KEYS = set(scrambled(np.arange(ROWS, dtype=np.int64)).tolist())

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__ as runner
-from benchmarks import report
-from benchmarks.write_stage import Stage
+from benchmarks.measuring import report
+from benchmarks.writing.write_stage import Stage
 
 CASE = {"case": "c", "text": "right.", "contestants": {"ours": {"failure": "E: no"}}, "ratios": {}}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-from benchmarks.counted_metastore import Call
 from benchmarks.many_partitions import Ours, case_of, partition_values
-from benchmarks.measure import Result, Usage
+from benchmarks.measuring.counted_metastore import Call
+from benchmarks.measuring.measure import Result, Usage
 
 
 def test_partitions_come_in_the_order_of_their_names() -> None:

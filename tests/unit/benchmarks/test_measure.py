@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.measure import (
+from benchmarks.measuring.measure import (
     Contestant,
     Ratio,
     Result,
@@ -24,7 +24,7 @@ from benchmarks.measure import (
     ratio_of,
     used_between,
 )
-from benchmarks.memory import ORPHAN_SAMPLE_SECONDS, parse_stat, process_tree
+from benchmarks.measuring.memory import ORPHAN_SAMPLE_SECONDS, parse_stat, process_tree
 
 BUSY = "import time; end = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
 

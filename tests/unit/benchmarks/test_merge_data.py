@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.merge_data import ChangeSets, base_batches, scrambled, write_base
+from benchmarks.data.merge_data import ChangeSets, base_batches, scrambled, write_base
 
 
 def test_keys_are_distinct_and_in_no_order() -> None:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import report
-from benchmarks.measure import Result, Usage, as_figures, compared
+from benchmarks.measuring import report
+from benchmarks.measuring.measure import Result, Usage, as_figures, compared
 
 
 def result(name: str, *walls: float) -> Result:

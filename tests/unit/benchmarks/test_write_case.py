@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks import report
-from benchmarks.measure import Contestant, Usage, Watch
+from benchmarks.measuring import report
+from benchmarks.measuring.measure import Contestant, Usage, Watch
 from benchmarks.write import aims
-from benchmarks.write_case import layouts_of, run_case
-from benchmarks.write_stage import LAYOUTS
+from benchmarks.writing.write_case import layouts_of, run_case
+from benchmarks.writing.write_stage import LAYOUTS
 
 
 class SteadyWatch(Watch):

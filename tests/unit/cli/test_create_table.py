@@ -8,7 +8,7 @@ import pytest
 
 from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.model import ColumnInfo, TableInfo
-from metastore_client.thrift_client import connect
+from metastore_client.remote.thrift_client import connect
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from mutation_api.cli import watermarks
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, main
 from mutation_api.upkeep.create_acid_table import create_acid_table
-from tests.change_source import ListSource, entries
+from tests.support.change_source import ListSource, entries
 
 LOG = entries("1 insert 1 one\n2 insert 2 two\n3 delete 1")
 NEEDED = ("ingest", "list", "--entries", "3", "--metastore", "thrift://nowhere:1")

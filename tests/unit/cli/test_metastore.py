@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from metastore_client.thrift_client import connect
+from metastore_client.remote.thrift_client import connect
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from metastore_client.model import (
     LockRequest,
     LockType,
 )
-from metastore_client.thrift_client import connect
+from metastore_client.remote.thrift_client import connect
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
-from tests.acid_files import inserts, write_events
+from tests.support.acid_files import inserts, write_events
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "acid"
 GOLDEN_V4 = GOLDEN.with_name("acid_v4")

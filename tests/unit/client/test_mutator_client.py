@@ -13,8 +13,8 @@ import pytest
 from metastore_client.errors import MetastoreUnavailableError
 from metastore_client.model import TxnState
 from metastore_client.testing import InMemoryMetastore
-from mutation_api.client import catalog
 from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.client.tables import catalog
 from mutation_api.client.transaction_state import TransactionState
 from mutation_api.errors import (
     ConfigurationError,
@@ -22,8 +22,8 @@ from mutation_api.errors import (
     TableNotMutableError,
     TransactionStateError,
 )
-from tests.client_support import builder, table_info
 from tests.fixtures.fix_clock import FakeClock
+from tests.support.client_support import builder, table_info
 
 
 @pytest.fixture

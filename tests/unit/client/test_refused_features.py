@@ -8,10 +8,10 @@ import pytest
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.model import ColumnInfo
-from mutation_api.client.preconditions import check_mutable
+from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.errors import TableNotMutableError
 from mutation_api.table.acid_table import TableRole
-from tests.client_support import table_info
+from tests.support.client_support import table_info
 
 SERVERS = {
     "2.3": Capabilities(version="3.0", has_write_ids=False),

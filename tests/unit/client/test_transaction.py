@@ -37,8 +37,8 @@ from mutation_api.errors import (
     WriteConflictError,
 )
 from mutation_api.storage.location import Location
-from tests.client_support import ATTEMPT, WRITER, builder, files_below, stage, table_info
 from tests.fixtures.fix_clock import FakeClock, wait_until
+from tests.support.client_support import ATTEMPT, WRITER, builder, files_below, stage, table_info
 
 T = "default.t"
 PARTITION = "ds=a/hr=1"

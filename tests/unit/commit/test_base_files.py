@@ -10,14 +10,14 @@ import pytest
 
 from metastore_client.testing import InMemoryMetastore
 from mutation_api.acid.version import AcidVersion
-from mutation_api.client.descriptors import describe
+from mutation_api.client.tables.descriptors import describe
 from mutation_api.commit import base_files
 from mutation_api.commit.base_files import complete_base
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 from mutation_api.table.acid_table import AcidTable, TableRole
-from tests.acid_files import inserts, write_events, write_orc
-from tests.client_support import table_info
+from tests.support.acid_files import inserts, write_events, write_orc
+from tests.support.client_support import table_info
 
 BASE = "base_0000005"
 

@@ -11,8 +11,8 @@ import pytest
 from metastore_client.model import PartitionInfo
 from metastore_client.testing import InMemoryMetastore
 from mutation_api.acid.version import AcidVersion
-from mutation_api.client.descriptors import describe, with_partition_locations
-from mutation_api.client.partition_creator import PartitionCreator
+from mutation_api.client.tables.descriptors import describe, with_partition_locations
+from mutation_api.client.tables.partition_creator import PartitionCreator
 from mutation_api.commit.committer import Committer, TableOutput
 from mutation_api.commit.manifest import DeltaManifest, FileKind
 from mutation_api.commit.staging import list_staged
@@ -26,7 +26,7 @@ from mutation_api.errors import (
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged
 from mutation_api.table.acid_table import AcidTable, TableRole
-from tests.client_support import WRITER, files_below, stage, table_info
+from tests.support.client_support import WRITER, files_below, stage, table_info
 
 PARTITION = "ds=a/hr=1"
 DELTA = "delta_0000001_0000001_0000/bucket_00000"

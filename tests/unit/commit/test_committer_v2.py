@@ -12,9 +12,9 @@ from metastore_client.model import WriteNotification
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.acid.version import AcidVersion
-from mutation_api.client.descriptors import describe
-from mutation_api.client.partition_creator import PartitionCreator
-from mutation_api.client.preconditions import check_mutable
+from mutation_api.client.tables.descriptors import describe
+from mutation_api.client.tables.partition_creator import PartitionCreator
+from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.commit.committer import Committer, TableOutput
 from mutation_api.commit.manifest import DeltaManifest, FileKind
 from mutation_api.errors import CorruptFileError, TableNotMutableError
@@ -22,8 +22,8 @@ from mutation_api.orc.format.tail import parse_tail
 from mutation_api.orc.format.user_metadata import append_user_metadata
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, TableRole
-from tests.acid_files import inserts, write_events
-from tests.client_support import WRITER, files_below, stage, table_info
+from tests.support.acid_files import inserts, write_events
+from tests.support.client_support import WRITER, files_below, stage, table_info
 
 PARTITION = "ds=a/hr=1"
 DML_EVENTS = {"hive.metastore.dml.events": "TRUE"}

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from mutation_api.acid.version import AcidVersion
-from mutation_api.client.descriptors import describe
+from mutation_api.client.tables.descriptors import describe
 from mutation_api.commit.manifest import DeltaManifest, FileKind
 from mutation_api.commit.manifest_checks import (
     StagedFile,
@@ -20,7 +20,7 @@ from mutation_api.errors import MAX_NAMES_IN_MESSAGE, ManifestError
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged
 from mutation_api.table.acid_table import AcidTable, TableRole
-from tests.client_support import table_info
+from tests.support.client_support import table_info
 
 V2 = [version for version in AcidVersion if version.encodes_buckets]
 INSERT_ONLY = [version for version in AcidVersion if not version.has_row_ids]

@@ -8,7 +8,7 @@ import pytest
 
 from metastore_client.model import OpenTxns, TxnInfo, TxnState
 from mutation_api.acid.version import AcidVersion
-from mutation_api.client.descriptors import describe
+from mutation_api.client.tables.descriptors import describe
 from mutation_api.commit.manifest_checks import StagedFile, StagedOutput
 from mutation_api.commit.staging import (
     Abandoned,
@@ -18,7 +18,7 @@ from mutation_api.commit.staging import (
 )
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, TableRole
-from tests.client_support import table_info
+from tests.support.client_support import table_info
 
 
 @pytest.fixture

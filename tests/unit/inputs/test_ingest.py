@@ -29,8 +29,8 @@ from mutation_api.inputs.watermark import Watermark, Watermarks, ensure_watermar
 from mutation_api.orc.read.partition_plan import plan_splits
 from mutation_api.orc.read.snapshot_reader import read_split
 from mutation_api.upkeep.create_acid_table import create_acid_table
-from tests.change_source import Entry, ListSource, entries, position
-from tests.client_support import files_below
+from tests.support.change_source import Entry, ListSource, entries, position
+from tests.support.client_support import files_below
 
 pytestmark = pytest.mark.slow
 

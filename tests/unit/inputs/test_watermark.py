@@ -24,8 +24,8 @@ from mutation_api.inputs.watermark import (
 )
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.worker.coordinator import MutatorCoordinator
-from tests.client_support import files_below
 from tests.fixtures.fix_metastore import LINES
+from tests.support.client_support import files_below
 
 NAME = "default.mutation_watermarks"
 MARK = Watermark(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from judges import npm
 from judges.errors import JudgeError
+from judges.storages import npm
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from judges.store_proxy import HOST, Answer, Faults, Request, StoreProxy, act
+from judges.storages.store_proxy import HOST, Answer, Faults, Request, StoreProxy, act
 
 
 def echo(request: Request) -> Answer:

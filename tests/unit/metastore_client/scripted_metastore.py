@@ -9,7 +9,7 @@ from thrift.Thrift import TApplicationException, TMessageType
 from thrift.transport.TTransport import TMemoryBuffer, TTransportException
 
 from metastore_client.hive_site import MetastoreConfig
-from metastore_client.thrift_client import ThriftMetastoreClient
+from metastore_client.remote.thrift_client import ThriftMetastoreClient
 
 __all__ = ["Answer", "Scripted", "break_line", "fail"]
 

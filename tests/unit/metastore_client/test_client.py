@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 from metastore_client.client import MetastoreClient
+from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
-from metastore_client.thrift_client import ThriftMetastoreClient
 
 CALLS = [name for name in vars(MetastoreClient) if not name.startswith("_")]
 

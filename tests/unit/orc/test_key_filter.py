@@ -15,7 +15,7 @@ import pytest
 
 from mutation_api.errors import RecordLayoutError
 from mutation_api.orc.read.key_filter import KeyFilter
-from tests.keyed_rows import plain
+from tests.support.keyed_rows import plain
 
 CASES = 1500
 NAN = float("nan")

@@ -21,8 +21,8 @@ from mutation_api.orc.read.partition_plan import plan_splits
 from mutation_api.orc.read.snapshot_reader import read_split
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from tests.acid_files import Event, write_events, write_orc
-from tests.keyed_rows import plain
+from tests.support.acid_files import Event, write_events, write_orc
+from tests.support.keyed_rows import plain
 
 NAN = float("nan")
 INSERT, UPDATE, DELETE = 0, 1, 2

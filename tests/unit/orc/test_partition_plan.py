@@ -9,7 +9,7 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.orc.read.partition_plan import plan_splits
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from tests.acid_files import write_events
+from tests.support.acid_files import write_events
 
 
 def planned(path: Path) -> int:

@@ -21,7 +21,7 @@ from mutation_api.orc.read.partition_plan import plan_splits
 from mutation_api.orc.read.snapshot_reader import read_split, snapshot_schema
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from tests.acid_files import inserts, write_events, write_orc
+from tests.support.acid_files import inserts, write_events, write_orc
 
 ALL = ValidTxnList.everything()
 INSERT, UPDATE, DELETE = 0, 1, 2

@@ -17,7 +17,7 @@ from mutation_api.orc.read.partition_plan import plan_splits
 from mutation_api.orc.read.snapshot_reader import read_split, row_id_type, snapshot_schema
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from tests.acid_files import ROW_TYPE, Event, inserts, write_events, write_orc
+from tests.support.acid_files import ROW_TYPE, Event, inserts, write_events, write_orc
 
 HIVE3, HIVE4 = AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4
 VERSIONS = (HIVE3, HIVE4)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mutation_api.scan.directory import open_directory
 from mutation_api.scan.table_view import TableView
-from tests.acid_files import inserts, write_events
+from tests.support.acid_files import inserts, write_events
 
 DAYS = ("2015-11-19", "2015-11-20", "__HIVE_DEFAULT_PARTITION__")
 SCHEMA = "id bigint, msg string"

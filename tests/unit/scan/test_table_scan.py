@@ -12,7 +12,7 @@ from mutation_api.errors import ConfigurationError, CorruptFileError, RecordLayo
 from mutation_api.orc.read.column_reader import TimestampForm
 from mutation_api.scan.directory import open_directory
 from mutation_api.scan.table_scan import TableScan
-from tests.acid_files import write_events, write_orc
+from tests.support.acid_files import write_events, write_orc
 from tests.unit.scan.scan_cases import DAYS, SCHEMA, partitioned_directory, partitioned_view, plain_view
 
 DAY = datetime.date(2015, 11, 19)

@@ -11,7 +11,7 @@ from metastore_client.testing import InMemoryMetastore
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
 from mutation_api.upkeep.doctor import NOT_TOLD, TableReport, examine
-from tests.client_support import table_info
+from tests.support.client_support import table_info
 
 
 def test_each_table_has_its_layout_or_its_reason(tmp_path: Path) -> None:

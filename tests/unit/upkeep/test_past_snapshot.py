@@ -9,7 +9,7 @@ import pytest
 from metastore_client.testing import InMemoryMetastore
 from mutation_api.errors import ConfigurationError, DirectoryStateError
 from mutation_api.upkeep.past_snapshot import PastSnapshot
-from tests.client_support import builder, table_info
+from tests.support.client_support import builder, table_info
 
 LAST = 5
 NEWEST = 9

@@ -13,7 +13,7 @@ from mutation_api.commit.staging import Abandoned
 from mutation_api.errors import ConnectionFailedError, TableNotMutableError
 from mutation_api.storage.location import Location
 from mutation_api.upkeep.sweep import sweep
-from tests.client_support import table_info
+from tests.support.client_support import table_info
 
 
 @pytest.fixture

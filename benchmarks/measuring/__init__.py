@@ -1,0 +1,1 @@
+"""How a benchmark measures, reports and draws."""

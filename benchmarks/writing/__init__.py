@@ -1,0 +1,1 @@
+"""What the benchmarks that write share."""

@@ -1,0 +1,1 @@
+"""Real Hive as judge."""

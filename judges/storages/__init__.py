@@ -1,0 +1,1 @@
+"""Storage servers that the judges and tests use."""

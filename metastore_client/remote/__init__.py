@@ -1,0 +1,1 @@
+"""A metastore that is reached over Thrift."""

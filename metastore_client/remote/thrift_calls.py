@@ -1,0 +1,216 @@
+"""One call of a metastore over Thrift: connection, repetition, errors, and what the server can do.
+
+A call is repeated after its connection broke if doing it twice changes nothing; the caller says so. A server
+of 3.1 also hangs up when it fails inside, so a broken connection does not prove that a node is down.
+
+Generated Python code encodes a request with a missing field half, and the server hangs up on it. So requests
+are checked before they are sent, and a connection is thrown away if its call failed in any way but with a
+declared error.
+
+Source: Hive's hive_metastore.thrift; the answers of servers were tried on 2.3.10, 3.1.3 and 4.1.0
+    (tests/contract, tests/integration).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Self, TypeVar
+
+from thrift.Thrift import TApplicationException, TException
+from thrift.transport.TTransport import TTransportException
+
+from metastore_client._thrift.gen import Metastore, Metastore4
+from metastore_client.capabilities import Capabilities
+from metastore_client.errors import (
+    AlreadyExistsError,
+    InvalidRequestError,
+    MetastoreError,
+    MetastoreUnavailableError,
+    NoSuchLockError,
+    NoSuchObjectError,
+    NoSuchTxnError,
+    TxnAbortedError,
+    TxnOpenError,
+    UnsupportedByServerError,
+)
+from metastore_client.hive_site import MetastoreConfig
+from metastore_client.remote.thrift_checks import check_argument
+from metastore_client.remote.thrift_values import CATALOG, ttypes
+from metastore_client.transport.connection import Connection, ConnectionPool, OpenSocket, open_socket
+
+__all__ = ["ThriftCalls", "batches"]
+
+_ERRORS: dict[type[TException], type[MetastoreError]] = {
+    ttypes.AlreadyExistsException: AlreadyExistsError,
+    ttypes.ConfigValSecurityException: InvalidRequestError,
+    ttypes.InvalidObjectException: InvalidRequestError,
+    ttypes.InvalidOperationException: InvalidRequestError,
+    ttypes.MetaException: MetastoreError,
+    ttypes.NoSuchLockException: NoSuchLockError,
+    ttypes.NoSuchObjectException: NoSuchObjectError,
+    ttypes.NoSuchTxnException: NoSuchTxnError,
+    ttypes.TxnAbortedException: TxnAbortedError,
+    ttypes.TxnOpenException: TxnOpenError,
+}
+_REQUESTS_WITH_CONTENTS = ("create_database", "create_table", "create_table_req", "add_partitions_req")
+"""Calls in which a MetaException, the server's error for everything, is about the request's contents."""
+
+_Item = TypeVar("_Item")
+
+
+class ThriftCalls:
+    """Makes calls to a real server; subclasses define the calls. A context manager.
+
+    May be used by several threads; each has its own connection, made at its first call.
+    """
+
+    def __init__(self, config: MetastoreConfig, *, open_socket: OpenSocket = open_socket) -> None:
+        self.config = config
+        self._pool = ConnectionPool(config, self._introduce, open_socket=open_socket)
+        self._mutex = threading.Lock()
+        self._capabilities: Capabilities | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({','.join(map(str, self.config.addresses))})"
+
+    def capabilities(self) -> Capabilities:
+        """See :meth:`MetastoreClient.capabilities`."""
+        with self._mutex:
+            if self._capabilities is None:
+                self._capabilities = self._probe()
+            return self._capabilities
+
+    def close(self) -> None:
+        """See :meth:`MetastoreClient.close`."""
+        self._pool.close()
+
+    def _probe(self) -> Capabilities:
+        """Probe with calls without effect: 2.3 and 3.1 report the same version, and vendors mix releases."""
+        no_notifications = ttypes.WriteNotificationLogBatchRequest(
+            catalog=CATALOG, db="default", table="", requestList=[]
+        )
+        has_write_ids = self._knows("get_catalogs")
+        return Capabilities(
+            version=self._call("getVersion", repeat=True),
+            has_write_ids=has_write_ids,
+            has_exclusive_write_lock=has_write_ids and self._knows("get_latest_txnid_in_conflict", 0),
+            has_write_notifications=has_write_ids
+            and self._knows("add_write_notification_log_in_batch", no_notifications),
+        )
+
+    def _knows(self, name: str, *arguments: Any) -> bool:
+        try:
+            self._call(name, *arguments, service=Metastore4, repeat=True)
+        except UnsupportedByServerError:
+            return False
+        return True
+
+    def _introduce(self, connection: Connection) -> None:
+        """Send our user name to a server; a second time on one connection makes it hang up."""
+        if not self.config.sets_user:
+            return
+        try:
+            _exchange(connection, Metastore, "set_ugi", (self.config.user, []))
+        except _UnusableConnection as unusable:
+            raise unusable.error from unusable.__cause__
+
+    def _call(self, name: str, *arguments: Any, service: Any = Metastore, repeat: bool = False) -> Any:
+        """Make one call.
+
+        Args:
+            name: the call in the interface description.
+            arguments: as there.
+            service: the generated module that holds the call.
+            repeat: whether doing it twice is harmless; it is then repeated if the connection breaks.
+        """
+        for argument in arguments:
+            check_argument(argument, name)
+        tries_left = self.config.failure_retries if repeat else 0
+        broken: MetastoreUnavailableError | None = None
+        while True:
+            try:
+                connection = self._pool.get()
+            except MetastoreUnavailableError as error:
+                raise broken or error from error  # the earlier attempt may have taken effect
+            try:
+                return self._exchange_once(connection, service, name, arguments)
+            except MetastoreUnavailableError as error:
+                if tries_left == 0:
+                    raise
+                tries_left -= 1
+                broken = error
+
+    def _exchange_once(
+        self, connection: Connection, service: Any, name: str, arguments: Sequence[Any]
+    ) -> Any:
+        """Send a request and read its answer; a connection in an unknown state is thrown away."""
+        try:
+            return _exchange(connection, service, name, arguments)
+        except _UnusableConnection as unusable:
+            self._pool.discard(connection)
+            raise unusable.error from unusable.__cause__
+        except MetastoreUnavailableError:
+            self._pool.discard(connection)
+            raise
+        except MetastoreError:
+            raise
+        except BaseException:  # such as an interrupt: the answer is still on its way
+            self._pool.discard(connection)
+            raise
+
+
+class _UnusableConnection(Exception):
+    """Carries an error after which the connection cannot be used any more."""
+
+    def __init__(self, error: MetastoreError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _exchange(connection: Connection, service: Any, name: str, arguments: Sequence[Any]) -> Any:
+    """Send a request, read the answer and translate errors."""
+    call = getattr(service.Client(connection.protocol), name)
+    try:
+        return call(*arguments)
+    except MetastoreUnavailableError:  # from the transport: it has its own text
+        raise
+    except (TTransportException, OSError, EOFError) as error:
+        raise MetastoreUnavailableError(
+            f"{name}: the connection to {connection.address} broke before the answer came "
+            f"({error}); the call may have taken effect",
+            outcome_unknown=True,
+        ) from error
+    except TApplicationException as error:
+        raise _application_error(error, name, connection) from error
+    except tuple(_ERRORS) as error:
+        translated = _ERRORS[type(error)]
+        if translated is MetastoreError and name in _REQUESTS_WITH_CONTENTS:
+            translated = InvalidRequestError
+        raise translated(f"{name}: {error.message}") from error
+    except Exception as error:
+        raise _UnusableConnection(
+            MetastoreError(f"{name}: request or answer could not be encoded: {error}")
+        ) from error
+
+
+def _application_error(error: TApplicationException, name: str, connection: Connection) -> Exception:
+    """The error for a failure that the server has not declared for the call."""
+    if error.type == TApplicationException.UNKNOWN_METHOD:
+        return UnsupportedByServerError(f"the server {connection.address} does not know the call {name}")
+    failure = MetastoreError(f"{name}: the server {connection.address} failed: {error.message}")
+    # After an internal error the connection stays usable. After any other error, such as a request that it
+    # could not read, the server hangs up.
+    return failure if error.type == TApplicationException.INTERNAL_ERROR else _UnusableConnection(failure)
+
+
+def batches(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
+    """The items in their order, ``size`` at a time."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,231 @@
+"""Transactions, their locks and their write ids, in a real metastore.
+
+The main decision is which calls are repeated when the connection breaks. Heartbeats, ``check_lock``,
+``unlock``, registrations and aborts are repeated, since doing them twice changes nothing. ``open_txn`` is
+repeated, since an unused transaction is reaped. ``lock`` never is: asked twice in one transaction, a 2.3
+server grants the second request past the queue. ``commit_txn`` is left to the caller, which can find out its
+outcome.
+
+A 3.1 server hangs up in some calls (write ids) if the transaction is not open. The transaction's state is
+then asked for on a new connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metastore_client._thrift.gen import Metastore2, Metastore3, Metastore4
+from metastore_client.errors import (
+    InvalidRequestError,
+    MetastoreError,
+    NoSuchTxnError,
+    TxnAbortedError,
+    UnsupportedByServerError,
+)
+from metastore_client.model import (
+    DataOperationType,
+    HeartbeatResult,
+    LockInfo,
+    LockRequest,
+    LockResponse,
+    LockType,
+    OpenTxns,
+    WriteNotification,
+)
+from metastore_client.remote.thrift_calls import ThriftCalls, batches
+from metastore_client.remote.thrift_values import (
+    CATALOG,
+    check_name,
+    lock_info,
+    lock_response,
+    safe_text,
+    thrift_component,
+    ttypes,
+    txn_info,
+    valid_write_ids_of,
+    write_notification_request,
+)
+from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
+
+__all__ = ["TransactionCalls"]
+
+REGISTER_PARTITIONS_BATCH = 1_000
+"""Partitions per ``add_dynamic_partitions``."""
+NOTIFICATIONS_BATCH = 100
+"""Partitions per ``add_write_notification_log_in_batch``; each may name many files."""
+
+
+class TransactionCalls(ThriftCalls):
+    """The calls of a :class:`~metastore_client.client.MetastoreClient` that are about transactions."""
+
+    # -- transactions --------------------------------------------------------------------------------------
+    def open_txn(self, user: str, hostname: str, agent_info: str) -> int:
+        """See :meth:`MetastoreClient.open_txn`."""
+        request = ttypes.OpenTxnRequest(
+            num_txns=1, user=safe_text(user), hostname=safe_text(hostname), agentInfo=safe_text(agent_info)
+        )
+        ids = self._call("open_txns", request, repeat=True).txn_ids
+        if len(ids) != 1:
+            raise MetastoreError(f"asked for one transaction, the server opened {len(ids)}: {ids}")
+        return int(ids[0])
+
+    def get_open_txns(self) -> OpenTxns:
+        """See :meth:`MetastoreClient.get_open_txns`."""
+        answer = self._call("get_open_txns_info", repeat=True)
+        return OpenTxns(answer.txn_high_water_mark, tuple(txn_info(txn) for txn in answer.open_txns))
+
+    def heartbeat_txn_range(self, first: int, last: int) -> HeartbeatResult:
+        """See :meth:`MetastoreClient.heartbeat_txn_range`."""
+        request = ttypes.HeartbeatTxnRangeRequest(min=first, max=last)
+        answer = self._call("heartbeat_txn_range", request, repeat=True)
+        return HeartbeatResult(frozenset(answer.aborted), frozenset(answer.nosuch))
+
+    def commit_txn(self, txn_id: int) -> None:
+        """See :meth:`MetastoreClient.commit_txn`."""
+        # Hive 4 checks for write conflicts only with this field; 2.x and 3.x skip unknown fields.
+        self._call("commit_txn", ttypes.CommitTxnRequest(txnid=txn_id, exclWriteEnabled=False))
+
+    def abort_txn(self, txn_id: int) -> None:
+        """See :meth:`MetastoreClient.abort_txn`."""
+        self._call("abort_txn", ttypes.AbortTxnRequest(txnid=txn_id), repeat=True)
+
+    def add_dynamic_partitions(
+        self,
+        txn_id: int,
+        database: str,
+        table: str,
+        partition_names: Sequence[str],
+        operation: DataOperationType,
+        *,
+        write_id: int | None = None,
+    ) -> None:
+        """See :meth:`MetastoreClient.add_dynamic_partitions`."""
+        for name in partition_names:
+            check_name(name, f"{database}.{table}")
+        for batch in batches(list(partition_names), REGISTER_PARTITIONS_BATCH):
+            fields = {
+                "txnid": txn_id,
+                "dbname": database.lower(),
+                "tablename": table.lower(),
+                "partitionnames": list(batch),
+                "operationType": int(operation),
+            }
+            if self.capabilities().has_write_ids:
+                request = ttypes.AddDynamicPartitions3(writeid=write_id, **fields)
+                self._call("add_dynamic_partitions", request, service=Metastore3, repeat=True)
+            else:
+                request = ttypes.AddDynamicPartitions2(**fields)
+                self._call("add_dynamic_partitions", request, service=Metastore2, repeat=True)
+
+    # -- write ids -----------------------------------------------------------------------------------------
+    def allocate_write_id(self, txn_id: int, database: str, table: str) -> int:
+        """See :meth:`MetastoreClient.allocate_write_id`.
+
+        The server has no declared error for a transaction that is not open: it hangs up (3.1) or fails (4.x).
+        """
+        self._require_write_ids("allocate_table_write_ids")
+        request = ttypes.AllocateTableWriteIdsRequest(
+            dbName=database.lower(), tableName=table.lower(), txnIds=[txn_id]
+        )
+        try:
+            answer = self._call("allocate_table_write_ids", request, service=Metastore3)
+        except (NoSuchTxnError, TxnAbortedError):
+            raise
+        except MetastoreError as error:
+            self._require_open(txn_id, error)
+            answer = self._call("allocate_table_write_ids", request, service=Metastore3, repeat=True)
+        ids = {pair.txnId: pair.writeId for pair in answer.txnToWriteIds}
+        if set(ids) != {txn_id}:
+            raise MetastoreError(f"asked for a write id of transaction {txn_id}, the server answered {ids}")
+        return int(ids[txn_id])
+
+    def get_valid_write_ids(
+        self, full_names: Sequence[str], valid_txn_list: ValidTxnList
+    ) -> dict[str, ValidWriteIdList]:
+        """See :meth:`MetastoreClient.get_valid_write_ids`."""
+        self._require_write_ids("get_valid_write_ids")
+        names = sorted({name.lower() for name in full_names})
+        for name in names:
+            if not all(name.partition(".")):
+                raise InvalidRequestError(f"get_valid_write_ids: expected database.table, found {name!r}")
+        if not names:
+            return {}
+        request = ttypes.GetValidWriteIdsRequest(
+            fullTableNames=names, validTxnList=valid_txn_list.to_write_id_text()
+        )
+        answer = self._call("get_valid_write_ids", request, service=Metastore3, repeat=True)
+        found = {raw.fullTableName: valid_write_ids_of(raw) for raw in answer.tblValidWriteIds}
+        if set(found) != set(names):
+            raise MetastoreError(
+                f"asked for the valid write ids of {names}, the server answered {sorted(found)}"
+            )
+        return found
+
+    def add_write_notifications(self, notifications: Sequence[WriteNotification]) -> None:
+        """See :meth:`MetastoreClient.add_write_notifications`."""
+        if not self.capabilities().has_write_notifications:
+            raise UnsupportedByServerError("the server does not take the names of written files")
+        by_table: dict[tuple[str, str], list[WriteNotification]] = {}
+        for notification in notifications:
+            where = (notification.database.lower(), notification.table.lower())
+            by_table.setdefault(where, []).append(notification)
+        for (database, table), of_table in by_table.items():
+            for batch in batches(of_table, NOTIFICATIONS_BATCH):
+                request = ttypes.WriteNotificationLogBatchRequest(
+                    catalog=CATALOG,
+                    db=database,
+                    table=table,
+                    requestList=[write_notification_request(notification) for notification in batch],
+                )
+                # Not repeated: a server may note the files a second time.
+                self._call("add_write_notification_log_in_batch", request, service=Metastore4)
+
+    def _require_write_ids(self, call: str) -> None:
+        if not self.capabilities().has_write_ids:
+            raise UnsupportedByServerError(f"the server has no write ids: {call}")
+
+    def _require_open(self, txn_id: int, failure: MetastoreError) -> None:
+        """Turn the failure of a call into a typed error if the transaction is not open (any more)."""
+        state = self.heartbeat_txn_range(txn_id, txn_id)
+        if txn_id in state.aborted:
+            raise TxnAbortedError(f"transaction {txn_id} is aborted: {failure}") from failure
+        if txn_id in state.nosuch:
+            raise NoSuchTxnError(
+                f"transaction {txn_id} never existed, is committed, or was aborted and removed: {failure}"
+            ) from failure
+
+    # -- locks ---------------------------------------------------------------------------------------------
+    def lock(self, request: LockRequest) -> LockResponse:
+        """See :meth:`MetastoreClient.lock`."""
+        if not request.components:
+            raise InvalidRequestError("a lock request without components")
+        if (
+            any(component.type is LockType.EXCL_WRITE for component in request.components)
+            and not self.capabilities().has_exclusive_write_lock
+        ):
+            raise UnsupportedByServerError("the server has no exclusive write lock")
+        sent = ttypes.LockRequest(
+            component=[thrift_component(component) for component in request.components],
+            txnid=request.txn_id,
+            user=safe_text(request.user),
+            hostname=safe_text(request.hostname),
+            agentInfo=safe_text(request.agent_info),
+        )
+        return lock_response(self._call("lock", sent))
+
+    def check_lock(self, lock_id: int, txn_id: int) -> LockResponse:
+        """See :meth:`MetastoreClient.check_lock`."""
+        request = ttypes.CheckLockRequest(lockid=lock_id, txnid=txn_id)
+        return lock_response(self._call("check_lock", request, repeat=True))
+
+    def unlock(self, lock_id: int) -> None:
+        """See :meth:`MetastoreClient.unlock`."""
+        self._call("unlock", ttypes.UnlockRequest(lockid=lock_id), repeat=True)
+
+    def show_locks(self, database: str | None = None, table: str | None = None) -> list[LockInfo]:
+        """See :meth:`MetastoreClient.show_locks`."""
+        request = ttypes.ShowLocksRequest(
+            dbname=None if database is None else database.lower(),
+            tablename=None if table is None else table.lower(),
+        )
+        return [lock_info(lock) for lock in self._call("show_locks", request, repeat=True).locks or ()]

@@ -1,0 +1,1 @@
+"""What a client knows of its tables: descriptors, checks, partitions."""

@@ -1,0 +1,152 @@
+"""Builds AcidTable descriptors from the metastore's. Pure, except for the probes of directories."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+
+from metastore_client.model import ColumnInfo, PartitionInfo, TableInfo
+from mutation_api.acid.version import AcidVersion
+from mutation_api.client.tables.preconditions import bucketing_version_of, compression_of
+from mutation_api.commit.staging import PROBE_PREFIX
+from mutation_api.errors import TableNotMutableError, listed
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.permissions import refused
+from mutation_api.table.acid_table import AcidColumn, AcidTable, TableRole
+from mutation_api.table.partition import canonical_partition_name
+
+__all__ = [
+    "check_location",
+    "check_partition_directories",
+    "describe",
+    "with_partition_locations",
+    "with_partition_names",
+]
+
+
+def describe(
+    table: TableInfo,
+    version: AcidVersion,
+    role: TableRole,
+    *,
+    create_partitions: bool,
+    time_zone: str | None,
+) -> AcidTable:
+    """The descriptor of a table that passed ``check_mutable``, still without its partitions.
+
+    Raises TableNotMutableError: its location cannot be parsed.
+    """
+    return AcidTable(
+        database=table.database.lower(),
+        name=table.name.lower(),
+        location=_location(table.full_name, table.location),
+        columns=_columns(table.columns),
+        partition_keys=_columns(table.partition_keys),
+        num_buckets=table.num_buckets,
+        bucket_columns=tuple(b.lower() for b in table.bucket_columns),
+        version=version,
+        bucketing_version=bucketing_version_of(table, version),
+        role=role,
+        create_partitions=create_partitions,
+        compression=compression_of(table),
+        time_zone=time_zone,
+    )
+
+
+def with_partition_names(table: AcidTable, names: Sequence[str]) -> AcidTable:
+    """The descriptor with the partitions whose names are not spelled canonically.
+
+    Raises:
+        TableNotMutableError: two partitions spell the same values differently, so a row would belong to both.
+    """
+    spellings: dict[str, str] = {}
+    for name in names:
+        canonical = canonical_partition_name(table.partition_keys, name)
+        other = spellings.setdefault(canonical, name)
+        if other != name:
+            raise TableNotMutableError(
+                f"table {table.full_name}: the partitions {other} and {name} spell the same values "
+                "differently, so a row could belong to either: move the rows into one and drop the other"
+            )
+    return dataclasses.replace(table, partition_spellings={c: n for c, n in spellings.items() if c != n})
+
+
+def with_partition_locations(table: AcidTable, partitions: Sequence[PartitionInfo]) -> AcidTable:
+    """The descriptor with the locations of those partitions that lie elsewhere than their name says.
+
+    Raises TableNotMutableError: a location cannot be parsed.
+    """
+    found = {p.name: _location(f"{table.full_name} partition {p.name}", p.location) for p in partitions}
+    return dataclasses.replace(
+        table,
+        partition_locations={name: path for name, path in found.items() if path != table.location / name},
+    )
+
+
+def check_location(table: AcidTable) -> None:
+    """Check that the table's directory can be reached, listed and written.
+
+    To check writing, it creates a hidden empty file there and removes it.
+
+    Raises TableNotMutableError: names the step that failed and why.
+    """
+    with _cannot(table, "reached"):
+        storage = storage_at(table.location)
+        if storage.has_directories and storage.stat(table.location) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(table.location))
+    with _cannot(table, "read"), contextlib.suppress(FileNotFoundError):
+        storage.list(table.location)
+    probe = table.location / f"{PROBE_PREFIX}{uuid.uuid4().hex}"
+    with _cannot(table, "written"):
+        storage.create(probe).close()
+        with contextlib.suppress(FileNotFoundError):  # a sweep removed it
+            storage.delete_file(probe)
+
+
+def check_partition_directories(table: AcidTable, names: Sequence[str]) -> str | None:
+    """Check that this user may write to the partitions' directories; partitions elsewhere are not checked.
+
+    Returns:
+        A warning that names some of the directories that the user may not write; None if there are none.
+
+    Raises:
+        TableNotMutableError: the user may write to none of them, and no partitions may be created.
+    """
+    with _cannot(table, "reached"):
+        refusals = refused(table.location / name for name in names)
+    if not refusals:
+        return None
+    warning = (
+        f"table {table.full_name}: {len(refusals)} of {len(names)} partition directories cannot be written: "
+        + listed([str(error) for error in refusals])
+        + ". Let their owner, or an ACL, give you and Hive's user the right to write them"
+    )
+    if len(refusals) == len(names) and not table.create_partitions:
+        raise TableNotMutableError(warning)
+    return warning
+
+
+@contextlib.contextmanager
+def _cannot(table: AcidTable, be: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TableNotMutableError(
+            f"table {table.full_name} cannot be used: its location {table.location} cannot be {be}: {error}"
+        ) from error
+
+
+def _location(what: str, text: str) -> Location:
+    try:
+        return Location.parse(text)
+    except OSError as error:
+        raise TableNotMutableError(f"table {what} cannot be used: {error}") from error
+
+
+def _columns(columns: Iterable[ColumnInfo]) -> tuple[AcidColumn, ...]:
+    return tuple(AcidColumn(c.name.lower(), c.type) for c in columns)
