@@ -1,7 +1,8 @@
 """Run one benchmark, or all in turn: ``python -m benchmarks [NAME] [--rows N] [--quick] [--save]``.
 
-``python -m benchmarks NAME --help`` tells the options of one. Without a name each benchmark runs in a process
-of its own, so that none inherits a JVM or its memory from another, and a table of all cases ends the run.
+``python -m benchmarks NAME --help`` lists the options of one. Without a name each benchmark runs in a
+separate process, so that none inherits a JVM or its memory from another, and a table of all cases ends the
+run.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ BENCHMARKS = {
 }
 """Modules with ``HELP``, ``add_arguments(parser)`` and ``run(arguments) -> int``, in the order of a full run.
 
-A module is imported when its benchmark runs. What it gives to :func:`~.report.show_case` comes into
-the table at the end.
+A module is imported when its benchmark runs. The cases that it passes to :func:`~.report.show_case`
+appear in the table at the end.
 """
 
 TOGETHER = ("write", "insert_only", "skew")
-"""Who is in a hurry runs them in one process, on one Spark and the same metastores, warmed up once."""
+"""A quick run runs these in one process, on one Spark and the same metastores, warmed up once."""
 
 JOINT = "+"
 
 LONG = ("flights", "merge", "ingest", "storage", "large_change_set")
-"""They take minutes with few rows, too; a quick run of all leaves them out."""
+"""These take minutes even with few rows; a quick run of all leaves them out."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -180,7 +180,7 @@ class Updates:
 
     @classmethod
     def made(cls, folder: Path, hive_type: str, bucketing_version: int, count: int) -> Updates:
-        """Make so many random ones, in a folder that is replaced."""
+        """Make ``count`` random updates, in a folder that is replaced."""
         rng = np.random.default_rng(_SEED)
         keys = pa.record_batch({KEY: TYPES[hive_type](rng, count)})
         table = made_up_table(folder, hive_type, bucketing_version, AcidVersion.V2_HIVE4)
@@ -213,7 +213,7 @@ class Updates:
 
 
 class MadeUpTransaction:
-    """An open transaction that nobody but the job knows; it sees the write id of the rows."""
+    """An open transaction that only the job knows; it sees the write id of the rows."""
 
     def __init__(self, table: AcidTable) -> None:
         self._table = table
@@ -246,7 +246,7 @@ class MadeUpTransaction:
         return contextlib.nullcontext()
 
     def add_manifests(self, full_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
-        """Nobody commits."""
+        """There is no commit."""
 
 
 def made_up_table(folder: Path, hive_type: str, bucketing_version: int, version: AcidVersion) -> AcidTable:
@@ -295,14 +295,14 @@ def case_of(label: str, results: Sequence[Result], seconds: Sequence[float], cou
     jobs = with_hash.usages and without_hash.usages
     share = ratio_of(seconds, [u.total_cpu_seconds for u in with_hash.usages]) if jobs else None
     rate = count / statistics.median(seconds) / 1e6
-    told = (
+    found = (
         f"its share of the job's CPU time is {_percent(share)}, aim {AIM_SHARE:.0%}"
         if share
         else "a job failed"
     )
     return {
         "case": label,
-        "text": f"{count:,} updates; the hash takes {rate:.1f} million rows a second on one core; {told}.",
+        "text": f"{count:,} updates; the hash takes {rate:.1f} million rows a second on one core; {found}.",
         "rows": count,
         "rows_per_second": round(rate * 1e6),
         "share": asdict(share) if share else None,
@@ -316,9 +316,9 @@ def job(spark: SparkSession, updates: Updates, name: str, version: AcidVersion, 
     transactions: list[MadeUpTransaction] = []
 
     def prepare(number: int) -> None:
-        place = folder / f"{name}-{number}"
-        place.mkdir()
-        transactions.append(MadeUpTransaction(updates.table(place, version)))
+        location = folder / f"{name}-{number}"
+        location.mkdir()
+        transactions.append(MadeUpTransaction(updates.table(location, version)))
 
     def write(number: int) -> None:
         done = apply_changes(transactions[-1], "default.hashed", spark.read.parquet(str(updates.path)))

@@ -3,12 +3,12 @@
     python -m benchmarks coordinator                # 1,000,000 rows in 4 x 4 and in 100 x 8 groups
     python -m benchmarks coordinator --quick        # 200,000 rows; Hive reads a partition of each table
 
-All write the same rows into new places each round, packed with zlib. Two things are compared:
+All write the same rows to new directories each round, packed with zlib. Two things are compared:
 
 * writing alone: ``ours`` is a coordinator that takes an Arrow batch a group, computes and checks buckets and
-  forces its files to disk; ``updater`` is Hive's bare RecordUpdater, which is told the bucket, checks nothing
-  and leaves the files to the operating system; ``updater-cold`` is the same in a JVM that has just started
-  and loaded the rows;
+  forces its files to disk; ``updater`` is Hive's bare RecordUpdater, which is given the bucket, checks
+  nothing and leaves the files to the operating system; ``updater-cold`` is the same in a JVM that has just
+  started and loaded the rows;
 * a whole transaction on partitions that exist, from connecting to the commit, on the same metastore:
   ``ours-transaction`` with a batch a group, ``ours-records`` with a record at a time, and ``java-api``,
   Hive's Mutation API, which knows nothing but records.
@@ -82,12 +82,12 @@ TIMES_AS_FAST = {
     },
     "many": {(OURS_TRANSACTION, JAVA_API): 10.0},
 }
-"""What is aimed at, by shape: the first is to be so many times as fast as the second."""
+"""The aims by shape: the first contestant is to be this many times as fast as the second."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How the rows of a case are cut, and who takes part."""
+    """The groups of a case's rows, and its contestants."""
 
     name: str
     partitions: int
@@ -112,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the benchmark; 0 if everybody wrote the rows given."""
+    """Run the benchmark; 0 if every contestant wrote the given rows."""
     rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
     repeat, warm_up = ROUNDS.measured_of(arguments), ROUNDS.warm_up_of(arguments)
     cases, used = [], set(versions("pyarrow"))
@@ -130,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
 class Stage:
     """What the contestants of one case share.
 
-    ``rounds`` counts those that warm up too; ``kinds`` are the processes that were started for somebody.
+    ``rounds`` includes the warm-up rounds; ``kinds`` are the processes that were started for contestants.
     """
 
     shape: Shape
@@ -211,7 +211,7 @@ def run_case(stage: Stage, warm_up: int, *, is_judged: bool) -> dict[str, Any]:
 
 
 def ours(stage: Stage) -> Contestant:
-    """A coordinator alone, a batch a group; each round is a transaction of its own in one folder."""
+    """A coordinator alone, a batch a group; each round is another transaction in one folder."""
     folder = stage.folder / OURS
     folder.mkdir()
 
@@ -327,7 +327,7 @@ def bound_table(folder: Path, buckets: int, txn_id: int) -> AcidTable:
 
 
 def expected_content(batches: Iterable[pa.RecordBatch], rounds: int = 1) -> tuple[int, int]:
-    """Rows and sum of keys after so many rounds."""
+    """Rows and sum of keys after these rounds."""
     counts = [(batch.num_rows, int(pc.sum(batch["id"]).as_py())) for batch in batches]
     return sum(count for count, _ in counts) * rounds, sum(total for _, total in counts) * rounds
 
@@ -344,7 +344,7 @@ def written_content(folder: Path) -> tuple[int, int]:
 
 
 def hive_disagrees(stage: Stage) -> list[str]:
-    """Of whose last table Hive reads a partition otherwise than it was given.
+    """The contestants in whose last table Hive reads a partition differently than written.
 
     One partition: Hive starts a task for each file, a tenth of a second apiece.
     """
@@ -379,7 +379,7 @@ def _text(
 
 
 def database_of(contestant: str) -> str:
-    """Each has a database of its own, whose folder holds what it wrote."""
+    """Each contestant has its own database, whose folder holds what it wrote."""
     return contestant.replace("-", "_")
 
 

@@ -1,11 +1,11 @@
-"""What a transaction costs that changes nothing: open, lock, look at the snapshot, commit.
+"""The cost of a transaction that changes nothing: open, lock, take the snapshot, commit.
 
     python -m benchmarks empty_transaction              # 50 transactions a round
     python -m benchmarks empty_transaction --quick      # 10
 
 ``ours`` is a transaction of a connected client, on a table with some partitions; ``bare`` makes the metastore
 calls without which there is no such transaction: open_txns, lock, get_open_txns, commit_txn, over the same
-kind of connection. What ours does beyond that: it looks who is at work before and under the lock, reads the
+kind of connection. Ours does more: it lists the writers before and under the lock, reads the
 table and its partitions under the lock, locks every partition against Hive's cleaner, and asks for a
 heartbeat before and after the commit's checks. No Spark takes part.
 """
@@ -58,7 +58,7 @@ TRANSACTIONS_DEFAULT = 50
 QUICK_TRANSACTIONS = 10
 ROUNDS = Rounds(5, warm_up=2)
 PARTITIONS = (0, 100)
-"""Of the table, a case each."""
+"""Numbers of partitions of the table, a case each."""
 AIM_SECONDS = 0.150
 """What a transaction may cost beyond the bare calls."""
 RESULTS = Path(__file__).parent / "results" / "empty_transaction.json"
@@ -69,7 +69,7 @@ TABLE = "empty"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--rows", type=int, help="of no account: no rows are written")
+    parser.add_argument("--rows", type=int, help="ignored: no rows are written")
     parser.add_argument("--transactions", type=int, help=f"in a round (default: {TRANSACTIONS_DEFAULT})")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_TRANSACTIONS} transactions a round")
     ROUNDS.add_argument(parser)
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_case(partitions: int, count: int, repeat: int, warm_up: int) -> dict[str, Any]:
-    """Both on a fresh metastore, on a table with so many partitions."""
+    """Both on a fresh metastore, on a table with this number of partitions."""
     label = f"a table with {partitions} partitions" if partitions else "a table without partitions"
     tell(label)
     with contextlib.ExitStack() as stack:
@@ -168,7 +168,7 @@ def our_transactions(client: MutatorClient, count: int) -> None:
 def bare_transactions(metastore: MetastoreClient, count: int) -> None:
     """The calls that no transaction on a locked table can do without.
 
-    Raises RuntimeError if a lock is not granted, as it must be when nobody else is there.
+    Raises RuntimeError if a lock is not granted, as it must be without other clients.
     """
     for _ in range(count):
         txn_id = metastore.open_txn("bench", "localhost", "bare calls")
@@ -190,20 +190,20 @@ def bare_transactions(metastore: MetastoreClient, count: int) -> None:
 
 
 def last_transaction(client: MutatorClient, metastore: CountedMetastore) -> list[Call]:
-    """Calls of one more of ours."""
+    """Calls of another transaction of ours."""
     before = len(metastore.calls)
     our_transactions(client, 1)
     return metastore.calls[before:]
 
 
 def last_bare(metastore: CountedMetastore) -> list[Call]:
-    """Calls of one more without us."""
+    """Calls of another bare transaction."""
     before = len(metastore.calls)
     bare_transactions(metastore, 1)
     return metastore.calls[before:]
 
 
 def counts(calls: Sequence[Call]) -> str:
-    """How many, and which how often."""
+    """The number of calls, and how often each was made."""
     found = Counter(call.name for call in calls)
     return f"{len(calls)} ({', '.join(f'{n} {name}' if n > 1 else name for name, n in found.items())})"

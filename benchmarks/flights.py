@@ -24,7 +24,7 @@ HELP = "write a change set of real flights, in turn with Spark's own ORC writer"
 ROWS_DEFAULT = 4_000_000
 QUICK_ROWS = 1_000_000
 JUDGED_ROWS = 20_000
-"""What Hive reads back."""
+"""The change set that Hive reads back."""
 ROUNDS = Rounds(3, warm_up=1)
 MEASURED = tuple(LAYOUTS.values())
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the benchmark; 0 if everybody wrote everything and Hive agrees."""
+    """Run the benchmark; 0 if all contestants wrote everything and Hive agrees."""
     rows = QUICK_ROWS if arguments.quick else arguments.rows
     with Stage.opened(arguments.work, MEASURED, settings_from(arguments.spark)) as stage:
         file = stage.folder / "flights.parquet"

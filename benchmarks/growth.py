@@ -5,12 +5,12 @@
     python -m benchmarks growth --rows 10000000           # a fiftieth, a fifth, and all of it
     python -m benchmarks growth --memory little           # with as little memory as the smallest needs
 
-Each size has a process and a Spark of its own, so that none inherits another's memory. Ratios are of the
+Each size has its own process and Spark, so that none inherits another's memory. Ratios are of the
 seconds of a row: 1 is linear growth. Peaks are compared in the text.
 
 By default a small change set does not need the memory that it may have, and peaks grow until one does. With
-``--memory little`` all sizes need all of it, and the JVM has all of its heap from the start, whatever it
-pleases its collector to leave uncollected. That shows what bounds memory.
+``--memory little`` all sizes need all of it, and the JVM has all of its heap from the start, however much
+its collector leaves uncollected. That shows what bounds memory.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ MEMORIES = {
 
 @dataclass(frozen=True)
 class Task:
-    """What the process of one size is told."""
+    """The input of the process of one size."""
 
     shape: Shape
     memory: Memory
@@ -95,7 +95,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What it answers: figures of the one contestant, and versions."""
+    """Its output: figures of the one contestant, and versions."""
 
     rows: int
     figures: Mapping[str, Any]

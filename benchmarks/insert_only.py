@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the benchmark; 0 if everybody wrote everything and Hive agrees."""
+    """Run the benchmark; 0 if all contestants wrote everything and Hive agrees."""
     rows = QUICK_ROWS if arguments.quick else arguments.rows
     shape = Shape(rows, arguments.partitions)
     rounds = ROUNDS.measured_of(arguments)

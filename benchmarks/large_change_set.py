@@ -202,7 +202,7 @@ def _new_rows(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def _with_values(ids: DataFrame, prefix: str) -> DataFrame:
-    """Values of the other columns, told by the id; a row keeps its partition."""
+    """Values of the other columns, computed from the id; a row keeps its partition."""
     return (
         ids.withColumn(
             "msg", sf.concat(sf.lit(f"{prefix}-"), (sf.col("id") * 7919 % 1_000_003).cast("string"))

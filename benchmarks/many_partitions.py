@@ -191,12 +191,12 @@ def case_of(partitions: int, results: Sequence[Result], ours: Ours, *, is_equal:
     measured = in_calls[-len(results[0].usages) :]
     own = [u.wall_seconds - spent for u, spent in zip(results[0].usages, measured, strict=False)]
     share = statistics.median(o / spent for o, spent in zip(own, measured, strict=False)) if own else None
-    told = "unknown" if share is None else f"{share:.1%}"
+    percentage = "unknown" if share is None else f"{share:.1%}"
     return {
         "case": f"{partitions:,} partitions",
         "text": (
             f"All partitions are {'there' if is_equal else 'NOT there'}. What our commit does beside its own "
-            f"calls takes {told} of their time. Calls of the last one: "
+            f"calls takes {percentage} of their time. Calls of the last one: "
             f"{by_name(ours.calls[-1]) if ours.calls else 'none'}."
         ),
         "partitions": partitions,

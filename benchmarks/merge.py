@@ -7,13 +7,13 @@
 Half of a change set are updates, a fifth deletes, the rest inserts, in random order on random keys. The
 table has 8 buckets by the key; once more, by another column. All contestants start with the same rows, and
 each round brings a new change set, the same for all, to the tables as the round before left them. The first
-five rounds are not measured: a JVM goes on compiling for so long, and a session that merges all day is warm.
-What the cold ones took is printed as they run. Commits are measured, and so is reading the change set from
-its Parquet file. In the end the tables of all are read back: number of rows, sum
+five rounds are not measured: a JVM compiles that long, and a session that merges all day is warm.
+The times of the cold ones are printed as they run. Commits are measured, and so is reading the change set
+from its Parquet file. In the end the tables of all are read back: number of rows, sum
 of keys and checksums of every column must agree.
 
-Who does not scale (pyiceberg, Hive) merges 2,000 rows, once and cold, into at most 1,000,000; ours does the
-same then.
+Contestants that do not scale (pyiceberg, Hive) merge 2,000 rows, once and cold, into at most 1,000,000; ours
+does the same then.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     ROUNDS.add_argument(parser)
     parser.add_argument(
-        "--contestants", type=_names, default=CONTESTANTS, help=f"who takes part: {', '.join(CONTESTANTS)}"
+        "--contestants", type=_names, default=CONTESTANTS, help=f"contestants: {', '.join(CONTESTANTS)}"
     )
     parser.add_argument("--work", type=Path, help="folder that keeps prepared tables (default: thrown away)")
     parser.add_argument(
@@ -167,7 +167,7 @@ def run_small_case(stage: Stage, names: Sequence[str], warm_up: int) -> dict[str
     changes = stage.change_sets(label, SMALL_CHANGES, 1 + warm_up)
     with contextlib.ExitStack() as stack:
         ours = next(iter(OURS))
-        warm = ours_entry(stage, stack, ours, changes).contestant  # on a table of its own
+        warm = ours_entry(stage, stack, ours, changes).contestant  # on a separate table
         for number in range(1, 1 + warm_up):
             warm.run(number)
         entries = [ours_entry(stage, stack, ours, changes)]
@@ -287,7 +287,7 @@ def delta_entry(
 
 
 def absent(name: str, error: Exception, folder: Path) -> Entry:
-    """A contestant that cannot take part; its turn tells why."""
+    """A contestant that cannot take part; its turn raises the reason."""
 
     def fail(number: int) -> None:
         raise error

@@ -224,14 +224,14 @@ class Bare:
         root = Location.parse(f"s3a://{BUCKET}/bare{number}")
         storage = storage_at(root)
 
-        def upload(place: Location) -> Staged:
-            file = storage.stage(place, place)
+        def upload(location: Location) -> Staged:
+            file = storage.stage(location, location)
             file.write(b"some bytes")
             file.close()
             return file.staged
 
-        places = [root / f"{index // BUCKETS}/{index % BUCKETS}" for index in range(self.files)]
-        self._uploads = side_by_side(upload, places, storage.threads)
+        locations = [root / f"{index // BUCKETS}/{index % BUCKETS}" for index in range(self.files)]
+        self._uploads = side_by_side(upload, locations, storage.threads)
         self._threads = storage.threads
         self._s3 = self.store.client()
         self.store.fail(latency_seconds=LATENCY_SECONDS)

@@ -122,8 +122,8 @@ class Stage:
             client = stack.enter_context(builder.add_sink_table(DATABASE, TABLE_NAME).build())
             tell(f"writing {rows:,} rows")
             deleted = fill(client, spark, rows)
-            place = metastore.warehouse / TABLE_NAME
-            files = tuple(sorted(map(str, place.glob("delta_*/bucket_*"))))
+            directory = metastore.warehouse / TABLE_NAME
+            files = tuple(sorted(map(str, directory.glob("delta_*/bucket_*"))))
             yield cls(rows, deleted, spark, client.open_snapshot(TABLE), files, kinds)
 
     def ours(self, columns: Sequence[str]) -> DataFrame:

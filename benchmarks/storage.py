@@ -42,7 +42,7 @@ ROUNDS = Rounds(3, warm_up=1)
 LAYOUT = LAYOUTS["split"]
 LOCAL = "local"
 AIMS = {30: {"wall": 1.25}, 1_000: {"wall": 2.0}}
-"""Of HDFS with so many partitions, as a multiple of the local disk."""
+"""The aim for HDFS by number of partitions, as a multiple of the local disk."""
 ROOT = "/bench"
 WARMING_FILES = 20_000
 QUICK_WARMING_FILES = 1_000

@@ -50,7 +50,7 @@ AIMS = {
     ("v2", 1_000): 0.2,
     ("legacy", 1_000): 0.2,
 }
-"""Wall and CPU seconds of a layout with so many partitions, as a share of Spark's."""
+"""Aims for wall and CPU seconds by layout and number of partitions, as a share of Spark's."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,20 +1,20 @@
-"""The main job on real input: a register of the world's airports, brought from release to release.
+"""The main job on real input: a register of the world's airports, updated from release to release.
 
     python -m examples.demo [--hive 2.3|3.1|4.1] [--storage local|hdfs|s3]
 
-Fetches three releases of the PyPI package ``airportsdata``, starts a Hive metastore of that line, and then
+Fetches three releases of the PyPI package ``airportsdata``, starts a metastore of that Hive version, and then
 
 1. merges the first release into an empty transactional Hive table, in one transaction;
-2. merges the second release, after a dry run that says what will be done: what is new is inserted, what has
-   changed is updated, what is gone is deleted, and an airport that changed its country moves to another
-   partition;
+2. merges the second release, after a dry run that reports what will be done: new airports are inserted,
+   changed ones are updated, missing ones are deleted, and an airport that changed its country moves to
+   another partition;
 3. merges the third release;
 4. starts one more transaction, writes half the work and aborts it.
 
-After each step real Hive of the same line reads the table with SQL, and the rows are compared with what
-should be there. Hive 3.1 and 4.1 come from Maven Central (once; 120 and 150 MB).
-``--storage`` puts the table on an HDFS, or on an S3 server, that is started for the demo.
-The exit status is 0 only if all of them are equal. Ctrl-C stops everything that was started.
+After each step real Hive of the same version reads the table with SQL, and the rows are compared with the
+expected ones. Hive 3.1 and 4.1 come from Maven Central (once; 120 and 150 MB).
+``--storage`` puts the table on an HDFS or S3 server that is started for the demo.
+The exit status is 0 only if all rows are equal. Ctrl-C stops everything that was started.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ EXPECTED = {
     "20221121": MergeCounts(inserted=2148, updated=25968, deleted=2883, moved=14),
     "20240806": MergeCounts(inserted=281, updated=27549, deleted=185, moved=1, unchanged=395),
 }
-"""What each release differs in from the one before it."""
+"""Differences of each release from the one before it."""
 
 DRY_RUN_OF = "20221121"
 SHOWN_COUNTRIES = 5
-"""Those with the most changes."""
+"""Number of countries shown: those with the most changes."""
 
 Airport = tuple[str, ...]
 
@@ -118,10 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--cache", type=Path, default=CACHE, help="folder for downloads (default: %(default)s)"
     )
     parser.add_argument(
-        "--hive", choices=START, default="2.3", help="the line of Hive to run on (default: %(default)s)"
+        "--hive", choices=START, default="2.3", help="the version of Hive to run on (default: %(default)s)"
     )
     parser.add_argument(
-        "--storage", choices=STORAGES, default="local", help="where the table lies (default: %(default)s)"
+        "--storage", choices=STORAGES, default="local", help="the storage of the table (default: %(default)s)"
     )
     options = parser.parse_args(arguments)
     if (options.hive, options.storage) == ("3.1", "s3"):
@@ -141,10 +141,10 @@ def run(line: str, storage: str, cache: Path) -> int:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airports-")))
         uri, hive = START[line](work, stack) if storage == "local" else elsewhere(line, storage, work, stack)
         with step("starting Spark"):
-            # The rows are few; Spark would cut them into two hundred parts.
+            # For few rows Spark's default of two hundred partitions is too many.
             settings = {"spark.local.dir": str(work / "spark"), "spark.sql.shuffle.partitions": "8"}
             spark = stack.enter_context(local_session("airports", settings=settings))
-            # pyspark's own handler of Ctrl-C would fill the page with py4j's stacks.
+            # pyspark's handler of Ctrl-C would fill the page with py4j's stacks.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         columns = ", ".join(f"{name} string" for name in DATA_COLUMNS)
         create_table(uri, TABLE, columns, f"{PARTITION_KEY} string", KEY, NUM_BUCKETS)
@@ -212,7 +212,7 @@ def start_s3(work: Path, stack: contextlib.ExitStack) -> tuple[str, dict[str, st
 
 
 def start_nothing(work: Path, stack: contextlib.ExitStack) -> tuple[str, dict[str, str]]:
-    """The local disk is there."""
+    """The local disk, which needs no start."""
     return f"file:{work}", {}
 
 
@@ -222,7 +222,7 @@ STORAGES = {"local": start_nothing, "hdfs": start_hdfs, "s3": start_s3}
 JUDGES: Mapping[str, type[HiveJudge]] = {"2.3": Hive23, "3.1": Hive31, "4.1": Hive41}
 
 START = {"2.3": start_2_3, "3.1": start_3_1, "4.1": start_4_1}
-"""How a line of Hive is started."""
+"""How a version of Hive is started."""
 
 
 def mutate(
@@ -265,7 +265,7 @@ def merge_release(
 
 
 def show(report: MergeReport, release: str) -> None:
-    """Print a report with its first few countries, and whether it is the one that the releases must give."""
+    """Print a report with its first few countries, and a note if it is not the expected one."""
     lines = str(report).splitlines()
     countries = [line for line in lines if line.startswith((f"  {PARTITION_KEY}=", "  … and "))]
     hidden = set(countries[SHOWN_COUNTRIES:])
@@ -284,12 +284,12 @@ def abort_half_way(client: MutatorClient, spark: SparkSession) -> Report:
         with step(f"transaction {transaction.id}: writing"):
             applied = apply_changes(transaction, TABLE, changes)
         print(
-            f"   {len(staged_places(table)):,} files are staged, hidden from every reader; now the "
+            f"   {len(staged_locations(table)):,} files are staged, hidden from every reader; now the "
             "program fails"
         )
         ending = time.monotonic()
         raise Aborted
-    left = staged_places(table)
+    left = staged_locations(table)
     print(f"   after the abort {len(left):,} staged files are left")
     if left:
         raise RuntimeError(f"the aborted transaction left {left[:3]} …")
@@ -297,7 +297,7 @@ def abort_half_way(client: MutatorClient, spark: SparkSession) -> Report:
 
 
 def check(hive: HiveJudge, expected: list[Airport]) -> bool:
-    """Let Hive read the table with SQL and compare the rows."""
+    """Read the table with Hive's SQL and compare the rows."""
     with step("real Hive reads the table"):
         found = hive.sql(f"SELECT {', '.join(COLUMNS)} FROM {TABLE}", timeout_seconds=READING_TIMEOUT_SECONDS)
     is_equal = sorted(map(tuple, found)) == sorted(expected)
@@ -312,8 +312,8 @@ def to_dataframe(spark: SparkSession, airports: list[Airport]) -> DataFrame:
     return spark.createDataFrame(table)
 
 
-def staged_places(table: AcidTable) -> list[str]:
-    """Files and uploads of the transaction that the table is bound to, as long as they are hidden."""
+def staged_locations(table: AcidTable) -> list[str]:
+    """The hidden files and uploads of the transaction to which the table is bound."""
     staged = list_staged(table, table.required_txn_id())
     return [str(each.location) for each in staged.uploads or staged.files]
 
@@ -359,7 +359,7 @@ def _client(uri: str) -> Iterator[MutatorClient]:
 
 @contextlib.contextmanager
 def step(what: str) -> Iterator[None]:
-    """Say what is going on, and how long it took."""
+    """Print what is done, and its time."""
     print(f"   {what} … ", end="", flush=True)
     started = time.monotonic()
     try:

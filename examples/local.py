@@ -25,7 +25,7 @@ def metastore_address(arguments: Sequence[str]) -> Iterator[str]:
 
 
 class PrintLoss:
-    """Tells the user when somebody or something took the lock away; a program would stop its work."""
+    """Reports a lost lock to the user; a real program would stop its work."""
 
     def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
         """Called from the heartbeat's thread."""

@@ -3,9 +3,8 @@
     python -m examples.plain_python [METASTORE_URI]
 
 A warehouse keeps its stock in a Hive table. A delivery brings one new article and more of another, and one
-article
-is sold out: an insert, an update and a delete. The update and the delete need the ROW__IDs of their rows,
-which the program first reads from the table's snapshot.
+article is sold out: an insert, an update and a delete. The update and the delete need the ROW__IDs of their
+rows, which the program first reads from the table's snapshot.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Record = dict[str, Any]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Load two articles, then run the procedure; 0 if the table holds what it should."""
+    """Load two articles, then run the procedure; 0 if the table holds the expected rows."""
     with metastore_address(arguments) as uri:
         create_table(uri, TABLE, "article bigint, name string, pieces int", "hall string", "article", 4)
         load(uri)
@@ -60,11 +59,11 @@ def load(uri: str) -> None:
 
 def procedure(uri: str) -> list[tuple[Any, ...]]:
     """The fourteen steps."""
-    # 1. Make a client for the tables the transaction is about, with somebody who hears of a lost lock.
+    # 1. Make a client for the transaction's tables, with a listener for a lost lock.
     client = _client(uri).connect()
     # 2. Open a transaction.
     transaction = client.new_transaction()
-    # 3. Get the tables; they tell what they are, but belong to no transaction yet.
+    # 3. Get the tables' descriptors; they are not bound to a transaction yet.
     (table,) = client.tables
     print(f"{table.full_name}: {table.num_buckets} buckets, {table.version.value}")
     # 4. Begin: the lock is taken, the heartbeat starts, the snapshot is fixed.
@@ -74,17 +73,17 @@ def procedure(uri: str) -> list[tuple[Any, ...]]:
     coordinator = MutatorCoordinator(AcidTableSerializer.decode(text), writer_id="delivery")
     # 6. Compute the changes.
     changes = compute_changes(transaction)
-    # 7. Collect the partitions they touch.
+    # 7. Collect the partitions that they touch.
     halls = sorted({change["hall"] for change in changes})
     # 8. Append the bucket ids.
     append_bucket_ids(transaction.table(TABLE), changes)
-    # 9. Group by partition and bucket; inside a group first the rows that exist, by ROW__ID, then the
+    # 9. Group by partition and bucket; inside a group first existing rows by ROW__ID, then the
     # inserts.
     changes.sort(key=lambda c: (c["hall"], c["bucket"], c["operation"] == INSERT, c.get(ROW_ID_COLUMN, ())))
     # 10. Issue them.
     for change in changes:
         issue(coordinator, change)
-    # 11. Close the coordinators; what they wrote is still hidden.
+    # 11. Close the coordinators; their files are still hidden.
     transaction.add_manifests(TABLE, "delivery", coordinator.close())
     # 12. Commit (or abort). Missing partitions are created just before their files become visible.
     transaction.commit()
@@ -93,13 +92,13 @@ def procedure(uri: str) -> list[tuple[Any, ...]]:
     partitions = client.metastore.get_partition_names("default", "stock")
     # 13. Close the client.
     client.close()
-    # 14. Create the partitions that do not exist: nothing is left to do, step 12 did it.
+    # 14. Create the partitions that do not exist: step 12 has done it.
     print(f"touched {halls}, partitions now {partitions}")
     return sorted((r["article"], r["name"], r["pieces"], r["hall"]) for r in rows)
 
 
 def compute_changes(transaction: Transaction) -> list[Record]:
-    """The delivery against what the snapshot holds: bolts come, nuts go, gears are new."""
+    """Compare the delivery with the snapshot: more bolts, no more nuts, new gears."""
     stock = {record["name"]: record for record in read(transaction)}
     bolt = {**stock["bolt"], "operation": UPDATE, "pieces": stock["bolt"]["pieces"] + 50}
     nut = {**stock["nut"], "operation": DELETE}
@@ -119,14 +118,14 @@ def _record(row: Record) -> Record:
 
 
 def append_bucket_ids(table: AcidTable, changes: list[Record]) -> None:
-    """Hive looks for a row in the bucket that its CLUSTERED BY columns hash to, so it has to be there."""
+    """Add the bucket to which a row's CLUSTERED BY columns hash, since Hive looks for it there."""
     articles = pa.table({"article": pa.array(list(map(itemgetter("article"), changes)), pa.int64())})
     for change, bucket in zip(changes, BucketIdResolver(table).resolve(articles).to_pylist(), strict=True):
         change["bucket"] = bucket
 
 
 def issue(coordinator: MutatorCoordinator, change: Record) -> None:
-    """Hand one change to the coordinator."""
+    """Pass one change to the coordinator."""
     record = {name: change[name] for name in ("article", "name", "pieces", ROW_ID_COLUMN) if name in change}
     calls = {INSERT: coordinator.insert, UPDATE: coordinator.update, DELETE: coordinator.delete}
     calls[change["operation"]]([change["hall"]], record)

@@ -2,7 +2,7 @@
 
     python -m examples.spark_job [METASTORE_URI]
 
-Without an address a metastore is started for the time of the run.
+Without an address, a metastore is started for the run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 
             with client.new_transaction() as transaction:
                 rows = snapshot(transaction, TABLE, spark=spark)
-                # Garden tools get dearer, the saw goes, a spade comes: one DataFrame, one transaction.
+                # Garden tools become dearer, the saw is deleted, a spade is added: all in one DataFrame.
                 dearer = rows.where("shelf = 'garden'").withColumn(
                     "price", (sf.col("price") * sf.lit("1.1").cast("decimal(2,1)")).cast("decimal(10,2)")
                 )

@@ -3,7 +3,7 @@ other.
 
     python -m examples.two_tables [METASTORE_URI]
 
-Shows a transfer that commits, and one that fails between its two tables and so has touched neither.
+Shows a transfer that commits, and one that fails between its two tables and so changes neither.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NUM_ACCOUNTS = 10
 
 
 class BankClosed(Exception):
-    """Something that goes wrong in the middle of a transfer."""
+    """A failure in the middle of a transfer."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -61,7 +61,7 @@ def open_accounts(client: MutatorClient, spark: SparkSession) -> None:
 def transfer(
     client: MutatorClient, spark: SparkSession, *, source: int, target: int, amount: int, fail: bool = False
 ) -> None:
-    """Take from one account, give to another, write it down: three changes in two tables, one transaction."""
+    """Take from one account, give to another, record it: three changes in two tables, one transaction."""
     with client.new_transaction() as transaction:
         print(apply_changes(transaction, ACCOUNTS, _new_balances(spark, transaction, source, target, amount)))
         if fail:

@@ -65,7 +65,7 @@ NUMERALS = 900_000
 SMALLEST_NUMERAL = 100_000
 
 CHANGE_FILES = 16
-"""A change set lies in this many files, in random order: its input says nothing of where a change goes."""
+"""Number of files of a change set, in random order: its input does not show where a change goes."""
 
 _KEY_BITS = 36
 _FACTORS = (0x9_E377_9B97, 0x35_6B0A5)
@@ -136,8 +136,8 @@ class Shape:
             table: ROW__ID, id and ds of the table's rows, as ``snapshot`` reads them.
 
         Returns:
-            operation, ROW__ID, id, msg, v, ds, and ``bucket_id`` by Hive's first hash, for those who cannot
-            compute it. Of deletes the data columns are null.
+            operation, ROW__ID, id, msg, v, ds, and ``bucket_id`` by Hive's first hash, for contestants that
+            cannot compute it. The data columns of deletes are null.
         """
         updates = table.where(is_updated()).select(ROW_ID_COLUMN, *_values(sf.col("id"), NEW), "ds")
         deletes = table.where(is_deleted()).select(ROW_ID_COLUMN, "id", "ds")
@@ -197,8 +197,8 @@ def is_deleted() -> Column:
 
 def shuffled(rows: DataFrame) -> DataFrame:
     """The same rows in random order, the same in each run."""
-    place = sf.xxhash64("id", "ds", sf.col(ROW_ID_COLUMN) if ROW_ID_COLUMN in rows.columns else sf.lit(0))
-    return rows.repartition(CHANGE_FILES, place).sortWithinPartitions(place)
+    order = sf.xxhash64("id", "ds", sf.col(ROW_ID_COLUMN) if ROW_ID_COLUMN in rows.columns else sf.lit(0))
+    return rows.repartition(CHANGE_FILES, order).sortWithinPartitions(order)
 
 
 def content(table: DataFrame, checksums: str) -> Content:
@@ -224,7 +224,7 @@ def bucket_of(key: Column) -> Column:
 
 
 def _tenth() -> Column:
-    """In which tenth of the rows, chosen at random, a row is."""
+    """The random tenth to which a row belongs."""
     return sf.pmod(sf.xxhash64(KEY, sf.lit("operation")), sf.lit(10))
 
 

@@ -57,7 +57,7 @@ HIVE_TYPES = {
 TYPES = {name: arrow_type(parse_hive_type(text), timestamp_unit="us") for name, text in HIVE_TYPES.items()}
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 LATER_MINUTES = 7
-"""An update is a correction: both delays grow by so much."""
+"""An update is a correction: both delays grow by this number of minutes."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,11 @@ class Flights:
         flights = spark.read.parquet(str(self.file))
         number = sf.col("number")
         numbered = spark.range(first, end).withColumnRenamed(KEY, "number")
-        places = numbered.select(
+        picked = numbered.select(
             random_key(number).alias(KEY), sf.pmod(number, sf.lit(self.count)).alias("place")
         )
         ds = sf.make_date("year", "month", "day").cast("string").alias("ds")
-        return places.join(flights, "place").select(KEY, *TYPES, ds)
+        return picked.join(flights, "place").select(KEY, *TYPES, ds)
 
 
 def _corrected(flights: DataFrame) -> DataFrame:

@@ -26,7 +26,7 @@ CSV_COLUMNS = (
     "op string, seqno bigint, row_no bigint, committed string, pk bigint, "
     "id bigint, acct bigint, name string, amount double, quantity int"
 )
-"""A record of the staging files, as Spark's CSV reader is told."""
+"""A record of the staging files, as a schema for Spark's CSV reader."""
 
 OPERATIONS_EACH_FILE = 100_000
 NEW_SHARE = 1 / 3
@@ -113,7 +113,7 @@ def _first(path: Path) -> int:
 
 
 def _ranks(picked: Integers) -> Integers:
-    """Of each operation, how many came before it on its key."""
+    """For each operation, the number of earlier ones on its key."""
     order = np.argsort(picked, kind="stable")
     sorted_keys = picked[order]
     starts = np.flatnonzero(np.diff(sorted_keys, prepend=-1))
@@ -125,14 +125,14 @@ def _ranks(picked: Integers) -> Integers:
 def _replayed(
     picked: Integers, rank: Integers, was_there: Booleans, deletes: Booleans
 ) -> tuple[Booleans, Booleans]:
-    """Whether the key of each operation is there before it, and after it."""
+    """Whether the key of each operation exists before it, and after it."""
     there = was_there.copy()
     before, after = np.zeros(len(picked), np.bool_), np.zeros(len(picked), np.bool_)
     for each in range(int(rank.max()) + 1):
-        places = np.flatnonzero(rank == each)
-        keys = picked[places]
-        before[places] = there[keys]
-        there[keys] = after[places] = ~(before[places] & deletes[places])
+        indices = np.flatnonzero(rank == each)
+        keys = picked[indices]
+        before[indices] = there[keys]
+        there[keys] = after[indices] = ~(before[indices] & deletes[indices])
     return before, after
 
 
@@ -150,8 +150,8 @@ def _records(rows: pa.Table, seqnos: Integers, before: Booleans, after: Booleans
     first = pa.array(np.ones(len(seqnos), np.int64))
     deleted = _lines("D", numbers, first, ids, [pa.scalar(r"\N")] * len(_VALUES))
     inserted = _lines("I", numbers, pa.array(1 + before.astype(np.int64)), ids, texts)
-    places = np.arange(len(seqnos))
-    in_turn = np.stack([places, len(seqnos) + places], axis=1).ravel()
+    indices = np.arange(len(seqnos))
+    in_turn = np.stack([indices, len(seqnos) + indices], axis=1).ravel()
     wanted = in_turn[np.stack([before, after], axis=1).ravel()]
     lines = pa.concat_arrays([deleted, inserted]).take(pa.array(wanted))
     return "".join(lines.to_pylist()).encode()

@@ -110,7 +110,7 @@ class ChangeSets:
             pq.write_table(table.take(rng.permutation(self.changes)), self.path(number))
 
     def expected(self, numbers: Iterable[int], *, deletes: bool = True) -> tuple[int, int]:
-        """Rows and sum of keys after these rounds; without ``deletes`` for one who does not delete."""
+        """Rows and sum of keys after these rounds; without ``deletes`` for contestants that do not delete."""
         count = self.rows
         total = int(scrambled(np.arange(self.rows, dtype=np.int64)).sum())
         for number in numbers:

@@ -13,7 +13,7 @@ QUICK_ROUNDS = 1
 
 @dataclass(frozen=True)
 class Rounds:
-    """Measured rounds, and those before them that warm up; one of each where somebody is in a hurry."""
+    """Measured rounds, and warm-up rounds before them; one of each in a quick run."""
 
     measured: int
     warm_up: int
@@ -24,11 +24,11 @@ class Rounds:
         parser.add_argument("--repeat", type=int, help=text)
 
     def measured_of(self, arguments: argparse.Namespace) -> int:
-        """Measured rounds that were asked for."""
+        """The requested number of measured rounds."""
         return int(arguments.repeat or (QUICK_ROUNDS if arguments.quick else self.measured))
 
     def warm_up_of(self, arguments: argparse.Namespace, *, is_warm: bool = False) -> int:
-        """Rounds before them; who is in a hurry needs none where all is warm already."""
+        """Warm-up rounds; a quick run needs none if everything is warm already."""
         return (0 if is_warm else QUICK_ROUNDS) if arguments.quick else self.warm_up
 
 

@@ -1,4 +1,4 @@
-"""A metastore's client that notes what goes over the line, and how long it took."""
+"""A metastore's client that records its calls, and how long they took."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CountedMetastore(ThriftMetastoreClient):
 
 
 def by_name(calls: Sequence[Call]) -> str:
-    """How often each call was made and what it took together, the dearest first."""
+    """How often each call was made and its total time, the dearest first."""
     spent: dict[str, list[float]] = {}
     for call in calls:
         spent.setdefault(call.name, []).append(call.seconds)

@@ -1,4 +1,4 @@
-"""A metastore for a benchmark, whose process is told apart from the other JVMs."""
+"""A metastore for a benchmark, whose process is distinguished from other JVMs."""
 
 from __future__ import annotations
 

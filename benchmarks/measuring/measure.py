@@ -1,7 +1,7 @@
-"""What every comparison needs: contestants in turn, what each used by kind of process, ratios, kept results.
+"""Common parts of comparisons: contestants in turn, their usage by kind of process, ratios, saved results.
 
-A contestant is a callable that does one task; it works in this process, below it (Spark's JVM and workers) or
-in a process of its own that stays up. The kernel's counters tell what a task used, threads and ended children
+A contestant is a callable that does one task. It works in this process, below it (Spark's JVM and workers) or
+in a separate process that stays up. The kernel's counters show what a task used, threads and ended children
 included. Linux only.
 """
 
@@ -53,9 +53,9 @@ class Usage:
     """What one task used.
 
     ``cpu_seconds`` and ``peak_bytes`` go by kind of process: ``driver`` (this process), ``java``, ``python``
-    (Spark's workers), or a name of ours. A kind's peak is that of its largest process. ``written_bytes`` is
+    (Spark's workers), or a given name. A kind's peak is that of its largest process. ``written_bytes`` is
     the size of the files that are in the contestant's folder afterwards and were not before.
-    ``shuffled_bytes`` is what Spark's tasks wrote for others to read; None if nobody counted.
+    ``shuffled_bytes`` is what Spark's tasks wrote for others to read; None if it was not counted.
     """
 
     wall_seconds: float
@@ -76,7 +76,7 @@ def _nothing(number: int) -> None:
 
 @dataclass(frozen=True)
 class Contestant:
-    """Somebody who does the task of a round.
+    """A contestant, which does the task of a round.
 
     Attributes:
         name: in the results.
@@ -95,7 +95,7 @@ class Contestant:
 
 @dataclass
 class Result:
-    """All that is known of one contestant: usage of each measured round, or why there is none."""
+    """The result of one contestant: usage of each measured round, or the failure."""
 
     name: str
     usages: list[Usage] = field(default_factory=list)
@@ -118,9 +118,9 @@ class Watch:
     """Counters of this process and all below it.
 
     Args:
-        names: kinds of processes that their program does not tell, by process id; what is below them is of
-            their kind too.
-        shuffled_bytes: tells how much Spark has shuffled since its start, if anybody counts it.
+        names: kinds of processes that their program does not show, by process id; processes below them have
+            their kind, too.
+        shuffled_bytes: returns how much Spark has shuffled since its start; None if it is not counted.
     """
 
     def __init__(
@@ -195,14 +195,14 @@ def alternate(
 ) -> list[Result]:
     """Let contestants take turns: A B A B. The first rounds warm up and are not kept.
 
-    Who fails takes no further part; the failure is in its result.
+    A contestant that fails takes no further part; the failure is in its result.
 
     Args:
         contestants: in their order.
-        rounds: measured ones.
-        watch: counts.
+        rounds: number of measured rounds.
+        watch: counts the usage.
         warm_up: unmeasured rounds before; the first of them has number 0.
-        tell: told a line after each turn.
+        tell: called with a line after each turn.
     """
     results = [Result(contestant.name) for contestant in contestants]
     for number in range(warm_up + rounds):

@@ -84,13 +84,13 @@ class MemoryWatch(_Sampler):
 
 
 class OrphanWatch(_Sampler):
-    """While the block runs, note what processes used whose parent does not get to know of it.
+    """While the block runs, record the usage of processes that is not added to their parent's.
 
-    Others hand their CPU seconds to the parent, which awaits them. Spark's Python workers are ended after a
-    minute without work, and their parent ignores that; or it is ended itself, and nobody awaits them.
+    Other processes' CPU seconds go to the parent, which awaits them. Spark's Python workers are ended after a
+    minute without work, and their parent ignores that; or it is ended itself, and no process awaits them.
 
     Args:
-        processes: tells those there are.
+        processes: lists the current processes.
     """
 
     def __init__(self, processes: Callable[[], Sequence[ProcessEntry]]) -> None:
@@ -99,7 +99,7 @@ class OrphanWatch(_Sampler):
         self._seen: dict[int, ProcessEntry] = {}
 
     def orphans(self) -> list[ProcessEntry]:
-        """Processes that are gone, and whom nobody awaited, as they were last seen."""
+        """Processes that have ended and were not awaited, as they were last seen."""
         alive = {process.pid for process in self._processes()}
         awaiting = {pid for pid in alive if not _ignores_ends(pid)}
         return [e for e in self._seen.values() if e.pid not in alive and e.parent not in awaiting]

@@ -24,14 +24,14 @@ def draw(cases: Sequence[Mapping[str, Any]], path: Path) -> None:
         height = 0.8 / len(names)
         for number, name in enumerate(names):
             bars = [
-                (place + number * height, case["contestants"][name][what])
-                for place, case in enumerate(cases)
+                (index + number * height, case["contestants"][name][what])
+                for index, case in enumerate(cases)
                 if what in case["contestants"].get(name, {})
             ]
             axis.barh([y for y, _ in bars], [seconds for _, seconds in bars], height, label=name)
         axis.set_xscale("log")
         axis.set_xlabel(what.replace("_", " ").replace("cpu", "CPU"))
-        axis.set_yticks([place + 0.4 for place in range(len(cases))], [case["case"] for case in cases])
+        axis.set_yticks([index + 0.4 for index in range(len(cases))], [case["case"] for case in cases])
         axis.grid(axis="x", alpha=0.3)
     axes[0].invert_yaxis()
     axes[1].legend()

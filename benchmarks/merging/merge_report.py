@@ -18,8 +18,8 @@ def show_case(case: Mapping[str, Any]) -> None:
 
 def save_results(cases: Sequence[Mapping[str, Any]], path: Path, *, versions: str, machine: str) -> None:
     """Keep the cases beside those of earlier runs; see :func:`benchmarks.measuring.report.save_cases`."""
-    told = [_with_text(case) for case in cases]
-    report.save_cases(told, path, title="Merge by key", versions=versions, machine=machine)
+    described = [_with_text(case) for case in cases]
+    report.save_cases(described, path, title="Merge by key", versions=versions, machine=machine)
 
 
 def _with_text(case: Mapping[str, Any]) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class Stage:
         return peer
 
     def new_folder(self, name: str) -> Path:
-        """A folder's path that nobody had."""
+        """A folder's path that was not used before."""
         return next(
             path for number in itertools.count() if not (path := self.folder / f"{name}-{number}").exists()
         )

@@ -75,7 +75,7 @@ class HiveTables:
 
 
 def linked_copy(source: Path, target: Path) -> None:
-    """Copy a folder whose files are never changed in place: the copy's are links to the same."""
+    """Copy a folder whose files are never modified; the copy's files are hard links."""
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     shutil.copytree(source, partial, copy_function=os.link)

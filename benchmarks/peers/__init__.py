@@ -1,6 +1,6 @@
-"""The same merge by others, a module each, in processes of their own that stay up; see ``PeerProcess``.
+"""The same merge by others, a module each, in separate processes that stay up; see ``PeerProcess``.
 
-What a module needs is installed for the benchmarks only, so modules are imported by name, and over there.
+A module's dependencies are installed for the benchmarks only, so its process imports it by name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""delta-spark: MERGE of Delta's jars in a Spark session of its own, if there are any for the Spark installed.
+"""delta-spark: MERGE of Delta's jars in a separate Spark session, if there are any for the installed Spark.
 
 The jars are named as Delta's own Python package names them. That package is not installed: it would put an
-older pyspark in the place of ours.
+older pyspark instead of ours.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Hive's Java writers: the bare RecordUpdater and the Mutation API, in a JVM that keeps the rows in memory.
 
-Nothing is told to the JVM but its heap's limit: collector and compilers are its own choice, as for who runs
+The JVM is given only its heap's limit: collector and compilers are its own choice, as for a user of
 Hive's writers on this machine.
 """
 

@@ -1,4 +1,4 @@
-"""Who writes on HDFS in the benchmark of storage: ours, into a table whose files lie there."""
+"""The writer on HDFS in the benchmark of storage: ours, into a table whose files lie there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HDFS = "hdfs"
 """The kind of its process."""
 LARGEST_WARMING_POWER = 19
 SETTLING_SECONDS = 7.0
-"""A DataNode is told every three seconds what to delete."""
+"""A DataNode gets the list of blocks to delete every three seconds."""
 
 
 class RemoteWriter(TableWriter):
@@ -75,7 +75,7 @@ class RemoteWriter(TableWriter):
         self._move_base(self._root / self.table)
 
     def _move_base(self, target: Location) -> None:
-        """Move what the first rows consist of to another place."""
+        """Move the files of the first rows to another directory."""
         source, self._base_at = self._base_at, target
         assert source is not None
         assert self._prepared.base is not None
@@ -90,7 +90,7 @@ class RemoteWriter(TableWriter):
 
 
 def warm(directory: Location, files: int) -> None:
-    """Write, list, rename and delete so many files, of 1 byte to 256 KiB."""
+    """Write, list, rename and delete this number of files, of 1 byte to 256 KiB."""
     storage = storage_at(directory)
     storage.create_directory(directory)
 

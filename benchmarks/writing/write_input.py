@@ -19,7 +19,7 @@ __all__ = ["Prepared", "client_of", "new_table", "prepare_changes", "prepare_ins
 
 @dataclass(frozen=True)
 class Prepared:
-    """Input of the writers of one line of Hive: a change set, and the table that it is for.
+    """Input of the writers of one release of Hive: a change set, and the table that it is for.
 
     Attributes:
         name: part of the names of tables.
@@ -47,9 +47,9 @@ def prepare_changes(stage: Stage, name: str, source: RowSource, line: str) -> Pr
 
     Args:
         stage: where.
-        name: no other prepared change set's of this line.
+        name: not used by another prepared change set of this release.
         source: of the rows.
-        line: of Hive, whose ROW__IDs the changes shall have.
+        line: the release of Hive whose ROW__IDs the changes shall have.
     """
     server, table, changes = stage.servers[line], f"base_{name}", stage.folder / f"{name}-{line}"
     new_table(server, table, source.columns, LAYOUTS["split"])
@@ -88,7 +88,7 @@ def new_table(server: Server, table: str, columns: str, layout: Layout, location
         table: its name.
         columns: as Hive declares them.
         layout: its format.
-        location: where it shall lie; '' for the server's own place.
+        location: the table's location; '' for the server's default.
     """
     create_table(
         server.uri,

@@ -41,7 +41,7 @@ COUNTER_PAUSE_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Layout:
-    """A format of ACID tables: which line of Hive has it, and the table property that asks for it."""
+    """A format of ACID tables: the release of Hive that has it, and the table property that requests it."""
 
     name: str
     line: str
@@ -86,7 +86,7 @@ def add_partitions_argument(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Server:
-    """A metastore of a line of Hive, and that line's Hive as a judge, which is there while it judges."""
+    """A metastore of a Hive release, and Hive of that release as a judge, which runs only while it judges."""
 
     uri: str
     warehouse: Path
@@ -96,7 +96,7 @@ class Server:
 
 @dataclass
 class Stage:
-    """Spark, metastores by line of Hive, and a folder; see :meth:`opened`."""
+    """Spark, metastores by release of Hive, and a folder; see :meth:`opened`."""
 
     folder: Path
     spark: SparkSession
@@ -134,7 +134,7 @@ class Stage:
             settings = {
                 "spark.driver.memory": DRIVER_MEMORY,
                 "spark.local.dir": str(folder / "spark"),
-                # Spark tells how much was shuffled on its page only.
+                # Spark shows how much was shuffled only on its web page.
                 "spark.ui.enabled": "true",
                 "spark.ui.port": "0",
                 "spark.ui.liveUpdate.period": "0",
@@ -146,7 +146,7 @@ class Stage:
     @classmethod
     @contextlib.contextmanager
     def shared(cls) -> Iterator[None]:
-        """Within the block whoever opens a stage gets the same one, which has all layouts and no settings."""
+        """Within the block every opened stage is the same one, with all layouts and without settings."""
         with cls.opened(None, tuple(LAYOUTS.values()), {}) as stage:
             cls._shared = stage
             try:
@@ -173,7 +173,7 @@ def _start_4_1(folder: Path, stack: contextlib.ExitStack) -> Server:
 
 
 START = {"2.3": _start_2_3, "4.1": _start_4_1}
-"""How a line of Hive is started."""
+"""How a release of Hive is started."""
 
 
 def shuffled_bytes(spark: SparkSession) -> int:

@@ -1,4 +1,4 @@
-"""Who writes in the benchmarks of writing: ours into a table, and Spark's own writer into files.
+"""The writers in the benchmarks of writing: ours into a table, and Spark's own writer into files.
 
 Ours gets a new table in each round, whose first rows are links to the same files, so that every round does
 the same work on the same table.
@@ -94,11 +94,11 @@ class TableWriter:
         return self._prepared.server.warehouse
 
     def _location(self) -> str:
-        """Where the new table shall lie; '' for the metastore's own place."""
+        """The new table's location; '' for the metastore's default."""
         return ""
 
     def _bring(self, base: Path) -> None:
-        """Put the table's first rows into its place."""
+        """Put the table's first rows into its directory."""
         linked_copy(base, self._prepared.server.warehouse / self.table)
 
     def _write(self, number: int) -> None:

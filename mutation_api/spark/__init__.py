@@ -1,1 +1,1 @@
-"""What the jobs share: Spark's session and JVM, credentials of workers, errors on their way back."""
+"""Spark jobs, and what they share: session, JVM, workers' credentials and errors."""

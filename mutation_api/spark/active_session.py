@@ -1,4 +1,4 @@
-"""The session that work runs in where nobody names one."""
+"""The session to use if the caller names none."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["given_or_active"]
 
 
 def given_or_active(spark: SparkSession | None) -> SparkSession:
-    """The session that was given, else the active one of this thread.
+    """The given session, else this thread's active one.
 
     Raises:
-        ConfigurationError: neither is there.
+        ConfigurationError: there is neither.
     """
     session = SparkSession.getActiveSession() if spark is None else spark
     if session is None:

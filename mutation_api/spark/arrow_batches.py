@@ -1,4 +1,4 @@
-"""Sizes of the Arrow batches in which Spark hands rows to Python."""
+"""Sizes of the Arrow batches in which Spark passes rows to Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 __all__ = ["BATCH_ROWS_MAX", "counted_by_rows"]
 
 BATCH_ROWS_MAX = 4096
-"""Of a batch whose bytes nobody counts: 64 MiB if rows have 16 KiB."""
+"""Maximum rows of a batch whose bytes are not counted: 64 MiB if rows have 16 KiB."""
 
 _MAX_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -19,16 +19,16 @@ _NO_LIMIT = str(2**31 - 1)
 
 _guard = threading.Lock()
 _in_force: dict[SparkSession, tuple[int, str | None]] = {}
-"""How many blocks run in a session, and the rows of a batch that somebody had set before."""
+"""By session: the number of running blocks, and the user's own limit of rows, if one was set."""
 
 
 @contextlib.contextmanager
 def counted_by_rows(spark: SparkSession) -> Iterator[None]:
-    """Let jobs that begin in the block cut batches by rows alone, at most BATCH_ROWS_MAX.
+    """Let jobs that begin in the block limit batches by rows only, to at most BATCH_ROWS_MAX.
 
-    Spark adds up the bytes of a batch anew for each row, which takes longer than writing the row (measured:
-    more than half of the way to Python). A session in which somebody has set a number of bytes stays as it
-    is, and fewer rows than ours, too. Other queries that the session begins meanwhile get the same batches.
+    Spark sums up the bytes of a batch again for each row, which takes longer than writing the row (measured:
+    more than half of the time to Python). A user's own limit of bytes turns this off, and a user's lower
+    limit of rows is kept. Other queries that the session begins meanwhile get the same batches.
 
     Args:
         spark: the session of the jobs.
@@ -46,7 +46,7 @@ def counted_by_rows(spark: SparkSession) -> Iterator[None]:
 
 
 def _limit(spark: SparkSession) -> str | None:
-    """Set the limits; return how many rows somebody had set, if anybody had."""
+    """Set the limits. Returns the user's own limit of rows; None if it was not set."""
     before: str | None = spark.conf.get(_MAX_ROWS, None)
     rows = int(str(spark.conf.get(_MAX_ROWS)))
     spark.conf.set(_MAX_ROWS, str(min(rows, BATCH_ROWS_MAX) if rows > 0 else BATCH_ROWS_MAX))

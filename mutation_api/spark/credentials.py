@@ -1,10 +1,10 @@
-"""What workers log in to storage with: delegation tokens that Spark's driver gets for them.
+"""Workers' credentials for storage: delegation tokens that Spark's driver requests for them.
 
-A worker on a cluster has no ticket, and the file of tokens that it was started with goes stale. So each job
-takes new ones along. Nobody renews them: they are good for a day (``dfs.namenode.delegation.token.
-renew-interval``), which is how long a job, or a DataFrame that is evaluated later, may take.
+A worker on a cluster has no ticket, and the token file that it was started with expires. So each job carries
+new tokens. They are not renewed: they are valid for a day (``dfs.namenode.delegation.token.renew-interval``),
+which bounds the time of a job, or of a DataFrame that is evaluated later.
 
-The only module that calls Hadoop in the driver's JVM.
+This is the only module that calls Hadoop in the driver's JVM.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["worker_settings"]
 logger = logging.getLogger(__name__)
 
 _KINDS = (HDFS_KIND, "kms-dt")
-"""What storage needs; other secrets of the driver stay where they are."""
+"""The kinds of tokens that storage needs. Other secrets stay in the driver."""
 
 _PY4J_LOGGERS = ("py4j.java_gateway", "py4j.clientserver")
 
 
 def worker_settings(context: SparkContext, locations: Iterable[Location]) -> HadoopSettings:
-    """The settings of storage that travel with a job's tasks, and new tokens for where these locations lie.
+    """The storage settings for a job's tasks, with new tokens for the file systems of these locations.
 
     Raises:
-        WorkerError: a file system gives no token.
+        WorkerError: a file system issues no token.
         OSError: see :func:`mutation_api.storage.connect.settings`.
     """
     _keep_traffic_out_of_logs()
@@ -51,13 +51,13 @@ def worker_settings(context: SparkContext, locations: Iterable[Location]) -> Had
     except Py4JError as error:
         reason = str(getattr(error, "java_exception", None) or error).splitlines()[0]
         raise WorkerError(
-            f"the workers cannot be given delegation tokens for {', '.join(issuers)}: {reason}; the user of "
-            "Spark's driver needs a valid ticket or keytab (see klist, spark.kerberos.keytab)"
+            f"no delegation tokens for the workers could be obtained from {', '.join(issuers)}: {reason}; "
+            "the user of Spark's driver needs a valid ticket or keytab (see klist, spark.kerberos.keytab)"
         ) from None
     if tokens is None:
         logger.warning(
-            "Spark's driver has neither a ticket nor tokens for %s (is hadoop.security.authentication in its "
-            "HADOOP_CONF_DIR or spark.hadoop.*?): its workers need tickets of their own",
+            "Spark's driver has neither a ticket nor tokens for %s (is hadoop.security.authentication set in "
+            "its HADOOP_CONF_DIR or spark.hadoop.*?): its workers need their own tickets",
             ", ".join(issuers),
         )
         return settings()
@@ -65,7 +65,7 @@ def worker_settings(context: SparkContext, locations: Iterable[Location]) -> Had
 
 
 def _keep_traffic_out_of_logs() -> None:
-    """At level DEBUG py4j logs all that the JVM is sent: functions of tasks, and the secrets in them."""
+    """Filter py4j's logs: at level DEBUG it logs all data sent to the JVM, also secrets of functions."""
     for name in _PY4J_LOGGERS:
         logging.getLogger(name).addFilter(_above_debug)
 
@@ -75,7 +75,7 @@ def _above_debug(record: logging.LogRecord) -> bool:
 
 
 def _tokens(context: SparkContext, issuers: Sequence[str]) -> bytes | None:
-    """New tokens of these file systems if the JVM may ask for them, and those that it has; None if none."""
+    """New tokens of these file systems if the JVM may request them, and existing ones; None without any."""
     jvm = jvm_of(context)
     security = jvm.org.apache.hadoop.security
     user = security.UserGroupInformation.getCurrentUser()
@@ -83,7 +83,7 @@ def _tokens(context: SparkContext, issuers: Sequence[str]) -> bytes | None:
     if user.hasKerberosCredentials():
         for issuer in issuers:
             _add_new_token(jvm, hadoop_configuration(context), issuer, user, found)
-    found.mergeAll(user.getCredentials())  # keeps what is new
+    found.mergeAll(user.getCredentials())  # does not overwrite the new ones
     taken = security.Credentials()
     for token in found.getAllTokens().toArray():
         if token.getKind().toString() in _KINDS:
@@ -92,10 +92,11 @@ def _tokens(context: SparkContext, issuers: Sequence[str]) -> bytes | None:
 
 
 def _add_new_token(jvm: Any, configuration: Any, issuer: str, user: Any, found: Any) -> None:
-    """Have a file system issue a token for the user.
+    """Request a token for the user from a file system.
 
-    It does so for Kerberos only, and Spark gives its own user tokens that would be used instead. So the
-    ticket is used apart from these. Who came with a keytab has the tokens that Spark renews, or none yet.
+    A file system issues tokens to Kerberos logins only, and Spark's own user has tokens that would be used
+    instead. So the ticket is used separately. A user with a keytab has the tokens that Spark renews, or none
+    yet.
     """
     address = jvm.java.net.URI(issuer)
     cache = _ticket_cache()
@@ -115,13 +116,13 @@ def _add_new_token(jvm: Any, configuration: Any, issuer: str, user: Any, found: 
 
 
 def _ticket_cache() -> Path:
-    """The file of tickets, where Java looks for it."""
+    """The ticket cache where Java looks for it."""
     name = os.environ.get("KRB5CCNAME") or f"/tmp/krb5cc_{os.getuid()}"
     return Path(name.removeprefix("FILE:"))
 
 
 def _written(jvm: Any, credentials: Any) -> bytes:
-    """In the form of Hadoop's file. By a file, since py4j logs what it is answered."""
+    """The credentials in Hadoop's file format. They pass through a file, because py4j logs its answers."""
     with private_file() as path:
         stream = jvm.java.io.DataOutputStream(jvm.java.io.FileOutputStream(str(path)))
         credentials.writeTokenStorageToStream(stream)

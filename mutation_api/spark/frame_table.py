@@ -63,16 +63,16 @@ def create_table(
 ) -> TableInfo:
     """Create an ACID table for rows of this schema.
 
-    A TIMESTAMP becomes Hive's, which is a wall clock: ``apply_changes`` stores what the session shows.
-    Whether a field may be null is not kept; all columns of the table may.
+    A TIMESTAMP becomes Hive's timestamp, which is a wall clock: ``apply_changes`` stores what the session
+    shows. Nullability is not kept; all columns of the table may be null.
 
     Args:
-        metastore: where the table is created; ``metastore_client.connect(...)`` gives one.
+        metastore: the metastore in which the table is created; ``metastore_client.connect(...)`` gives one.
         table_name: ``database.table``.
-        schema: of the rows, partition columns included: ``df.schema``.
-        partitioned_by: names of the partition columns, in their order; they leave the data columns.
-        clustered_by: names of the bucket columns, any case; Hive 2 needs some.
-        num_buckets: goes with ``clustered_by``.
+        schema: the rows' schema with the partition columns: ``df.schema``.
+        partitioned_by: names of the partition columns, in their order; they are no longer data columns.
+        clustered_by: names of the bucket columns, any case; Hive 2 needs at least one.
+        num_buckets: required with ``clustered_by``, and only then allowed.
         insert_only: see :func:`mutation_api.upkeep.create_acid_table.create_acid_table`, also for the rest.
         location: None for the server's default.
         properties: further table properties.
@@ -81,7 +81,7 @@ def create_table(
         The table as the server describes it.
 
     Raises:
-        RecordLayoutError: a partition column that the schema lacks, or a type that no Hive column has.
+        RecordLayoutError: the schema lacks a partition column, or has a type that no Hive column has.
         Others: see create_acid_table.
     """
     columns = hive_columns(schema)
@@ -123,7 +123,7 @@ def _named(table_name: str, columns: Sequence[ColumnInfo], name: str) -> ColumnI
 
 
 def _hive_type(spark_type: DataType, path: str) -> str:
-    """Type text; ``path`` names the field, and what is nested in it, in messages."""
+    """The text of Hive's type; ``path`` names the field and its nested parts in messages."""
     match spark_type:
         case CharType():
             return f"char({spark_type.length})"

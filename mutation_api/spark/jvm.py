@@ -1,8 +1,8 @@
-"""Objects of Spark's JVM that PySpark keeps to itself; all private access to it is here.
+"""Access to objects of Spark's JVM that PySpark keeps private. No other module accesses them.
 
-Spark's public interface tells neither what an expression reads, nor whether it is deterministic, nor how
-large a cached DataFrame is, and it turns bytes into text on their way to Python. A session of Spark Connect
-has no JVM at hand: whatever here takes a session or a DataFrame refuses one with ConfigurationError.
+Spark's public API does not show what an expression reads, whether it is deterministic, or how large a cached
+DataFrame is, and it converts bytes to text on the way to Python. A Spark Connect session has no local JVM:
+functions that take a session or a DataFrame refuse one with ConfigurationError.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def spark_context(spark: SparkSession) -> SparkContext:
 
 
 def jvm_of(context: SparkContext) -> Any:
-    """The root of Java's packages, as py4j shows them."""
+    """The root of Java's packages in py4j."""
     return context._jvm
 
 
@@ -43,7 +43,7 @@ def hadoop_configuration(context: SparkContext) -> Any:
 
 
 def sql_parser(spark: SparkSession) -> Any:
-    """Spark's own parser of SQL."""
+    """Spark's SQL parser."""
     _refuse_connect(spark)
     return spark._jsparkSession.sessionState().sqlParser()
 
@@ -55,16 +55,16 @@ def analyzed_plan(frame: DataFrame) -> Any:
 
 
 def estimated_bytes(frame: DataFrame) -> int:
-    """Spark's own estimate of the DataFrame's size; exact for rows that are cached."""
+    """Spark's estimate of the DataFrame's size; exact for cached rows."""
     _refuse_connect(frame.sparkSession)
     return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
 
 
 def raw_bytes(frame: DataFrame) -> RDD[bytes]:
-    """The values of a DataFrame's one binary column, as a task in Python takes them.
+    """The values of a DataFrame's only binary column, for tasks in Python.
 
-    Not ``frame.rdd``, which makes texts of bytes on the way (measured: 2.5 s of CPU for each 100 MB); nor
-    mapInArrow, which would hand over as many values at once as a batch of short rows may have.
+    Refused: ``frame.rdd``, which converts bytes to text on the way (measured: 2.5 s of CPU for each 100 MB);
+    mapInArrow, which would pass as many values at once as a batch of short rows may have.
     """
     context = spark_context(frame.sparkSession)
     binary = jvm_of(context).org.apache.spark.sql.Encoders.BINARY()
@@ -75,5 +75,5 @@ def _refuse_connect(spark: SparkSession) -> None:
     if getattr(spark, "_jsparkSession", None) is None:
         raise ConfigurationError(
             "a Spark Connect session cannot be used: change sets and snapshots are jobs over RDDs, which it "
-            "does not have; start a classic session (no SparkSession.builder.remote(), no SPARK_REMOTE)"
+            "lacks; start a classic session (without SparkSession.builder.remote() and SPARK_REMOTE)"
         )

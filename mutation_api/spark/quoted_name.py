@@ -1,4 +1,4 @@
-"""Names of columns as Spark's SQL takes them literally."""
+"""Quotes column names, so that Spark's SQL takes them literally."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ __all__ = ["quoted"]
 
 
 def quoted(*parts: str) -> str:
-    """A column's name, part by part, such that dots and blanks in it mean nothing."""
+    """The quoted name of a column from its parts. Dots and blanks in a part have no meaning."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

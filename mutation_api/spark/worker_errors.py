@@ -1,7 +1,7 @@
-"""Failures of a Spark job, turned back into our own errors on the driver.
+"""Turns failures of a Spark job back into our own errors on the driver.
 
-A worker's error reaches the driver as text only, inside an exception of pyspark's whose message repeats
-Python's traceback and often the JVM's. The last line of that traceback names our class and its message.
+A worker's error reaches the driver as text only, inside an exception of pyspark. Its message repeats Python's
+traceback and often the JVM's. The last line of Python's traceback names our class and its message.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ LONGEST_CAUSE = 1000
 def translated_worker_errors(what: str) -> Iterator[None]:
     """Within the block a failure of a Spark job becomes one of our errors, without pyspark's long stack.
 
-    An error of ours that a worker raised is raised again with its class and message; any other failure
-    becomes a WorkerError that starts with ``what`` and quotes the first lines. A mistake that Spark finds
-    while it analyses the caller's own DataFrame (AnalysisException) goes through unchanged. The full text is
-    logged at level DEBUG.
+    If a worker raised one of our errors, that error is raised again with its class and message. Any other
+    failure becomes a WorkerError that starts with ``what`` and quotes the first lines. An AnalysisException,
+    which Spark raises for mistakes in the caller's own DataFrame, passes unchanged. The full text is logged
+    at level DEBUG.
     """
     try:
         yield
@@ -59,22 +59,22 @@ def translated_worker_errors(what: str) -> Iterator[None]:
 
 
 def raised_in_job(error: type[MutationError], *message: Column | str) -> Column:
-    """A column that raises ``error`` wherever it is evaluated, without Python in the tasks.
+    """A column that raises ``error`` when it is evaluated, without Python in the tasks.
 
-    :func:`translated_worker_errors` gives that error back. Parts of the message that are Columns must not be
-    null, nor hold line breaks (JSON texts do not).
+    :func:`translated_worker_errors` raises that error again. Parts of the message that are Columns must not
+    be null or contain line breaks (JSON texts do not).
     """
     parts = [part if isinstance(part, Column) else sf.lit(part) for part in message]
-    # Spark puts its own words before and behind the message; on lines of their own they are told from it.
+    # Spark adds text before and behind the message; line breaks separate it.
     name = f"\n{error.__module__}.{error.__name__}: "
     return sf.raise_error(sf.concat(sf.lit(name), *parts, sf.lit("\n")))
 
 
 def worker_error_from_text(what: str, text: str) -> MutationError:
-    """The error of ours that a Spark failure's message tells of; else a WorkerError that quotes it."""
+    """Our error that a Spark failure's message contains; else a WorkerError that quotes the message."""
     found = list(OUR_ERROR.finditer(text))
     if found:
-        # The last one: an error that was raised from another of ours is printed after it.
+        # Take the last one: an error raised from another of ours is printed after it.
         cls = getattr(errors, found[-1]["name"], WorkerError)
         if isinstance(cls, type) and issubclass(cls, MutationError):
             return cls(found[-1]["message"].strip())
@@ -82,9 +82,9 @@ def worker_error_from_text(what: str, text: str) -> MutationError:
     if missing:
         return WorkerError(
             f"{what}: Spark's Python workers have no module {missing['name']!r}: they run another Python "
-            f"than this program ({sys.executable}), or hive-mutation-api is not installed there. Here "
-            "set PYSPARK_PYTHON to that program before the session starts (local_session does); on a cluster "
-            "install hive-mutation-api on every worker, or ship an environment that holds it "
+            f"than this program ({sys.executable}), or hive-mutation-api is not installed there. On this "
+            "machine, set PYSPARK_PYTHON to that program before the session starts (local_session does); on "
+            "a cluster, install hive-mutation-api on every worker, or ship an environment that holds it "
             "(spark.archives)"
         )
     return WorkerError(f"{what}: the Spark job failed: {_short_cause(text)}")

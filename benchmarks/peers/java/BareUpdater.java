@@ -26,9 +26,9 @@ final class BareUpdater {
     ObjectInspector inspector = inspector();
     long started = System.nanoTime();
     for (int partition = 0; partition < rows.partitions; partition++) {
-      Path place = new Path(folder, "ds=" + Rows.partitionValue(partition));
+      Path directory = new Path(folder, "ds=" + Rows.partitionValue(partition));
       for (int bucket = 0; bucket < rows.buckets; bucket++) {
-        RecordUpdater updater = open(conf, inspector, place, bucket, txn);
+        RecordUpdater updater = open(conf, inspector, directory, bucket, txn);
         int end = rows.first(partition, bucket + 1);
         for (int i = rows.first(partition, bucket); i < end; i++) {
           updater.insert(txn, Arrays.asList((Object) rows.ids[i], rows.messages[i], rows.values[i]));
@@ -45,7 +45,7 @@ final class BareUpdater {
     return ObjectInspectorFactory.getStandardStructObjectInspector(Rows.NAMES, fields);
   }
 
-  private static RecordUpdater open(Configuration conf, ObjectInspector inspector, Path place, int bucket, long txn)
+  private static RecordUpdater open(Configuration conf, ObjectInspector inspector, Path directory, int bucket, long txn)
       throws IOException {
     Properties properties = new Properties();
     properties.setProperty("transactional", "true");
@@ -58,9 +58,9 @@ final class BareUpdater {
             .minimumTransactionId(txn)
             .maximumTransactionId(txn)
             .statementId(-1)
-            .finalDestination(place)
+            .finalDestination(directory)
             .reporter(Reporter.NULL)
             .tableProperties(properties);
-    return new OrcOutputFormat().getRecordUpdater(place, options);
+    return new OrcOutputFormat().getRecordUpdater(directory, options);
   }
 }

@@ -2,7 +2,7 @@ package writers;
 
 import org.apache.hadoop.conf.Configuration;
 
-/** What both ways of writing are told, so that files are as ours: packed with zlib, no checksum files beside them. */
+/** Settings for both writers, so that files are as ours: packed with zlib, no checksum files beside them. */
 final class Settings {
   private Settings() {}
 

@@ -1,7 +1,7 @@
-"""Searching each bucket of a table for the keys that hash to it, in a task of its own.
+"""Searches each bucket of a table for the keys that hash to it, in one task.
 
-The way of a merge whose source has more keys than the driver collects: the keys are shuffled to their
-buckets, and the rows of the table are not shuffled at all, only those that have a key leave their task.
+A merge uses it if its source has more keys than the driver collects. The keys are shuffled to their buckets.
+Rows of the table are not shuffled; only those that have a key leave their task.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mutation_api.types.plain_array import struct_fields
 __all__ = ["KEYS_PER_PASS", "key_passes", "search_buckets"]
 
 KEYS_PER_PASS = 1_000_000
-"""Keys that a task holds at a time; for more of them it reads its buckets several times."""
+"""Number of keys that a task holds at a time. With more keys it reads its buckets several times."""
 
 _BUCKET = "__bucket"
 
@@ -48,10 +48,10 @@ def search_buckets(
     Args:
         table: its bucket columns are among the keys.
         splits: of the table's buckets, without plain files.
-        reader: what to read of them.
-        keys: columns under the table's names (lower case), of its Spark types; not distinct.
-        null_safe: NULL is a key as any other; else keys with a NULL are left out.
-        keys_per_pass: bounds the memory of a task, but for keys that have equal values in the bucket columns.
+        reader: reads them.
+        keys: columns under the table's names (lower case), in its Spark types; not distinct.
+        null_safe: whether NULL is a key like any other; otherwise keys with a NULL are left out.
+        keys_per_pass: bounds the memory of a task, except for keys with equal values in the bucket columns.
     """
     names = keys.columns
     given = keys if null_safe else keys.na.drop()
@@ -68,7 +68,7 @@ def search_buckets(
 
 
 def _bucket_of(table_text: str, names: Sequence[str]) -> Column:
-    """The bucket to which key columns with these names hash."""
+    """The bucket to which the key columns with these names hash."""
 
     def bucket(keys: pa.Array) -> pa.Array:
         columns = pa.record_batch(struct_fields(keys), names=list(names))
@@ -81,7 +81,7 @@ def _bucket_of(table_text: str, names: Sequence[str]) -> Column:
 
 @dataclass(frozen=True)
 class _BucketSearch:
-    """The function that runs in tasks: keys in the order of their buckets in, batches of rows out."""
+    """The function that runs in tasks: it takes keys ordered by bucket and yields batches of rows."""
 
     table_text: str
     splits: Mapping[int, Sequence[str]]
@@ -107,15 +107,15 @@ def key_passes(
 ) -> Iterator[tuple[int, pa.Table]]:
     """Keys of one bucket at a time, at most about ``limit`` of them.
 
-    Rows with equal values in the bucket columns stay together, so that equal keys do.
+    Rows with equal values in the bucket columns stay together, and so do equal keys.
 
     Args:
         batches: the bucket id, then the key columns; ordered by bucket id and the bucket columns.
-        bucket_columns: their names.
-        limit: a pass ends at the first value of the bucket columns after so many rows.
+        bucket_columns: names of the bucket columns.
+        limit: a pass ends at the first new value of the bucket columns after this number of rows.
 
     Yields:
-        The bucket id, and the key columns of a pass; no pass is empty.
+        The bucket id, and the key columns of a pass, which is never empty.
     """
     held: list[pa.RecordBatch] = []
     for part in _parts_of_one_bucket(batches):
@@ -155,7 +155,7 @@ def _parts_of_one_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _first_other(last: pa.RecordBatch, part: pa.RecordBatch, names: Sequence[str]) -> int:
-    """Position of the first row of ``part`` that differs from ``last`` in a column; its length if none."""
+    """Index of the first row of ``part`` that differs from ``last`` in a column; its length if none does."""
     differs = np.zeros(part.num_rows, bool)
     for name in names:
         value, column = last.column(name)[0], part.column(name)

@@ -1,8 +1,8 @@
-"""KeyGroups: the keys that a keyed snapshot looks for, by the partition in which they can lie. Pure.
+"""KeyGroups: the keys of a keyed snapshot, by the partition in which their rows can lie. Pure.
 
-Buckets to which no key hashes are left out, where the key tells the bucket. A row that is overlooked becomes
-one that a merge inserts once more; so in a partition of which a bucket is left out, the rows of the others
-must be where they belong (:mod:`mutation_api.bucketing.placement`).
+If the key determines the bucket, buckets to which no key hashes are not read. A merge would insert an
+overlooked row a second time. So if a bucket of a partition is not read, the rows of its other buckets must
+lie in the bucket of their hash (:mod:`mutation_api.bucketing.placement`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class KeyGroups:
     """Keys ordered by partition; made by :func:`group_keys` on the driver, used in workers.
 
     Args:
-        keys: the data columns among the key columns, a row for each key; None if there are none, that is if
-            all rows of the partitions in ``ranges`` are wanted.
-        null_safe: NULL equals NULL.
-        ranges: the keys of a partition, by its name: positions start..stop-1; partitions without any are
+        keys: the data columns among the key columns, a row for each key. None if there are no such columns;
+            then all rows of the partitions in ``ranges`` are wanted.
+        null_safe: whether NULL equals NULL.
+        ranges: the indices start..stop-1 of a partition's keys, by its name; partitions without keys are
             missing.
-        excludes: the rows that have none of the keys are wanted.
-        buckets: of partitions in which some buckets cannot hold a key, those that can.
-        num_buckets: of the table.
+        excludes: whether the rows that have none of the keys are wanted.
+        buckets: the buckets that can hold a key, by partition; partitions in which all can are missing.
+        num_buckets: the table's number of buckets.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class KeyGroups:
         self._excludes = excludes
         self._buckets = dict(buckets)
         self._num_buckets = num_buckets
-        # Consecutive splits of a task, and tasks of a process, mostly share their keys.
+        # Consecutive splits of a task, and the tasks of a process, mostly share their keys.
         self._filter_of_range = functools.lru_cache(maxsize=_FILTERS_KEPT)(self._filter)
 
     def __reduce__(self) -> tuple[Callable[..., KeyGroups], tuple[object, ...]]:
-        """Travel without the filters that were made."""
+        """Pickle without the cached filters."""
         return KeyGroups, (
             self._keys,
             self._null_safe,
@@ -77,18 +77,18 @@ class KeyGroups:
         return partition_name in self._ranges
 
     def has_split(self, split: SnapshotSplit) -> bool:
-        """Whether a row of the split, in a partition that :meth:`has_partition`, can be wanted."""
+        """Whether a row of the split can be wanted; its partition must pass :meth:`has_partition`."""
         return not self.checks_placement(split) or split.bucket_id in self._buckets[split.partition_name]
 
     def checks_placement(self, split: SnapshotSplit) -> bool:
-        """Whether it is relied on that the split's rows, as those of other buckets, are in their place.
+        """Whether the split's rows must lie in the bucket of their hash, since other buckets are not read.
 
-        What may hold anything is read in any case.
+        Files that may hold rows of any bucket are always read.
         """
         return split.partition_name in self._buckets and split.is_of_bucket(self._num_buckets)
 
     def filter_for(self, partition_name: str) -> KeyFilter | None:
-        """What to look for in a partition that :meth:`has_partition`; None if all its rows are wanted."""
+        """The filter for a partition that passes :meth:`has_partition`; None if all its rows are wanted."""
         if self._keys is None or partition_name not in self._ranges:
             return None
         return self._filter_of_range(*self._ranges[partition_name])
@@ -110,39 +110,40 @@ def group_keys(
     """Order keys by the partition in which rows with them can lie.
 
     Args:
-        table: tells the partition columns.
-        keys: a column for each key column, in any case and order; of the types of ``arrow_type`` with
+        table: the table that is read.
+        keys: a column for each key column, in any case and order, in the types of ``arrow_type`` with
             timestamps in microseconds.
-        partition_names: the partitions that are read, by (escaped) name; '' for an unpartitioned table.
-        null_safe: NULL equals NULL.
-        excludes: the rows that have none of the keys are wanted.
-        prunes_buckets: leave buckets out to which no key hashes.
+        partition_names: (escaped) names of the partitions to read; '' for an unpartitioned table.
+        null_safe: whether NULL equals NULL.
+        excludes: whether the rows that have none of the keys are wanted.
+        prunes_buckets: whether to leave out buckets to which no key hashes.
 
     Raises:
-        RecordLayoutError: no key column, one that the table does not have, comes twice, or has another type.
-        RecordValueError: a partition's value that its column cannot hold, if the column is a key column.
+        RecordLayoutError: there is no key column, or one is not in the table, comes twice or has another
+            type.
+        RecordValueError: a key column cannot hold its value in a partition's name.
     """
     keys = KeyFilter(_checked(table, keys).combine_chunks(), null_safe).keys
     data = [name for name in keys.column_names if name not in table.partition_key_names]
     in_partition = [name for name in keys.column_names if name in table.partition_key_names]
     if in_partition:
         filter_ = KeyFilter(keys.select(in_partition), null_safe)
-        places, codes = filter_.encode([_chunk(keys, name) for name in in_partition])
+        indices, codes = filter_.encode([_chunk(keys, name) for name in in_partition])
         found, codes_of_found = filter_.encode(_partition_values(table, partition_names, filter_))
         code_of_partition = {
             partition_names[at]: code
             for at, code in zip(found.tolist(), codes_of_found.tolist(), strict=True)
         }
     else:
-        places, codes = np.arange(keys.num_rows), np.zeros(keys.num_rows, np.int64)
+        indices, codes = np.arange(keys.num_rows), np.zeros(keys.num_rows, np.int64)
         code_of_partition = dict.fromkeys(partition_names, 0) if keys.num_rows else {}
     order = np.argsort(codes, kind="stable")
-    codes, places = codes[order], places[order]
+    codes, indices = codes[order], indices[order]
     ranges = {
         name: (int(np.searchsorted(codes, code)), int(np.searchsorted(codes, code, side="right")))
         for name, code in code_of_partition.items()
     }
-    ordered = keys.select(data).take(pa.array(places)).combine_chunks() if data else None
+    ordered = keys.select(data).take(pa.array(indices)).combine_chunks() if data else None
     is_pruned = prunes_buckets and not excludes and tells_bucket(table, set(data))
     return KeyGroups(
         keys=ordered,
@@ -157,11 +158,11 @@ def group_keys(
 def _buckets(
     table: AcidTable, keys: pa.Table, ranges: Mapping[str, tuple[int, int]]
 ) -> dict[str, frozenset[int]]:
-    """Buckets of the keys, of partitions where that is not every bucket."""
+    """Buckets of the keys by partition, without partitions in which these are all buckets."""
     try:
         bucket_ids = np.asarray(BucketIdResolver(table).resolve(keys))
     except RecordValueError:
-        # A key that the column cannot hold (a day of the year 10000) equals no row, but has no bucket either.
+        # A key that the column cannot hold (a day of the year 10000) equals no row and has no bucket.
         return {}
     of_range = {
         (start, stop): frozenset(np.unique(bucket_ids[start:stop]).tolist())
@@ -173,10 +174,10 @@ def _buckets(
 
 
 def partition_scalars(table: AcidTable, name: str) -> dict[str, pa.Scalar]:
-    """Values of a partition's columns as a snapshot gives them; none for an unpartitioned table.
+    """Values of a partition's columns as a snapshot gives them; empty for an unpartitioned table.
 
     Raises:
-        RecordValueError: a value that its column cannot hold.
+        RecordValueError: a column cannot hold its value.
     """
     texts = parse_partition_name(name) if table.partition_keys else ()
     return {
@@ -202,14 +203,14 @@ def _checked(table: AcidTable, keys: pa.Table) -> pa.Table:
     unknown = [name for name in names if name not in columns]
     if unknown or not names or len(set(names)) < len(names):
         raise RecordLayoutError(
-            f"table {table.full_name}: keys {unknown or names}: each must be a column of the table and come "
-            f"once; there are {', '.join(columns)}"
+            f"table {table.full_name}: keys {unknown or names}: each must be a column of the table, named "
+            f"once; the columns are {', '.join(columns)}"
         )
     for name, found in zip(names, keys.schema.types, strict=True):
         if found != key_type(columns[name]):
             raise RecordLayoutError(
-                f"table {table.full_name}: keys of {name} {columns[name].type} are {found}: give them as "
-                f"{key_type(columns[name])}"
+                f"table {table.full_name}: keys of {name} {columns[name].type} have the Arrow type {found}: "
+                f"convert them to {key_type(columns[name])}"
             )
     return keys.rename_columns(names)
 

@@ -1,8 +1,8 @@
-"""snapshot: the rows a transaction sees, with their ROW__ID, as a DataFrame.
+"""snapshot: the rows that a transaction sees, with their ROW__ID, as a DataFrame.
 
-The driver lists directories and decides which files make up each (partition, bucket); tasks merge them with
-:mod:`~.orc.read.snapshot_reader`. Spark's own ORC reader is no help: it fails on ACID files unless all
-six event columns are asked for, and it does not merge.
+The driver lists directories and decides which files make up each (partition, bucket). Tasks merge them with
+:mod:`~.orc.read.snapshot_reader`. Refused: Spark's own ORC reader, which fails on ACID files unless all six
+event columns are read, and does not merge.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 BATCH_ROWS_DEFAULT = 16_384
-"""Rows of one Arrow batch on its way from a Python worker to Spark."""
+"""Rows of one Arrow batch from a Python worker to Spark."""
 
 
 def snapshot(
@@ -50,47 +50,47 @@ def snapshot(
     truncate_nanoseconds: bool = False,
     batch_rows: int = BATCH_ROWS_DEFAULT,
 ) -> DataFrame:
-    """The rows of a table that a transaction, or an open snapshot, sees, with their ROW__ID.
+    """The rows of a table that a transaction or an open snapshot sees, with their ROW__ID.
 
-    Files are read when the DataFrame is evaluated, each time it is; so evaluate it while the view is open,
-    or the cleaner may have removed them. Directories are listed once, now.
+    Each evaluation of the DataFrame reads the files. So evaluate it while the view is open; afterwards the
+    cleaner may remove them. Directories are listed once, by this call.
 
     Args:
-        view: a begun transaction that declared the table as source or sink, or what
-            ``client.open_snapshot("db.table")`` gives, best in a ``with`` block, whose end releases its lock.
+        view: a begun transaction with the table as source or sink, or the result of
+            ``client.open_snapshot("db.table")``, best in a ``with`` block, whose end releases its lock.
         table_name: ``database.table``.
-        spark: the session; default: the active one of this thread.
-        columns: names of data and partition columns, any case, in the order wanted; None for all. ``[]``
-            gives ROW__ID alone, and reads no other column; of an insert-only table it is refused.
+        spark: the session; default: this thread's active one.
+        columns: names of data and partition columns, any case, in the wanted order; None for all. ``[]``
+            gives only ROW__ID and reads no other column; it is refused for an insert-only table.
         partitions: escaped names (``ds=2015-11-19``) of the partitions to read; None for all.
-        keys: give only rows whose values equal those of some row here. Its columns are key columns of the
-            table, any case, partition columns among them; of the types of ``arrow_type(…,
+        keys: return only rows whose values equal those of a row of this table. Its columns are key columns of
+            the table, any case, partition columns included, in the types of ``arrow_type(…,
             timestamp_unit="us")``; they need not be among ``columns``. Partitions, buckets and stripes that
-            can hold none of them are not read, and of the others the key columns first. NaN equals NaN, -0.0
-            equals 0.0, NULL equals nothing.
-        null_safe_keys: NULL equals NULL.
-        without_keys: give all other rows, those that have none of the keys.
-        prune_buckets: with keys that have the bucket columns, leave buckets out to which none hashes. The
-            rows of the others are checked then: if one is not where it belongs, DirectoryStateError. False
-            reads all buckets.
+            can hold none of the keys are not read; of the others the key columns are read first. NaN equals
+            NaN, -0.0 equals 0.0, NULL equals nothing.
+        null_safe_keys: whether NULL equals NULL.
+        without_keys: return the other rows instead, those that have none of the keys.
+        prune_buckets: if the keys include the bucket columns, do not read buckets to which no key hashes. The
+            rows of the other buckets are then checked: if one lies in a bucket other than its hash says,
+            DirectoryStateError is raised. False reads all buckets.
         truncate_nanoseconds: Spark's timestamps have six digits of a second, Hive's nine. True drops the last
-            three; False makes a value that has them an error, for written back it would be another one.
+            three. False refuses a value that has them, since written back it would be another one.
         batch_rows: rows of one batch.
 
     Returns:
         ``ROW__ID`` struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``) and the
         columns. In a partitioned table ROW__ID has a fourth field ``partition``, because an update or delete
-        must know where its row lies. An insert-only table has no ROW__ID. timestamp columns are
+        needs the partition of its row. An insert-only table has no ROW__ID. timestamp columns are
         timestamp_ntz, char and varchar are strings.
 
     Raises:
         ConfigurationError: the view is a client, or there is no session.
-        RecordLayoutError: a column or partition that the table does not have, or keys of another type.
-        TableNotMutableError: a column Spark cannot hold (uniontype); name the others in ``columns``.
+        RecordLayoutError: the table lacks a column or partition, or keys have another type.
+        TableNotMutableError: Spark cannot hold a column (uniontype); name the others in ``columns``.
         DirectoryStateError: see :func:`mutation_api.orc.read.snapshot_reader.plan_splits`.
-        ClientError: the view does not know the table, is not open, or has lost its lock.
-        Evaluating it raises pyspark's exception, whose text ends with our CorruptFileError,
-        DirectoryStateError or RecordValueError; within
+        ClientError: the view does not have the table, is not open, or has lost its lock.
+        The evaluation raises pyspark's exception, whose text ends with our CorruptFileError,
+        DirectoryStateError or RecordValueError. Within
         :func:`~mutation_api.spark.worker_errors.translated_worker_errors` it raises these themselves.
     """
     _check_view(view, table_name)
@@ -138,20 +138,20 @@ def snapshot_by_bucket(
     partitions: Sequence[str] | None = None,
     null_safe_keys: bool = False,
 ) -> DataFrame:
-    """The rows of a table that have one of very many keys, and maybe others too.
+    """The rows of a table that have one of very many keys, and perhaps some others.
 
-    Only the keys are shuffled, each to the task that searches its bucket; the table is read where it lies.
-    That files are in their place is checked of every row that is read; plain files (loaded, or written before
-    the table was transactional) are read as a whole.
+    Only the keys are shuffled, each to the task that searches its bucket; rows of the table are not. Every
+    row that is read is checked to lie in the bucket of its hash. Plain files (loaded, or written before the
+    table was transactional) are read as a whole.
 
     Args:
-        transaction: as :func:`snapshot` takes its view.
-        table_name: of a table whose rows' bucket the keys tell
+        transaction: like the view of :func:`snapshot`.
+        table_name: a table whose buckets the keys determine
             (:func:`mutation_api.bucketing.placement.tells_bucket`).
-        keys: key columns of the table under its names, of its Spark types; not distinct.
+        keys: key columns of the table under its names, in its Spark types; not distinct.
         columns: see :func:`snapshot`.
-        partitions: likewise.
-        null_safe_keys: likewise.
+        partitions: see :func:`snapshot`.
+        null_safe_keys: see :func:`snapshot`.
 
     Returns:
         As :func:`snapshot`.
@@ -178,7 +178,7 @@ def snapshot_by_bucket(
 def _check_view(view: SnapshotView, table_name: str) -> None:
     if hasattr(view, "open_snapshot"):
         raise ConfigurationError(
-            f"a client has no snapshot of its own: with client.open_snapshot({table_name!r}) as view: "
+            f"a client is not a snapshot: use with client.open_snapshot({table_name!r}) as view: "
             f"snapshot(view, {table_name!r})"
         )
     view.check()
@@ -191,12 +191,12 @@ def _select(table: AcidTable, columns: Sequence[str] | None) -> tuple[AcidColumn
     if unknown or len(set(names)) < len(names):
         raise RecordLayoutError(
             f"table {table.full_name}: columns {unknown or names} cannot be read: each must exist and be "
-            f"named once; there are {', '.join(available)}"
+            f"named once; the columns are {', '.join(available)}"
         )
     if not names and not table.version.has_row_ids:
         raise RecordLayoutError(
             f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}, so name a column; "
-            f"there are {', '.join(available)}"
+            f"the columns are {', '.join(available)}"
         )
     return tuple(available[name] for name in names)
 
@@ -215,7 +215,7 @@ def _locations(
     unknown = sorted(set(partitions) - set(known))
     if unknown:
         raise RecordLayoutError(
-            f"table {table.full_name}: no partition {listed(unknown)} in this snapshot; it has "
-            f"{len(known)}, such as {', '.join(sorted(known)[:3]) or 'none'}"
+            f"table {table.full_name}: this snapshot has no partition {listed(unknown)}; it has "
+            f"{len(known)} partitions, such as {', '.join(sorted(known)[:3]) or 'none'}"
         )
     return {name: known[name] for name in dict.fromkeys(partitions)}

@@ -1,4 +1,4 @@
-"""Reading splits of a snapshot in Spark's tasks: what leaves a worker, and which task reads which split."""
+"""Reads splits of a snapshot in Spark's tasks: the rows that leave a worker, and the splits of each task."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from mutation_api.types.hive_type import parse_hive_type, spark_type
 __all__ = ["PARTITION_FIELD", "TASKS_PER_CORE", "SplitReader", "read_splits", "snapshot_ddl"]
 
 PARTITION_FIELD = "partition"
-"""Fourth field of ROW__ID in partitioned tables: the (escaped) name of the partition the row lies in."""
+"""Fourth field of ROW__ID in partitioned tables: the (escaped) name of the row's partition."""
 
 TASKS_PER_CORE = 16
-"""Tasks of a job that reads, at most: they share out the splits, since starting one costs time too."""
+"""Maximum number of reading tasks. They share the splits, because starting a task costs time, too."""
 
 
 def read_splits(
@@ -40,13 +40,13 @@ def read_splits(
     reader: SplitReader,
     groups: KeyGroups | None = None,
 ) -> DataFrame:
-    """The rows of the splits that the keys want, in the form of :func:`~.snapshot_frame.snapshot`."""
+    """The rows of the splits that the keys select, in the form of :func:`~.snapshot_frame.snapshot`."""
     rows = _NumberedSplits(
         table_text=AcidTableSerializer.encode(table),
         splits=tuple(split.to_json() for split in splits),
         reader=reader,
-        # A broadcast, for each of many tasks has a copy of the function. Nobody removes it but Spark itself,
-        # when the DataFrame is forgotten: until then it may be evaluated again.
+        # A broadcast, because each of many tasks has a copy of the function. Only Spark removes it, when the
+        # DataFrame is gone: until then it may be evaluated again.
         keys=None if groups is None else spark_context(spark).broadcast(groups),
     )
     return _numbers(spark, len(splits)).mapInArrow(rows, snapshot_ddl(table, reader.columns))
@@ -54,7 +54,7 @@ def read_splits(
 
 @dataclass(frozen=True)
 class _NumberedSplits:
-    """The function that runs in tasks: batches of numbers of splits in, batches of rows out."""
+    """The function that runs in tasks: it takes batches of splits' numbers and yields batches of rows."""
 
     table_text: str
     splits: tuple[str, ...]
@@ -76,7 +76,7 @@ def _is_checked(groups: KeyGroups | None, split: SnapshotSplit) -> bool:
 
 @dataclass(frozen=True)
 class SplitReader:
-    """Reads splits in a worker, which uses the driver's settings of storage."""
+    """Reads splits in a worker, with the driver's storage settings."""
 
     valid_ids: ValidIdList
     columns: tuple[AcidColumn, ...]
@@ -104,7 +104,7 @@ class SplitReader:
     ) -> Iterator[pa.RecordBatch]:
         data = [c.name for c in self.columns if c.name not in table.partition_key_names]
         has_row_ids = table.version.has_row_ids
-        # Rows without ROW__ID are counted by a column, if none is asked for.
+        # Without ROW__ID and requested columns, one column is read to count the rows.
         read = data or ([] if has_row_ids else [table.column_names[0]])
         values = partition_scalars(table, split.partition_name)
         only = None if groups is None else groups.filter_for(split.partition_name)
@@ -129,14 +129,14 @@ class SplitReader:
 def _numbers(spark: SparkSession, count: int) -> DataFrame:
     """One row a split, spread over tasks.
 
-    The JVM counts by itself; rows of ours would need a Python worker of their own in each task.
+    The JVM generates these numbers; rows from Python would need another Python worker in each task.
     """
     tasks = max(1, min(count, TASKS_PER_CORE * spark_context(spark).defaultParallelism))
     return spark.range(0, count, 1, tasks)
 
 
 def snapshot_ddl(table: AcidTable, columns: Sequence[AcidColumn]) -> str:
-    """Spark's spelling of what :func:`~.snapshot_frame.snapshot` gives."""
+    """The DDL of the columns of :func:`~.snapshot_frame.snapshot`."""
     fields = [f"`{c.name}` {spark_type(parse_hive_type(c.type))}" for c in columns]
     if table.version.has_row_ids:
         fields.insert(0, f"`{ROW_ID_COLUMN}` {_row_id_ddl(table)}")

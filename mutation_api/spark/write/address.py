@@ -1,6 +1,6 @@
-"""ChangeAddresser: batches of a change set -> the same changes, each with its address in front.
+"""ChangeAddresser: adds the address of each change to batches of a change set.
 
-Pure Arrow; runs in Spark's Python workers, before the shuffle.
+Pure Arrow; it runs in Spark's Python workers, before the shuffle.
 """
 
 from __future__ import annotations
@@ -36,18 +36,20 @@ TXN = "__txn"
 BUCKET_PROPERTY = "__bucket_property"
 ROW_NUMBER = "__row_id"
 ADDRESS_COLUMNS = (PARTITION, BUCKET, OPERATION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
-"""First columns of addressed changes; the data columns that the change set has follow in table order."""
+"""First columns of addressed changes. The data columns of the change set follow in table order."""
 
 
 @dataclass(frozen=True)
 class ChangeFields:
-    """Which columns a batch of changes has, in this order: the operation; the parts of ROW__ID; the partition
-    columns; ``writers``, if inserts have them; the data columns, of deletes null.
+    """The columns of a batch of changes.
+
+    In this order: the operation; the parts of ROW__ID; the partition columns; ``writers``, if inserts have
+    them; the data columns, null for deletes.
 
     Attributes:
-        row_id: of txn, bucket, row_id and partition those that are known: three, four or none.
+        row_id: those of txn, bucket, row_id and partition that are known: three, four or none.
         partition_columns: names in the table; all or none.
-        has_writers: whether inserts bring their bucket id; see ChangeClassifier.
+        has_writers: whether inserts have a bucket id; see ChangeClassifier.
         columns: names in the table, in its order.
     """
 
@@ -58,24 +60,24 @@ class ChangeFields:
 
     @property
     def addressing(self) -> int:
-        """How many columns come before the data columns."""
+        """Number of columns before the data columns."""
         return 1 + len(self.row_id) + len(self.partition_columns) + self.has_writers
 
 
 @dataclass(frozen=True)
 class ChangeAddresser:
-    """Puts the address of each change in the place of what it follows from.
+    """Replaces the columns from which the address of a change follows by the address.
 
     Args:
         classifier: finds and checks the address.
-        fields: of the batches.
+        fields: the columns of the batches.
     """
 
     classifier: ChangeClassifier
     fields: ChangeFields
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Address all batches of a task; columns are ADDRESS_COLUMNS and the data columns.
+        """Address all batches of a task. The result's columns are ADDRESS_COLUMNS and the data columns.
 
         Raises: as :meth:`ChangeClassifier.classify`.
         """
@@ -101,7 +103,7 @@ class ChangeAddresser:
 
 
 def numbers_of_partitions(batch: pa.RecordBatch, number: Callable[[str], int]) -> npt.NDArray[np.int64]:
-    """A number for each of n addressed changes (shape (n,)), by its partition's name, each asked once."""
+    """``number`` of the partition's name for each of n addressed changes, shape (n,); called once a name."""
     encoded = batch.column(PARTITION).dictionary_encode()
     used = _used_names(encoded)
     numbers = np.zeros(len(used), np.int64)
@@ -111,25 +113,25 @@ def numbers_of_partitions(batch: pa.RecordBatch, number: Callable[[str], int]) -
 
 
 def with_names_once(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same addressed changes, with each partition's name told once, and none that no change has."""
+    """The same addressed changes, with the name of each of their partitions stored once."""
     encoded = batch.column(PARTITION).dictionary_encode()
     used = _used_names(encoded)
     if not used.all():
-        places = (np.cumsum(used, dtype=np.int32) - 1)[encoded.indices.to_numpy()]
-        encoded = pa.DictionaryArray.from_arrays(places, encoded.dictionary.filter(pa.array(used)))
+        indices = (np.cumsum(used, dtype=np.int32) - 1)[encoded.indices.to_numpy()]
+        encoded = pa.DictionaryArray.from_arrays(indices, encoded.dictionary.filter(pa.array(used)))
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     return pa.record_batch({**columns, PARTITION: encoded})
 
 
 def _used_names(encoded: pa.DictionaryArray) -> npt.NDArray[np.bool_]:
-    """Which of the dictionary's names a change has."""
+    """Whether each name of the dictionary occurs in a change."""
     used: npt.NDArray[np.bool_] = np.zeros(len(encoded.dictionary), np.bool_)
     used[encoded.indices.to_numpy()] = True
     return used
 
 
 def _row_ids(parts: list[pa.Array], names: tuple[str, ...]) -> pa.StructArray:
-    """ROW__IDs; null where all parts are."""
+    """The ROW__IDs; null if all parts are null."""
     absent = pc.is_null(parts[0])
     for part in parts[1:]:
         absent = pc.and_(absent, pc.is_null(part))

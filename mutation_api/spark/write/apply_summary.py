@@ -12,12 +12,12 @@ __all__ = ["ApplySummary"]
 
 @dataclass(frozen=True)
 class ApplySummary:
-    """What was staged for one table; none of it is visible before the transaction commits.
+    """What was staged for one table. Nothing of it is visible before the transaction commits.
 
-    Counts are changes as the caller gave them: an update counts once, whatever the table's format makes of
-    it. ``partitions`` are escaped names, sorted; none of an unpartitioned table. ``buckets`` counts each
-    bucket of each partition, ``bytes`` those of the files. ``verify_seconds`` is 0 if the ROW__IDs were not
-    looked up; ``write_seconds`` spans evaluating the changes, shuffle, sort and writing.
+    Changes are counted as the caller gave them: an update counts once in every format. ``partitions`` are
+    sorted escaped names; an unpartitioned table has none. ``buckets`` counts each bucket of each partition,
+    ``bytes`` the bytes of the files. ``verify_seconds`` is 0 if the ROW__IDs were not looked up.
+    ``write_seconds`` spans evaluating the changes, shuffle, sort and writing.
     """
 
     table: str
@@ -42,7 +42,7 @@ class ApplySummary:
         verify_seconds: float,
         write_seconds: float,
     ) -> ApplySummary:
-        """Add the manifests up. In a split table an update has two manifests and counts in its delta only."""
+        """Add up the manifests. A split update has two manifests and counts in its delta only."""
         return cls(
             table=table,
             txn_id=txn_id,

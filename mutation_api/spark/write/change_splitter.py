@@ -1,7 +1,7 @@
-"""ChangeSplitter: the changes of a task -> pieces, each for one of the tasks that write.
+"""ChangeSplitter: cuts the changes of a task into pieces, each for one writing task.
 
-Pieces travel through Spark's shuffle as bytes, an Arrow stream each. Spark moves a few large values then,
-instead of turning every row from Arrow into its own form and back.
+Pieces travel through Spark's shuffle as bytes, an Arrow stream each. So Spark moves a few large values and
+does not convert every row from Arrow to its own form and back.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ __all__ = ["CHANGES", "SPLIT_DDL", "TASK", "ChangeSplitter", "batches_in"]
 TASK = "task"
 CHANGES = "changes"
 ADDRESSED_ROWS_MAX = 1 << 16
-"""At once. Spark hands over few rows at a time, and of few what is done once for all takes the most time."""
+"""Rows to address at once. Spark passes few rows at a time, and for few rows the fixed costs dominate."""
 SPLIT_DDL = f"{TASK} int, {CHANGES} binary"
 
 
 @dataclass(frozen=True)
 class ChangeSplitter:
-    """Addresses changes, and cuts them up by the task that writes their (partition, bucket).
+    """Addresses changes, and splits them by the task that writes their (partition, bucket).
 
-    The buckets of a partition go to tasks that follow one another, so that a table of few groups keeps all
-    tasks busy.
+    The buckets of a partition go to consecutive tasks, so a table of few groups keeps all tasks busy.
 
     Args:
         addresser: gives each change its address.
-        tasks: that write.
-        memory_bytes: of changes that are cut up at once; while they are, there are copies of them. Many tasks
+        tasks: number of writing tasks.
+        memory_bytes: size of changes that are split at once; meanwhile there are copies of them. Many tasks
             and little memory make small pieces.
     """
 
@@ -46,7 +45,7 @@ class ChangeSplitter:
     memory_bytes: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the number of a task and a piece for it, again and again.
+        """Yield pairs of a task's number and a piece for it.
 
         Raises: as :meth:`mutation_api.spark.write.classify.ChangeClassifier.classify`.
         """
@@ -70,17 +69,17 @@ class ChangeSplitter:
             )
 
     def _tasks(self, rows: pa.RecordBatch) -> npt.NDArray[np.integer]:
-        """The task of each change. Depends on partition and bucket alone, wherever they are met."""
+        """The task of each change. It depends on partition and bucket only."""
         first_tasks = numbers_of_partitions(rows, lambda name: zlib.crc32(name.encode()))
         tasks: npt.NDArray[np.int64] = (first_tasks + rows.column(BUCKET).to_numpy()) % self.tasks
-        # Numbers of 16 bits are sorted in linear time.
+        # numpy sorts numbers of 16 bits in linear time.
         return tasks.astype(np.uint16) if self.tasks <= 1 << 16 else tasks
 
 
 def _joined(
     batches: Iterable[pa.RecordBatch], bytes_max: int, rows_max: int = sys.maxsize
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches as large as they may be; one that came larger stays as it is."""
+    """The same rows in batches as large as allowed; a batch that is larger stays unchanged."""
     pending: list[pa.RecordBatch] = []
     byte_count = row_count = 0
     for batch in batches:

@@ -1,6 +1,6 @@
-"""ChangeWriter: the work of one task. Addressed changes come in any order; they are sorted, and written.
+"""ChangeWriter: the work of one task. It sorts addressed changes, which come in any order, and writes them.
 
-Sorted here and not by Spark, whose sort of rows by four columns was half of the job: see DESIGN.md.
+Python sorts and not Spark, whose sort of rows by four columns took half of the job: see DESIGN.md.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ChangeWriter:
-    """Sorts addressed changes, feeds them to a coordinator, and yields the manifests as JSON.
+    """Sorts addressed changes, passes them to a coordinator, and yields the manifests as JSON.
 
-    Travels to the workers, hence the table in its text form, and with the driver's settings of storage.
+    It travels to the workers, so it holds the table as text, and the driver's storage settings.
     """
 
     table_text: str
@@ -56,9 +56,9 @@ class ChangeWriter:
     storage: HadoopSettings
 
     def __call__(self, pieces: Iterable[bytes]) -> Iterator[str]:
-        """Write all changes of one task: one line for each file.
+        """Write all changes of one task; returns a line of JSON for each file.
 
-        The last thing that may fail happens before the first yield.
+        Everything that may fail happens before the first yield.
         """
         configure_storage(self.storage)
         table = AcidTableSerializer.decode(self.table_text)
@@ -87,10 +87,10 @@ class ChangeWriter:
 
 
 class WritingOrder:
-    """Key of the order in which a coordinator takes addressed changes: by group, then by ROW__ID.
+    """The sort key for a coordinator's order of addressed changes: by group, then by ROW__ID.
 
-    Partitions are numbered as they come: groups may follow one another in any order. Inserts carry the
-    transaction's own id, which is greater than any other, and so come last in their group.
+    Partitions are numbered by first occurrence, since groups may come in any order. Inserts carry the
+    transaction's own id, which is greater than any other, so they come last in their group.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ def write_batch(coordinator: MutatorCoordinator, batch: pa.RecordBatch) -> None:
     """Cut a batch of addressed changes at the borders of its groups and write each piece.
 
     Args:
-        coordinator: of the task.
+        coordinator: the task's coordinator.
         batch: ADDRESS_COLUMNS and the data columns, in the order of WritingOrder.
     """
     if not batch.num_rows:
@@ -140,7 +140,7 @@ def _rows(batch: pa.RecordBatch) -> pa.StructArray | None:
 
 
 def _group_bounds(partitions: pa.Array, buckets: pa.Array) -> list[int]:
-    """Where groups begin, and the number of rows."""
+    """The first index of each group, and the number of rows."""
     changes: npt.NDArray[np.bool_] = np.zeros(len(buckets), np.bool_)
     changes[0] = True
     changes[1:] = np.diff(buckets.to_numpy()) != 0
@@ -152,13 +152,12 @@ def _attempt_id() -> str:
     context = TaskContext.get()
     if context is None:
         return "0"
-    # The attempt id alone is unique in the job; the partition's number is for people who look into the
-    # directory.
+    # The attempt id alone is unique in the job; the partition's number is for people who read the directory.
     return f"{context.partitionId()}-{context.taskAttemptId()}"
 
 
 def _local_folder() -> str | None:
-    """One of the folders that Spark gives its workers, not the same for all tasks; None outside of Spark."""
+    """One of the folders that Spark gives its workers, chosen by partition; None outside of Spark."""
     folders = [folder for folder in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if folder]
     context = TaskContext.get()
     return folders[context.partitionId() % len(folders)] if folders and context is not None else None

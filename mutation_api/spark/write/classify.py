@@ -1,7 +1,8 @@
-"""Where each change goes: partition, bucket, operation and ROW__ID of a batch, checked. Pure Arrow and numpy.
+"""Finds and checks the address of each change: partition, bucket, operation and ROW__ID. Pure Arrow and
+numpy.
 
-Runs in Spark's Python workers, before the shuffle: everything that can be wrong with the address of a change
-is found here, while nothing has been written. The rules are those of :mod:`mutation_api.worker.change_rules`.
+It runs in Spark's Python workers before the shuffle, so every wrong address is found before anything is
+written. The rules are those of :mod:`mutation_api.worker.change_rules`.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ ADDRESS_TYPE = pa.struct(
         ("row_id", pa.int64()),
     ]
 )
-"""Address of a change: where it goes, what it is, and the ROW__ID of its row, the bucket field verbatim.
+"""Address of a change: partition, bucket, operation, and the row's ROW__ID with its bucket field verbatim.
 
-An insert carries the own id (write id, in v1 transaction id) and so sorts behind every existing row.
+An insert carries the own id (write id, in v1 transaction id), so it sorts behind every existing row.
 """
 
 
@@ -55,9 +56,9 @@ An insert carries the own id (write id, in v1 transaction id) and so sorts behin
 class ChangeClassifier:
     """Gives every change of a batch its address, or refuses the batch.
 
-    ``missing_columns`` are columns of the table that the change set leaves out; only deletes may do without.
-    ``has_partition_columns`` false: the partition is taken from ROW__ID's own field ``partition``.
-    ``valid_ids`` are those of the transaction's snapshot: write ids of the table, in v1 transaction ids.
+    ``missing_columns`` are columns of the table that the change set lacks; only deletes need no such columns.
+    ``has_partition_columns`` false: the partition is taken from ROW__ID's field ``partition``. ``valid_ids``
+    are those of the transaction's snapshot: write ids of the table, in v1 transaction ids.
     """
 
     table: AcidTable
@@ -78,8 +79,9 @@ class ChangeClassifier:
             operations: n texts, 'insert', 'update' or 'delete' in any case.
             row_ids: n ROW__IDs with fields txn, bucket, row_id and, if known, partition; None if the change
                 set has no such column. Those of inserts are ignored.
-            columns: n rows of the partition and bucket columns, fields in lower case; None if there are none.
-            writers: n bucket ids for inserts into a table that is not bucketed; None for other tables.
+            columns: n rows of the partition and bucket columns, fields in lower case; None without such
+                columns.
+            writers: n bucket ids for inserts into an unbucketed table; None for other tables.
 
         Returns:
             n addresses of ADDRESS_TYPE.
@@ -119,7 +121,7 @@ class ChangeClassifier:
                 changes.operations != Operation.DELETE,
                 RecordLayoutError,
                 f"the change set lacks the columns {', '.join(self.missing_columns)}; "
-                "only a change set of deletes may leave columns out",
+                "only a change set of deletes may lack columns",
             )
 
     def _partitions(self, changes: Changes) -> pa.Array:
@@ -135,7 +137,7 @@ class ChangeClassifier:
                 changes.inserts | pc.is_null(known).to_numpy(zero_copy_only=False),
                 RecordLayoutError,
                 f"the change set lacks the partition columns {', '.join(self.table.partition_key_names)} and "
-                f"{ROW_ID_COLUMN} does not tell the partition either",
+                f"{ROW_ID_COLUMN} has no partition either",
             )
             return known
         deletes = changes.operations == Operation.DELETE
@@ -145,7 +147,7 @@ class ChangeClassifier:
         return pc.if_else(is_known_delete, known, computed)
 
     def _computed_partitions(self, changes: Changes, wanted: pa.BooleanArray | None = None) -> pa.Array:
-        """Partition names by the columns' values; where they are not wanted, null."""
+        """Partition names by the columns' values; null for rows that are not wanted."""
         columns = {name: changes.columns[name] for name in self.table.partition_key_names}
         if wanted is None:
             return partition_names(self.table, columns).cast(pa.string())
@@ -154,7 +156,7 @@ class ChangeClassifier:
         return pc.replace_with_mask(pa.nulls(len(changes), pa.string()), wanted, names)
 
     def _buckets(self, changes: Changes, writers: pa.Array | None) -> npt.NDArray[np.int32]:
-        """The bucket that a new row belongs to; of an existing row, the bucket of its ROW__ID."""
+        """The bucket of each row: of a new row by its hash, of an existing row by its ROW__ID."""
         buckets = changes.bucket_ids.astype(np.int32)
         if not self.table.is_bucketed:
             if changes.inserts.any():
@@ -171,18 +173,18 @@ class ChangeClassifier:
 
 
 def _codes(operations: pa.Array) -> npt.NDArray[np.int8]:
-    """Codes of operations' names in any case; one text is looked at once."""
+    """Codes of operations' names in any case; each distinct text is parsed once."""
     encoded = operations.cast(pa.string()).dictionary_encode()
     distinct = [_CODES.get(name.lower(), _UNKNOWN) for name in encoded.dictionary.to_pylist()]
-    positions = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
-    codes: npt.NDArray[np.int8] = np.array([*distinct, _UNKNOWN], np.int8)[positions]
+    indices = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
+    codes: npt.NDArray[np.int8] = np.array([*distinct, _UNKNOWN], np.int8)[indices]
     return codes
 
 
 def _row_ids(row_ids: pa.StructArray | None, count: int) -> RowIds:
     if row_ids is None:
         return RowIds.none(count)
-    # struct_field, unlike StructArray.field, gives null where the whole struct is null.
+    # Unlike StructArray.field, struct_field gives null if the whole struct is null.
     parts = [pc.struct_field(row_ids, name) for name in ("txn", "bucket", "row_id")]
     knows_partition = row_ids.type.get_field_index("partition") >= 0
     return RowIds.of_columns(parts, pc.struct_field(row_ids, "partition") if knows_partition else None)

@@ -1,13 +1,13 @@
-"""What apply_changes would write: changes by partition and bucket, files, and about how many bytes.
+"""Forecasts what apply_changes would write: changes by partition and bucket, files, and approximate bytes.
 
-Changes and files are exact, since they are counted from the same addresses. Bytes are an estimate:
+Numbers of changes and files are exact, since they are counted from the same addresses. Bytes are an estimate:
 
-* a delta file costs what the writer makes of one row, and each further new row what it costs on average in a
-  sample of SAMPLE_ROWS rows, written to a temporary directory;
-* a file of delete events costs what the writer makes of one, and each further event EVENT_BYTES.
+* a delta file costs the size of a file of one row, and each further new row its average size in a sample of
+  SAMPLE_ROWS rows, written to a temporary directory;
+* a file of delete events costs the size of a file of one event, and each further event EVENT_BYTES.
 
-Refused: the bytes a row has in the table's own files, since a new or foreign row may be of another size, an
-empty table has none, and rows of a large file are packed better than those of many small deltas.
+Refused: the average bytes of a row in the table's own files. New or foreign rows may have another size, an
+empty table has no rows, and rows of a large file are packed better than those of many small deltas.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from mutation_api.worker.coordinator import MutatorCoordinator
 __all__ = ["Forecast", "GroupCount", "forecast_changes"]
 
 SAMPLE_ROWS = 1000
-"""New rows that are written on trial."""
+"""Number of new rows that are written for the estimate."""
 
 EVENT_BYTES = 1.5
-"""Of a delete event in a file of many. Measured with zlib: 0.02 if all rows of a bucket go, 0.7 if every
-tenth does, 1.7 if every thousandth does."""
+"""Bytes of a delete event in a file of many. Measured with zlib: 0.02 if all rows of a bucket are deleted,
+0.7 if every tenth is, 1.7 if every thousandth is.
+"""
 
 _TRIAL_DDL = "row_count long, one_row_bytes long, all_rows_bytes long"
 _OWN_ID = 2
@@ -48,10 +49,10 @@ _OWN_ID = 2
 
 @dataclass(frozen=True)
 class GroupCount:
-    """Changes of one (partition, bucket) as the writer gets them; a moved row is a delete in one group and an
-    insert in another.
+    """Changes of one (partition, bucket) as the writer gets them.
 
-    ``partition`` is the escaped name, None of an unpartitioned table.
+    A moved row is a delete in one group and an insert in another. ``partition`` is the escaped name, None for
+    an unpartitioned table.
     """
 
     partition: str | None
@@ -71,17 +72,17 @@ class GroupCount:
         return self.inserted + self.updated
 
     def has_delta(self, version: AcidVersion) -> bool:
-        """Whether a delta file is written; where updates are split, deletes alone make none."""
+        """Whether a delta file is written. With split updates, deletes alone need none."""
         return bool(self.new_rows if version.splits_updates else self.rows)
 
     def has_delete_delta(self, version: AcidVersion) -> bool:
-        """Whether a file of delete events is written beside it."""
+        """Whether a file of delete events is written."""
         return version.splits_updates and bool(self.updated + self.deleted)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What would be written; ``groups`` are sorted by partition and bucket, ``bytes`` an estimate."""
+    """What would be written. ``groups`` are sorted by partition and bucket; ``bytes`` is an estimate."""
 
     groups: tuple[GroupCount, ...]
     files: int
@@ -104,11 +105,11 @@ def forecast_changes(
 ) -> Forecast:
     """Count what :func:`mutation_api.spark.write.job.apply_changes` would write with these arguments.
 
-    Evaluates the changes once without their values, and a sample of them with these; nothing is written but
-    temporary files.
+    It evaluates the changes once without their values, and a sample of them with values. Only temporary files
+    are written.
 
-    Raises: as :func:`~.plan.plan_changes`; and for wrong changes what the writer raises, as
-        far as it can be seen from addresses and sample.
+    Raises: as :func:`~.plan.plan_changes`; for wrong changes what the writer raises, as far as addresses and
+        sample show it.
     """
     plan = plan_changes(
         table,
@@ -152,11 +153,11 @@ def _bytes_of_files(table: AcidTable, addressed: DataFrame, groups: Sequence[Gro
 
 
 def _bytes_of_rows(table: AcidTable, addressed: DataFrame) -> tuple[float, float]:
-    """Bytes of a file of one new row, and those that each further row adds."""
+    """Bytes of a file of one new row, and of each further row."""
     trial = _Trial(AcidTableSerializer.encode(_on_trial(table)))
     sample = addressed.where(sf.col(OPERATION) != int(Operation.DELETE)).limit(SAMPLE_ROWS)
     found = sample.mapInArrow(trial.__call__, _TRIAL_DDL).collect()
-    if not found:  # the changes are others when they are evaluated again
+    if not found:  # the changes differ when they are evaluated again
         return 0.0, 0.0
     row_count, one_row, all_rows = (sum(row[i] for row in found) for i in range(3))
     first = one_row / len(found)
@@ -172,14 +173,14 @@ def _bytes_of_delete(table: AcidTable) -> int:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Write the first rows that a task has, and tell the bytes. Travels to the workers."""
+    """Writes the first rows of a task and returns their bytes. It travels to the workers."""
 
     table_text: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = AcidTableSerializer.decode(self.table_text)
         is_measured = False
-        for batch in batches:  # to the end, which the sender waits for
+        for batch in batches:  # to the end, because the sender waits for it
             if batch.num_rows and not is_measured:
                 is_measured = True
                 rows = _as_inserts(batch)
@@ -211,15 +212,15 @@ def _address(count: int, operation: Operation, txn: int, bucket: int) -> list[pa
 
 
 def _on_trial(table: AcidTable) -> AcidTable:
-    """The same columns and version without partitions; nothing of the table's place or transaction."""
+    """The table's columns and version without its partitions, location and transaction."""
     bare = dataclasses.replace(table, partition_keys=(), partition_spellings={}, partition_locations={})
     return bare.bind(_OWN_ID, _OWN_ID if table.version.uses_write_ids else None)
 
 
 def _written_bytes(table: AcidTable, batch: pa.RecordBatch) -> int:
-    """Bytes of the files that the writer makes of a planned batch."""
+    """Bytes of the files that the writer writes for a planned batch."""
     with tempfile.TemporaryDirectory(prefix="hive-mutation-forecast-") as directory:
-        place = dataclasses.replace(table, location=Location.parse(directory))
-        with MutatorCoordinator(place) as coordinator:
+        elsewhere = dataclasses.replace(table, location=Location.parse(directory))
+        with MutatorCoordinator(elsewhere) as coordinator:
             write_batch(coordinator, batch)
             return sum(manifest.byte_count for manifest in coordinator.close())

@@ -1,8 +1,8 @@
-"""apply_changes: a DataFrame of changes becomes staged files of one table, under an open transaction.
+"""apply_changes: writes a DataFrame of changes as staged files of one table, under an open transaction.
 
-Tasks may be tried again or run twice at once: each attempt writes to a hidden directory of its own and
-answers with manifests. Spark hands the answers of the winning attempts to the driver, which removes what the
-others left.
+Spark may repeat a task or run it twice at once. So each attempt writes to its own hidden directory and
+returns manifests. Spark passes the results of the winning attempts to the driver, which removes the other
+attempts' files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpenTransaction(Protocol):
-    """What this module needs of :class:`mutation_api.client.transaction.Transaction`."""
+    """The part of :class:`mutation_api.client.transaction.Transaction` that this module needs."""
 
     @property
     def valid_txn_list(self) -> ValidTxnList:
@@ -60,7 +60,7 @@ class OpenTransaction(Protocol):
         ...
 
     def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
-        """Partitions that exist."""
+        """The existing partitions of one of its tables."""
         ...
 
     def check(self) -> None:
@@ -68,15 +68,15 @@ class OpenTransaction(Protocol):
         ...
 
     def on_lost(self, callback: Callable[[Exception], None]) -> None:
-        """Have ``callback`` called when the lock or the transaction is lost."""
+        """Register a callback for the loss of the lock or the transaction."""
         ...
 
     def changing(self, table_name: str) -> contextlib.AbstractContextManager[None]:
-        """The block in which a table gets its changes, which happens once."""
+        """The block in which a table gets its changes, once."""
         ...
 
     def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
-        """Hand over what a writer staged, to be published by the commit."""
+        """Add the manifests of what a writer staged; the commit publishes it."""
         ...
 
 
@@ -91,40 +91,39 @@ def apply_changes(
     verify_row_ids: bool = False,
     options: WriterOptions | None = None,
 ) -> ApplySummary:
-    """Write a set of inserts, updates and deletes for one table; they become visible when the transaction
-    commits.
+    """Write inserts, updates and deletes of one table. The commit of the transaction makes them visible.
 
     ``changes`` has, in any order and case,
 
     * the operation: 'insert', 'update' or 'delete', in any case;
     * ``ROW__ID``: struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``), as
-      ``snapshot`` reads it, with its field ``partition`` or without; null for inserts, where it is ignored;
-      the column may be missing if all are inserts;
-    * the table's columns, partition columns included. An update brings the whole new row. Of a delete only
-      ROW__ID counts, and the partition columns unless ROW__ID knows the partition; a change set of deletes
-      may leave the other columns out.
+      ``snapshot`` reads it, with or without its field ``partition``. It is ignored for inserts, where it may
+      be null; a change set of inserts may lack the column;
+    * the table's columns, including partition columns. An update has the whole new row. A delete needs only
+      ROW__ID, and the partition columns if ROW__ID does not have the partition; a change set of deletes may
+      lack the other columns.
 
-    An update stays in its partition and bucket; moving a row is a delete and an insert. A row may be changed
-    once. Insert-only tables take inserts alone.
+    An update stays in its partition and bucket; to move a row, delete and insert it. A row may be changed
+    only once. Insert-only tables take only inserts.
 
-    If a task fails, Spark evaluates its share of ``changes`` again: a DataFrame that gives other rows each
-    time (rand(), a source that moves on) has to be written down first (cache, checkpoint, a table). So it has
-    with ``verify_row_ids``, which evaluates the changes once more.
+    If a task fails, Spark evaluates its share of ``changes`` again. So materialise a non-deterministic
+    DataFrame (rand(), a source that moves on) first: cache, checkpoint, a table. The same holds for
+    ``verify_row_ids``, which evaluates the changes a second time.
 
-    If this raises, nothing was kept for the table, and the transaction is still open: abort it, or apply
+    If this raises, nothing is kept for the table, and the transaction is still open: abort it, or apply
     again.
 
     Args:
-        transaction: begun; :meth:`Transaction.table` must know the table as a sink.
-        table_name: ``database.table``; once in a transaction, other tables may have their own changes in it.
-        changes: any DataFrame; it is evaluated by this call.
-        operation_column: name of the operation's column.
-        num_partitions: writing tasks; by default the session's shuffle partitions, at most four for each
-            core, two where the closing of files waits (HDFS).
-        insert_files: for tables that are not bucketed, how many files the inserts of a partition are spread
-            over, by a hash of their content; by default one for each writing task, in a partitioned table at
-            most INSERT_FILES_PER_PARTITION, and one only where ``wants_one_writer_if_unbucketed`` says so.
-        verify_row_ids: look every ROW__ID of updates and deletes up in the snapshot, before anything is
+        transaction: begun; the table must be one of its sinks.
+        table_name: ``database.table``. A transaction takes one change set for each of its tables.
+        changes: any DataFrame; this call evaluates it.
+        operation_column: name of the operation column.
+        num_partitions: number of writing tasks. By default the session's shuffle partitions, at most four for
+            each core, or two if closing files waits (HDFS).
+        insert_files: for unbucketed tables, the number of files over which the inserts of a partition are
+            spread, by a hash of their content. By default one for each writing task, in a partitioned table
+            at most INSERT_FILES_PER_PARTITION; only one if ``wants_one_writer_if_unbucketed``.
+        verify_row_ids: look up every ROW__ID of updates and deletes in the snapshot, before anything is
             written.
         options: stripe size and compression of the files, memory for sorting.
 
@@ -132,14 +131,14 @@ def apply_changes(
         What was written.
 
     Raises:
-        TransactionStateError: not begun, a source table, or the table got its changes in this transaction
-            already.
+        TransactionStateError: the transaction has not begun, the table is a source, or it already has its
+            changes in this transaction.
         RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: the
             change set is wrong; the message names rows.
         TableNotMutableError: an update or delete in an insert-only table.
-        ConfigurationError: ``insert_files`` makes no sense.
+        ConfigurationError: ``insert_files`` is invalid.
         LockLostError, TransactionAbortedError: the transaction was lost; the Spark job has been cancelled.
-        WorkerError: anything else that stopped the Spark job.
+        WorkerError: the Spark job failed for another reason.
     """
     table = transaction.table(table_name)
     _check_sink(table)
@@ -184,7 +183,7 @@ def _check_sink(table: AcidTable) -> None:
     if table.role is not TableRole.SINK:
         raise TransactionStateError(
             f"table {table.full_name} is a source of this transaction and cannot be written; "
-            "declare it with add_sink_table"
+            "add it with add_sink_table()"
         )
 
 
@@ -192,7 +191,7 @@ def _check_sink(table: AcidTable) -> None:
 def _cancelled_when_lost(transaction: OpenTransaction, context: SparkContext, tag: str) -> Iterator[None]:
     """Tag the jobs of the block; cancel them when the transaction is lost or the user interrupts.
 
-    If the block fails and the transaction is lost, the loss is what is raised: the failure followed from it.
+    If the block fails and the transaction is lost, the loss is raised, since it caused the failure.
     """
 
     def cancel(_: Exception) -> None:
@@ -245,7 +244,7 @@ def _run(table: AcidTable, plan: ChangePlan, writer: ChangeWriter) -> tuple[Delt
 def _check_partitions_exist(
     transaction: OpenTransaction, table: AcidTable, manifests: Sequence[DeltaManifest]
 ) -> None:
-    """Refuse updates and deletes in partitions that do not exist: no such row can exist either."""
+    """Refuse updates and deletes in partitions that do not exist, since their rows cannot exist."""
     if table.partition_keys:
         names = {m.partition_name for m in manifests if m.update_count or m.delete_count}
         _check_known_partitions(transaction, table, sorted(names))
@@ -264,7 +263,7 @@ def _check_known_partitions(transaction: OpenTransaction, table: AcidTable, name
 
 
 def _roots(table: AcidTable) -> Sequence[Location]:
-    """Where the table lies, and each partition that lies elsewhere."""
+    """The locations of the table and of each partition that lies elsewhere."""
     return tuple(dict.fromkeys((table.location, *table.partition_locations.values())))
 
 
@@ -275,22 +274,25 @@ def _writer_directories(table: AcidTable, writer_id: str) -> Iterator[tuple[Stor
 
 
 def _remove_losing_attempts(table: AcidTable, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
-    """Remove their files. Uploads tell no attempt: theirs go with the commit, and their marks, too."""
+    """Remove the losing attempts' files.
+
+    Uploads do not show their attempt: the commit removes those of losing attempts, and their marks.
+    """
     winners = {m.attempt_id for m in manifests}
     for storage, directory in _writer_directories(table, writer_id):
         if storage.publishes_by_rename:
             with contextlib.suppress(FileNotFoundError):
                 for entry in storage.list(directory):
                     if entry.name not in winners:
-                        logger.info("removing what a lost task attempt left: %s", entry.location)
+                        logger.info("removing the files of a losing task attempt: %s", entry.location)
                         storage.delete_directory(entry.location)
 
 
 def _remove_writer(table: AcidTable, writer_id: str) -> None:
-    """Remove all that the writer wrote.
+    """Remove everything that the writer wrote.
 
-    Where files are uploads, also what other writers uploaded for the table: their manifests, if there are
-    any, will be refused.
+    On an object store this also removes uploads of other writers of the table: their manifests, if any, will
+    be refused.
     """
     names = delta_names(table.required_write_id(), table.version)
     for storage, directory in _writer_directories(table, writer_id):

@@ -1,8 +1,8 @@
-"""From a DataFrame of changes to pieces of it that tasks can write: match the columns, address, shuffle.
+"""Turns a DataFrame of changes into pieces that tasks can write: match the columns, address, shuffle.
 
-The shuffle is the last step, directly before the writer: anything put between them (a join, distinct, union)
-may spread one group over tasks, and so may an order by range or a rebalance. The number of tasks is given,
-because adaptive execution would coalesce them down to one when the groups are skewed.
+The shuffle is the last step, directly before the writer. Anything between them (a join, distinct, union) may
+spread one group over tasks, and so may an order by range or a rebalance. The number of tasks is fixed,
+because adaptive execution would coalesce them to one if the groups are skewed.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ OPERATION_COLUMN_DEFAULT = "operation"
 
 TASKS_PER_CORE = 4
 TASKS_PER_CORE_IF_CLOSING_WAITS = 2
-"""Each task ends with a wait for its last files; see :attr:`Storage.closing_waits`."""
+"""For a storage on which each task waits for its last files to close; see :attr:`Storage.closing_waits`."""
 
 SPLIT_PARTS = 4
-"""Of the memory for sorting, the share of changes that are cut up at once: there are up to three copies."""
+"""One part in SPLIT_PARTS of the sorting memory holds changes split at once: there are up to three copies."""
 
 INSERT_FILES_PER_PARTITION = 4
-"""Files that the inserts of one partition of an unbucketed table are spread over, unless told otherwise."""
+"""Default number of files for the inserts of one partition of an unbucketed table."""
 
 _ADDRESS_FIELDS = [
     StructField(name, from_arrow_type(field.type))
@@ -83,9 +83,9 @@ PARTITION_FIELD = "partition"
 
 @dataclass(frozen=True)
 class ChangeLayout:
-    """Which column of a change set is what, under the names it has there.
+    """The roles of a change set's columns, under the change set's names.
 
-    ``columns`` maps the table's column names (data and partition columns) to the change set's;
+    ``columns`` maps the table's column names (data and partition columns) to the change set's.
     ``row_id_fields`` maps txn, bucket, row_id and, if present, partition to the fields of its ROW__ID.
     """
 
@@ -97,17 +97,17 @@ class ChangeLayout:
 
 @dataclass(frozen=True)
 class ChangePlan:
-    """A change set whose columns were found among its table's; nothing was run.
+    """A change set whose columns were matched with its table's; no job was run.
 
-    The data columns of deletes are null in it, since nobody reads them. A TIMESTAMP is the wall clock that it
+    The data columns of deletes are null, because they are not read. A TIMESTAMP is the wall clock that it
     shows in the session's time zone, as Hive stores it.
     """
 
     changes: DataFrame
-    """Columns as ``addresser`` takes them, under names of Spark's liking."""
+    """Columns for ``addresser``, under names that Spark can handle."""
     addresser: ChangeAddresser
     tasks: int
-    """How many write."""
+    """Number of writing tasks."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -118,14 +118,14 @@ class ChangePlan:
         """ADDRESS_COLUMNS and the data columns of each change; no shuffle.
 
         Escaped partition name, bucket id, operation code, and the ROW__ID: original txn, bucket field, row
-        id. What is wrong with an address is found when this is evaluated; see ChangeClassifier.
+        id. Wrong addresses are found when this is evaluated; see ChangeClassifier.
         """
         data = self.changes.schema.fields[self.addresser.fields.addressing :]
         schema = StructType([*_ADDRESS_FIELDS, *data])
         return self.changes.mapInArrow(self.addresser.__call__, schema).toDF(*ADDRESS_COLUMNS, *self.columns)
 
     def addresses(self) -> DataFrame:
-        """ADDRESS_COLUMNS of each change. Only what they follow from is evaluated."""
+        """ADDRESS_COLUMNS of each change. Only the columns from which they follow are evaluated."""
         fields = self.addresser.fields
         wanted = [c for c in self.columns if c in self.addresser.classifier.table.bucket_columns]
         names = self.changes.columns
@@ -135,7 +135,7 @@ class ChangePlan:
         return ChangePlan(changes, addresser, self.tasks).addressed().select(*ADDRESS_COLUMNS)
 
     def split(self, sort_memory_bytes: int) -> RDD[bytes]:
-        """The changes in pieces, those of a (partition, bucket) in one task; see ChangeSplitter."""
+        """The changes in pieces. One task gets all changes of a (partition, bucket); see ChangeSplitter."""
         splitter = ChangeSplitter(self.addresser, self.tasks, sort_memory_bytes // SPLIT_PARTS)
         pieces = self.changes.mapInArrow(splitter.__call__, SPLIT_DDL)
         return raw_bytes(pieces.repartitionById(self.tasks, sf.col(TASK)).select(CHANGES))
@@ -150,7 +150,7 @@ def plan_changes(
     insert_files: int | None = None,
     operation_column: str = OPERATION_COLUMN_DEFAULT,
 ) -> ChangePlan:
-    """Find out what is what in a change set.
+    """Match the columns of a change set with the table's, and plan how it is addressed.
 
     Args:
         table: a bound descriptor.
@@ -162,7 +162,8 @@ def plan_changes(
 
     Raises:
         ConfigurationError: ``insert_files`` for a bucketed table, or not in 1 to 4096.
-        RecordLayoutError: columns missing, extra or doubled, or of a type that cannot fit. Nothing was run.
+        RecordLayoutError: columns are missing, extra or doubled, or have types that cannot fit. No job was
+            run.
     """
     schema = changes.schema
     layout = match_columns(table, schema, operation_column)
@@ -184,19 +185,19 @@ def plan_changes(
         *([_writer(schema, layout, writer_count)] if writer_count else []),
         *(sf.when(is_written, _wall_clock(schema, layout.columns[name])) for name in data_columns),
     ]
-    # pyspark takes a dot in a column's name for a field of a struct, so they travel under plain ones.
+    # pyspark takes a dot in a column's name for a field of a struct, so columns travel under plain names.
     plain = changes.select(*(part.alias(f"c{number}") for number, part in enumerate(parts)))
     fields = ChangeFields(tuple(layout.row_id_fields), partition_columns, bool(writer_count), data_columns)
     return ChangePlan(plain, ChangeAddresser(classifier, fields), tasks)
 
 
 def _writer_count(table: AcidTable, tasks: int, insert_files: int | None) -> int:
-    """Over how many bucket ids inserts are spread if no CLUSTERED BY decides; 0 if one does."""
+    """Number of bucket ids over which inserts into an unbucketed table are spread; 0 for a bucketed one."""
     if insert_files is not None and (table.is_bucketed or not 1 <= insert_files <= MAX_BUCKETS):
         raise ConfigurationError(
             f"table {table.full_name}: insert_files={insert_files}, but "
             + (
-                f"its {table.num_buckets} buckets decide how many files there are"
+                f"its {table.num_buckets} buckets decide the number of files"
                 if table.is_bucketed
                 else f"it must be in 1 to {MAX_BUCKETS}"
             )
@@ -210,11 +211,11 @@ def _writer_count(table: AcidTable, tasks: int, insert_files: int | None) -> int
 
 
 def default_num_partitions(spark: SparkSession, written: Location | None = None) -> int:
-    """The session's ``spark.sql.shuffle.partitions``, but at most TASKS_PER_CORE tasks for each core it has
-    now, or as many as pay where files are ``written``.
+    """The session's ``spark.sql.shuffle.partitions``, limited to TASKS_PER_CORE for each core.
 
-    On a cluster whose executors come and go name the number yourself: the cores are counted before the job
-    runs.
+    If files are ``written`` to a storage on which closing waits, TASKS_PER_CORE_IF_CLOSING_WAITS is the
+    limit. The cores are counted now, before the job runs: on a cluster with changing numbers of executors
+    give the number yourself.
     """
     configured = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     waits = written is not None and storage_at(written).closing_waits
@@ -227,32 +228,30 @@ def match_columns(
 ) -> ChangeLayout:
     """Find the table's columns among the change set's, in any order and case, and check their types.
 
-    Data columns may be missing (then only deletes are allowed, which the classifier checks), and so may all
-    partition columns together if ROW__ID has the field ``partition``.
+    Data columns may be missing; then only deletes are allowed, which the classifier checks. All partition
+    columns together may be missing if ROW__ID has the field ``partition``.
 
-    Raises: RecordLayoutError, listing every column in question.
+    Raises: RecordLayoutError, which lists every column in question.
     """
     actual = _by_lower_name(table, schema)
     operation = operation_column.lower()
     expected = (*table.column_names, *table.partition_key_names)
     if operation in expected:
         raise RecordLayoutError(
-            f"table {table.full_name} has a column {operation_column!r} itself; "
+            f"table {table.full_name} itself has a column {operation_column!r}; "
             "give the operation another name and pass it as operation_column"
         )
     if operation not in actual:
         raise RecordLayoutError(
-            f"table {table.full_name}: the change set has no column {operation_column!r} that says insert, "
-            "update or "
-            f"delete; its columns are {', '.join(schema.fieldNames())}"
+            f"table {table.full_name}: the change set has no column {operation_column!r} with the operations "
+            f"insert, update and delete; its columns are {', '.join(schema.fieldNames())}"
         )
     special = {operation, ROW_ID_COLUMN.lower()}
     extra = [actual[c].name for c in actual if c not in special and c not in expected]
     if extra:
         raise RecordLayoutError(
             f"table {table.full_name}: the change set has columns that the table does not have: "
-            f"{', '.join(extra)}; "
-            f"the table's columns are {', '.join(expected)}"
+            f"{', '.join(extra)}; the table's columns are {', '.join(expected)}"
         )
     row_id = actual.get(ROW_ID_COLUMN.lower())
     layout = ChangeLayout(
@@ -275,16 +274,16 @@ def _by_lower_name(table: AcidTable, schema: StructType) -> dict[str, StructFiel
         actual[field.name.lower()] = field
     if doubled:
         raise RecordLayoutError(
-            f"table {table.full_name}: the change set has columns twice (names have no case): "
+            f"table {table.full_name}: the change set has columns twice (case does not count): "
             f"{', '.join(doubled)}"
         )
     return actual
 
 
 def _row_id_fields(table: AcidTable, row_id: DataType) -> dict[str, str]:
-    """Fields of the change set's ROW__ID under our names. Raises RecordLayoutError if others are found."""
+    """Fields of the change set's ROW__ID by our names. Raises RecordLayoutError for unexpected fields."""
     found: dict[str, str] = {}
-    complaint = "is no struct" if not isinstance(row_id, StructType) else ""
+    complaint = "is not a struct" if not isinstance(row_id, StructType) else ""
     for field in row_id.fields if isinstance(row_id, StructType) else []:
         name = field.name.lower()
         part = PARTITION_FIELD if name == PARTITION_FIELD else ROW_ID_FIELDS.get(name)
@@ -308,8 +307,8 @@ def _check_missing(table: AcidTable, layout: ChangeLayout) -> None:
     if missing_keys and not (is_partition_known and len(missing_keys) == len(table.partition_keys)):
         raise RecordLayoutError(
             f"table {table.full_name}: the change set lacks the partition columns "
-            f"{', '.join(missing_keys)}; they may "
-            f"be left out, all together, only if {ROW_ID_COLUMN} has the field {PARTITION_FIELD!r}"
+            f"{', '.join(missing_keys)}; it may "
+            f"lack them, all together, only if {ROW_ID_COLUMN} has the field {PARTITION_FIELD!r}"
         )
     missing = _missing_columns(table, layout)
     if missing and layout.row_id is None:
@@ -323,7 +322,7 @@ def _missing_columns(table: AcidTable, layout: ChangeLayout) -> tuple[str, ...]:
 
 
 def _check_types(table: AcidTable, actual: dict[str, StructField], layout: ChangeLayout) -> None:
-    """Convert no rows at all: what cannot be converted then, can never be."""
+    """Convert columns without rows: a type that fails then can never be converted."""
     if not isinstance(actual[layout.operation.lower()].dataType, StringType):
         found = actual[layout.operation.lower()].dataType.simpleString()
         raise RecordLayoutError(
@@ -341,7 +340,7 @@ def _check_types(table: AcidTable, actual: dict[str, StructField], layout: Chang
             complaints.append(f"{column.name} {column.type} from {spark_type.simpleString()} ({error})")
     if complaints:
         raise RecordLayoutError(
-            f"table {table.full_name}: types of the change set that cannot fit: {'; '.join(complaints)}"
+            f"table {table.full_name}: the change set has types that cannot fit: {'; '.join(complaints)}"
         )
 
 
@@ -364,25 +363,25 @@ def wall_clock_type(spark_type: DataType) -> DataType:
 
 
 def _writer(schema: StructType, layout: ChangeLayout, writer_count: int) -> Column:
-    """A bucket id for each row, the same whenever and wherever its content is seen.
+    """A bucket id for each row, which depends only on its content.
 
-    A row that a retried task sent elsewhere would be written twice, or not at all; hence no random or running
-    number. The hash is Spark's own and stays in the JVM.
+    If a retried task sent a row elsewhere, it would be written twice or not at all. Hence a random or running
+    number is refused. The hash is Spark's own and is computed in the JVM.
     """
     contents = [_hashable(schema[name]) for name in layout.columns.values()]
-    if not contents:  # deletes alone, of which only ROW__ID is there
+    if not contents:  # only deletes, which have only ROW__ID
         return sf.lit(0)
     return sf.pmod(sf.xxhash64(*contents), sf.lit(writer_count)).cast("int")
 
 
 def _hashable(field: StructField) -> Column:
-    """The column, or if a map is in it (Spark refuses to hash maps) its text."""
+    """The column, or its text if it contains a map, since Spark refuses to hash maps."""
     column = sf.col(quoted(field.name))
     return sf.to_json(sf.struct(column)) if "map<" in field.dataType.simpleString() else column
 
 
 def _row_id_parts(layout: ChangeLayout) -> list[Column]:
-    """Those of ROW__ID, in the order of ``row_id_fields``; all null where it was null."""
+    """The parts of ROW__ID, in the order of ``row_id_fields``; all null if it is null."""
     if layout.row_id is None:
         return []
     source = quoted(layout.row_id)

@@ -1,7 +1,7 @@
-"""Look up the ROW__IDs of updates and deletes in the transaction's snapshot, before anything is written.
+"""Looks up the ROW__IDs of updates and deletes in the transaction's snapshot, before anything is written.
 
-Hive writes an update of a row that does not exist as a new row, and ignores a delete of one. Nobody notices,
-hence this check; it costs one more evaluation of the changes and a scan of the touched partitions' ROW__IDs.
+Hive silently writes an update of a row that does not exist as a new row, and ignores a delete of one. This
+check finds both. It costs another evaluation of the changes and a scan of the touched partitions' ROW__IDs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["touched_partitions", "verify_row_ids"]
 
 SAMPLE_ROWS = 5
 IDENTITY = (PARTITION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
-"""What makes a row of a table the one it is."""
+"""Columns that identify a row of a table."""
 
 
 def touched_partitions(addresses: DataFrame) -> list[str]:
@@ -32,12 +32,12 @@ def verify_row_ids(table: AcidTable, addresses: DataFrame, snapshot: DataFrame) 
     """Check that every update and delete names a row of the snapshot.
 
     Args:
-        table: whose rows they are; for messages.
-        addresses: of the changes, ADDRESS_COLUMNS.
+        table: the table, for messages.
+        addresses: ADDRESS_COLUMNS of the changes.
         snapshot: at least the column ROW__ID of the touched partitions.
 
     Raises:
-        RowIdNotFoundError: some do not; the message names the first few, their partition and bucket.
+        RowIdNotFoundError: some do not; the message names the first few, with partition and bucket.
     """
     partition = sf.col(f"{ROW_ID_COLUMN}.partition") if table.partition_keys else sf.lit("")
     known = snapshot.select(
@@ -55,10 +55,9 @@ def verify_row_ids(table: AcidTable, addresses: DataFrame, snapshot: DataFrame) 
     if missing:
         raise RowIdNotFoundError(
             f"table {table.full_name}: the change set updates or deletes rows that the snapshot of "
-            "transaction "
-            f"{table.required_txn_id()} does not hold, among them: {'; '.join(map(_describe, missing))}. "
-            "They never "
-            "existed or were deleted meanwhile; read the table again in this transaction"
+            f"transaction {table.required_txn_id()} does not hold, among them: "
+            f"{'; '.join(map(_describe, missing))}. "
+            "They never existed or were deleted meanwhile; read the table again in this transaction"
         )
 
 

@@ -53,7 +53,7 @@ def test_limits_hold_in_the_block_and_are_as_before_afterwards(
 
 
 def test_who_counts_bytes_goes_on_counting(spark: SparkSession) -> None:
-    """A limit that somebody set stays, and the rows with it."""
+    """A user's limit of bytes stays, and the limit of rows with it."""
     spark.conf.set(BYTES, "1000")
     try:
         before = limits(spark)

@@ -1,4 +1,4 @@
-"""Keys in the order of their buckets, cut into passes."""
+"""Keys ordered by bucket, split into passes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Key = tuple[int | None, str | None, int]
 
 def batch_of(rows: Sequence[tuple[int, Key]]) -> pa.RecordBatch:
     columns = [pa.array([bucket for bucket, _ in rows], pa.int32())]
-    for place, kind in enumerate((pa.int64(), pa.string(), pa.int32())):
-        columns.append(pa.array([key[place] for _, key in rows], kind))
+    for index, kind in enumerate((pa.int64(), pa.string(), pa.int32())):
+        columns.append(pa.array([key[index] for _, key in rows], kind))
     return pa.record_batch(columns, names=["__bucket", "a", "b", "n"])
 
 

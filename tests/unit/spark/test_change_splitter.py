@@ -1,4 +1,4 @@
-"""Cutting changes up by the task that writes them, without Spark."""
+"""Splitting changes by the task that writes them, without Spark."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def changes(first: int, count: int) -> pa.RecordBatch:
         for n in range(first, first + count)
     ]
     columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate([*types, pa.string()])]
-    return pa.record_batch(columns, names=[f"c{place}" for place in range(len(columns))])
+    return pa.record_batch(columns, names=[f"c{index}" for index in range(len(columns))])
 
 
 def split(batches: list[pa.RecordBatch], tasks: int, memory_bytes: int) -> dict[int, list[dict]]:
@@ -67,7 +67,7 @@ def split(batches: list[pa.RecordBatch], tasks: int, memory_bytes: int) -> dict[
 
 
 def test_addresses_come_in_front_of_the_data_columns() -> None:
-    """ROW__ID where there is one, the own transaction of inserts; names of columns may be any."""
+    """ROW__ID of existing rows, the own transaction for inserts; any names of columns are allowed."""
     addressed = ADDRESSER.addressed(changes(2, 2))
     assert addressed.schema.names == [*ADDRESS_COLUMNS, "id", "odd. `name"]
     assert [tuple(row.values()) for row in addressed.to_pylist()] == [
@@ -79,7 +79,7 @@ def test_addresses_come_in_front_of_the_data_columns() -> None:
 @pytest.mark.parametrize("memory_bytes", [1, 3_000, 10**9])
 @pytest.mark.parametrize("tasks", [1, 3, 8, 70_000])
 def test_every_change_goes_to_one_task_and_every_group_too(tasks: int, memory_bytes: int) -> None:
-    """However large the batches are, and however many are cut up at once."""
+    """However large the batches are, and however many are split at once."""
     batches = [changes(first, 50) for first in range(0, 400, 50)]
     in_one = split([changes(0, 400)], tasks, memory_bytes)
     found = split(batches, tasks, memory_bytes)

@@ -94,12 +94,12 @@ def test_each_kind_gets_its_address() -> None:
 
 
 def test_m6_row_id_of_an_insert_is_ignored() -> None:
-    """Of an insert's ROW__ID nothing is used, not even a wrong bucket."""
+    """An insert's ROW__ID is ignored, even a wrong bucket in it."""
     assert classify([("insert", (99, 77, -5), "x", 7)]) == classify([("insert", None, "x", 7)])
 
 
 def test_m7_values_of_a_delete_are_ignored() -> None:
-    """A delete's values decide nothing: not its bucket column, nor its partition if ROW__ID knows that."""
+    """A delete's values are ignored: its bucket column, and its partition if ROW__ID has that."""
     other = next(i for i in range(100) if bucket_of(i) != bucket_of(7))
     found = classify([("delete", row_id(7, partition="ds=x"), "y", other)])
     assert found == [("ds=x", bucket_of(7)[0], 2, 5, bucket_of(7)[0], 0)]
@@ -178,7 +178,7 @@ def test_m8_bucket_move_is_refused() -> None:
 
 
 def test_m24_partition_move_is_refused() -> None:
-    """An update of a row that its ROW__ID places in another partition is refused, with the same advice."""
+    """An update of a row whose ROW__ID has another partition is refused, with the same advice."""
     with pytest.raises(RecordValueError, match=r"another partition.*delete the old row.*'ds=x'.*'ds=y'"):
         classify([("update", row_id(7, partition="ds=x"), "y", 7)])
     assert classify([("update", row_id(7, partition="ds=x"), "x", 7)])[0][0] == "ds=x"
@@ -192,7 +192,7 @@ def test_only_deletes_may_leave_columns_out() -> None:
 
 
 def test_partition_from_the_row_id_alone() -> None:
-    """Without partition columns the ROW__ID tells the partition; where it cannot, the change is refused."""
+    """Without partition columns the ROW__ID gives the partition; if it has none, the change is refused."""
     found = classify([("update", row_id(7, partition="ds=q"), None, 7)], has_partition_columns=False)
     assert found[0][0] == "ds=q"
     with pytest.raises(RecordLayoutError, match="lacks the partition columns ds"):
@@ -212,7 +212,7 @@ def test_without_a_row_id_column_only_inserts_pass() -> None:
 
 OWN_WRITE_ID = 7
 OTHERS_WRITE_ID = 8
-"""Of a transaction that is older than ours but asked for its write id later; visible all the same."""
+"""Of a transaction that is older than ours but allocated its write id later; visible nevertheless."""
 ABORTED_WRITE_ID = 3
 WRITE_IDS = ValidWriteIdList(
     OTHERS_WRITE_ID, (ABORTED_WRITE_ID,), aborted=frozenset({ABORTED_WRITE_ID}), table="default.t"
@@ -275,7 +275,7 @@ def test_v2_buckets_are_decoded_and_properties_kept(version: AcidVersion, bucket
 
 
 def test_the_two_hashes_differ() -> None:
-    """Otherwise the test above could not tell them apart."""
+    """Otherwise the test above could not distinguish them."""
     ids = pa.table({"id": pa.array(range(20), pa.int64())})
     one, two = (
         BucketIdResolver(v2_table(V2[0], bucketing_version=n)).resolve(ids).to_pylist() for n in (1, 2)
@@ -285,7 +285,7 @@ def test_the_two_hashes_differ() -> None:
 
 @pytest.mark.parametrize("version", V2)
 def test_an_update_of_a_misplaced_row(version: AcidVersion) -> None:
-    """Where Hive itself misplaces rows they stay where they are; elsewhere that is a move and refused."""
+    """If Hive itself misplaces rows, they stay in their bucket; otherwise that is a move and is refused."""
     table = v2_table(version)
     hashed = BucketIdResolver(table).resolve(pa.table({"id": pa.array([7], pa.int64())})).to_pylist()[0]
     other = bucket_property((hashed + 1) % 4)

@@ -41,7 +41,7 @@ ROWS = 3000
 
 
 def test_which_files_a_group_makes() -> None:
-    """Where updates are split, old versions go to a file of their own; in legacy tables all share one."""
+    """With split updates, old versions go to a separate file; in legacy tables all share one."""
     split, legacy = AcidVersion.V2_HIVE4, AcidVersion.V1_LEGACY
     expected = {(1, 0, 0): (1, 0), (0, 1, 0): (1, 1), (0, 0, 1): (0, 1), (1, 0, 1): (1, 1)}
     for counts, files in expected.items():
@@ -121,9 +121,9 @@ def _inserts(spark: SparkSession, ids: range) -> DataFrame:
 def _changes(spark: SparkSession, transaction: Transaction, name: str) -> DataFrame:
     """Partitions differ in what happens to them: in 7 only deletes, in 8 only updates, in 9 nothing."""
     rows = snapshot(transaction, name, spark=spark)
-    place = "ds" if transaction.table(name).partition_keys else "0"
-    updates = rows.where(f"id % 10 < 3 AND {place} NOT IN (7, 9)")
+    column = "ds" if transaction.table(name).partition_keys else "0"
+    updates = rows.where(f"id % 10 < 3 AND {column} NOT IN (7, 9)")
     updates = updates.withColumns({"name": sf.upper("name"), "operation": sf.lit("update")})
-    deletes = rows.where(f"id % 10 = 4 AND {place} NOT IN (8, 9)").withColumn("operation", sf.lit("delete"))
+    deletes = rows.where(f"id % 10 = 4 AND {column} NOT IN (8, 9)").withColumn("operation", sf.lit("delete"))
     inserts = _inserts(spark, range(ROWS, 2 * ROWS)).where("id % 7 = 0 AND ds < 5")
     return updates.unionByName(deletes, True).unionByName(inserts, True)

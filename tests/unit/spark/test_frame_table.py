@@ -90,7 +90,7 @@ ROWS = schema(Id=LongType(), Msg=VarcharType(5), Day=DateType(), Hr=IntegerType(
 
 
 def test_partition_columns_leave_the_data(metastore: MetastoreClient, database: str) -> None:
-    """In the order asked for; bucketed, as every server takes it; the server has what is returned."""
+    """In the given order; bucketed, as every server accepts it; the server has what is returned."""
     created = create_table(
         metastore,
         f"{database}.Orders",

@@ -1,4 +1,4 @@
-"""Which partitions a keyed snapshot looks at, and for which keys."""
+"""The partitions that a keyed snapshot reads, and the keys that it looks for there."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_partitions_are_those_of_the_keys() -> None:
 
 
 def test_a_partition_is_asked_for_its_own_keys() -> None:
-    """Also after a journey to a worker; keys without partition columns are asked of every partition."""
+    """Also after pickling; keys without partition columns are looked for in every partition."""
     keys = pa.table({"ds": ["a", "b", None] * 30, "id": ints(*range(90))})
     groups = pickle.loads(pickle.dumps(group_keys(TABLE, keys, NAMES, null_safe=False)))
     for name, expected in ((NAMES[0], range(0, 90, 3)), (NAMES[2], range(1, 90, 3))):
@@ -78,7 +78,7 @@ def split_of(name: str, bucket_id: int, kind: EventFileKind = EventFileKind.BASE
 
 
 def test_buckets_to_which_no_key_hashes_are_left_out() -> None:
-    """The others are checked then. Plain files, and those of none of our buckets, may hold any row."""
+    """The others are checked then. Plain files, and those outside the table's buckets, may hold any row."""
     keys = pa.table({"ds": ["a", "a", *["b"] * 100], "hr": ints(*[1] * 102), "id": ints(7, 8, *range(100))})
     groups = pickle.loads(pickle.dumps(group_keys(TABLE, keys, NAMES, null_safe=False)))
     expected = set(BucketIdResolver(TABLE).resolve(pa.table({"id": ints(7, 8)})).to_pylist())
@@ -132,10 +132,10 @@ def test_no_keys_meet_nothing() -> None:
     ("keys", "message"),
     [
         (pa.table({"nope": [1]}), r"keys \['nope'\]: each must be a column of the table"),
-        (pa.table([[1], [1]], names=["id", "ID"]), r"keys \['id', 'id'\].* come once"),
+        (pa.table([[1], [1]], names=["id", "ID"]), r"keys \['id', 'id'\].* named once"),
         (pa.table({}), r"keys \[\]"),
-        (pa.table({"id": [1]}), "keys of id int are int64: give them as int32"),
-        (pa.table({"hr": ["1"]}), "keys of hr int are string: give them as int32"),
+        (pa.table({"id": [1]}), "keys of id int have the Arrow type int64: convert them to int32"),
+        (pa.table({"hr": ["1"]}), "keys of hr int have the Arrow type string: convert them to int32"),
         (pa.table({"l": pa.array([[1]], pa.list_(pa.int32()))}), "'l': a list.* cannot be a key"),
     ],
 )

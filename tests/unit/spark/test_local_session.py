@@ -1,4 +1,4 @@
-"""The local session: what it takes from this machine, and that it keeps quiet."""
+"""The local session: what it takes from this machine, and that it logs nothing."""
 
 from __future__ import annotations
 

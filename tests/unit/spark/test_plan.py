@@ -80,7 +80,7 @@ FULL: dict[str, DataType] = {
 
 
 def test_any_order_and_case() -> None:
-    """Names have no case, and the order does not matter."""
+    """Neither case nor order of the names matters."""
     layout = match_columns(
         TABLE,
         schema(
@@ -130,7 +130,7 @@ def test_partition_columns_may_be_left_out_if_the_row_id_knows_the_partition() -
         ({"id": None, "ROW__ID": None}, "lacks the columns id"),
         ({"operation": IntegerType()}, "column 'operation' must be a string, found int"),
         ({"id": BooleanType(), "msg": ArrayType(StringType())}, "id bigint from boolean"),
-        ({"ROW__ID": LongType()}, "ROW__ID is no struct"),
+        ({"ROW__ID": LongType()}, "ROW__ID is not a struct"),
         ({"ROW__ID": schema(transactionid=LongType(), bucketid=IntegerType())}, "ROW__ID lacks fields"),
         ({"ROW__ID": StructType([*ROW_ID.fields, StructField("x", LongType())])}, "unexpected field 'x'"),
         (
@@ -239,7 +239,7 @@ def test_fewer_tasks_write_where_each_waits_for_its_last_files(spark: SparkSessi
     local, remote = Location.parse("file:/warehouse/t"), Location.parse("hdfs://localhost:1/warehouse/t")
     try:
         spark.conf.set("spark.sql.shuffle.partitions", "1000")
-        found = [default_num_partitions(spark, place) for place in (None, local, remote)]
+        found = [default_num_partitions(spark, location) for location in (None, local, remote)]
         assert found == [4 * cores, 4 * cores, 2 * cores]
         spark.conf.set("spark.sql.shuffle.partitions", "1")
         assert default_num_partitions(spark, remote) == 1
@@ -269,7 +269,7 @@ def test_timestamps_are_wall_clocks_of_the_session(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_data_of_deletes_is_dropped(spark: SparkSession) -> None:
-    """A delete's values are not carried through the shuffle; nobody reads them."""
+    """A delete's values do not go through the shuffle, since they are not read."""
     changes = spark.sql(
         "SELECT 'DELETE' operation, named_struct('transactionid', 1L, 'bucketid', 0, 'rowid', 0L) ROW__ID, "
         "8L id, 'long text' msg, 'x' ds, 1 hr"
@@ -307,7 +307,7 @@ WRITE_IDS = ValidWriteIdList(6, table="default.u")
 
 
 def test_a_row_id_complaint_names_the_field_of_the_line() -> None:
-    """Users of later lines are told to bring writeid."""
+    """On later releases the message asks for writeid."""
     with pytest.raises(RecordLayoutError, match="expected struct<writeid:bigint,bucketid:int,rowid:bigint>"):
         match_columns(
             UNBUCKETED,

@@ -45,14 +45,14 @@ ValueError: invalid literal for int() with base 10: 'x'
 
 
 def test_class_and_message_come_back() -> None:
-    """The last line of the traceback tells which of our errors it was."""
+    """The last line of the traceback names our error."""
     error = worker_error_from_text("writing", SIMPLE)
     assert type(error) is RecordValueError
     assert str(error) == "table a.b, partition ds=x: 300 does not fit tinyint"
 
 
 def test_last_of_a_chain_wins_and_java_is_cut_off() -> None:
-    """Of a chain of causes the error that was raised last counts; JVM lines are no part of its message."""
+    """In a chain of causes the error raised last counts; lines of the JVM are not part of its message."""
     error = worker_error_from_text("writing", WITH_JAVA_STACK)
     assert type(error) is RecordSequenceError
     assert str(error) == "(5, 0, 3) follows (5, 0, 3)\nin group ds=x/0"
@@ -83,7 +83,7 @@ def test_a_java_failure_is_quoted_by_its_first_lines() -> None:
 
 @pytest.mark.parametrize("cls", [PySparkException, Py4JError])
 def test_the_block_raises_ours_without_a_context_to_print(cls: type[Exception]) -> None:
-    """What is raised shows no 200 lines of Spark when it is printed."""
+    """The raised error prints without Spark's 200 lines."""
     with pytest.raises(RecordValueError) as caught, translated_worker_errors("writing"):
         raise cls(SIMPLE)
     assert caught.value.__suppress_context__
