@@ -284,7 +284,7 @@ def test_wrong_usage_is_told_apart(capsys: pytest.CaptureFixture[str], arguments
         (["--schema", "id"], "is not a column name and its type"),
         (["--schema", "id bigint, ID int"], "'id' comes twice"),
         (["--schema", "id bigintt"], "not a Hive type"),
-        (["--schema", ""], "there is no column"),
+        (["--schema", ""], "it has no columns"),
         (["--schema", "id bigint", "--valid-txns", "x"], "--valid-txns: not a list of valid transactions"),
         (["--schema", "id bigint", "--columns", "nope"], "nope"),
         (

@@ -227,7 +227,7 @@ def test_another_spelling_that_came_meanwhile_is_refused(metastore: InMemoryMeta
     """Creating hr=1 beside hr=01 would split the rows of one value over two partitions."""
     table = dataclasses.replace(_table(metastore), create_partitions=True)
     metastore.add_partitions("default", "t", [("b", "01")])
-    with pytest.raises(PartitionCreationError, match="ds=b/hr=1 exists as ds=b/hr=01"):
+    with pytest.raises(PartitionCreationError, match="ds=b/hr=1 was created as ds=b/hr=01"):
         PartitionCreator(metastore).ensure(table, {"ds=b/hr=1": ("b", "1")})
 
 

@@ -46,7 +46,7 @@ def test_no_table_is_no_watermark(metastore: InMemoryMetastore) -> None:
     """It is created by the first run that applies a source; names that are none are refused."""
     assert find_watermarks(metastore, "default.others") == []
     assert watermark_table_beside("Sales.orders") == "sales.mutation_watermarks"
-    with pytest.raises(ConfigurationError, match="not a table's full name"):
+    with pytest.raises(ConfigurationError, match="not the full name of a table"):
         watermark_table_beside("orders")
-    with pytest.raises(ConfigurationError, match="not a table's full name"):
+    with pytest.raises(ConfigurationError, match="not the full name of a table"):
         find_watermarks(metastore, NAME, target="orders")
