@@ -133,7 +133,8 @@ class JudgeProcess(Stoppable):
         self._reader.join(CLOSE_TIMEOUT_SECONDS)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None and not stream.closed:
-                stream.close()
+                with contextlib.suppress(BrokenPipeError):  # of a program that ended before a request came
+                    stream.close()
 
     def log_tail(self) -> str:
         """Give the end of the program's log, with its path."""
