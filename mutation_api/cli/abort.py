@@ -1,4 +1,4 @@
-"""``hive-mutate abort``: abort transactions that nobody will finish."""
+"""``hive-mutate abort``: abort transactions whose client will not finish them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Abort each; one that is aborted already is no error, a committed or unknown one is."""
+    """Abort each transaction. An aborted one is accepted; a committed or unknown one is an error."""
     with metastore_from(arguments) as metastore:
         for txn_id in abort_transactions(metastore, arguments.txn):
             print(f"transaction {txn_id} is aborted")

@@ -1,15 +1,16 @@
-"""``hive-mutate apply``: a file of changes, applied to one table in one transaction.
+"""``hive-mutate apply``: apply a file of changes to one table in one transaction.
 
-The file has the table's columns, partition columns included, in any order and case, and the operation. The
-row of an update or delete is named by its ROW__ID: in JSON, ORC and Parquet a struct of that name, in CSV the
+The file has the table's columns, partition columns included, in any order and case, and the operation. An
+update or delete needs the ROW__ID of its row: in JSON, ORC and Parquet a struct of that name, in CSV the
 columns ``ROW__ID.writeid`` (Hive 2: ``ROW__ID.transactionid``), ``ROW__ID.bucketid``, ``ROW__ID.rowid`` and,
 if known, ``ROW__ID.partition``.
 
-CSV and JSON are read with the table's types. A text that is no value of its column's type is refused, naming
-the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty one ("") the empty
-text.
+CSV and JSON are read with the table's types. A text that cannot be parsed as its column's type is an error
+that names the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty field
+("") is the empty text.
 
-CHANGES lie on a local disk or where Spark reads, such as hdfs://namenode/changes.csv or s3a://bucket/changes.
+CHANGES is a local path, or a location that Spark can read, such as hdfs://namenode/changes.csv or
+s3a://bucket/changes.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Apply the changes and print what was done; 0 when the transaction is committed."""
+    """Apply the changes and print a summary; 0 when the transaction is committed."""
     file = existing_file(arguments.changes)
     format_name = input_format(file, arguments.format)
     split_full_name(arguments.table)

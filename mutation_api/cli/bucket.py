@@ -1,4 +1,4 @@
-"""``hive-mutate bucket``: Hive's bucket hash of values, one JSON array of bucket column values a line."""
+"""``hive-mutate bucket``: Hive's bucket hash of values; each line is a JSON array of bucket column values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print ``{"hash": …, "bucket": …}`` for each line; 0 when all were hashed."""
+    """Print ``{"hash": …, "bucket": …}`` for each line; 0 when all lines are hashed."""
     how = BucketHash(
         parse_types(arguments.types), arguments.buckets, arguments.bucketing_version, arguments.time_zone
     )

@@ -1,8 +1,8 @@
-"""``hive-mutate create-table``: an ACID table as the server's Hive line wants it.
+"""``hive-mutate create-table``: create an ACID table by the rules of the server's Hive release.
 
-Columns are given as in a CREATE TABLE statement, with Hive's types: --schema "id bigint, item string". A
-Hive 2 server needs --clustered-by and --buckets; Hive 3 and later do without, and have insert-only tables
-too. The table is there for Hive's SQL as well.
+Write columns as in a CREATE TABLE statement, with Hive's types: --schema "id bigint, item string". A Hive 2
+server needs --clustered-by and --buckets. Hive 3 and later do not need them, and also have insert-only
+tables. Hive's SQL can use the table too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clustered-by", default="", metavar="A,B", help="bucket columns")
     parser.add_argument("--buckets", type=int, metavar="N", help="bucket count; goes with --clustered-by")
     parser.add_argument("--insert-only", action="store_true", help="a table without updates and deletes")
-    parser.add_argument("--location", metavar="DIR", help="where it lies (default: the server decides)")
+    parser.add_argument("--location", metavar="DIR", help="its directory (default: the server decides)")
     parser.add_argument(
         "--property",
         action="append",
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Create the table and print what it became."""
+    """Create the table and print its description."""
     with metastore_from(arguments) as metastore:
         created = create_acid_table(
             metastore,

@@ -1,25 +1,25 @@
-"""``hive-mutate diff``: what distinguishes a table from a file, from another table, or from its own past.
+"""``hive-mutate diff``: compare a table with a file, with another table, or with its own past.
 
-The differences are written as a change set that "hive-mutate apply" takes: operation, ROW__ID and the table's
-columns. Applied, it makes the table equal to what it was compared with:
+The differences are written as a change set for "hive-mutate apply": operation, ROW__ID and the table's
+columns. Applying it makes the table equal to the other side:
 
   hive-mutate diff --table travel.airports --key icao --against airports.csv --output changes.parquet
   hive-mutate apply travel.airports changes.parquet --verify-row-ids
 
-Rows are told apart by --key; a key that occurs twice is refused. A row that would get another partition or
-bucket is a delete and an insert. A file must have all columns of the table, partition columns included, in
-any order and case; a ROW__ID in it is overlooked.
+Rows are matched by --key; a duplicate key is refused. A row whose partition or bucket changes becomes a
+delete and an insert. A file must have all columns of the table, partition columns included, in any order and
+case; a ROW__ID in it is ignored.
 
---since-write-id N compares the table as it was when N was its last write id (Hive 2: transaction id) with
-what it is now; its ROW__IDs are those of then. With --undo it is the other way round: the changes that would
-take the table back. The past can be read only until it is compacted, and partitions dropped or truncated
-since are gone; after a compaction it is refused.
+--since-write-id N compares the table as it was when N was its last write id (Hive 2: transaction id) with the
+table as it is now; the ROW__IDs are those of the earlier state. With --undo the changes are reversed: they
+restore the earlier state. It can be read only until a compaction; after one the comparison is refused.
+Partitions dropped or truncated since are missing from it.
 
-CSV and JSON are read with the table's types. A text that is no value of its column's type is refused, naming
-the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty one ("") the empty
-text.
+CSV and JSON are read with the table's types. A text that cannot be parsed as its column's type is an error
+that names the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty field
+("") is the empty text.
 
-Files lie on a local disk or where Spark reads and writes, such as hdfs://namenode/airports.csv.
+Files are local paths, or locations that Spark can read and write, such as hdfs://namenode/airports.csv.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (__doc__ or "").partition("\n\n")[2]
     parser.set_defaults(refuse_usage=parser.error)
     parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table to compare")
-    add_key_argument(parser, "columns that tell rows apart")
+    add_key_argument(parser, "columns that identify a row")
     other = parser.add_mutually_exclusive_group(required=True)
     other.add_argument(
         "--against",
@@ -78,10 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     other.add_argument("--since-write-id", type=int, metavar="N", help="the table as it was at this id")
     parser.add_argument(
-        "--undo", action="store_true", help="with --since-write-id: the changes that take the table back"
+        "--undo", action="store_true", help="with --since-write-id: the changes that restore that state"
     )
-    add_format_argument(parser, "format of the file compared with (default: by its extension)")
-    add_output_argument(parser, "a .csv, .json, .orc or .parquet file; replaces an older one")
+    add_format_argument(parser, "format of the --against file (default: by its extension)")
+    add_output_argument(parser, "a .csv, .json, .orc or .parquet file; an existing one is replaced")
     parser.add_argument("--summary", action="store_true", help="only count the differences")
     add_operation_column_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare, save the changes and print their counts; 0 whether there are differences or not."""
+    """Compare, save the changes and print their counts; 0 with or without differences."""
     _check_usage(arguments)
     split_full_name(arguments.table)
     keys, column = key_columns(arguments.key), arguments.operation_column
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
             if file_format is not None:
                 save_changes(changes, arguments.output, file_format, order=[*keys, column])
         finally:
-            changes.unpersist()  # else the next reader of files with these names gets it from Spark
+            changes.unpersist()  # else Spark serves the cache to the next reader of files with these names
     _print(table, counts, as_json=arguments.json)
     return 0
 
@@ -128,7 +128,7 @@ def _check_usage(arguments: argparse.Namespace) -> None:
 def _states(
     spark: SparkSession, client: MutatorClient, arguments: argparse.Namespace
 ) -> tuple[AcidTable, DataFrame, DataFrame]:
-    """The table, and the two states, of which the first has the ROW__IDs that changes name."""
+    """The table, and the two states. Changes name ROW__IDs of the first state."""
     name = arguments.table
     if arguments.since_write_id is not None:
         opened = client.open_snapshot(name)
@@ -158,7 +158,7 @@ def _file_or_table(text: str) -> str:
 
 
 def _is_file_name(arguments: argparse.Namespace, against: Location) -> bool:
-    """Whether --against means a file, of which there may be none."""
+    """Whether --against names a file, which may be missing."""
     text: str = arguments.against
     return (
         (against.local_path is not None and Path(against.local_path).exists())
@@ -175,5 +175,5 @@ def _print(table: AcidTable, counts: Mapping[str, int], *, as_json: bool) -> Non
             json.dumps({"table": table.full_name, **{f"{each}_count": counts[each] for each in OPERATIONS}})
         )
         return
-    told = ", ".join(f"{counts[each]:,} {each}s" for each in OPERATIONS)
-    print(f"{table.full_name}: {told}" if any(counts.values()) else f"{table.full_name}: no differences")
+    shown = ", ".join(f"{counts[each]:,} {each}s" for each in OPERATIONS)
+    print(f"{table.full_name}: {shown}" if any(counts.values()) else f"{table.full_name}: no differences")

@@ -1,10 +1,9 @@
-"""``hive-mutate doctor``: what server is this, and which tables of a database can be mutated?
+"""``hive-mutate doctor``: show what the server is, and which tables of a database can be mutated.
 
-Prints the server's line, capabilities and settings, then each table with the layout of its files or the
-reason why it cannot be mutated, among them that its directory cannot be reached, read or written by this
-user: a hidden empty file is created there and removed, and nothing else is changed. The exit code is 0 if all
-tables that were asked for can be mutated, 1 if one of them cannot; name a single table (DB.TABLE) to ask
-about it alone.
+Prints the server's release, capabilities and settings. Then prints each table with the layout of its files,
+or with the reason why it cannot be mutated. One reason is that this user cannot reach, read or write its
+directory: to check this, a hidden empty file is created there and removed. Nothing else is changed. The exit
+code is 0 if all tables can be mutated, else 1. Name DB.TABLE to check one table only.
 """
 
 from __future__ import annotations

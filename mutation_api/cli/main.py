@@ -23,19 +23,19 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 SUBCOMMANDS = {
-    "abort": "abort a transaction",
+    "abort": "abort transactions",
     "apply": "apply a file of changes to a table in one transaction",
     "bucket": "compute Hive's bucket hash of values",
     "create-table": "create an ACID table",
-    "doctor": "tell what server it is, and which tables can be mutated",
+    "doctor": "show what the server is, and which tables can be mutated",
     "diff": "compare a table with a file, a table or its past, as changes to apply",
     "ingest": "apply the operations of a change source to tables, exactly once",
     "merge": "merge rows of files into a table by key, in one transaction",
     "metastore": "run the embedded metastore",
     "show": "show transactions, locks or compactions",
     "snapshot": "print or save the rows of a table, optionally with ROW__ID",
-    "sweep": "remove what dead transactions left staged in tables",
-    "watermarks": "show up to where change sources have been applied to tables",
+    "sweep": "remove staged files that dead transactions left in tables",
+    "watermarks": "show the positions up to which change sources are applied to tables",
 }
 """Name and help of each subcommand; its module (``_`` for ``-``) is imported only when it runs."""
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``hive-mutate``; returns the exit code.
 
     0 done; 1 refused or failed (the message is on standard error); 2 wrong usage; 130 interrupted. Ctrl-C is
-    the ordinary end of ``metastore``, whose code is then 0; ``doctor`` gives 1 if a table cannot be mutated.
+    the normal end of ``metastore``, whose code is then 0. ``doctor`` returns 1 if a table cannot be mutated.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = next((w for w in words if not w.startswith("-")), None)

@@ -1,20 +1,21 @@
-"""``hive-mutate merge``: bring a table up to the rows of files, matched by key, in one transaction.
+"""``hive-mutate merge``: merge rows of files into a table by key, in one transaction.
 
-Rows of the files whose key the table has update the row there; the others are inserted. The options restrict
-that, or delete rows. Conditions are SQL; a column without "source." or "target." before it is one of the
-files, in --delete-missing-when one of the table:
+Rows of the files whose key is in the table update the table's row; the others are inserted. Options restrict
+this, or delete rows. Conditions are SQL. A column without the prefix "source." or "target." is a column of
+the files, in --delete-missing-when of the table:
 
   hive-mutate merge --table travel.airports --key icao --source changes.csv --delete-when "op = 'D'"
 
 A row for which --delete-when holds is never inserted. The files have the table's columns, partition columns
-included, in any order and case; what a file lacks becomes NULL on insert and stays as it is on update. Other
-columns are read as text in CSV and JSON, and are allowed only if a condition reads them.
+included, in any order and case. A column that a file lacks becomes NULL on insert and is unchanged on update.
+Other columns are allowed only if a condition reads them; in CSV and JSON they are read as text.
 
-CSV and JSON are read with the table's types. A text that is no value of its column's type is refused, naming
-the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty one ("") the empty
-text.
+CSV and JSON are read with the table's types. A text that cannot be parsed as its column's type is an error
+that names the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty field
+("") is the empty text.
 
-Files lie on a local disk or where Spark reads, such as hdfs://namenode/changes.csv or s3a://bucket/changes.
+Files are local paths, or locations that Spark can read, such as hdfs://namenode/changes.csv or
+s3a://bucket/changes.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all-buckets",
         action="store_true",
         help="also read buckets to which no key hashes, for tables with rows in other buckets than their "
-        "values tell",
+        "hash says",
     )
     add_write_arguments(parser)
     parser.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")

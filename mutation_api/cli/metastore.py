@@ -11,10 +11,10 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = "prints the address on standard output when it is ready; ends with Ctrl-C"
+    parser.epilog = "prints its address on standard output when it is ready; Ctrl-C ends it"
     command.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run it; the address goes to standard output."""
+    """Run the metastore; its address goes to standard output."""
     return command.run(arguments)

@@ -1,8 +1,8 @@
-"""``hive-mutate show``: what a metastore knows of transactions, locks and compactions.
+"""``hive-mutate show``: show transactions, locks or compactions of a metastore.
 
-A lock on many partitions has a line for each of them. Lines of one lock and table that differ in the
-partition only are shown as one, with their number for the partition (``812 partitions``); --all shows each,
-and so does --json.
+A lock on many partitions has a line for each partition. Lines of one lock and table that differ only in the
+partition are shown as one, with the number of partitions (``812 partitions``). --all and --json show each
+line.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _folded(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """One row for those locks that differ in the partition only; the others as they are."""
+    """Locks that differ only in the partition become one row; the others are unchanged."""
     groups: dict[object, list[dict[str, object]]] = {}
     for number, row in enumerate(rows):
         rest = tuple((name, value) for name, value in row.items() if name != "partition")

@@ -1,14 +1,15 @@
 """``hive-mutate snapshot``: print or save the rows of a table, with or without a metastore.
 
-Reads in this process, without Spark. With a metastore it holds a read lock meanwhile; with ``--location`` it
-reads a directory from its files alone.
+Reads in this process, without Spark. With a metastore it holds a read lock meanwhile. With ``--location`` it
+reads a directory without a metastore.
 
 ``--json`` prints one object a line: ``{"partition": {"ds": "x"}, "ROW__ID": {"writeid": 7, "bucketid": 0,
-"rowid": 1}, "row": {"id": 1, "msg": "a"}}`` (``transactionid`` in tables of Hive 2); ``partition`` for
-partitioned tables only, ``ROW__ID`` with ``--row-ids`` only. How values look is in
-:mod:`mutation_api.table.json_row`. A file written by ``--output`` has the partition columns beside the
-others, and ROW__ID as ``hive-mutate apply`` reads it. DIR and FILE lie on a local disk, or elsewhere:
-hdfs://namenode/directory, s3a://bucket/directory/file.parquet. FILE replaces an older one when it is whole.
+"rowid": 1}, "row": {"id": 1, "msg": "a"}}`` (``transactionid`` in tables of Hive 2). ``partition`` is there
+for partitioned tables only, ``ROW__ID`` with ``--row-ids`` only. :mod:`mutation_api.table.json_row` formats
+the values. A file written by ``--output`` has the partition columns beside the others, and ROW__ID in the
+form that ``hive-mutate apply`` reads. DIR and FILE are local paths, or locations such as
+hdfs://namenode/directory and s3a://bucket/directory/file.parquet. FILE appears when it is complete, and
+replaces an existing file.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from mutation_api.table.acid_table import AcidTable
 __all__ = ["add_arguments", "run"]
 
 _WIDTH_SAMPLE_ROWS = 1000
-"""Rows that decide how wide the columns of the printed table are."""
+"""Number of rows that decide the column widths of the printed table."""
 
 _OPTIONS = {
     **DIRECTORY_OPTIONS,
@@ -69,23 +70,21 @@ def _add_row_arguments(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="only partitions with this value; several must all hold",
+        help="only partitions with this value; may be repeated, all must hold",
     )
-    group.add_argument("--row-ids", action="store_true", help="show ROW__ID too")
+    group.add_argument("--row-ids", action="store_true", help="also show ROW__ID")
     group.add_argument("--limit", type=int, metavar="N", help="stop after N rows")
     group.add_argument("--json", action="store_true", help="one JSON object a line")
-    add_output_argument(
-        group, "save to a .csv, .json, .parquet or .orc file instead, there or on a local disk"
-    )
+    add_output_argument(group, "save to a .csv, .json, .parquet or .orc file instead of printing")
     group.add_argument(
         "--truncate-nanoseconds",
         action="store_true",
-        help="let Parquet and ORC output drop digits below microseconds (otherwise they are an error)",
+        help="cut digits below microseconds in Parquet and ORC output (otherwise they are an error)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print or save the rows; 0 when all were read."""
+    """Print or save the rows; 0 when all are read."""
     _check_usage(arguments)
     file_format = None if arguments.output is None else output_format(arguments.output)
     with in_option_names(_OPTIONS), _view(arguments) as view:
@@ -105,9 +104,9 @@ def _check_usage(arguments: argparse.Namespace) -> None:
     if arguments.location is not None and arguments.schema is None:
         refuse("--location needs --schema, for example --schema 'id bigint, msg string'")
     for option in given_directory_options(arguments) if arguments.location is None else ():
-        refuse(f"{option} goes with --location only; the metastore knows it")
+        refuse(f"{option} goes with --location only; otherwise the metastore knows it")
     if arguments.json and arguments.output:
-        refuse("--json prints and --output saves: give one of them")
+        refuse("--json prints and --output saves: give only one of them")
     for name in ("limit", "buckets"):
         value = getattr(arguments, name)
         if value is not None and value < (name == "buckets"):

@@ -1,8 +1,8 @@
-"""``hive-mutate sweep``: remove what transactions that are over left staged in tables.
+"""``hive-mutate sweep``: remove staged files that ended transactions left in tables.
 
-A driver that dies leaves hidden files, and on an object store unfinished uploads. Nobody reads them, but
-they take up room. The metastore says which transactions are over; what an open one has staged is never
-touched. The exit code is 1 if something could not be removed.
+A driver that dies leaves hidden files, and on an object store unfinished uploads. They are never read, but
+use storage. The metastore shows which transactions have ended; staged files of an open one are never touched.
+The exit code is 1 if something could not be removed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (__doc__ or "").partition("\n\n")[2]
     parser.add_argument("name", metavar="DB[.TABLE]", help="a database, or one of its tables")
-    parser.add_argument("--dry-run", action="store_true", help="only tell what would be removed")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be removed")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what was found, table by table; 0 if all of it is gone, or nothing was to be removed."""
+    """Print what was found, table by table; 1 if something could not be removed, else 0."""
     database, _, name = arguments.name.partition(".")
     count = left = 0
     with metastore_from(arguments) as metastore:
@@ -46,7 +46,7 @@ def _lines(swept: SweptTable, arguments: argparse.Namespace) -> list[str]:
         found = [_member(each, swept) for each in swept.found]
         return [json.dumps({"table": swept.table, "found": found, "reason": swept.reason})]
     if swept.reason is not None:
-        return [f"{swept.table}: not looked at: {swept.reason}"]
+        return [f"{swept.table}: not checked: {swept.reason}"]
     return [f"{swept.table}: {_line(each, swept, is_dry=arguments.dry_run)}" for each in swept.found]
 
 
@@ -56,11 +56,11 @@ def _member(each: Abandoned, swept: SweptTable) -> dict[str, object]:
 
 def _line(each: Abandoned, swept: SweptTable, *, is_dry: bool) -> str:
     done = "would remove" if is_dry else "removed" if each in swept.removed else "COULD NOT REMOVE"
-    whose = "a probe" if each.txn_id is None else f"what transaction {each.txn_id} staged"
-    return f"{done} {whose}: {each.location}"
+    what = "a probe" if each.txn_id is None else f"what transaction {each.txn_id} staged"
+    return f"{done} {what}: {each.location}"
 
 
 def _total(count: int, left: int, *, is_dry: bool) -> str:
     if not count:
-        return "nothing is left of dead transactions"
+        return "no files of dead transactions found"
     return f"{count} found, " + ("nothing removed (dry run)" if is_dry else f"{count - left} removed")

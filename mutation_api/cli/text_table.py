@@ -15,8 +15,8 @@ def text_table(
 
     Args:
         header: names of the columns.
-        rows: as many texts each.
-        sample: number of rows that decide how wide the columns are; they are held in memory. None for all.
+        rows: a text for each column.
+        sample: number of rows that decide the column widths; they are held in memory. None: all rows.
     """
     remaining = iter(rows)
     measured = [header, *itertools.islice(remaining, sample)]

@@ -1,7 +1,7 @@
-"""``hive-mutate watermarks``: up to where change sources have been applied, by which transaction, and when.
+"""``hive-mutate watermarks``: show up to where change sources are applied, by which transaction, and when.
 
-Without --watermark-table it is the table mutation_watermarks in the database of --table. To apply a source
-anew from its beginning, delete its rows there with Hive's SQL (DELETE FROM … WHERE source_id = '…').
+The default of --watermark-table is the table mutation_watermarks in the database of --table. To apply a
+source again from its beginning, delete its rows there with Hive's SQL (DELETE FROM … WHERE source_id = '…').
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (__doc__ or "").partition("\n\n")[2]
     parser.set_defaults(refuse_usage=parser.error)
-    parser.add_argument("--table", metavar="DB.TABLE", help="only what was applied to this table")
+    parser.add_argument("--table", metavar="DB.TABLE", help="only watermarks of this target table")
     parser.add_argument("--source", metavar="ID", help="only this source, such as tungsten:alpha")
-    parser.add_argument("--watermark-table", metavar="DB.TABLE", help="where the watermarks are kept")
+    parser.add_argument("--watermark-table", metavar="DB.TABLE", help="the table of watermarks")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a table, or JSON lines; 0 also if there is no watermark."""
+    """Print a table, or JSON lines; 0 also if there are no watermarks."""
     if arguments.table is None and arguments.watermark_table is None:
         arguments.refuse_usage("give --table, --watermark-table, or both")
     name = arguments.watermark_table or watermark_table_beside(arguments.table)

@@ -1,1 +1,1 @@
-"""Arguments that several subcommands share, and what they become."""
+"""Arguments that several subcommands share, and the objects made from them."""

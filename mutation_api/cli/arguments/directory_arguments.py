@@ -1,4 +1,4 @@
-"""Options that describe a table's directory to a reader that has no metastore."""
+"""Options that describe a table's directory to a reader without a metastore."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIRECTORY_OPTIONS = {
     ),
     "num_buckets": "--buckets",
 }
-"""What :func:`~mutation_api.scan.directory.open_directory` calls them, and how they are typed."""
+"""Argument names of :func:`~mutation_api.scan.directory.open_directory`, and the options."""
 
 _DESCRIBING = (
     *("schema", "partition_schema", "transactional_properties", "acid_version"),
@@ -43,22 +43,22 @@ def add_directory_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--transactional-properties",
         choices=TABLE_KINDS,
-        help="that table property (default: legacy for Hive 2, default for later ones)",
+        help="that table property (default: legacy for Hive 2, default for later releases)",
     )
     group.add_argument(
         "--acid-version",
         choices=ACID_VERSIONS,
-        help="1: Hive 2 wrote it, 2: a later one (default: auto, what the files show)",
+        help="1: Hive 2 wrote it, 2: a later release (default: auto, what the files show)",
     )
     group.add_argument(
         "--valid-txns",
         metavar="TEXT",
-        help="10:9223372036854775807:3:5; in version 2: of compactions (default: all valid)",
+        help="visible transactions: 10:9223372036854775807:3:5; in version 2: of compactions (default: all)",
     )
     group.add_argument(
         "--valid-write-ids",
         metavar="TEXT",
-        help="db.table:10:9223372036854775807::3,5, version 2 only (default: all write ids are valid)",
+        help="visible write ids: db.table:10:9223372036854775807::3,5; version 2 only (default: all)",
     )
     group.add_argument(
         "--buckets", type=int, metavar="N", help="the table's bucket count (default: what the files show)"
@@ -66,7 +66,7 @@ def add_directory_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def given_directory_options(arguments: argparse.Namespace) -> list[str]:
-    """Those that were given of the options that go with ``--location`` only."""
+    """The given options that go with ``--location`` only."""
     return [f"--{name.replace('_', '-')}" for name in _DESCRIBING if getattr(arguments, name) is not None]
 
 

@@ -1,4 +1,4 @@
-"""Arguments that name files and directories: on this machine, or a location on any storage."""
+"""Arguments that name files and directories: local paths, or locations on any storage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def location_from(text: str) -> Location:
     """Type of an argument: ``hdfs://…``, ``s3a://…``, ``file:/…`` or a path.
 
     Raises:
-        argparse.ArgumentTypeError: it is no location.
+        argparse.ArgumentTypeError: it is not a location.
     """
     try:
         return Location.given(text)
@@ -39,16 +39,16 @@ def location_from(text: str) -> Location:
 
 
 def input_format(file: Location, given: str | None) -> str:
-    """The format in ``--format``, else the one that the file's name tells. Raises ConfigurationError."""
+    """The format in ``--format``, else by the file's extension. Raises ConfigurationError."""
     with in_option_names({"format_name": "--format"}):
         return file_format(file, given)
 
 
 def output_format(file: Location) -> str:
-    """The format that the name in ``--output`` tells; asked before anything is read.
+    """The format by the extension of ``--output``; call it before anything is read.
 
     Raises:
-        ConfigurationError: it tells none, or it is a folder, or there is no folder for it.
+        ConfigurationError: the extension is unknown, the name is a folder, or its folder does not exist.
     """
     found = extension(file)
     if found not in FORMATS:

@@ -1,4 +1,4 @@
-"""Arguments that list things: columns as ``A,B``, settings as ``KEY=VALUE``."""
+"""Arguments with several values: columns as ``A,B``, settings as ``KEY=VALUE``."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def key_columns(text: str) -> list[str]:
 
 
 def listed_names(text: str) -> list[str]:
-    """The names in ``a,b``; empty ones do not count."""
+    """The names in ``a,b``; empty ones are ignored."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def key_values(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Key and value of each ``KEY=VALUE`` that was given to an option.
+    """Key and value of each ``KEY=VALUE`` of an option.
 
     Raises:
-        ConfigurationError: one is of another form.
+        ConfigurationError: a text has another form.
     """
     wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
     if wrong:

@@ -1,4 +1,4 @@
-"""Options that name a metastore, shared by the subcommands that talk to one."""
+"""Options that name a metastore, shared by the subcommands that connect to one."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ def add_metastore_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--metastore",
         metavar="URI",
-        help="address, thrift://host:port; several with commas (default: that of hive-site.xml)",
+        help="address, thrift://host:port; several separated by commas (default: that of hive-site.xml)",
     )
     group.add_argument(
         "--hive-conf",
         metavar="PATH",
-        help="a hive-site.xml or the folder it lies in (default: HIVE_CONF_DIR, then HADOOP_CONF_DIR)",
+        help="a hive-site.xml or its folder (default: HIVE_CONF_DIR, then HADOOP_CONF_DIR)",
     )
-    parser.add_argument("--user", help="who we are to the metastore (default: HADOOP_USER_NAME or you)")
+    parser.add_argument(
+        "--user", help="user name for the metastore (default: HADOOP_USER_NAME, then your login name)"
+    )
 
 
 def metastore_from(arguments: argparse.Namespace) -> ThriftMetastoreClient:
     """Connect as the options say; the caller closes the client.
 
     Raises:
-        InvalidConfigurationError: no address, or one that makes no sense.
+        InvalidConfigurationError: the address is missing or invalid.
         MetastoreUnavailableError: no server answered.
     """
     path = None if arguments.hive_conf is None else Path(arguments.hive_conf)
@@ -40,7 +42,7 @@ def metastore_from(arguments: argparse.Namespace) -> ThriftMetastoreClient:
 
 
 class ReportLoss:
-    """Says at once that a transaction is lost; the command fails as soon as its work is stopped."""
+    """Reports a lost transaction at once; the command fails as soon as its work has stopped."""
 
     def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
         """Called from the heartbeat's thread."""

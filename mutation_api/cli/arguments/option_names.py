@@ -1,4 +1,4 @@
-"""Errors of the library that name its arguments, in the words that a user of the command typed."""
+"""Replaces argument names in errors of the library by the options of the command."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["in_option_names", "option_names"]
 
 
 def option_names(*arguments: str) -> dict[str, str]:
-    """For :func:`in_option_names`: ``valid_txns`` is ``--valid-txns``, and so on."""
+    """For :func:`in_option_names`: ``valid_txns`` becomes ``--valid-txns``, and so on."""
     return {name: f"--{name.replace('_', '-')}" for name in arguments}
 
 
 @contextlib.contextmanager
 def in_option_names(options: Mapping[str, str]) -> Iterator[None]:
-    """Within the block errors of ours name options where the library names arguments.
+    """Within the block, errors of the library name options instead of arguments.
 
     Args:
-        options: the library's words, and the option that says the same: ``{"num_buckets": "--buckets"}``.
-            Parts of paths and of longer names are left alone.
+        options: text in the library's message -> option: ``{"num_buckets": "--buckets"}``. Parts of paths and
+            of longer names are not replaced.
     """
     words = "|".join(re.escape(word) for word in sorted(options, key=len, reverse=True))
     try:

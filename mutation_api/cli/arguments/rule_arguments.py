@@ -1,4 +1,4 @@
-"""Options of ``hive-mutate merge`` that say what happens to rows."""
+"""Options of ``hive-mutate merge`` that define the rules for rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ RULE_OPTIONS = {
     "inserts=False": "--no-insert",
     "on_duplicate=first_by(…)": "--first-by",
 }
-"""What the library calls them in its messages, and how they are typed."""
+"""Names in the library's messages, and the options."""
 
 
 def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Declare the options."""
     group = parser.add_argument_group("what happens to rows")
     group.add_argument("--delete-when", metavar="SQL", help="delete matched rows for which this holds")
     group.add_argument("--update-when", metavar="SQL", help="update only matched rows for which this holds")
@@ -27,7 +27,9 @@ def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--insert-when", metavar="SQL", help="insert only rows for which this holds")
     group.add_argument("--no-insert", action="store_true", help="insert no rows")
     group.add_argument(
-        "--delete-missing-when", metavar="SQL", help="delete rows of the table alone for which this holds"
+        "--delete-missing-when",
+        metavar="SQL",
+        help="delete rows that only the table has, for which this holds",
     )
     group.add_argument(
         "--delete-missing", action="store_true", help="delete all rows of the table that no file has"
@@ -37,22 +39,20 @@ def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SQL",
-        help="of several rows of one key the first counts in this order, such as 'updated DESC' (default: "
+        help="of several rows of one key take the first in this order, such as 'updated DESC' (default: "
         "they are an error); may be repeated",
     )
-    group.add_argument(
-        "--null-safe", action="store_true", help="let NULL keys be equal (in SQL they are not)"
-    )
+    group.add_argument("--null-safe", action="store_true", help="NULL keys are equal (in SQL they are not)")
     group.add_argument(
         "--missing-columns",
         choices=("null", "error"),
         default="null",
-        help="columns that the files lack: NULL on insert and kept on update (null, the default), or refused",
+        help="columns that files lack: NULL on insert, unchanged on update (null, the default), or refused",
     )
     group.add_argument(
         "--write-unchanged",
         action="store_true",
-        help="also write rows that an update leaves as they were, without comparing them",
+        help="also write rows that an update does not change, without comparing them",
     )
 
 
@@ -70,7 +70,7 @@ def check_rule_usage(arguments: argparse.Namespace) -> None:
 
 
 def rules_from(arguments: argparse.Namespace) -> MergeRules:
-    """The rules that the options say."""
+    """The rules that the options define."""
     return MergeRules(
         delete_when=arguments.delete_when,
         update_when=arguments.update_when,

@@ -1,4 +1,4 @@
-"""Options of the subcommands that write one table in one transaction, and the client that they ask for."""
+"""Options of the subcommands that write one table in one transaction, and the client that they use."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
         "--write-lock",
         choices=WRITE_LOCKS,
         default=WRITE_LOCKS[0],
-        help="Hive 4: keep other writers out (exclusive, the default), or let them in and the first to "
-        "commit wins (optimistic); older Hives have one kind only",
+        help="Hive 4: exclude other writers (exclusive, the default), or admit them and let the first commit "
+        "win (optimistic); earlier releases have one kind only",
     )
 
 
@@ -46,7 +46,7 @@ def writing_client(metastore: MetastoreClient, arguments: argparse.Namespace) ->
     """A client, not connected yet, that may write the one table; a lost transaction is reported at once.
 
     Raises:
-        ConfigurationError: not the name of a table.
+        ConfigurationError: the argument is not a table name.
     """
     builder = MutatorClientBuilder().lock_failure_listener(ReportLoss()).write_lock(arguments.write_lock)
     builder.add_sink_table(*split_full_name(arguments.table), create_partitions=arguments.create_partitions)

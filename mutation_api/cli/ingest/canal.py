@@ -4,8 +4,8 @@ Files hold one message a line, as a Kafka consumer prints them. Tables are named
 
   hive-mutate ingest canal --files /data/canal --table shop.orders=sales.orders
 
-Lines count in their order, files in that of the numbers in their names; keys are those that the messages
-name. --positions message orders by the messages' id, which begins again when Canal's server is started.
+Operations are ordered by the numbers in the names of files, then by line. Keys are those that the messages
+name. --positions message orders by the messages' id, which restarts when Canal's server is started.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """``hive-mutate ingest collector``: raw files of a binlog collector.
 
 A raw file has a line for each operation on one table: INSERT, UPDATE or DELETE, the md5 of the key, and the
-columns, with texts in quotes and NULL without:
+columns. Texts are in quotes, NULL is not:
 
   hive-mutate ingest collector --files raw/ --table sales.orders --key id
 
---files names a file, or a folder of them, on a disk that all of Spark's machines have mounted, on HDFS
+--files names a file, or a folder of files, on a disk that all of Spark's machines have mounted, on HDFS
 (hdfs://namenode/raw) or in an object store (s3a://bucket/raw). The last digits of a file's name are its
-number; files are applied in the order of their numbers, and what is new is added to the last file or comes
-with a greater number. A file that was replaced by another one of the same name is refused.
+number; files are applied in the order of their numbers. New operations are appended to the last file, or are
+in files with greater numbers. A file that was replaced by another one of the same name is refused.
 
 The watermark belongs to the table that follows; give --name if several collections are applied to it.
 """
@@ -36,12 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table that follows")
     parser.add_argument(
-        "--key", required=True, metavar="A,B", help="columns whose md5 the uid is, in its order"
+        "--key", required=True, metavar="A,B", help="columns of which the uid is the md5, in this order"
     )
     parser.add_argument(
         "--columns", metavar="A,B,…", help="columns in the files' order (default: the table's)"
     )
-    parser.add_argument("--name", help="names the collection in the watermarks (default: the table)")
+    parser.add_argument("--name", help="name of the collection in the watermarks (default: the table)")
     parser.add_argument(
         "--binary",
         choices=[form.value for form in BinaryText],
@@ -60,7 +60,7 @@ def source_from(arguments: argparse.Namespace) -> CollectorSource:
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Its one table: name in the source, DB.TABLE and key."""
+    """The one table of the source: name in the source, DB.TABLE and key."""
     return [(_name(arguments), arguments.table, _names(arguments.key))]
 
 

@@ -1,10 +1,10 @@
-"""``hive-mutate ingest``: apply what a change source has to the tables that follow it, exactly once.
+"""``hive-mutate ingest``: apply the operations of a change source to tables that follow it, exactly once.
 
-The operations become visible in all tables in one transaction, and with them the watermark: up to where the
-source has been applied. The next run goes on from there, so a run that is repeated, or was killed anywhere,
-neither loses an operation nor applies one twice. "hive-mutate watermarks" shows the watermarks.
+The operations become visible in all tables in one transaction, together with the watermark: the position up
+to which the source is applied. The next run goes on from there, so a run that is repeated, or was killed
+anywhere, neither loses an operation nor applies one twice. "hive-mutate watermarks" shows the watermarks.
 
-The first word says what kind of source it is; "hive-mutate ingest KIND --help" tells the rest.
+KIND is the kind of source; "hive-mutate ingest KIND --help" explains its arguments.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ KINDS = {
 
 Its module, ``mutation_api.cli.ingest.…``, has ``add_arguments(parser)``, ``source_from(arguments)`` and
 ``tables_from(arguments)``: (the source's name of a table, DB.TABLE, key columns) of each. It is imported
-only when it runs, so that nobody needs the packages of another kind.
+only when it runs, so that the packages of the other kinds are not needed.
 """
 
 _ENDING = """
 The tables must exist. Operations on one key are reduced to the last, then merged: the row is deleted,
 updated or inserted. Operations that cannot follow one another, or do not fit the rows of the table, are
-usual where part of a log is applied again; they are counted, and refused with --strict.
+normal if a part of a log is applied again. They are counted, and refused with --strict.
 """
 
 
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _KindParser(argparse.ArgumentParser):
-    """Has the arguments of its kind as soon as they are wanted."""
+    """Declares the arguments of its kind when it parses them."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -88,7 +88,7 @@ def _module(name: str) -> ModuleType:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ingest and print the report; 0 when everything new is committed, or there was nothing new."""
+    """Ingest and print the report; 0 when all new operations are committed, or there are none."""
     if arguments.follow is not None and (arguments.dry_run or arguments.follow <= 0):
         arguments.refuse_usage("--follow takes seconds above 0, and does not go with --dry-run")
     module = _module(arguments.kind)
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
             stack.enter_context(source)
         metastore = stack.enter_context(metastore_from(arguments))
         spark = stack.enter_context(spark_session(APP_NAME))
-        # Only now: a source may look at its files for it, and Spark's configuration tells how to reach them.
+        # Only now: a source may list its files for this, and Spark's configuration says how to reach them.
         tables = [Following(*each) for each in module.tables_from(arguments)]
         report = _ingested(metastore, spark, source, tables, arguments)
         _print(report, arguments)
@@ -115,7 +115,7 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--watermark-table",
         metavar="DB.TABLE",
-        help="where the watermarks are kept; created if missing (default: mutation_watermarks in the "
+        help="the table of watermarks; created if missing (default: mutation_watermarks in the "
         "database of the tables); runs that share it wait for each other",
     )
     group.add_argument(
@@ -139,11 +139,11 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         "--follow",
         type=float,
         metavar="SECONDS",
-        help="when done, wait so long and look for more, until interrupted",
+        help="when done, wait this long and look for new operations, until interrupted",
     )
     group.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
     group.add_argument("--json", action="store_true", help="print the report as one JSON object a run")
-    group.add_argument("--quiet", action="store_true", help="do not tell each step on standard error")
+    group.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
     add_metastore_arguments(parser)
 
 
@@ -165,17 +165,17 @@ def _ingested(
         user=arguments.user,
         lock_timeout_seconds=arguments.lock_timeout,
         listener=ReportLoss(),
-        progress=_nothing if arguments.quiet else _tell,
+        progress=_ignored if arguments.quiet else _reported,
         spark=spark,
     )
 
 
-def _tell(line: str) -> None:
+def _reported(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _nothing(line: str) -> None:
-    """Who asked for quiet is not told."""
+def _ignored(line: str) -> None:
+    """With --quiet steps are not reported."""
 
 
 def _print(report: IngestReport, arguments: argparse.Namespace) -> None:

@@ -5,8 +5,8 @@ kcat -J). Tables are named database.table; schema.table for PostgreSQL and other
 
   hive-mutate ingest debezium --files /data/orders --table shop.orders=sales.orders
 
-Messages that have their schema (schemas.enable=true) tell how values are written. Without it, say so for
-decimals, bytes, and times that are numbers: what the connector was configured with, or column by column:
+Messages with a schema (schemas.enable=true) say how values are written. Without a schema, describe decimals,
+bytes, and times that are numbers: by the settings of the connector, or column by column:
 
   --decimals string --column-type shop.orders.placed=io.debezium.time.MicroTimestamp
 """
@@ -32,13 +32,13 @@ __all__ = ["add_arguments", "source_from", "tables_from"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""
     add_log_arguments(parser)
-    values = parser.add_argument_group("how values are written, where messages have no schema")
+    values = parser.add_argument_group("how values are written, if messages have no schema")
     values.add_argument("--decimals", choices=DECIMAL_MODES, help="the connector's decimal.handling.mode")
     values.add_argument("--binary", choices=BINARY_MODES, help="the connector's binary.handling.mode")
     values.add_argument(
         "--times",
         choices=tuple(TIME_MODES),
-        help="the connector's time.precision.mode, if it is not an adaptive one",
+        help="the connector's time.precision.mode, unless it is an adaptive one",
     )
     values.add_argument(
         "--column-type",
@@ -46,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_column_type,
         metavar="NAME.COLUMN=TYPE",
-        help=f"semantic type of a column, before all else: {', '.join(SEMANTIC_TYPES)}; may be repeated",
+        help="semantic type of a column, which overrides the other options: "
+        f"{', '.join(SEMANTIC_TYPES)}; may be repeated",
     )
     values.add_argument(
         "--unavailable-value",

@@ -1,4 +1,4 @@
-"""Arguments of the commands that ingest logs of JSON messages; they differ in the format alone."""
+"""Arguments of the commands that ingest logs of JSON messages; only the formats differ."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Log = TypeVar("Log", bound=MessageSource)
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where the log is, what it is about, and how it is read."""
+    """Declare the arguments for the log's location, its tables, and how it is read."""
     parser.add_argument(
         "--files",
         required=True,
         action="append",
         type=location_from,
         metavar="PATH",
-        help="file, or folder of files, with one message a line: a path that all of Spark's machines see, or "
-        "hdfs://…, s3a://…; may be repeated",
+        help="file, or folder of files, with one message a line: a path that all of Spark's machines can "
+        "read, or hdfs://…, s3a://…; may be repeated",
     )
     parser.add_argument(
         "--table",
@@ -38,15 +38,15 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--name",
-        help="names the log in the watermarks (default: the first of --files, as an absolute path or "
+        help="name of the log in the watermarks (default: the first of --files, as an absolute path or "
         "as its location)",
     )
     parser.add_argument(
         "--positions",
         choices=[each.value for each in Positions],
         default=Positions.AUTO.value,
-        help="what orders operations: their places in the source's log, as the messages tell them; the "
-        "numbers in the names of files, and lines; or the first if the messages tell it (default: auto)",
+        help="order of operations: by their positions in the source's log, given in the messages; by the "
+        "numbers in the names of files, and lines; or by the first if messages have it (default: auto)",
     )
     parser.add_argument(
         "--ignore-column",
@@ -60,24 +60,24 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME.COLUMN",
-        help="a column that is NULL in messages that lack it, as those from before it was added; may be "
+        help="a column that is NULL in messages that lack it, such as those from before it was added; may be "
         "repeated",
     )
     parser.add_argument(
         "--accept-schema-changes",
         action="store_true",
-        help="go on past messages that tell of a changed table, which the Hive table is in line with by now",
+        help="skip messages that report a changed table; the Hive table has been changed accordingly",
     )
     parser.add_argument(
         "--apply-truncates",
         action="store_true",
-        help="where the source truncated a table, delete the rows of the Hive table that no later operation "
+        help="if the source truncated a table, delete the rows of the Hive table that no later operation "
         "writes (default: refuse)",
     )
 
 
 def log_from(arguments: argparse.Namespace, source: Callable[..., Log]) -> Log:
-    """The log that the arguments describe; ``source`` makes it of files, name and options."""
+    """The log that the arguments describe; ``source`` makes it from files, name and options."""
     options = LogOptions(
         positions=Positions(arguments.positions),
         ignored_columns=frozenset(arguments.ignore_column),
@@ -90,5 +90,5 @@ def log_from(arguments: argparse.Namespace, source: Callable[..., Log]) -> Log:
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
-    """The source's name of each table, the table that follows it, and its key columns if they are given."""
+    """The source's name of each table, the table that follows it, and its key columns if given."""
     return list(arguments.table)

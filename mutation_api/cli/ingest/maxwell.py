@@ -5,8 +5,8 @@ are named database.table:
 
   hive-mutate ingest maxwell --files /data/maxwell --table shop.orders=sales.orders:id
 
-Let Maxwell write output_binlog_position and output_xoffset, which tell the order, and
-output_primary_key_columns, which tell the key. Rows of a bootstrap tell no place: give --positions line.
+Let Maxwell write output_binlog_position and output_xoffset, which give the order, and
+output_primary_key_columns, which gives the key. Rows of a bootstrap have no position: give --positions line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """``hive-mutate ingest mysql``: tables of a MySQL or MariaDB server.
 
-A table that was not read before is read whole, with SELECT; from then on its changes come from the server's
-binary log:
+A new table is first read completely, with SELECT; from then on its changes come from the server's binary log:
 
   hive-mutate ingest mysql --source mysql://reader@db.example/shop --tables orders,customers --database sales
 
@@ -10,11 +9,11 @@ environment variable HIVE_MUTATE_MYSQL_PASSWORD, or from an option file of MySQL
 
 The server must log rows: log_bin, binlog_format=ROW, binlog_row_image=FULL and binlog_row_metadata=FULL. The
 account needs SELECT on the tables, REPLICATION SLAVE, and REPLICATION CLIENT (MariaDB: BINLOG MONITOR). Each
-table needs a primary key, or a unique key without NULL. What each type becomes is in the documentation of
-mutation_api.inputs.mysql.column_types.
+table needs a primary key, or a unique key without NULL. The documentation of
+mutation_api.inputs.mysql.column_types says what each type becomes.
 
 A statement that changes a table without row events (ALTER, TRUNCATE, …) stops the run before anything is
-applied. Do the same to the Hive table, then give the place that the message names to --seen-to.
+applied. Do the same to the Hive table, then pass the position in the message to --seen-to.
 """
 
 from __future__ import annotations
@@ -47,10 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tables",
         default="",
         metavar="A,B",
-        help="tables that tables of the same names in --database follow",
+        help="tables of the source; tables of the same names in --database follow them",
     )
     tables.add_argument(
-        "--database", metavar="DB", help="the Hive database of --tables (default: of the source's name)"
+        "--database",
+        metavar="DB",
+        help="the Hive database of --tables (default: the name of the source's database)",
     )
     tables.add_argument(
         "--table",
@@ -72,33 +73,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--option-file", type=Path, metavar="FILE", help="option file with the password, under [client]"
     )
     parser.add_argument(
-        "--ssl-ca", type=Path, metavar="FILE", help="authority that must have signed the server's certificate"
+        "--ssl-ca",
+        type=Path,
+        metavar="FILE",
+        help="certificate authority that must have signed the server's certificate",
     )
     parser.add_argument(
         "--time-zone",
         default=TIME_ZONE_DEFAULT,
         metavar="ZONE",
-        help="whose wall clock a TIMESTAMP of the source becomes (default: %(default)s)",
+        help="zone in which a TIMESTAMP of the source becomes a wall clock time (default: %(default)s)",
     )
     parser.add_argument(
         "--zero-dates",
         choices=ZERO_DATES,
         default=ZERO_DATES_DEFAULT,
-        help="what becomes of 0000-00-00 and the like: refused, or NULL (default: %(default)s)",
+        help="how 0000-00-00 and similar dates are read: refused, or as NULL (default: %(default)s)",
     )
     parser.add_argument(
         "--seen-to",
         action="append",
         default=[],
         metavar="FILE:OFFSET",
-        help="place of a statement that was carried out in Hive by hand; may be repeated",
+        help="position of a statement that was executed in Hive by hand; may be repeated",
     )
     parser.add_argument(
         "--spill",
         type=location_from,
         metavar="DIR",
-        help="where rows are kept until they are applied, such as hdfs:///tmp: all of Spark's machines must "
-        "see it (default: the folder for temporary files, for Spark on one machine)",
+        help="directory of rows until they are applied, such as hdfs:///tmp; all of Spark's machines must "
+        "read it (default: the folder for temporary files, for Spark on one machine)",
     )
 
 
@@ -117,7 +121,7 @@ def source_from(arguments: argparse.Namespace) -> MySqlSource:
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
-    """What follows what: (table of the source, DB.TABLE, key columns). Raises ConfigurationError."""
+    """Each table: (table of the source, DB.TABLE that follows it, key columns). Raises ConfigurationError."""
     database = arguments.database or _address(arguments)[1]
     names = [name.strip() for name in arguments.tables.split(",") if name.strip()]
     tables = [*[(name, f"{database}.{name.lower()}", ()) for name in names], *arguments.table]
@@ -131,8 +135,8 @@ def _address(arguments: argparse.Namespace) -> tuple[MySqlAddress, str]:
     database = unquote(parts.path.removeprefix("/"))
     if parts.password is not None:
         raise ConfigurationError(
-            f"--source: no password in it, since others see the arguments of a program: give it in the "
-            f"environment variable {PASSWORD_VARIABLE}, or with --option-file"
+            "--source must not contain a password, since other users can see a program's arguments: give it "
+            f"in the environment variable {PASSWORD_VARIABLE}, or with --option-file"
         )
     try:
         port = parts.port or PORT_DEFAULT

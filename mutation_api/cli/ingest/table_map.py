@@ -1,4 +1,4 @@
-"""Which table follows which, as a command's argument says it."""
+"""The argument that maps a table of a source to the table that follows it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def table_map(text: str) -> tuple[str, str, tuple[str, ...]]:
     """Type of an argument of TABLE_MAP_FORM: the source's name, the table that follows, and its key columns.
 
     Raises:
-        argparse.ArgumentTypeError: it is of another form.
+        argparse.ArgumentTypeError: the text has another form.
     """
     found = _FORM.fullmatch(text)
     if found is None:

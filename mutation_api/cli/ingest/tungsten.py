@@ -1,21 +1,21 @@
 r"""``hive-mutate ingest tungsten``: the staging files that Tungsten Replicator writes for Hadoop.
 
-Files lie in STAGING/SERVICE/database/table/table-<number>.csv. Tables are named database.table, or by
-their own name alone if only one database has it:
+Files are STAGING/SERVICE/database/table/table-<number>.csv. Tables are named database.table, or table if only
+one database has it:
 
   hive-mutate ingest tungsten --staging /user/tungsten/staging --service alpha \
       --table hadoop.chicago=sales.chicago:id
 
 A record is: operation (I or D), sequence number, row id, commit timestamp, primary key, then the table's
-columns, separated by 0x01, with \N for NULL and backslashes before 0x01 and backslashes. Say so if the
-replicator is configured otherwise. Columns are those of --columns, else of --metadata, else of the Hive
-table, in that order.
+columns, separated by 0x01, with \N for NULL and backslashes before 0x01 and backslashes. Options describe
+other settings of the replicator. Columns are those of --columns, else of --metadata, else of the Hive table,
+in that order.
 
-A file with an incomplete last record, or of a name that no staging file has, stops the run before
-anything is applied. Names that begin with "." or "_", or end with "._COPYING_", are left alone.
+A file with an incomplete last record, or with a name that is not a staging file's, stops the run before
+anything is applied. Names that begin with "." or "_", or end with "._COPYING_", are ignored.
 
-STAGING lies on a disk that all of Spark's machines have mounted, on HDFS (hdfs://namenode/user/tungsten/staging)
-or in an object store (s3a://bucket/staging).
+STAGING is on a disk that all of Spark's machines have mounted, on HDFS
+(hdfs://namenode/user/tungsten/staging) or in an object store (s3a://bucket/staging).
 
 To check a table against a dump of the source afterwards:
 
@@ -104,11 +104,11 @@ def _add_text_arguments(parser: argparse.ArgumentParser) -> None:
     for name, default in defaults.items():
         shown = ascii(default)[1:-1].replace("\\\\", "\\")
         group.add_argument(f"--{name}", default=default, type=_characters, help=f"default: {shown}")
-    group.add_argument("--quote", type=_characters, default="", help="stands around values (default: none)")
+    group.add_argument("--quote", type=_characters, default="", help="encloses values (default: none)")
 
 
 def source_from(arguments: argparse.Namespace) -> TungstenSource:
-    """The source. Raises ConfigurationError: arguments that make no sense."""
+    """The source. Raises ConfigurationError if arguments are invalid."""
     text = SeparatedText(
         arguments.field_separator,
         arguments.record_end,
@@ -130,10 +130,10 @@ def source_from(arguments: argparse.Namespace) -> TungstenSource:
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Name in the source, DB.TABLE and key of each table; the name in full, so that it is always the same.
+    """Full name in the source, DB.TABLE and key of each table; the full name is always the same.
 
     Raises:
-        ConfigurationError: the source has no such table, or the arguments name one that is not followed.
+        ConfigurationError: the source lacks a table, or --columns names a table that --table does not.
     """
     source = source_from(arguments)
     tables = [(source.full_name(name), target, key) for name, target, key in arguments.table]
@@ -166,5 +166,5 @@ def _header(text: str) -> tuple[HeaderField, ...]:
 
 
 def _characters(text: str) -> str:
-    r"""Characters as they are, or as the manual of Tungsten writes them: ``\x01``, ``\u0001``, ``\n``."""
+    r"""Literal characters, or escapes as in the manual of Tungsten: ``\x01``, ``\u0001``, ``\n``."""
     return _ESCAPED.sub(lambda found: found[0].encode().decode("unicode_escape"), text)

@@ -37,7 +37,7 @@ def test_an_unknown_transaction_is_an_error(
 def test_no_address_at_all_is_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says where addresses may come from."""
+    """The message says how to give an address."""
     monkeypatch.delenv("HIVE_CONF_DIR", raising=False)
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     assert main(["abort", "1"]) == EXIT_FAILED

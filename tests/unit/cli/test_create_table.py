@@ -94,7 +94,7 @@ def test_mistakes_are_told_in_one_line(
 
 
 def test_a_database_without_tables(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The server is described all the same, and nothing is wrong."""
+    """The server is still described, and the exit code is 0."""
     code, printed, _ = run(capsys, "doctor", "nowhere", "--metastore", uri)
     assert code == EXIT_OK
     assert printed.splitlines()[-1] == "the database has no tables, or does not exist"

@@ -25,7 +25,7 @@ def parsed(module: ModuleType, *texts: str) -> argparse.Namespace:
 
 @pytest.mark.parametrize("module", [ingest_debezium, ingest_maxwell, ingest_canal])
 def test_defaults(module: ModuleType) -> None:
-    """The name of a log is where its files are; keys are those of the messages."""
+    """The name of a log is the location of its files; keys are those of the messages."""
     arguments = parsed(module, "--files", "/data/log", "--table", "shop.orders=sales.orders")
     log = module.source_from(arguments)
     assert log.files == (Location.given("/data/log"),)
@@ -66,7 +66,7 @@ def test_a_log_is_named_by_its_whole_path(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_places_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
-    """Wrong usage, with what a place looks like."""
+    """Wrong usage; the message shows the form of a location."""
     with pytest.raises(SystemExit):
         parsed(ingest_canal, "--files", "file://otherhost/x", "--table", "s.t=s.u")
     assert "'file://otherhost/x': a local location names no other host" in capsys.readouterr().err
@@ -114,7 +114,7 @@ def test_table_maps_that_are_none(text: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_semantic_types_that_are_none() -> None:
-    """A type that nobody knows is refused, with those that are known."""
+    """An unknown type is refused; the message names the known ones."""
     arguments = parsed(
         ingest_debezium, "--files", "a", "--table", "s.t=s.u", "--column-type", "s.t.c=io.debezium.Odd"
     )

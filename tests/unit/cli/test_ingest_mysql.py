@@ -22,7 +22,7 @@ def parsed(*arguments: str) -> argparse.Namespace:
 
 
 def test_tables_follow_those_of_the_same_name() -> None:
-    """In the database that was given, else in that of the source's name; or as each is told."""
+    """In the given database, else in that of the source's name; or as --table says."""
     assert ingest_mysql.tables_from(
         parsed(*SOURCE, "--tables", "Orders, customers", "--database", "sales")
     ) == [
@@ -45,7 +45,7 @@ def test_the_source_is_named_without_user_and_password(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("mysql://joe:s3cret@host/shop", "no password in it"),
+        ("mysql://joe:s3cret@host/shop", "must not contain a password"),
         ("mysql://host/shop", "expected mysql://USER@HOST"),
         ("mysql://joe@host", "expected mysql://USER@HOST"),
         ("postgres://joe@host/shop", "expected mysql://USER@HOST"),

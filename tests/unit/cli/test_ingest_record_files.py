@@ -90,7 +90,7 @@ def test_all_arguments_of_tungsten(staging: Path) -> None:
     ],
 )
 def test_wrong_arguments_of_tungsten(words: tuple[str, ...], message: str, staging: Path) -> None:
-    """What is wrong, and what there is instead."""
+    """The message names what is wrong and what is expected."""
     needed = ("--staging", str(staging), "--service", "alpha", "--table", "chicago=sales.chicago")
     arguments = parsed(ingest_tungsten, *needed, *words)
     with pytest.raises(ConfigurationError, match=message):
@@ -98,7 +98,7 @@ def test_wrong_arguments_of_tungsten(words: tuple[str, ...], message: str, stagi
 
 
 def test_columns_of_a_table_that_is_not_followed(staging: Path) -> None:
-    """A slip of the pen, and not a wish to be passed over."""
+    """A typing error must not be ignored."""
     (staging / "alpha/hadoop/boston").mkdir()
     words = (
         "--staging",
@@ -173,9 +173,9 @@ def test_t14_the_table_is_checked_against_a_dump_of_the_source(
     assert difference(sales, dump, "3,three 5,five", capsys) == f"{sales}: 1 inserts, 1 updates, 1 deletes"
     write(staging, 104, "I 1 9 nine", "X 2 1")
     assert main(command) == EXIT_FAILED
-    told = capsys.readouterr().err
-    assert "InputFormatError" in told
-    assert "chicago-104.csv, line 2: field operation is 'X'" in told
+    errors = capsys.readouterr().err
+    assert "InputFormatError" in errors
+    assert "chicago-104.csv, line 2: field operation is 'X'" in errors
     assert difference(sales, dump, "3,THREE 4,four", capsys) == f"{sales}: no differences"
 
 

@@ -1,4 +1,4 @@
-"""The command itself: its version, and the words in which it tells errors."""
+"""The command itself: its version, and the option names in its errors."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_lists_of_names_and_settings() -> None:
 
 
 def test_a_table_is_aligned_by_a_sample() -> None:
-    """Rows behind it may be wider; without one all rows count."""
+    """Rows after the sample may be wider; without a sample all rows decide."""
     rows = [["1", "x"], ["22", "y"], ["333", "z"]]
     assert list(text_table(["A", "B"], rows)) == ["A    B", "1    x", "22   y", "333  z"]
     assert list(text_table(["A", "B"], iter(rows), sample=2)) == ["A   B", "1   x", "22  y", "333  z"]

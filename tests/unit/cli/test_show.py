@@ -99,7 +99,7 @@ def partition_of(row: str) -> str:
 
 
 def test_compactions(embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]) -> None:
-    """A queued one is there."""
+    """A queued compaction is shown."""
     uri = embedded_metastore.uri
     with connect(uri) as client:
         client.compact("default", "show_compactions", None, CompactionType.MINOR)

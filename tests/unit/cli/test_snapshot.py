@@ -79,11 +79,11 @@ def test_golden_directories_read_as_hive_reads_them(
     ]
     expected = [json.loads(line) for line in (folder / read["file"]).read_text().splitlines()]
 
-    def place(row: dict[str, Any]) -> Any:
+    def sort_key(row: dict[str, Any]) -> Any:
         return row.get("partition", ""), row["rowid"]
 
     assert len(found) == read["rows"]
-    assert sorted(found, key=place) == sorted(expected, key=place)
+    assert sorted(found, key=sort_key) == sorted(expected, key=sort_key)
 
 
 @pytest.mark.parametrize("acid_version", ["2", "auto"])
@@ -93,7 +93,7 @@ def test_golden_directories_of_hive_4_read_as_it_reads_them(
 ) -> None:
     """Rows, ROW__IDs and partitions equal what both readers of Hive 4.1.0 gave.
 
-    The version is told by the files, but insert-only ones have none.
+    The files show the version, except those of insert-only tables.
     """
     insert_only = folder.name == "insert_only"
     ours = lines(
@@ -117,11 +117,11 @@ def test_golden_directories_of_hive_4_read_as_it_reads_them(
 
 
 def test_a_compaction_that_has_not_committed_is_not_read(capsys: pytest.CaptureFixture[str]) -> None:
-    """The result of transaction 7 lies beside what it was made of; both lists bound what is seen."""
-    place = ("--location", str(GOLDEN_V4 / "bucketed_minor" / "data"), "--schema", "id bigint, msg string")
-    newest = lines(capsys, *place, "--json")
-    assert lines(capsys, *place, "--json", "--valid-txns", "6:9223372036854775807::") == newest
-    older = lines(capsys, *place, "--json", "--valid-write-ids", "d.t:2:9223372036854775807::")
+    """The result of transaction 7 is beside its input; both lists limit the visible rows."""
+    options = ("--location", str(GOLDEN_V4 / "bucketed_minor" / "data"), "--schema", "id bigint, msg string")
+    newest = lines(capsys, *options, "--json")
+    assert lines(capsys, *options, "--json", "--valid-txns", "6:9223372036854775807::") == newest
+    older = lines(capsys, *options, "--json", "--valid-write-ids", "d.t:2:9223372036854775807::")
     assert sorted(o["row"]["msg"] for o in older) == [
         *("row1", "row2-updated", "row3-updated", "row4", "row5", "row6", "row7", "row8")
     ]
@@ -137,17 +137,17 @@ def partitioned(tmp_path: Path) -> Path:
 
 def test_partition_values_are_typed(capsys: pytest.CaptureFixture[str], partitioned: Path) -> None:
     """By --partition-schema; strings without; the default partition is null; ROW__ID only when asked for."""
-    place = ("--location", str(partitioned), "--schema", "id bigint, msg string", "--json")
-    typed = lines(capsys, *place, "--partition-schema", "ds date, hr int")
+    options = ("--location", str(partitioned), "--schema", "id bigint, msg string", "--json")
+    typed = lines(capsys, *options, "--partition-schema", "ds date, hr int")
     assert typed[0] == {"partition": {"ds": "2015-11-19", "hr": 1}, "row": {"id": 1, "msg": "m1"}}
     assert typed[2]["partition"] == {"ds": None, "hr": 1}
-    assert lines(capsys, *place)[0]["partition"] == {"ds": "2015-11-19", "hr": "01"}
+    assert lines(capsys, *options)[0]["partition"] == {"ds": "2015-11-19", "hr": "01"}
 
 
 def test_conditions_columns_and_limit_choose(capsys: pytest.CaptureFixture[str], partitioned: Path) -> None:
     """Partition values compare typed; several conditions must all hold."""
-    place = ("--location", str(partitioned), "--schema", "id bigint, msg string", "--json")
-    typed = (*place, "--partition-schema", "ds string, hr int")
+    options = ("--location", str(partitioned), "--schema", "id bigint, msg string", "--json")
+    typed = (*options, "--partition-schema", "ds string, hr int")
     assert len(lines(capsys, *typed, "--where-partition", "hr=1")) == 3
     both = ("--where-partition", "hr=1", "--where-partition", "ds=2015-11-20")
     assert [o["row"] for o in lines(capsys, *typed, *both, "--columns", "MSG")] == [{"msg": "m2"}]
@@ -170,7 +170,7 @@ def test_the_default_output_is_an_aligned_table(
 
 
 def test_every_type_has_a_json_form(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Decimals, binary, nested values, non-finite numbers; maps with keys that are no text are pairs."""
+    """Decimals, binary, nested values, non-finite numbers; maps with keys that are not texts are pairs."""
     row_type = pa.struct(
         [
             ("dec", pa.decimal128(10, 2)),
@@ -320,7 +320,7 @@ def test_refusals_name_the_option(
 
 
 def test_data_beside_partitions_is_refused(capsys: pytest.CaptureFixture[str], partitioned: Path) -> None:
-    """It belongs to no partition; leaving it out in silence would lose rows."""
+    """The data has no partition; ignoring it would lose rows silently."""
     write_events(partitioned / "delta_0000001_0000001/bucket_00000", inserts(1, 0, 0, [(1, "a")]))
     assert main(["snapshot", "--location", str(partitioned), "--schema", "id bigint"]) == EXIT_FAILED
     assert "holds partitions (ds=2015-11-19) and data (delta_0000001_0000001)" in capsys.readouterr().err
