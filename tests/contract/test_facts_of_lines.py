@@ -1,6 +1,6 @@
-"""What single lines of Hive do, good or bad, that the client is built around; each asked of the real one.
+"""Behaviour of single releases of Hive, good or bad, on which the client relies; each tested on the real one.
 
-Where a server behaves badly the client does not let it come to that, so these tests call it past the client.
+The client avoids the faults of servers, so these tests call the servers past the client.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def on_4(hive41: Hive41) -> Iterator[ThriftMetastoreClient]:
 
 @pytest.fixture
 def table() -> str:
-    """A name that no other test uses; most of what is asked here needs no table."""
+    """A name that no other test uses; most calls here need no table."""
     return f"f{os.getpid()}_{next(_numbers)}"
 
 
@@ -88,7 +88,7 @@ def lock(
 def test_3_1_hangs_up_when_it_fails_inside_and_4_1_does_not(
     on_3: ThriftMetastoreClient, on_4: ThriftMetastoreClient, table: str
 ) -> None:
-    """A write id for a transaction that is not open: why a broken line is no proof of a node that is down."""
+    """Write ids of a transaction that is not open: why a broken connection does not prove a dead node."""
     with pytest.raises(MetastoreUnavailableError, match="broke"):
         allocate(on_3, table, [9_000_000])
     with pytest.raises(MetastoreError, match="Internal error"):
@@ -111,7 +111,7 @@ def test_3_1_gives_a_second_write_id_to_a_transaction_in_a_mixed_list(
 def test_3_1_wants_a_list_of_transactions_and_names_in_lower_case(
     on_3: ThriftMetastoreClient, table: str
 ) -> None:
-    """Otherwise it hangs up, or shows an empty table without a word."""
+    """Otherwise it hangs up, or shows an empty table without an error."""
     txn_id = open_txn(on_3)
     allocate(on_3, table.upper(), [txn_id])
     with pytest.raises(MetastoreError):
@@ -121,7 +121,7 @@ def test_3_1_wants_a_list_of_transactions_and_names_in_lower_case(
 
 
 def test_3_1_does_not_read_the_registration_of_2_3(on_3: ThriftMetastoreClient, table: str) -> None:
-    """Its fields moved; one layout for all lines is impossible."""
+    """Its fields moved; one layout for all releases is impossible."""
     request = ttypes.AddDynamicPartitions2(
         txnid=open_txn(on_3), dbname="default", tablename=table, partitionnames=["ds=1"], operationType=3
     )
@@ -205,7 +205,7 @@ def test_4_1_loses_updates_unless_told_to_look(on_4: ThriftMetastoreClient, tabl
 def test_4_1_makes_acid_tables_only_for_those_who_can_write_them(
     on_4: ThriftMetastoreClient, table: str
 ) -> None:
-    """The creator has to say so; and who changes statistics has to say under which write id."""
+    """The creator must name its capabilities, and a change of statistics must carry a write id."""
     sent = thrift_table(acid_table_info("default", table), "someone")
     with pytest.raises(MetastoreError, match="capabilities"):
         on_4._call("create_table", sent)
@@ -219,7 +219,7 @@ def test_4_1_makes_acid_tables_only_for_those_who_can_write_them(
 def test_4_1_hides_the_agent_and_3_1_does_not(
     on_3: ThriftMetastoreClient, on_4: ThriftMetastoreClient
 ) -> None:
-    """Transactions of ours are known by user and host there."""
+    """Our transactions are recognised by user and host there."""
     told = {}
     for client in (on_3, on_4):
         txn_id = open_txn(client)

@@ -49,7 +49,7 @@ def component(
 
 @pytest.fixture
 def writer(metastore: MetastoreClient) -> LockType:
-    """The lock of a writer that lets no other one in: 4.x has a type of its own for it."""
+    """The lock of a writer that excludes all others: 4.x has a separate type for it."""
     return EXCL_WRITE if metastore.capabilities().has_exclusive_write_lock else WRITE
 
 
@@ -155,7 +155,7 @@ def test_all_components_are_granted_or_none(
 
 
 def test_waiting_writers_queue_by_age(metastore: MetastoreClient, database: str, writer: LockType) -> None:
-    """The younger one stays behind the older one, whoever asks first."""
+    """The younger one stays behind the older one, even if it asks first."""
     holder, older, younger = (take(metastore, component(writer, database)) for _ in range(3))
     metastore.commit_txn(holder.txn_id)
     assert not is_granted_now(metastore, younger)
@@ -164,7 +164,7 @@ def test_waiting_writers_queue_by_age(metastore: MetastoreClient, database: str,
 
 
 def test_who_passes_a_waiting_exclusive_lock(metastore: MetastoreClient, database: str) -> None:
-    """On 2.3 DDL that waits for a reader does not hold up those that come after it; later lines queue."""
+    """On 2.3 DDL that waits for a reader does not hold up later locks; later releases queue."""
     assert take(metastore, component(READ, database)).is_granted
     alone = take(metastore, component(ALONE, database))
     assert not alone.is_granted
@@ -205,7 +205,7 @@ def test_the_end_of_a_transaction_frees_its_locks(
 def test_show_locks_names_owner_and_blocker(
     metastore: MetastoreClient, database: str, writer: LockType
 ) -> None:
-    """Who waits for whom can be seen."""
+    """A waiting lock names the lock for which it waits."""
     holder = take(metastore, component(writer, database, "t", "ds=a"))
     waiter = take(metastore, component(writer, database, "t", "ds=a"))
     first, second = sorted(metastore.show_locks(database, "t"), key=lambda lock: lock.lock_id)
@@ -226,7 +226,7 @@ def test_show_locks_names_owner_and_blocker(
 
 
 def test_a_waiting_lock_can_be_given_up(metastore: MetastoreClient, database: str, writer: LockType) -> None:
-    """It may be said twice; the transaction lives on."""
+    """It may be called twice; the transaction lives on."""
     take(metastore, component(writer, database))
     waiting = take(metastore, component(writer, database))
     metastore.unlock(waiting.lock_id)
@@ -258,7 +258,7 @@ def test_a_lock_needs_an_open_transaction(metastore: MetastoreClient, database: 
 def test_a_request_that_names_nothing_or_no_operation_is_refused(
     metastore: MetastoreClient, database: str
 ) -> None:
-    """Mistakes of the caller leave no lock behind."""
+    """Invalid requests leave no lock behind."""
     txn_id = metastore.open_txn("user", "host", "agent")
     with pytest.raises(InvalidRequestError):
         metastore.lock(LockRequest((), txn_id, "user", "host", "agent"))

@@ -32,7 +32,7 @@ COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
 
 
 def test_a_server_shows_what_it_can_do(metastore: MetastoreClient, line: str) -> None:
-    """Asked of the server, not read out of its version, which 2.3 and 3.1 share."""
+    """Probed on the server, not derived from its version, which 2.3 and 3.1 share."""
     assert metastore.capabilities() == LINES[line]
 
 
@@ -75,7 +75,7 @@ def test_a_table_comes_back_as_it_was_made(metastore: MetastoreClient, database:
 
 
 def test_sorting_and_skew_are_told(metastore: MetastoreClient, database: str) -> None:
-    """A caller who cannot write such tables has to see that they are such."""
+    """A caller that cannot write such tables must be able to recognise them."""
     table = replace(acid_table_info(database, "t"), sort_columns=("id",), skewed_columns=("msg",))
     metastore.create_table(replace(table, parameters={}))
     told = metastore.get_table(database, "t")
@@ -99,7 +99,7 @@ def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
 
 
 def test_a_transactional_table_without_buckets(metastore: MetastoreClient, database: str, line: str) -> None:
-    """Hive 2.3 makes none; later lines do, and say that it is a full ACID table."""
+    """Hive 2.3 creates none; later releases do, and report it as a full ACID table."""
     table = replace(acid_table_info(database, "t"), bucket_columns=(), num_buckets=-1)
     if line == "2.3":
         with pytest.raises(InvalidRequestError, match="must be bucketed"):
@@ -130,7 +130,7 @@ def test_an_insert_only_table_is_made_and_shown(metastore: MetastoreClient, data
 def test_a_managed_table_that_is_not_transactional(
     metastore: MetastoreClient, database: str, line: str
 ) -> None:
-    """Hive 4 makes an external one of it without a word."""
+    """Hive 4 makes it an external table without an error."""
     metastore.create_table(replace(acid_table_info(database, "t"), parameters={}))
     told = metastore.get_table(database, "t")
     if line == "4.1":
@@ -244,7 +244,7 @@ def test_an_unpartitioned_table_takes_no_partition(
 
 
 class Writer(NamedTuple):
-    """A transaction that changes statistics, as those want to know it."""
+    """A transaction that changes statistics, with the ids that such calls take."""
 
     write_id: int | None = None
     valid_write_ids: ValidWriteIdList | None = None
@@ -252,7 +252,7 @@ class Writer(NamedTuple):
 
 @pytest.fixture
 def writer(metastore: MetastoreClient, database: str) -> Writer:
-    """A writer of the table ``t``, with what the line gives it."""
+    """A writer of the table ``t``, with the ids that the release gives it."""
     if not metastore.capabilities().has_write_ids:
         return Writer()
     txn_id = metastore.open_txn("user", "host", "agent")
@@ -309,7 +309,7 @@ def test_accurate_statistics_of_partitions_are_cleared(
 def test_accurate_statistics_of_a_table_are_cleared(
     metastore: MetastoreClient, database: str, make_table: MakeTable, writer: Writer, tells_writer: bool
 ) -> None:
-    """What else the table is stays as it was."""
+    """All other properties of the table stay."""
     made = make_table("t")
     told = writer._asdict() if tells_writer else {}
     metastore.clear_accurate_statistics(database, "t", None, **told)

@@ -53,7 +53,7 @@ def write(
 
 @pytest.fixture
 def aborted(metastore: MetastoreClient, make_table: Callable[..., TableInfo]) -> int:
-    """An aborted transaction that has written: a server forgets those that have not, at a time of its own."""
+    """An aborted transaction that has written. A server forgets those that have not, at some later time."""
     txn_id = open_txn(metastore)
     write(metastore, txn_id, make_table("aborted", "ds"), "ds=a", INSERT)
     metastore.abort_txn(txn_id)
@@ -75,7 +75,7 @@ def test_ids_grow_and_the_high_watermark_is_the_last_one(metastore: MetastoreCli
 
 
 def test_an_open_transaction_is_listed_with_its_owner(metastore: MetastoreClient) -> None:
-    """Others can tell whose transaction it is and when it last beat."""
+    """Other clients see the owner of a transaction and its last heartbeat."""
     txn_id = open_txn(metastore)
     (listed,) = [t for t in metastore.get_open_txns().txns if t.id == txn_id]
     assert (listed.state, listed.user, listed.hostname) == (TxnState.OPEN, "user", "host")
@@ -222,7 +222,7 @@ def test_the_first_of_two_overlapping_writers_wins(
 def test_writers_of_different_partitions_do_not_conflict(
     metastore: MetastoreClient, make_table: Callable[..., TableInfo], other_partition: str
 ) -> None:
-    """Partitions are told apart by their name, with case."""
+    """Partitions are distinguished by their name, with case."""
     table = make_table("t", "ds")
     first, second = open_txn(metastore), open_txn(metastore)
     write(metastore, first, table, "ds=p", UPDATE)
@@ -257,7 +257,7 @@ def test_registration_needs_an_open_transaction(
 def test_registration_refuses_an_operation_that_says_nothing(
     metastore: MetastoreClient, make_table: Callable[..., TableInfo]
 ) -> None:
-    """UNSET is a mistake of the caller."""
+    """UNSET is not a valid operation."""
     table, txn_id = make_table("t", "ds"), open_txn(metastore)
     with pytest.raises(MetastoreError):
         write(metastore, txn_id, table, "ds=a", DataOperationType.UNSET)
@@ -364,7 +364,7 @@ def _poll(condition: Callable[[], bool]) -> None:
 def lock_one(
     metastore: MetastoreClient, txn_id: int, table: str, *, dynamic: bool = False
 ) -> tuple[int, LockState]:
-    """Lock a table so that no other writer gets in."""
+    """Lock a table against all other writers."""
     is_4 = metastore.capabilities().has_exclusive_write_lock
     type = LockType.EXCL_WRITE if is_4 else LockType.SHARED_WRITE
     component = LockComponent(
@@ -392,7 +392,7 @@ def test_a_transaction_that_does_not_beat_is_reaped_and_its_lock_freed(timed: Ti
 
 
 def test_beats_keep_a_transaction_alive(timed: Timed) -> None:
-    """A beating transaction outlives one that is silent, opened at the same time."""
+    """A transaction with heartbeats outlives one without, opened at the same time."""
     beating, silent = open_txn(timed.client), open_txn(timed.client)
 
     def silent_is_dead() -> bool:

@@ -77,7 +77,7 @@ def test_a_server_without_write_ids_is_not_asked(metastore: MetastoreClient, dat
 
 @with_write_ids
 def test_write_ids_count_by_table_in_the_order_of_asking(metastore: MetastoreClient, database: str) -> None:
-    """From 1, the same again for the same transaction, however it spells the names; no table need exist."""
+    """From 1; the same for the same transaction, in any spelling of the names; no table need exist."""
     older, younger = open_txn(metastore), open_txn(metastore)
     assert metastore.allocate_write_id(younger, database, "t") == 1
     assert metastore.allocate_write_id(older, database, "t") == 2
@@ -214,7 +214,7 @@ def test_registered_partitions_take_the_place_of_the_table(
 
 
 def test_a_writer_that_waited_rolls_over(metastore: MetastoreClient, make_table: MakeTable) -> None:
-    """What waited in its own transaction dies of a conflict; a second one, queued behind it, commits."""
+    """A transaction that waited aborts by a conflict; a second one, queued behind it, commits."""
     is_4 = metastore.capabilities().has_exclusive_write_lock
     type = LockType.EXCL_WRITE if is_4 else LockType.SHARED_WRITE
     table = make_table("t")
@@ -268,7 +268,7 @@ def test_written_files_are_told(
 
 @on_hive_4
 def test_files_of_a_missing_table_are_refused(metastore: MetastoreClient, database: str) -> None:
-    """The transaction must not commit with files that nobody was told of."""
+    """The transaction must not commit with files that were not reported."""
     txn_id = open_txn(metastore)
     with pytest.raises(MetastoreError):
         metastore.add_write_notifications([WriteNotification(txn_id, 1, database, "missing", (), ())])

@@ -1,4 +1,4 @@
-"""Files that replace older ones, on every storage."""
+"""Files that replace older files, on every storage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_file_is_replaced_when_the_new_one_is_whole(storage_root: Location) ->
 
 
 def test_a_finished_file_gets_its_name(storage_root: Location) -> None:
-    """Whether one of that name is there or not."""
+    """With or without an older file of that name."""
     file = storage_root / "report.csv"
     for content in (b"first", b"second"):
         part = put(storage_root / ".parts" / "part-0", content)

@@ -1,4 +1,4 @@
-"""What every storage does alike: :class:`mutation_api.storage.protocol.Storage`."""
+"""The common behaviour of all storages: :class:`mutation_api.storage.protocol.Storage`."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def read(location: Location) -> bytes:
 def staged(hidden: Location, target: Location, data: bytes = b"staged") -> OutputFile:
     """A closed staged file; the directories are there."""
     storage = storage_at(hidden)
-    for place in (hidden, target):
-        storage.create_directory(place.parent)
+    for location in (hidden, target):
+        storage.create_directory(location.parent)
     file = storage.stage(hidden, target)
     file.write(data)
     file.close()
@@ -42,7 +42,7 @@ def staged(hidden: Location, target: Location, data: bytes = b"staged") -> Outpu
 
 
 def everything(root: Location) -> list[str]:
-    """Files and unfinished uploads below a place."""
+    """Files and unfinished uploads below a location, as names."""
     storage = storage_at(root)
     try:
         entries = storage.list(root)
@@ -55,19 +55,19 @@ def everything(root: Location) -> list[str]:
 @pytest.mark.parametrize("name", SPECIAL)
 def test_any_character_of_a_name_survives(storage_root: Location, name: str) -> None:
     """A file is found again under the name it was written with, in every method."""
-    storage, place = storage_at(storage_root), storage_root / name / name
-    put(place, b"12")
-    assert storage.list(place.parent) == [FileEntry(place, is_directory=False, size=2)]
+    storage, location = storage_at(storage_root), storage_root / name / name
+    put(location, b"12")
+    assert storage.list(location.parent) == [FileEntry(location, is_directory=False, size=2)]
     assert storage.list(storage_root) == [FileEntry(storage_root / name, is_directory=True, size=0)]
-    assert storage.stat(place) == FileEntry(place, is_directory=False, size=2)
-    assert read(place) == b"12"
-    target = place.parent / f"{name}2"
+    assert storage.stat(location) == FileEntry(location, is_directory=False, size=2)
+    assert read(location) == b"12"
+    target = location.parent / f"{name}2"
     file = staged(storage_root / f"_{name}" / name, target)
-    assert storage.unfinished(place.parent) in ((), [Staged(target, file.staged.upload_id)])
+    assert storage.unfinished(location.parent) in ((), [Staged(target, file.staged.upload_id)])
     storage.publish(file.staged, target)
     assert read(target) == b"staged"
-    storage.delete_file(place)
-    storage.delete_directory(place.parent)
+    storage.delete_file(location)
+    storage.delete_directory(location.parent)
     assert everything(storage_root) == []
 
 
@@ -114,16 +114,16 @@ def test_what_is_there(storage_root: Location) -> None:
 
 def test_an_existing_file_is_never_written_over(storage_root: Location) -> None:
     """Two attempts that share a name would otherwise lose the first one's rows."""
-    place = storage_root / "a"
-    put(place, b"old")
+    location = storage_root / "a"
+    put(location, b"old")
     with pytest.raises(FileExistsError) as caught:
-        put(place, b"new")
+        put(location, b"new")
     assert caught.value.errno == errno.EEXIST
-    assert read(place) == b"old"
+    assert read(location) == b"old"
 
 
 def test_a_staged_file_is_hidden_until_it_is_published(storage_root: Location) -> None:
-    """And then it is there, once, and nothing is left of the staging."""
+    """After that it exists once, and nothing is left of the staging."""
     storage, target = storage_at(storage_root), storage_root / "delta/bucket"
     file = staged(storage_root / "_mutation_1/w/0/hidden", target)
     assert storage.stat(target) is None
@@ -182,10 +182,10 @@ def test_what_is_discarded_leaves_nothing(storage_root: Location, closes: bool) 
 
 
 def test_a_file_can_begin_anew(storage_root: Location) -> None:
-    """What was written before can be read until it is closed, and is no part of it."""
+    """The earlier bytes can be read until the file is closed, and are not part of it."""
     storage, target = storage_at(storage_root), storage_root / "d/t"
-    for place in (storage_root / "_m", target.parent):
-        storage.create_directory(place)
+    for location in (storage_root / "_m", target.parent):
+        storage.create_directory(location)
     file = storage.stage(storage_root / "_m/h", target)
     file.write(b"before")
     earlier = file.restart()
@@ -201,17 +201,17 @@ def test_a_file_can_begin_anew(storage_root: Location) -> None:
 @pytest.mark.parametrize("size", [0, 1, 70_000, 18_000_000])
 def test_a_file_is_read_from_anywhere(storage_root: Location, size: int) -> None:
     """Also past its end, which has no bytes; files of several parts are one."""
-    place, storage = storage_root / "d/f", storage_at(storage_root)
+    location, storage = storage_root / "d/f", storage_at(storage_root)
     content = os.urandom(size)
-    file = staged(storage_root / "_m/h", place, b"")
+    file = staged(storage_root / "_m/h", location, b"")
     file.discard()
     storage.create_directory(storage_root / "_m")
-    file = storage.stage(storage_root / "_m/h2", place)
+    file = storage.stage(storage_root / "_m/h2", location)
     for start in range(0, size, 1_000_003):
         file.write(memoryview(content)[start : start + 1_000_003])
     file.close()
-    storage.publish(file.staged, place)
-    with storage.open_input(place) as stream:
+    storage.publish(file.staged, location)
+    with storage.open_input(location) as stream:
         assert stream.size() == size
         for start in {0, size // 3, max(0, size - 10), size}:
             stream.seek(start)
@@ -221,7 +221,7 @@ def test_a_file_is_read_from_anywhere(storage_root: Location, size: int) -> None
 
 
 def test_what_is_no_file_cannot_be_read(storage_root: Location) -> None:
-    """A missing file and a directory are told apart."""
+    """A missing file and a directory give different errors."""
     storage = storage_at(storage_root)
     put(storage_root / "d/f")
     with pytest.raises(FileNotFoundError) as caught:
@@ -246,7 +246,7 @@ def test_deleting(storage_root: Location) -> None:
 
 
 def test_a_place_of_another_storage_is_refused(storage_root: Location) -> None:
-    """The path alone names a place in each: nothing may be done to the one that was not meant."""
+    """The path alone names a location in each storage: only the intended one may be touched."""
     storage = storage_at(storage_root)
     put(storage_root / "f", b"kept")
     other = Location("viewfs", "elsewhere", (storage_root / "f").path)
@@ -260,9 +260,9 @@ def test_a_place_of_another_storage_is_refused(storage_root: Location) -> None:
         storage.delete_file,
         storage.delete_directory,
         storage.sync_directory,
-        lambda place: storage.stage(place, storage_root / "x"),
-        lambda place: storage.stage(storage_root / "_x", place),
-        lambda place: storage.publish(Staged(storage_root / "f"), place),
+        lambda location: storage.stage(location, storage_root / "x"),
+        lambda location: storage.stage(storage_root / "_x", location),
+        lambda location: storage.publish(Staged(storage_root / "f"), location),
     ):
         with pytest.raises(OSError) as caught:
             method(other)
@@ -276,11 +276,11 @@ def test_many_threads_and_many_files(storage_root: Location) -> None:
     storage.create_directory(storage_root / "d")
 
     def work(number: int) -> bytes:
-        place = storage_root / f"d/{number}"
-        file = storage.create(place)
+        location = storage_root / f"d/{number}"
+        file = storage.create(location)
         file.write(str(number).encode())
         file.close()
-        return read(place)
+        return read(location)
 
     found = side_by_side(work, range(100), storage.threads)
     assert found == [str(number).encode() for number in range(100)]

@@ -17,7 +17,7 @@ Answer = Callable[[TBinaryProtocol, str, int], None]
 
 
 class ScriptedTransport(TMemoryBuffer):
-    """A line to a server that answers each request by a script."""
+    """A connection to a server that answers each request by a script."""
 
     def __init__(self, answers: list[Answer], log: list[str]) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def break_line(protocol: TBinaryProtocol, name: str, sequence: int) -> None:
 
 
 class Scripted:
-    """A client on scripted lines; remembers the lines and the names of the calls."""
+    """A client on scripted connections; records the connections and the names of the calls."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []

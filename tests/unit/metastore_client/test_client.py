@@ -1,4 +1,4 @@
-"""The protocol and its implementations say the same."""
+"""The protocol and its implementations have the same signatures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections, against servers that are nothing but a listening socket."""
+"""Connections, against servers that are only a listening socket."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def pool_of(config: MetastoreConfig, **more: object) -> Iterator[ConnectionPool]
 
 
 def test_a_connection_is_kept_and_introduced_once(listeners: tuple[Listener, Listener]) -> None:
-    """A second introduction on one line would make a real server hang up."""
+    """A second introduction on one connection would make a real server hang up."""
     introduced: list[Connection] = []
     with pool_of(config_for(listeners[0]), on_connect=introduced.append) as pool:
         connection = pool.get()
@@ -103,7 +103,7 @@ def test_dead_addresses_are_tried_in_bounded_rounds(listeners: tuple[Listener, L
 
 
 def test_a_failed_introduction_closes_the_line(listeners: tuple[Listener, Listener]) -> None:
-    """The next address gets its chance."""
+    """The next address is tried."""
     seen: list[Connection] = []
 
     def refuse_first(connection: Connection) -> None:

@@ -98,7 +98,7 @@ def test_it_dies_with_an_owner_that_was_killed(tmp_path: Path) -> None:
 
 
 def test_it_dies_with_a_guardian_that_was_killed(tmp_path: Path) -> None:
-    """Nobody would be left to end it."""
+    """Otherwise the server would have no guardian to end it."""
     process = start(tmp_path)
     pid = server_pid(tmp_path / "log")
     guardian = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

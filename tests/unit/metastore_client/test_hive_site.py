@@ -91,7 +91,7 @@ def test_all_keys_are_read() -> None:
 
 
 def test_defaults_are_hives() -> None:
-    """What is not said is as in Hive."""
+    """Missing keys have Hive's defaults."""
     config = MetastoreConfig.from_mapping({URIS: "thrift://a:1"})
     assert config.selection is UriSelection.RANDOM
     assert (config.socket_timeout_seconds, config.connect_rounds, config.failure_retries) == (600.0, 3, 1)
@@ -114,7 +114,7 @@ def test_defaults_are_hives() -> None:
     ],
 )
 def test_a_value_that_makes_no_sense_names_its_key(key: str, value: str) -> None:
-    """Also one that makes no sense without another."""
+    """Also one that is invalid without another."""
     with pytest.raises(InvalidConfigurationError, match=key.replace(".", r"\.")):
         MetastoreConfig.from_mapping({URIS: "thrift://a:1", key: value})
 
@@ -155,13 +155,13 @@ def test_every_kind_of_source_is_taken() -> None:
 
 
 def test_the_user_is_hadoops_if_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """HADOOP_USER_NAME is how one names oneself to a cluster without Kerberos."""
+    """HADOOP_USER_NAME names the user on a cluster without Kerberos."""
     monkeypatch.setenv("HADOOP_USER_NAME", "etl")
     assert MetastoreConfig.from_uris("thrift://a:1").user == "etl"
 
 
 def test_references_in_a_file_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To other keys and to the environment; one that leads nowhere stays, one in a circle ends."""
+    """To other keys and to the environment; an unknown reference stays, a circular one ends."""
     monkeypatch.setenv("PORT", "77")
     file = write_site(
         tmp_path, host="a", uri="thrift://${host}:${env:PORT}", lost="${nothing}", one="${two}", two="${one}"

@@ -27,7 +27,7 @@ def test_exactly_these_characters_are_escaped() -> None:
 
 @given(st.text(min_size=1))
 def test_unescaping_undoes_escaping(text: str) -> None:
-    """For any text; an escaped one holds no character of a path."""
+    """For any text; an escaped text has no special character of a path."""
     escaped = escape_path_name(text)
     assert unescape_path_name(escaped) == text
     assert "/" not in escaped and "=" not in escaped

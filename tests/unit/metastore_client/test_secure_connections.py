@@ -42,7 +42,7 @@ START, OK, BAD, COMPLETE = 1, 2, 3, 5
 
 @contextlib.contextmanager
 def serving(serve: Callable[[socket.socket], None]) -> Iterator[Address]:
-    """Serve one connection after the other in a thread; what a broken line raises there is of no interest."""
+    """Serve one connection after the other in a thread; errors of broken connections are ignored there."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def run() -> None:
@@ -107,7 +107,7 @@ def _until_closed(line: Any) -> Any:
 def test_a_server_that_cannot_be_trusted_is_refused_at_once(
     tls: TlsConfig, host: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No second round: what is wrong stays wrong; the error says what."""
+    """There is no second round, since the error would be the same; the error names the cause."""
     real = socket.create_connection
     with serving(echo_in_tls) as address:
         named = Address(host, address.port)
@@ -218,7 +218,7 @@ def test_http_sends_calls_on_one_connection(
 def test_an_error_page_is_no_answer(
     post: tuple[type[Post], Callable[..., MetastoreConfig]], path: str, error: type[Exception], said: str
 ) -> None:
-    """Refusals are typed; after a 500 nobody knows what was done."""
+    """Refusals are typed; after a 500 the outcome is unknown."""
     config = post[1](path=path)
     line = open_socket(config.addresses[0], config)
     line.write(b"x")
@@ -312,7 +312,7 @@ def test_digest_md5_as_in_its_rfc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_digest_md5_signs_what_follows() -> None:
-    """Both ways with its own key and a number, so that nothing can be changed, left out or said twice."""
+    """Each direction has its own key and a number: no message can be changed, left out or repeated."""
     mechanism = DigestMd5(DelegationToken(b"i", b"p"), Protection.INTEGRITY)
     mechanism.respond(b'realm="default",nonce="n",qop="auth-int,auth"')
     first, second = mechanism.wrap(b"same")[0], mechanism.wrap(b"same")[0]
@@ -324,7 +324,7 @@ def test_digest_md5_signs_what_follows() -> None:
 
 
 def test_digest_md5_refuses_broken_ciphers() -> None:
-    """A server that insists on privacy is told what to do instead."""
+    """The error for a server that insists on privacy names the alternatives."""
     for offered, allowed in ((b"auth-conf", ANY_PROTECTION), (b"auth", Protection.INTEGRITY)):
         mechanism = DigestMd5(DelegationToken(b"i", b"p"), allowed)
         with pytest.raises(SecureConnectionError, match="without privacy"):
@@ -364,6 +364,6 @@ def test_a_login_by_token() -> None:
 
 
 def test_http_and_sasl_exclude_each_other() -> None:
-    """A login by SASL needs a line of its own."""
+    """A login by SASL needs bare TCP."""
     with pytest.raises(InvalidConfigurationError, match="SASL"):
         config_for(Address("a", 1), http=HttpConfig(), login=PlainLogin("a", "b"))

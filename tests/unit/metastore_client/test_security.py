@@ -1,4 +1,4 @@
-"""What the keys of a hive-site.xml say about security."""
+"""The security keys of a hive-site.xml."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def config_of(**values: str) -> MetastoreConfig:
 
 
 def test_tls() -> None:
-    """A trust store is optional; whoever builds one by hand may say that host names do not count."""
+    """A trust store is optional; a configuration built by hand may switch off the check of host names."""
     assert config_of().tls is None
     assert config_of(use__SSL="true").tls == TlsConfig()
     config = config_of(use__SSL="true", truststore__path="/t.jks", truststore__password="secret")
@@ -113,7 +113,7 @@ def written_token(identifier: bytes, password: bytes, kind: bytes, service: byte
 
 
 def test_a_file_in_the_newer_format(tmp_path: Path) -> None:
-    """Protobuf, in which fields that are not known are skipped; what is none is told."""
+    """Protobuf, in which unknown fields are skipped; other content is refused."""
 
     def field(number: int, value: bytes) -> bytes:
         return bytes([number << 3 | 2]) + varint(len(value)) + value
@@ -136,7 +136,7 @@ def test_a_file_in_the_newer_format(tmp_path: Path) -> None:
 
 
 def test_how_long_a_token_may_live() -> None:
-    """The identifier says so; of one that is none it is told."""
+    """The identifier contains it; a damaged identifier is refused."""
     identifier = b"\0\x03etl\x04yarn\0" + b"\x8a" + bytes(6) + b"\x8e\x03\xe8" + b"\1\1"
     assert DelegationToken(identifier, b"").last_millis == 1000
     with pytest.raises(InvalidConfigurationError, match="kind K for S is damaged"):
@@ -163,7 +163,7 @@ def test_a_principal_needs_all_its_parts() -> None:
 
 
 def test_protections() -> None:
-    """All, unless somebody says otherwise; none under TLS, which protects already."""
+    """All, unless the key is set; none under TLS, which protects already."""
     values = {"hive.metastore.uris": "thrift://a:1"}
     assert MetastoreConfig.from_mapping(values).protections == Protection(7)
     values["hadoop.rpc.protection"] = "integrity, privacy"
@@ -173,7 +173,7 @@ def test_protections() -> None:
 
 
 def test_trust_stores_say_the_same_in_every_form(tmp_path: Path) -> None:
-    """PEM, JKS and PKCS #12 of one certificate; what is wrong with a file is said with its path."""
+    """PEM, JKS and PKCS #12 of one certificate; errors name the path of the file."""
     pem = read_certificates(TLS_FILES / "ca.pem")
     assert read_certificates(TLS_FILES / "trust.jks", "changeit") == pem
     assert read_certificates(TLS_FILES / "trust.jks") == pem

@@ -1,4 +1,4 @@
-"""What is decided before and after a call; real servers are in contract and integration."""
+"""Decisions before and after a call; tests with real servers are in contract and integration."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_internal_error_keeps_the_line_and_is_not_repeated(scripted: Scripted
 
 
 def test_a_malformed_request_costs_the_line(scripted: Scripted) -> None:
-    """The server hangs up after it, so the line is given up at once."""
+    """The server hangs up after it, so the connection is thrown away at once."""
     scripted.answers += [fail(TApplicationException.PROTOCOL_ERROR)]
     with pytest.raises(MetastoreError):
         scripted.client.get_open_txns()

@@ -1,4 +1,4 @@
-"""What is sent of a transaction, and what is repeated; real servers are in contract and integration."""
+"""Requests of transactions and their repetition; tests with real servers are in contract and integration."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_what_a_server_reads_differently_when_it_is_left_out_is_sent(scripted: S
 def test_a_broken_line_is_tried_once_more_for_reads_and_never_for_locks_and_commits(
     scripted: Scripted,
 ) -> None:
-    """As often as configured; the error tells that the call may have worked."""
+    """As often as configured; the error says that the call may have worked."""
     scripted.answers += [break_line] * 4
     for call in (
         scripted.client.get_open_txns,

@@ -1,4 +1,4 @@
-"""GcsSettings and AzureSettings: what Hadoop's properties say, what is refused, and what is in no text."""
+"""GcsSettings and AzureSettings: Hadoop's properties, refused settings, and texts without secrets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _named(properties: dict[str, str]) -> dict[str, str]:
     ],
 )
 def test_who_provides_credentials_for_google(properties: dict[str, str], auth: gcs_settings.Auth) -> None:
-    """The newer names win; nothing said is what Google's clients find."""
+    """The newer names win; without a setting Google's clients find the credentials."""
     assert GcsSettings.of_bucket("b", HadoopSettings(properties)).auth is auth
 
 
@@ -90,7 +90,7 @@ def test_who_pays() -> None:
     ],
 )
 def test_what_this_client_of_google_cannot_do_is_refused(wrong: dict[str, str]) -> None:
-    """Otherwise another identity would be used, or data lie unencrypted. No secret is told."""
+    """Otherwise another identity would be used, or data would be unencrypted. The error shows no secret."""
     with pytest.raises(OSError, match=r"fs\.gs\.") as caught:
         gcs(**wrong)
     assert caught.value.errno == errno.EINVAL

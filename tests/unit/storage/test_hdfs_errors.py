@@ -1,4 +1,4 @@
-"""What the HDFS client raises, as errors of ours."""
+"""Errors of the HDFS client as OSError."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLACE = Location.parse("hdfs://host:9000/warehouse/t")
 
 
 def raised(error: BaseException) -> OSError:
-    """What becomes of an error of the client."""
+    """The OSError for an error of the client."""
     with pytest.raises(OSError) as caught, os_errors(PLACE):
         raise error
     assert caught.value.filename == str(PLACE)
@@ -61,7 +61,7 @@ def test_a_name_node_that_has_just_started_is_waited_for() -> None:
 def test_what_is_no_java_exception(
     error: BaseException, number: int, passing: bool, of_data_nodes: bool
 ) -> None:
-    """A number is found in the text, or by the class."""
+    """The errno comes from the text or from the class."""
     found = raised(error)
     assert (found.errno, is_passing(found), may_be_data_nodes(found)) == (number, passing, of_data_nodes)
 

@@ -1,4 +1,4 @@
-"""What is the local disk's own; what all storages have in common is in tests/contract/test_storage.py."""
+"""Behaviour of the local disk only; that of all storages is in tests/contract/test_storage.py."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_checksums_go_with_their_file(tmp_path: Path) -> None:
 
 
 def test_a_listing_passes_over_what_is_removed_meanwhile(tmp_path: Path) -> None:
-    """A name whose file is gone, as of a link that leads nowhere, is no child."""
+    """A name whose file is gone, such as a broken link, is not listed."""
     (tmp_path / "gone").symlink_to(tmp_path / "nothing")
     (tmp_path / "there").write_bytes(b"12")
     assert [(e.name, e.size) for e in STORAGE.list(Location.given(tmp_path))] == [("there", 2)]

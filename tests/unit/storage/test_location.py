@@ -1,4 +1,4 @@
-"""Location: one value for every spelling of a place, and nothing decoded."""
+"""Location: one value for all spellings, and nothing decoded."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_every_spelling_of_a_local_place_is_one(text: str) -> None:
     ],
 )
 def test_spellings_of_other_places(text: str, same: str) -> None:
-    """A partition that is spelled otherwise than its table does not lie elsewhere."""
+    """A partition lies in its table's directory even if the two are spelled differently."""
     assert Location.parse(text) == Location.parse(same)
 
 
 def test_places_that_only_look_alike_differ() -> None:
-    """The path alone names another place in each file system; a name service is no bucket."""
+    """The path alone names a different file in each file system; a name service is not a bucket."""
     texts = [
         "/w/t",
         "hdfs:/w/t",
@@ -50,7 +50,7 @@ def test_places_that_only_look_alike_differ() -> None:
 
 @pytest.mark.parametrize("text", ["w/t", "", "file:w", "file://elsewhere/a", "hdfs:", "s3a:w"])
 def test_a_text_that_names_no_place_is_refused(text: str) -> None:
-    """A relative path would mean another place on every worker."""
+    """A relative path would mean a different location on every worker."""
     with pytest.raises(OSError) as caught:
         Location.parse(text)
     assert caught.value.errno == errno.EINVAL
@@ -60,10 +60,10 @@ def test_a_text_that_names_no_place_is_refused(text: str) -> None:
 def test_nothing_is_decoded(name: str) -> None:
     """%3A is three characters of a directory's name: Hive escapes partition values so."""
     for root in ("/w", "hdfs://nn:9000/w", "s3a://b/w"):
-        place = Location.parse(f"{root}/{name}")
-        assert place.name == name
-        assert place == Location.parse(root) / name
-        assert Location.parse(str(place)) == place
+        location = Location.parse(f"{root}/{name}")
+        assert location.name == name
+        assert location == Location.parse(root) / name
+        assert Location.parse(str(location)) == location
 
 
 def test_a_users_text_is_relative_to_the_working_directory(
@@ -105,5 +105,5 @@ def test_within() -> None:
 
 def test_it_travels() -> None:
     """To workers."""
-    place = Location.parse("hdfs://a/w")
-    assert pickle.loads(pickle.dumps(place)) == place
+    location = Location.parse("hdfs://a/w")
+    assert pickle.loads(pickle.dumps(location)) == location

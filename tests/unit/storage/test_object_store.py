@@ -1,4 +1,4 @@
-"""What all object stores do alike, on one that is a dictionary."""
+"""The common behaviour of object stores, on one that is a dictionary."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def put(store: Dictionary, location: Location, content: bytes) -> None:
 
 
 def test_a_file_is_sent_when_it_is_closed() -> None:
-    """Whole, and without a question."""
+    """Complete, and without another request."""
     store = Dictionary()
     file = store.create(ROOT / "f")
     file.write(b"12")
@@ -70,7 +70,7 @@ def test_a_file_is_sent_when_it_is_closed() -> None:
 
 
 def test_a_file_whose_answer_was_lost_is_known_by_its_name() -> None:
-    """It is there, and it is ours."""
+    """The object exists, and it is ours."""
     store = Dictionary()
     store.lost_answers = 1
     put(store, ROOT / "f", b"12")

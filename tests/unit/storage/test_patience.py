@@ -1,4 +1,4 @@
-"""How long a NameNode is waited for."""
+"""How long requests wait for a NameNode."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_settings_of_hadoop_decide() -> None:
 
 
 def test_what_passes_is_repeated_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second time by other means; when the rounds are over, the last error is raised."""
+    """The second time by ``again``; when the rounds are over, the last error is raised."""
     slept: list[float] = []
     monkeypatch.setattr(patience_module.time, "sleep", slept.append)
     patience = Patience(HadoopSettings({ATTEMPTS: "3", **SLEEPS}))

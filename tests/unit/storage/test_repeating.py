@@ -1,4 +1,4 @@
-"""Repeating: what is sent to S3 again, and how long a store may be gone."""
+"""Repeating: which requests to S3 are repeated, and how long a store may be gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def answer(status: int, code: str = "") -> tuple[SimpleNamespace, dict[str, dict
 
 
 def test_a_store_may_be_gone_for_twenty_seconds() -> None:
-    """By default, however chance falls; and no request takes a minute of pauses."""
+    """By default, for all random pauses; the pauses of a request add up to less than a minute."""
     attempts = S3Settings.of_bucket("b", HadoopSettings()).attempts
     for _ in range(200):
         pauses = [Repeating(attempts).pause_seconds(attempt) for attempt in range(1, attempts)]
@@ -38,7 +38,7 @@ def test_a_store_may_be_gone_for_twenty_seconds() -> None:
     ],
 )
 def test_what_passes_is_sent_again(response: tuple[object, object] | None, caught: Exception | None) -> None:
-    """As often as was said."""
+    """As often as configured."""
     repeating = Repeating(3)
     assert [
         repeating(attempts=n, response=response, caught_exception=caught) is not None for n in (1, 2, 3)
@@ -56,5 +56,5 @@ def test_what_passes_is_sent_again(response: tuple[object, object] | None, caugh
     ],
 )
 def test_what_stays_is_final(response: tuple[object, object] | None, caught: Exception | None) -> None:
-    """It would be the same again."""
+    """The result would be the same."""
     assert Repeating(10)(attempts=1, response=response, caught_exception=caught) is None

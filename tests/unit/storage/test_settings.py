@@ -1,4 +1,4 @@
-"""HadoopSettings and S3Settings: what Hadoop's files say, and what is in no text."""
+"""HadoopSettings and S3Settings: the settings of Hadoop's files, and texts without secrets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_files_of_hadoop_are_read(conf: Path) -> None:
-    """References within a file are replaced; of hive-site.xml only what concerns storage, and least."""
+    """References in a file are replaced; of hive-site.xml only storage keys count, and other files win."""
     site(conf / "HADOOP_CONF_DIR/core-site.xml", fs__defaultFS="hdfs://${name}", name="ns", fs__x="core")
     site(conf / "HADOOP_CONF_DIR/hdfs-site.xml", dfs__nameservices="ns")
     site(conf / "HIVE_CONF_DIR/hive-site.xml", fs__x="hive", fs__y="hive", hive__z="hive")
@@ -48,7 +48,7 @@ def test_the_files_of_hadoop_are_read(conf: Path) -> None:
 
 
 def test_a_file_that_is_no_configuration_is_named(conf: Path) -> None:
-    """Silently overlooked it would mean another cluster."""
+    """If it were ignored, another cluster would be used."""
     (conf / "HADOOP_CONF_DIR/core-site.xml").write_text("<configuration>")
     with pytest.raises(OSError, match=r"core-site\.xml") as caught:
         HadoopSettings.from_environment()
@@ -59,7 +59,7 @@ def test_a_file_that_is_no_configuration_is_named(conf: Path) -> None:
     ("text", "number"), [("8388608", 8388608), ("8M", 8 * 2**20), ("1g", 2**30), ("64KB", 2**16), ("", 7)]
 )
 def test_numbers(text: str, number: int) -> None:
-    """With a unit or without; an empty text says nothing."""
+    """With a unit or without; an empty text counts as missing."""
     assert HadoopSettings({"x": text}).number("x", 7) == number
 
 
@@ -114,7 +114,7 @@ def test_who_provides_keys(providers: str, is_static: bool, is_anonymous: bool) 
     "wrong", [{"aws.credentials.provider": "my.own.Provider"}, {"encryption.algorithm": "CSE-KMS"}]
 )
 def test_what_this_client_cannot_do_is_refused(wrong: dict[str, str]) -> None:
-    """Otherwise other keys would be used, or data lie unencrypted."""
+    """Otherwise other keys would be used, or data would be unencrypted."""
     with pytest.raises(OSError, match=next(iter(wrong.values())).rpartition(".")[2]) as caught:
         S3Settings.of_bucket("b", HadoopSettings({f"fs.s3a.{k}": text for k, text in wrong.items()}))
     assert caught.value.errno == errno.EINVAL

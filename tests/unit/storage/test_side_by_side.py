@@ -1,4 +1,4 @@
-"""Work side by side: order, errors and bounds."""
+"""Work in parallel: order, errors and bounds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mutation_api.storage.side_by_side import BACKGROUND_BYTES, Background, side
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
-    """Whoever is done first."""
+    """In any order of completion."""
     first, second = threading.Event(), threading.Event()
 
     def work(number: int) -> int:
@@ -53,7 +53,7 @@ def test_finish_waits_for_all() -> None:
     [(0, 3, 3), (BACKGROUND_BYTES // 5, 8, 5), (10 * BACKGROUND_BYTES, 8, 4), (BACKGROUND_BYTES // 4, 2, 2)],
 )
 def test_more_than_a_few_have_to_wait(byte_count: int, threads: int, room: int) -> None:
-    """What is not closed holds memory, of large files a part."""
+    """Files that are not closed hold memory, large ones only a part of their size."""
     go_on = threading.Event()
     background, submitted = Background(), []
 

@@ -1,4 +1,4 @@
-"""Delegation tokens that a process was started with, or that were shipped to it, and what is told of them."""
+"""Delegation tokens that a process was started with, or that were shipped to it, and their texts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def no_tokens(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_shipped_tokens_are_used_as_long_as_their_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then those that the process was started with; nobody else can read them."""
+    """Then those that the process was started with; no other user can read them."""
     own = tmp_path / "own"
     own.write_bytes(tokens("own:1"))
     monkeypatch.setenv(VARIABLE, str(own))

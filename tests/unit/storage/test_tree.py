@@ -1,4 +1,4 @@
-"""What is known of a place that was listed in one go."""
+"""Directories that are known from one flat listing."""
 
 from __future__ import annotations
 
