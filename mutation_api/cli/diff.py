@@ -62,6 +62,10 @@ __all__ = ["add_arguments", "run"]
 APP_NAME = "hive-mutate diff"
 
 
+_COUNTS = dict(zip(OPERATIONS, ("inserted", "updated", "deleted"), strict=True))
+"""What the counts of operations are called, as in every summary."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``hive-mutate diff``."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -171,9 +175,8 @@ def _is_file_name(arguments: argparse.Namespace, against: Location) -> bool:
 
 def _print(table: AcidTable, counts: Mapping[str, int], *, as_json: bool) -> None:
     if as_json:
-        print(
-            json.dumps({"table": table.full_name, **{f"{each}_count": counts[each] for each in OPERATIONS}})
-        )
+        named = {name: counts[operation] for operation, name in _COUNTS.items()}
+        print(json.dumps({"table": table.full_name, **named}))
         return
     shown = ", ".join(f"{counts[each]:,} {each}s" for each in OPERATIONS)
     print(f"{table.full_name}: {shown}" if any(counts.values()) else f"{table.full_name}: no differences")

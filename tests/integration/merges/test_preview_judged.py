@@ -66,7 +66,12 @@ def test_locks_of_others_are_seen(hive_line: HiveJudge, line_database: str) -> N
             in_a = foreign_locks(first.other_locks(name), {"ds=a"})
             (whole,) = foreign_locks(first.other_locks(name), {"ds=b"})
             assert ForeignLock(writer, "etl", "elsewhere", "SHARED_WRITE", state, "ds=a") in in_a
-            assert (whole.user, whole.type, whole.state, whole.partition) == ("us", "SHARED_WRITE", state, "")
+            assert (whole.user, whole.type, whole.state, whole.partition) == (
+                "us",
+                "SHARED_WRITE",
+                state,
+                None,
+            )
             assert set(in_a) >= {whole}
             assert len(in_a) == 2
             for txn_id in (reader, writer):

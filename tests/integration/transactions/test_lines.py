@@ -65,7 +65,7 @@ class Line:
     def table(self, buckets: int = 0, *, keys: Sequence[ColumnInfo] = (), by: str = "id") -> Table:
         """Make a table; 0 buckets: none."""
         name = f"{self.database}.t{next(_numbers)}"
-        clustered: dict[str, Any] = {"bucket_columns": [by], "num_buckets": buckets} if buckets else {}
+        clustered: dict[str, Any] = {"clustered_by": [by], "num_buckets": buckets} if buckets else {}
         create_acid_table(self.metastore, name, COLUMNS, keys, **clustered)
         return Table(self, name, bool(keys))
 

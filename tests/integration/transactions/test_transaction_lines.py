@@ -193,7 +193,7 @@ def in_background(work: Callable[[], object]) -> threading.Thread:
 @each_line
 def test_one_transaction_over_tables_of_every_kind(line: Line) -> None:
     """Bucketed, unbucketed, partitioned, insert-only: nothing before the commit, everything after it."""
-    bucketed = line.create(bucket_columns=["id"], num_buckets=2)
+    bucketed = line.create(clustered_by=["id"], num_buckets=2)
     parts, plain = line.create("ds"), line.create(insert_only=True)
     line.judge.sql(f"INSERT INTO {parts} PARTITION (ds='p') VALUES (1, 'sql')")
     line.judge.sql(f"INSERT INTO {plain} VALUES (1, 'sql')")
@@ -525,7 +525,7 @@ def test_updates_that_hive_2_left_are_refused(line: Line) -> None:
     """An upgraded table: this line's Hive reads them wrongly, so whoever builds on them makes the damage
     lasting. Inserts of Hive 2 are read and built upon.
     """
-    name, inserted = (line.create(bucket_columns=["id"], num_buckets=2) for _ in range(2))
+    name, inserted = (line.create(clustered_by=["id"], num_buckets=2) for _ in range(2))
     for table, golden, last in ((name, "update_delete_legacy", 4), (inserted, "insert_only", 2)):
         for _ in range(last):
             txn_id = line.metastore.open_txn("upgrade", "here", "")
