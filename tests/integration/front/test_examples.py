@@ -67,7 +67,7 @@ def show(
 def test_spark_job(show: Show) -> None:
     """Insert, update and delete from one DataFrame."""
     printed = show(spark_job)
-    assert "1 inserts, 2 updates, 1 deletes" in printed
+    assert "1 inserted, 2 updated, 1 deleted" in printed
     assert "spade" in printed
 
 

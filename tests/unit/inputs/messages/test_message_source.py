@@ -149,7 +149,9 @@ def test_truncates_are_applied_for_who_asks(
     """Only what came later is left; the position is behind the truncate, even if nothing came."""
     lines = [writer(change) for change in CHANGES]
     folder = write_log(tmp_path, [*lines[:3], truncate])
-    with pytest.raises(InputFormatError, match=r"line 4: truncate of shop\.orders.*to be applied"):
+    with pytest.raises(
+        InputFormatError, match=r"line 4: truncate of shop\.orders.*choose to apply truncates"
+    ):
         read(spark, kind, folder)
     batch = read(spark, kind, folder, applies_truncates=True)
     assert batch.tables[0].is_emptied
