@@ -195,7 +195,7 @@ def refused(
         ((None, None, 1, "m", "x"), RecordValueError, "operation must be one of"),
         (("update", None, 1, "m", "x"), RecordValueError, "needs the complete ROW__ID"),
         (("delete", (1, 9, 0), 1, "m", "x"), BucketIdError, "a bucket that the table does not have"),
-        (("update", (1, 0, 0), 3, "m", "x"), BucketIdError, "another bucket"),
+        (("update", (0, 0, 0), 3, "m", "x"), BucketIdError, "another bucket"),
         (("delete", (10**12, 0, 0), 1, "m", "x"), RowIdNotFoundError, "cannot hold"),
         (("insert", None, 1, "m", "p" * 800), MutationError, "ds"),
     ],
