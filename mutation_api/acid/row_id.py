@@ -8,10 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ROW_ID_COLUMN", "RecordIdentifier", "RowIdArrays"]
+__all__ = ["PARTITION_FIELD", "ROW_ID_COLUMN", "RecordIdentifier", "RowIdArrays"]
 
 ROW_ID_COLUMN = "ROW__ID"
 """Name of the ROW__ID column in snapshots and change sets."""
+
+PARTITION_FIELD = "partition"
+"""Fourth field of ROW__ID in partitioned tables: the (escaped) name of the row's partition."""
 
 
 class RecordIdentifier(NamedTuple):

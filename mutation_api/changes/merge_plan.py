@@ -15,7 +15,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
-from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Expression, Match
 from mutation_api.changes.duplicates import ROWS_SHOWN, duplicate_key_error, keep_first, order_of
 from mutation_api.changes.matching import ScatteredKeys, SourceKeys, match_rows, source_keys
@@ -248,7 +248,7 @@ def _acting_rows(
     row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if has_row_ids else nothing
     known = sf.lit("")
     if table.partition_keys:
-        known = sf.col(quoted(TARGET, ROW_ID_COLUMN, "partition")) if has_row_ids else nothing
+        known = sf.col(quoted(TARGET, ROW_ID_COLUMN, PARTITION_FIELD)) if has_row_ids else nothing
     placed = rows.select(
         SOURCE,
         TARGET,

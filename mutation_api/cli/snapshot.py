@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.cli.arguments.directory_arguments import (
     DIRECTORY_OPTIONS,
     add_directory_arguments,
@@ -35,12 +35,12 @@ from mutation_api.cli.arguments.option_names import in_option_names, option_name
 from mutation_api.cli.text_table import text_table
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.orc.read.column_reader import TimestampForm
-from mutation_api.orc.read.snapshot_reader import select_columns
 from mutation_api.scan.export import cell_text, export_rows
 from mutation_api.scan.row_objects import row_objects
-from mutation_api.scan.table_scan import PARTITION_FIELD, TableScan
+from mutation_api.scan.table_scan import TableScan
 from mutation_api.scan.table_view import TableView, open_table
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.named_columns import named_data_columns
 
 __all__ = ["add_arguments", "run"]
 
@@ -141,7 +141,7 @@ def _columns(table: AcidTable, text: str | None) -> list[str] | None:
     """The data columns of ``--columns``; partition columns are always shown."""
     if text is None:
         return None
-    names = [column.name for column in select_columns(table, listed_names(text))]
+    names = [column.name for column in named_data_columns(table, listed_names(text))]
     return [*names, *table.partition_key_names]
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.text_table import text_table
-from mutation_api.inputs.find_watermarks import find_watermarks, watermark_table_beside
-from mutation_api.inputs.watermark import Watermark
+from mutation_api.inputs.find_watermarks import find_watermarks
+from mutation_api.inputs.watermark import Watermark, watermark_table_beside
 
 __all__ = ["add_arguments", "run"]
 

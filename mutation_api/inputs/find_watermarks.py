@@ -5,22 +5,9 @@ from __future__ import annotations
 from metastore_client.client import MetastoreClient
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.tables.catalog import split_full_name
-from mutation_api.inputs.watermark import (
-    WATERMARK_TABLE_NAME,
-    Watermark,
-    Watermarks,
-    watermark_table_exists,
-)
+from mutation_api.inputs.watermark import Watermark, Watermarks, watermark_table_exists
 
-__all__ = ["find_watermarks", "watermark_table_beside"]
-
-
-def watermark_table_beside(target: str) -> str:
-    """Default name of the table that has the watermarks of a target.
-
-    Raises ConfigurationError: ``target`` is not ``database.table``.
-    """
-    return f"{split_full_name(target)[0]}.{WATERMARK_TABLE_NAME}"
+__all__ = ["find_watermarks"]
 
 
 def find_watermarks(

@@ -39,10 +39,10 @@ from mutation_api.inputs.source import (
     TableOperations,
 )
 from mutation_api.inputs.watermark import (
-    WATERMARK_TABLE_NAME,
     Watermark,
     Watermarks,
     ensure_watermark_table,
+    watermark_table_beside,
     watermark_table_exists,
 )
 from mutation_api.spark.active_session import given_or_active
@@ -128,9 +128,9 @@ def ingest(
         ensure_watermark_table(metastore, run.watermark_table)
     builder = MutatorClientBuilder().metastore(metastore).lock_timeout_seconds(lock_timeout_seconds)
     for each in run.tables:
-        builder.add_sink_table(*split_full_name(each.target), create_partitions=create_partitions)
+        builder.add_sink_table(each.target, create_partitions=create_partitions)
     if has_watermarks:
-        builder.add_sink_table(*split_full_name(run.watermark_table))
+        builder.add_sink_table(run.watermark_table)
     if user is not None:
         builder.user(user)
     if listener is not None:
@@ -356,12 +356,13 @@ def _checked(tables: Sequence[Following]) -> tuple[Following, ...]:
 
 def _watermark_table(tables: Sequence[Following], given: str | None) -> str:
     databases = sorted({split_full_name(each.target)[0] for each in tables})
+    default = watermark_table_beside(min(each.target for each in tables))
     if given is None and len(databases) > 1:
         raise ConfigurationError(
             f"the targets are in several databases ({', '.join(databases)}): name the table for the "
-            f"watermarks, such as {databases[0]}.{WATERMARK_TABLE_NAME}, and name the same one in each run"
+            f"watermarks, such as {default}, and name the same one in each run"
         )
-    name = ".".join(split_full_name(given or f"{databases[0]}.{WATERMARK_TABLE_NAME}"))
+    name = ".".join(split_full_name(given or default))
     if name in {each.target for each in tables}:
         raise ConfigurationError(f"table {name} cannot be both a target and the table of watermarks")
     return name

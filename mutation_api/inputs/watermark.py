@@ -13,31 +13,29 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, NoSuchObjectError
 from metastore_client.model import ColumnInfo
-from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.row_id import ROW_ID_COLUMN, RecordIdentifier
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import ConfigurationError, SourcePositionError
-from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.read_ahead import read_in_turn
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.scan.table_scan import TableScan
+from mutation_api.scan.table_view import open_table
 from mutation_api.spark.write.job import OpenTransaction
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.snapshot_view import SnapshotView
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.worker.coordinator import MutatorCoordinator
 
 __all__ = [
     "WATERMARK_TABLE_NAME",
-    "View",
     "Watermark",
     "Watermarks",
     "ensure_watermark_table",
+    "watermark_table_beside",
     "watermark_table_exists",
 ]
 
@@ -53,23 +51,6 @@ _COLUMNS = (
     ColumnInfo("txn_id", "bigint", "the transaction that applied it"),
     ColumnInfo("applied_at", "timestamp", "when, in UTC"),
 )
-
-
-class View(Protocol):
-    """View from which watermarks are read: an open transaction, or a snapshot."""
-
-    @property
-    def valid_txn_list(self) -> ValidTxnList:
-        """The transactions that the view includes."""
-        ...
-
-    def table(self, table_name: str) -> AcidTable:
-        """A table's descriptor."""
-        ...
-
-    def valid_ids(self, table_name: str) -> ValidIdList:
-        """The ids in the table's files that the view includes."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -114,18 +95,20 @@ class Watermarks:
     rows: Mapping[tuple[str, str, str], tuple[RecordIdentifier, Watermark]]
 
     @classmethod
-    def read(cls, view: View, table_name: str) -> Watermarks:
+    def read(cls, view: SnapshotView, table_name: str) -> Watermarks:
         """Read the table, which seldom has more than a few rows.
 
         Raises:
             ConfigurationError: it is not a table of watermarks.
             SourcePositionError: a row is not a valid watermark, or two rows have the same key.
-            Others: as :func:`mutation_api.orc.read.snapshot_reader.read_split`.
+            Others: as :meth:`mutation_api.scan.table_scan.TableScan.by_partition`.
         """
-        table = view.table(table_name)
+        opened = open_table(view, table_name)
+        table = opened.table
         _check_columns(table)
+        scan = TableScan(opened, row_ids=True, truncate_nanoseconds=True)
         rows: dict[tuple[str, str, str], tuple[RecordIdentifier, Watermark]] = {}
-        for record in _records(view, table):
+        for record in scan.to_arrow().to_pylist():
             mark = _parsed(table, record)
             if mark.key in rows:
                 raise SourcePositionError(
@@ -171,6 +154,14 @@ class Watermarks:
         transaction.add_manifests(self.table.full_name, coordinator.writer_id, manifests)
 
 
+def watermark_table_beside(target: str) -> str:
+    """Default name of the table that has the watermarks of a target.
+
+    Raises ConfigurationError: ``target`` is not ``database.table``.
+    """
+    return f"{split_full_name(target)[0]}.{WATERMARK_TABLE_NAME}"
+
+
 def watermark_table_exists(metastore: MetastoreClient, table_name: str) -> bool:
     """Whether there is a table of this name.
 
@@ -209,14 +200,6 @@ def _check_columns(table: AcidTable) -> None:
             f"{', '.join(f'{name} {kind}' for name, kind in found.items())}; expected "
             f"{', '.join(f'{name} {kind}' for name, kind in wanted.items())}: name another table"
         )
-
-
-def _records(view: View, table: AcidTable) -> Iterable[dict[str, Any]]:
-    valid = view.valid_ids(table.full_name)
-    options = ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds=True)
-    splits = plan_splits(table, "", table.location, valid, view.valid_txn_list)
-    for _, batch in read_in_turn(splits, lambda split: read_split(table, split, valid, options=options)):
-        yield from batch.to_pylist()
 
 
 def _parsed(table: AcidTable, record: Mapping[str, Any]) -> Watermark:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-
-import pyarrow as pa
+from collections.abc import Iterable, Sequence
 
 from mutation_api.errors import ConfigurationError
-from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import parse_partition_name, partition_value
-from mutation_api.types.hive_type import arrow_type, parse_hive_type
+from mutation_api.types.hive_type import parse_hive_type
 
-__all__ = ["PartitionCondition", "matching_partitions", "partition_scalars", "partition_type"]
+__all__ = [
+    "PartitionCondition",
+    "matching_partitions",
+]
 
 PartitionCondition = tuple[str, object]
 """A partition column (in any case) and the value it must have."""
@@ -42,25 +43,6 @@ def matching_partitions(
         return all(partition_value(texts[at], types[at]) == value for at, value in wanted)
 
     return [name for name in names if matches(name)]
-
-
-def partition_type(key: AcidColumn) -> pa.DataType:
-    """Arrow type of a partition column. Timestamps have microseconds, the finest unit that is parsed."""
-    return arrow_type(parse_hive_type(key.type), timestamp_unit="us")
-
-
-def partition_scalars(table: AcidTable, name: str, wanted: Collection[AcidColumn]) -> dict[str, pa.Scalar]:
-    """Typed values of the wanted partition columns in a partition's rows.
-
-    Raises:
-        RecordValueError: a text cannot be parsed as its column's type.
-    """
-    texts = zip(table.partition_keys, parse_partition_name(name), strict=True)
-    return {
-        key.name: pa.scalar(partition_value(text, parse_hive_type(key.type)), partition_type(key))
-        for key, text in texts
-        if key in wanted
-    }
 
 
 def _typed(table: AcidTable, name: str, value: object) -> tuple[int, object]:

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 
 import pyarrow as pa
 
-from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, column_type
 from mutation_api.orc.read.partition_plan import plan_partitions
@@ -21,17 +21,15 @@ from mutation_api.orc.read.snapshot_split import SnapshotSplit
 from mutation_api.scan.partition_values import (
     PartitionCondition,
     matching_partitions,
-    partition_scalars,
-    partition_type,
 )
 from mutation_api.scan.table_view import TableView
 from mutation_api.table.acid_table import AcidColumn
+from mutation_api.table.named_columns import named_columns
+from mutation_api.table.partition_columns import partition_scalars, partition_type
 from mutation_api.types.hive_type import parse_hive_type
 
-__all__ = ["PARTITION_FIELD", "PartitionRows", "TableScan"]
+__all__ = ["PartitionRows", "TableScan"]
 
-PARTITION_FIELD = "partition"
-"""Last field of ROW__ID in partitioned tables: the (escaped) name of the row's partition."""
 
 PartitionRows = tuple[str | None, pa.RecordBatch]
 """The (escaped) name of a partition, None in an unpartitioned table, and some of its rows."""
@@ -73,17 +71,10 @@ class TableScan:
                 wanted.
         """
         table = self.view.table
-        known = {c.name: c for c in (*table.columns, *table.partition_keys)}
-        names = list(known) if self.columns is None else [name.lower() for name in self.columns]
-        unknown = [name for name in names if name not in known]
-        if unknown or len(set(names)) < len(names):
-            raise RecordLayoutError(
-                f"table {table.full_name}: columns {unknown or names} cannot be read: each must exist and be "
-                f"named once; there are {', '.join(known)}"
-            )
-        if not names and not self.row_ids:
+        columns = named_columns(table, self.columns)
+        if not columns and not self.row_ids:
             raise RecordLayoutError(f"table {table.full_name}: nothing to read: neither columns nor ROW__ID")
-        return tuple(known[name] for name in names)
+        return columns
 
     @property
     def schema(self) -> pa.Schema:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.orc.format.stored_values import nulled
 from mutation_api.table.acid_table import AcidTable
@@ -22,7 +22,6 @@ from mutation_api.worker.row_ids import RowIds
 
 __all__ = ["RecordInspector", "RecordLayout", "Records", "RowIdParts"]
 
-PARTITION_FIELD = "partition"
 _FIELD_COUNT = 3
 _WHOLE_NUMBERS = (int, np.integer)
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1

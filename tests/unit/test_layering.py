@@ -131,7 +131,7 @@ ALLOWED = {
         "mutation_api.acid",
         "mutation_api.storage",
         "mutation_api.table",
-        "mutation_api.orc.read",
+        "mutation_api.scan",
         "mutation_api.worker",
         "mutation_api.spark",
         "mutation_api.changes",

@@ -20,11 +20,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
-from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.scan.file_format import file_format
 from mutation_api.spark.quoted_name import quoted
-from mutation_api.spark.read.split_reader import PARTITION_FIELD
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.links import without_links
 from mutation_api.storage.location import Location

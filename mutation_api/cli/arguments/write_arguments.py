@@ -8,7 +8,6 @@ from metastore_client.client import MetastoreClient
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT
 
 __all__ = ["add_operation_column_argument", "add_write_arguments", "writing_client"]
@@ -49,5 +48,5 @@ def writing_client(metastore: MetastoreClient, arguments: argparse.Namespace) ->
         ConfigurationError: the argument is not a table name.
     """
     builder = MutatorClientBuilder().lock_failure_listener(ReportLoss()).write_lock(arguments.write_lock)
-    builder.add_sink_table(*split_full_name(arguments.table), create_partitions=arguments.create_partitions)
+    builder.add_sink_table(arguments.table, create_partitions=arguments.create_partitions)
     return builder.metastore(metastore).build()

@@ -26,9 +26,10 @@ from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.orc.read.snapshot_split import SnapshotSplit, takes_deletes_of_all_buckets
 from mutation_api.storage.connect import storage_at
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.named_columns import named_data_columns
 from mutation_api.types.hive_type import parse_hive_type
 
-__all__ = ["read_split", "row_id_type", "select_columns", "snapshot_schema"]
+__all__ = ["read_split", "row_id_type", "snapshot_schema"]
 
 _ROW_ID_TYPES = {
     version: pa.struct(
@@ -41,25 +42,6 @@ _ROW_ID_TYPES = {
 def row_id_type(version: AcidVersion) -> pa.StructType:
     """Arrow type of ROW__ID, with Hive's field names in lower case."""
     return _ROW_ID_TYPES[version]
-
-
-def select_columns(table: AcidTable, columns: Sequence[str] | None) -> tuple[AcidColumn, ...]:
-    """The data columns of these names (any case), in the given order; all of them for None.
-
-    Raises:
-        RecordLayoutError: the table does not have a column, or its name occurs twice.
-    """
-    if columns is None:
-        return table.columns
-    by_name = {c.name: c for c in table.columns}
-    names = [name.lower() for name in columns]
-    unknown = [name for name in names if name not in by_name]
-    if unknown or len(set(names)) < len(names):
-        raise RecordLayoutError(
-            f"table {table.full_name}: columns {unknown or names} cannot be read: each must exist and be "
-            f"named once; data columns: {', '.join(table.column_names)}"
-        )
-    return tuple(by_name[name] for name in names)
 
 
 def snapshot_schema(
@@ -119,7 +101,7 @@ def read_split(
         RecordValueError: a timestamp does not fit the wanted form.
     """
     version = table.version
-    selected = select_columns(table, columns)
+    selected = named_data_columns(table, columns)
     if row_ids and not version.has_row_ids:
         raise RecordLayoutError(
             f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}: leave it "
@@ -140,7 +122,7 @@ def read_split(
 
 
 def _check_keys(table: AcidTable, only: KeyFilter, options: ReadOptions) -> None:
-    columns = select_columns(table, only.names)
+    columns = named_data_columns(table, only.names)
     for column, given in zip(columns, only.keys.schema, strict=True):
         expected = column_type(parse_hive_type(column.type), options.timestamp_form)
         if given.name != column.name or given.type != expected:

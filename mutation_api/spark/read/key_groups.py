@@ -19,10 +19,10 @@ from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.orc.read.snapshot_split import SnapshotSplit
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.partition import parse_partition_name, partition_value
+from mutation_api.table.partition_columns import partition_scalars
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 
-__all__ = ["KeyGroups", "group_keys", "key_type", "partition_scalars"]
+__all__ = ["KeyGroups", "group_keys", "key_type"]
 
 _FILTERS_KEPT = 4
 
@@ -171,22 +171,6 @@ def _buckets(
     return {
         name: of_range[found] for name, found in ranges.items() if len(of_range[found]) < table.num_buckets
     }
-
-
-def partition_scalars(table: AcidTable, name: str) -> dict[str, pa.Scalar]:
-    """Values of a partition's columns as a snapshot gives them; empty for an unpartitioned table.
-
-    Raises:
-        RecordValueError: a column cannot hold its value.
-    """
-    texts = parse_partition_name(name) if table.partition_keys else ()
-    return {
-        key.name: _partition_scalar(key, text) for key, text in zip(table.partition_keys, texts, strict=True)
-    }
-
-
-def _partition_scalar(key: AcidColumn, text: str) -> pa.Scalar:
-    return pa.scalar(partition_value(text, parse_hive_type(key.type)), key_type(key))
 
 
 def _partition_values(table: AcidTable, names: Sequence[str], keys: KeyFilter) -> list[pa.Array]:

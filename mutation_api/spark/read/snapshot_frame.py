@@ -24,6 +24,7 @@ from mutation_api.spark.read.key_groups import group_keys
 from mutation_api.spark.read.split_reader import SplitReader, read_splits
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.named_columns import named_columns
 from mutation_api.table.snapshot_view import SnapshotView
 
 __all__ = [
@@ -184,21 +185,14 @@ def _check_view(view: SnapshotView, table_name: str) -> None:
     view.check()
 
 
-def _select(table: AcidTable, columns: Sequence[str] | None) -> tuple[AcidColumn, ...]:
-    available = {c.name: c for c in (*table.columns, *table.partition_keys)}
-    names = list(available) if columns is None else [name.lower() for name in columns]
-    unknown = [name for name in names if name not in available]
-    if unknown or len(set(names)) < len(names):
-        raise RecordLayoutError(
-            f"table {table.full_name}: columns {unknown or names} cannot be read: each must exist and be "
-            f"named once; the columns are {', '.join(available)}"
-        )
-    if not names and not table.version.has_row_ids:
+def _select(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:
+    columns = named_columns(table, names)
+    if not columns and not table.version.has_row_ids:
         raise RecordLayoutError(
             f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}, so name a column; "
-            f"the columns are {', '.join(available)}"
+            f"the columns are {', '.join(c.name for c in named_columns(table, None))}"
         )
-    return tuple(available[name] for name in names)
+    return columns
 
 
 def _locations(

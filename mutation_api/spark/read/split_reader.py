@@ -11,23 +11,22 @@ from pyspark.core.broadcast import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.read_ahead import read_in_turn
 from mutation_api.orc.read.snapshot_reader import read_split
 from mutation_api.orc.read.snapshot_split import SnapshotSplit
 from mutation_api.spark.jvm import spark_context
-from mutation_api.spark.read.key_groups import KeyGroups, partition_scalars
+from mutation_api.spark.read.key_groups import KeyGroups
 from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.partition_columns import partition_scalars
 from mutation_api.table.serializer import AcidTableSerializer
 from mutation_api.types.hive_type import parse_hive_type, spark_type
 
-__all__ = ["PARTITION_FIELD", "TASKS_PER_CORE", "SplitReader", "read_splits", "snapshot_ddl"]
+__all__ = ["TASKS_PER_CORE", "SplitReader", "read_splits", "snapshot_ddl"]
 
-PARTITION_FIELD = "partition"
-"""Fourth field of ROW__ID in partitioned tables: the (escaped) name of the row's partition."""
 
 TASKS_PER_CORE = 16
 """Maximum number of reading tasks. They share the splits, because starting a task costs time, too."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.event import Operation
-from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.errors import RecordLayoutError
 from mutation_api.table.acid_table import AcidTable
@@ -186,8 +186,8 @@ def _row_ids(row_ids: pa.StructArray | None, count: int) -> RowIds:
         return RowIds.none(count)
     # Unlike StructArray.field, struct_field gives null if the whole struct is null.
     parts = [pc.struct_field(row_ids, name) for name in ("txn", "bucket", "row_id")]
-    knows_partition = row_ids.type.get_field_index("partition") >= 0
-    return RowIds.of_columns(parts, pc.struct_field(row_ids, "partition") if knows_partition else None)
+    knows_partition = row_ids.type.get_field_index(PARTITION_FIELD) >= 0
+    return RowIds.of_columns(parts, pc.struct_field(row_ids, PARTITION_FIELD) if knows_partition else None)
 
 
 def _columns(columns: pa.StructArray | None) -> dict[str, pa.Array]:

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.bucket_codec import MAX_BUCKETS
-from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.spark.jvm import raw_bytes, spark_context
 from mutation_api.spark.quoted_name import quoted
@@ -78,7 +78,6 @@ _ADDRESS_FIELDS = [
 """Spark's form of :data:`mutation_api.spark.write.classify.ADDRESS_TYPE`."""
 
 ROW_ID_FIELDS = {"transactionid": "txn", "writeid": "txn", "bucketid": "bucket", "rowid": "row_id"}
-PARTITION_FIELD = "partition"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,13 @@ import pytest
 from metastore_client.testing import InMemoryMetastore
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.find_watermarks import find_watermarks, watermark_table_beside
-from mutation_api.inputs.watermark import Watermark, Watermarks, ensure_watermark_table
+from mutation_api.inputs.find_watermarks import find_watermarks
+from mutation_api.inputs.watermark import (
+    Watermark,
+    Watermarks,
+    ensure_watermark_table,
+    watermark_table_beside,
+)
 from tests.fixtures.fix_metastore import LINES
 
 NAME = "default.mutation_watermarks"

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from mutation_api.errors import ConfigurationError, RecordValueError
-from mutation_api.scan.partition_values import PartitionCondition, matching_partitions, partition_scalars
+from mutation_api.scan.partition_values import PartitionCondition, matching_partitions
+from mutation_api.table.partition_columns import partition_scalars
 from tests.unit.scan.scan_cases import DAYS, partitioned_view, plain_view
 
 FIRST, SECOND, NONE = (f"ds={day}/hr=01" for day in DAYS)

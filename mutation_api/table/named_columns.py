@@ -1,0 +1,38 @@
+"""Columns that a reader names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mutation_api.errors import RecordLayoutError
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+
+__all__ = ["named_columns", "named_data_columns"]
+
+
+def named_columns(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:
+    """The data and partition columns of these names (any case), in the given order; all of them for None.
+
+    Raises:
+        RecordLayoutError: the table does not have a column, or its name occurs twice.
+    """
+    return _named(table, (*table.columns, *table.partition_keys), names, "there are")
+
+
+def named_data_columns(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:
+    """The same of the data columns alone."""
+    return _named(table, table.columns, names, "data columns:")
+
+
+def _named(
+    table: AcidTable, known: Sequence[AcidColumn], given: Sequence[str] | None, known_as: str
+) -> tuple[AcidColumn, ...]:
+    by_name = {column.name: column for column in known}
+    names = list(by_name) if given is None else [name.lower() for name in given]
+    unknown = [name for name in names if name not in by_name]
+    if unknown or len(set(names)) < len(names):
+        raise RecordLayoutError(
+            f"table {table.full_name}: columns {unknown or names} cannot be read: each must exist and be "
+            f"named once; {known_as} {', '.join(by_name)}"
+        )
+    return tuple(by_name[name] for name in names)
