@@ -17,8 +17,6 @@ from typing import Protocol
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from metastore_client.model import PartitionInfo
-from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.commit.manifest import DeltaManifest, delta_names, staging_directory
 from mutation_api.errors import MutationError, RowIdNotFoundError, TransactionStateError, listed
 from mutation_api.spark.arrow_batches import counted_by_rows
@@ -36,6 +34,7 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.serializer import AcidTableSerializer
+from mutation_api.table.snapshot_view import SnapshotView
 from mutation_api.table.writer_options import WriterOptions
 
 __all__ = ["OpenTransaction", "apply_changes"]
@@ -43,29 +42,8 @@ __all__ = ["OpenTransaction", "apply_changes"]
 logger = logging.getLogger(__name__)
 
 
-class OpenTransaction(Protocol):
+class OpenTransaction(SnapshotView, Protocol):
     """The part of :class:`mutation_api.client.transaction.Transaction` that this module needs."""
-
-    @property
-    def valid_txn_list(self) -> ValidTxnList:
-        """The transactions that it sees."""
-        ...
-
-    def valid_ids(self, table_name: str) -> ValidIdList:
-        """The snapshot of one of its tables."""
-        ...
-
-    def table(self, table_name: str) -> AcidTable:
-        """Descriptor of one of its tables, bound to it."""
-        ...
-
-    def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
-        """The existing partitions of one of its tables."""
-        ...
-
-    def check(self) -> None:
-        """Raise if the lock or the transaction is lost."""
-        ...
 
     def on_lost(self, callback: Callable[[Exception], None]) -> None:
         """Register a callback for the loss of the lock or the transaction."""
