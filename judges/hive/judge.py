@@ -17,6 +17,7 @@ from metastore_client.java import ADD_OPENS, find_java
 __all__ = ["SOURCES", "SPEED_OPTIONS", "HiveJudge", "agreed_rows"]
 
 START_TIMEOUT_SECONDS = 120.0
+CLEANING_TIMEOUT_SECONDS = 60.0
 SOURCES = Path(__file__).parent
 SPEED_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """For a JVM with small jobs: the second compiler and a parallel collector only compete for the cores."""
@@ -203,14 +204,28 @@ class HiveJudge(ProcessJudge):
             self._clean(table)
 
     def _clean(self, table: str) -> None:
-        deadline = time.monotonic() + self.cleaning_seconds
+        """Run the cleaner until it is done, or somebody may still read the old files.
+
+        Raises:
+            HiveError: nobody can read them, and they are still there.
+        """
+        begun = time.monotonic()
         while any(
             each.state == "ready for cleaning" and f"{each.database}.{each.table}" == table
             for each in self.cleaner()
         ):
-            if time.monotonic() > deadline:
-                return  # a reader may still use the old files
+            waited = time.monotonic() - begun
+            if waited > self.cleaning_seconds and self._is_in_use():
+                return
+            if waited > CLEANING_TIMEOUT_SECONDS:
+                raise HiveError(f"the cleaner leaves the old files of {table}\n{self._process.log_tail()}")
             time.sleep(0.3)
+
+    def _is_in_use(self) -> bool:
+        """Whether a transaction is open or a lock is held, on any table."""
+        open_transactions = "SELECT TXN_ID FROM TXNS WHERE TXN_STATE = 'o'"
+        locks = "SELECT HL_LOCK_EXT_ID FROM HIVE_LOCKS"
+        return any(self.metastore_rows(select) for select in (open_transactions, locks))
 
     def time_out_transactions(self, older_than_seconds: float = 300.0) -> None:
         """Let the metastore abort transactions and drop locks whose last heartbeat is older than this."""
