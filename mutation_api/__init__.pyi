@@ -4,13 +4,14 @@ from .acid.row_id import ROW_ID_COLUMN as ROW_ID_COLUMN
 from .acid.row_id import RecordIdentifier as RecordIdentifier
 from .acid.version import AcidVersion as AcidVersion
 from .bucketing.bucket_resolver import BucketIdResolver as BucketIdResolver
-from .changes.diff import diff as diff
+from .change_set.apply_summary import ApplySummary as ApplySummary
 from .changes.duplicates import FirstBy as FirstBy
 from .changes.duplicates import first_by as first_by
-from .changes.merge import MergeInto as MergeInto
-from .changes.merge import merge_into as merge_into
 from .changes.merge_report import MergeCounts as MergeCounts
 from .changes.merge_report import MergeReport as MergeReport
+from .changes.spark_merge.diff import diff as diff
+from .changes.spark_merge.merge import MergeInto as MergeInto
+from .changes.spark_merge.merge import merge_into as merge_into
 from .client.builder import MutatorClientBuilder as MutatorClientBuilder
 from .client.listener import LockFailureListener as LockFailureListener
 from .client.mutator_client import MutatorClient as MutatorClient
@@ -94,7 +95,6 @@ from .spark.frame_table import create_table as create_table
 from .spark.local_session import local_session as local_session
 from .spark.read.snapshot_frame import snapshot as snapshot
 from .spark.worker_errors import translated_worker_errors as translated_worker_errors
-from .spark.write.apply_summary import ApplySummary as ApplySummary
 from .spark.write.job import apply_changes as apply_changes
 from .storage.connect import configure_storage as configure_storage
 from .storage.hadoop_settings import HadoopSettings as HadoopSettings

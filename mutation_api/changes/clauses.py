@@ -1,21 +1,23 @@
-"""Clauses of a merge: the rows they apply to, their condition and their action. Pure values, no Spark job."""
+"""Clauses of a merge: the rows they apply to, their condition and their action. Pure values.
+
+Conditions and assignments are expressions of an engine: SQL text and Columns of Spark, expressions of Arrow.
+"""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from pyspark.sql import Column
-
-__all__ = ["SOURCE", "TARGET", "Action", "Clause", "Expression", "Match", "text_of"]
+__all__ = ["SOURCE", "TARGET", "Action", "Clause", "E", "Match", "text_of"]
 
 SOURCE = "source"
 TARGET = "target"
 """The names of the two sides in conditions and assignments."""
 
-Expression = Column | str
-"""A Column, or SQL text; both name columns as ``source.x`` and ``target.x``."""
+E = TypeVar("E")
+"""An expression of the engine."""
 
 
 class Match(enum.Enum):
@@ -44,7 +46,7 @@ class Action(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Clause:
+class Clause(Generic[E]):
     """Applies ``action`` to the ``match`` rows for which ``condition`` is true (None: to all of them).
 
     ``assignments`` holds the new values by column name. None means all columns that the source has
@@ -52,9 +54,9 @@ class Clause:
     """
 
     match: Match
-    condition: Expression | None
+    condition: E | None
     action: Action
-    assignments: Mapping[str, Expression] | None = None
+    assignments: Mapping[str, E] | None = None
 
     @property
     def takes_all(self) -> bool:
@@ -67,6 +69,6 @@ class Clause:
         return f"{self.match.value}({condition}).{self.action.value}"
 
 
-def text_of(expression: Expression) -> str:
+def text_of(expression: object) -> str:
     """The expression for a message."""
     return expression if isinstance(expression, str) else str(expression)

@@ -14,7 +14,7 @@ COLLECTED_KEYS_DEFAULT = 2_000_000
 
 @dataclass(frozen=True)
 class MergeOptions:
-    """See :func:`mutation_api.changes.merge.merge_into`.
+    """See :func:`mutation_api.changes.spark_merge.merge.merge_into`.
 
     ``on_duplicate`` None: duplicates are an error. ``count_by`` is in lower case.
     """

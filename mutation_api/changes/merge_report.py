@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
+from mutation_api.change_set.apply_summary import ApplySummary
+from mutation_api.change_set.forecast import GroupCount
 from mutation_api.changes.preview import ForeignLock, Preview, SampleRow
-from mutation_api.spark.write.apply_summary import ApplySummary
-from mutation_api.spark.write.forecast import GroupCount
 
 __all__ = ["MergeCounts", "MergeReport", "Share"]
 
@@ -117,7 +117,7 @@ class MergeReport:
 
     @property
     def bytes(self) -> int:
-        """Bytes written; for a dry run, an estimate (see :mod:`mutation_api.spark.write.forecast`)."""
+        """Bytes written; for a dry run, an estimate (see :mod:`mutation_api.change_set.forecast`)."""
         if self.written:
             return self.written.bytes
         return self.preview.forecast.bytes if self.preview else 0

@@ -12,47 +12,32 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
-import pyspark.sql.functions as sf
-from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from metastore_client.model import LockInfo, LockState
-from mutation_api.spark.quoted_name import quoted
-from mutation_api.spark.write.forecast import Forecast, forecast_changes
-from mutation_api.spark.write.job import OpenTransaction
+from mutation_api.change_set.forecast import Forecast
 
 __all__ = [
     "SAMPLES_DEFAULT",
+    "SHOWN_KINDS",
     "ForeignLock",
-    "LookingTransaction",
     "Preview",
     "SampleRow",
     "foreign_locks",
-    "preview_changes",
-    "sample_rows",
+    "row_values",
 ]
 
 SAMPLES_DEFAULT = 3
 """Number of rows of each kind that a preview shows."""
 
-_KINDS = ("inserted", "updated", "deleted", "moved")
-"""The kinds shown, in their order. Unchanged rows are not shown."""
+SHOWN_KINDS = ("inserted", "updated", "deleted", "moved")
+"""The kinds of rows that are shown, in their order. Unchanged rows are not shown."""
 
-_SIDES = ("before", "after")
 _VALUE_CHARACTERS = 60
 _COLUMNS_SHOWN = 8
 _NO_JSON = object()
-
-
-class LookingTransaction(OpenTransaction, Protocol):
-    """The part of :class:`mutation_api.client.transaction.Transaction` that a preview needs."""
-
-    def other_locks(self, table_name: str) -> Sequence[LockInfo]:
-        """Locks for writing that others hold or wait for on a table."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -120,49 +105,6 @@ class Preview:
     samples: tuple[SampleRow, ...] = ()
 
 
-def preview_changes(
-    transaction: LookingTransaction,
-    table_name: str,
-    changes: DataFrame,
-    rows: DataFrame | None = None,
-    *,
-    operation_column: str,
-    samples: int = SAMPLES_DEFAULT,
-    num_partitions: int | None = None,
-    insert_files: int | None = None,
-) -> Preview:
-    """Forecast, locks and samples of a change set, without writing it.
-
-    Args:
-        transaction: begun; the table is one of its sinks.
-        table_name: ``database.table``.
-        changes: the change set for apply_changes. It is evaluated twice, so cache it.
-        rows: see :func:`sample_rows`; None for no samples.
-        operation_column: name of the operation column of ``changes``.
-        samples: number of rows of each kind.
-        num_partitions: as for apply_changes; the files of unbucketed tables depend on it.
-        insert_files: as for apply_changes.
-
-    Raises: as :func:`mutation_api.spark.apply_changes` before it writes. The caller translates workers'
-        errors.
-    """
-    table = transaction.table(table_name)
-    forecast = forecast_changes(
-        table,
-        changes,
-        transaction.valid_ids(table.full_name),
-        num_partitions=num_partitions,
-        insert_files=insert_files,
-        operation_column=operation_column,
-    )
-    touched = {group.partition for group in forecast.groups}
-    return Preview(
-        forecast,
-        foreign_locks(transaction.other_locks(table.full_name), touched) if touched else (),
-        () if rows is None else sample_rows(rows, samples),
-    )
-
-
 def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str | None]) -> tuple[ForeignLock, ...]:
     """The locks on a table that cover one of the partitions, each once, ordered by transaction.
 
@@ -179,69 +121,8 @@ def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str | None])
     )
 
 
-def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
-    """Some rows of each kind: those with the smallest hash of partition and key. One job.
-
-    The result is the same each time, whatever the distribution over tasks.
-
-    Args:
-        rows: columns ``kind`` (field of MergeCounts), ``partition``, ``key`` (text), ``before`` and ``after``
-            (structs, null if the row does not exist; or a column of nulls of another type).
-        per_kind: the maximum number of rows of a kind; 0 for none.
-
-    Returns:
-        The rows by kind (inserted, updated, deleted, moved), then by that hash, without unchanged rows.
-    """
-    if per_kind < 1:
-        return ()
-    order = sf.struct(
-        sf.xxhash64("partition", "key").alias("hash"),
-        sf.col("key"),
-        sf.xxhash64(*_hashable(rows.schema)).alias("content"),  # several rows may have a key of NULLs
-    )
-    sides = [sf.col(side).cast(_nullable(rows.schema[side].dataType)).alias(side) for side in _SIDES]
-    row = sf.struct("partition", "key", *sides)
-    smallest = sf.min_by(row, order, per_kind).alias("rows")
-    found = rows.where(sf.col("kind").isin(*_KINDS)).groupBy("kind").agg(smallest).toArrow()
-    by_kind = {kind.as_py(): shown for kind, shown in zip(found["kind"], found["rows"], strict=True)}
-    return tuple(
-        SampleRow(
-            kind,
-            each["partition"].as_py() or None,
-            each["key"].as_py(),
-            _values(each["before"]),
-            _values(each["after"]),
-        )
-        for kind in _KINDS
-        for each in by_kind.get(kind, ())
-    )
-
-
-def _hashable(schema: StructType) -> list[Column]:
-    """Fields of both structs that Spark can hash: those without maps."""
-    fields: list[Column] = [sf.lit(0)]
-    for side in _SIDES:
-        kind = schema[side].dataType
-        for field in kind.fields if isinstance(kind, StructType) else ():
-            if "map<" not in field.dataType.simpleString():
-                fields.append(sf.col(quoted(side, field.name)))
-    return fields
-
-
-def _nullable(kind: DataType) -> DataType:
-    """The type with all fields nullable: toArrow refuses a null struct whose fields may not be null."""
-    match kind:
-        case StructType():
-            return StructType([StructField(f.name, _nullable(f.dataType)) for f in kind.fields])
-        case ArrayType():
-            return ArrayType(_nullable(kind.elementType))
-        case MapType():
-            return MapType(_nullable(kind.keyType), _nullable(kind.valueType))
-        case _:
-            return kind
-
-
-def _values(row: pa.Scalar) -> dict[str, Any] | None:
+def row_values(row: pa.Scalar) -> dict[str, Any] | None:
+    """The fields of a struct as Python values; None if it is null."""
     return {name: _value(value) for name, value in row.items()} if row.is_valid else None
 
 
@@ -250,7 +131,7 @@ def _value(scalar: pa.Scalar) -> Any:
     if not scalar.is_valid:
         return None
     if pa.types.is_struct(scalar.type):
-        return _values(scalar)
+        return row_values(scalar)
     if pa.types.is_map(scalar.type):
         pairs = [(_value(each["key"]), _value(each["value"])) for each in scalar.values]
         return pairs if pa.types.is_nested(scalar.type.key_type) else dict(pairs)

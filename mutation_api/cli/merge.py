@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from mutation_api.changes.files.row_files import RowFiles, existing_file
 from mutation_api.changes.merge_report import MergeReport
-from mutation_api.changes.merge_rules import merge_by_rules
+from mutation_api.changes.spark_merge.merge_rules import merge_by_rules
 from mutation_api.cli.arguments.files import add_format_argument, input_format, location_from
 from mutation_api.cli.arguments.list_arguments import add_key_argument, key_columns
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from

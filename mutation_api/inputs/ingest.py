@@ -18,8 +18,8 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.client import MetastoreClient
-from mutation_api.changes.merge import MergeInto, merge_into
 from mutation_api.changes.merge_report import MergeReport
+from mutation_api.changes.spark_merge.merge import MergeInto, merge_into
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.client.listener import LockFailureListener
 from mutation_api.client.mutator_client import MutatorClient

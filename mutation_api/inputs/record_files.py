@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.changes.sides import columns_of
 from mutation_api.errors import InputFormatError, MutationError, RecordLayoutError, RecordValueError
 from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
 from mutation_api.inputs.source import OPERATION, POSITION
@@ -85,7 +84,7 @@ class FileColumns:
             RecordLayoutError: file and table do not have the same columns, or the type of a column has no
                 text form.
         """
-        known = {c.name: c for c in columns_of(table)}
+        known = {c.name: c for c in table.all_columns}
         _check_names(table, known)
         unknown = [name for name in elsewhere if name not in known]
         if unknown:
@@ -138,7 +137,7 @@ def _check_names(table: AcidTable, known: Collection[str]) -> None:
 def operations_schema(table: AcidTable, position: Sequence[str]) -> str:
     """Spark's DDL of a frame of operations on a table; ``position`` names the parts of their positions."""
     parts = ",".join(f"{part}:bigint" for part in position)
-    columns = [f"{quoted(c.name)} {spark_type(parse_hive_type(c.type))}" for c in columns_of(table)]
+    columns = [f"{quoted(c.name)} {spark_type(parse_hive_type(c.type))}" for c in table.all_columns]
     return ", ".join([f"{OPERATION} string", f"{POSITION} struct<{parts}>", *columns])
 
 

@@ -19,12 +19,12 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, NoSuchObjectError
 from metastore_client.model import ColumnInfo
 from mutation_api.acid.row_id import ROW_ID_COLUMN, RecordIdentifier
+from mutation_api.change_set.staged_writer import OpenTransaction
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import ConfigurationError, SourcePositionError
 from mutation_api.scan.table_scan import TableScan
 from mutation_api.scan.table_view import open_table
-from mutation_api.spark.write.job import OpenTransaction
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.snapshot_view import SnapshotView
 from mutation_api.upkeep.create_acid_table import create_acid_table

@@ -73,6 +73,11 @@ class AcidTable:
         return tuple(c.name for c in self.columns)
 
     @property
+    def all_columns(self) -> tuple[AcidColumn, ...]:
+        """Data columns, then partition columns."""
+        return (*self.columns, *self.partition_keys)
+
+    @property
     def partition_key_names(self) -> tuple[str, ...]:
         """Names of the partition columns."""
         return tuple(c.name for c in self.partition_keys)

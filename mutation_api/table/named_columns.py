@@ -16,7 +16,7 @@ def named_columns(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidCo
     Raises:
         RecordLayoutError: the table does not have a column, or its name occurs twice.
     """
-    return _named(table, (*table.columns, *table.partition_keys), names, "there are")
+    return _named(table, table.all_columns, names, "there are")
 
 
 def named_data_columns(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:

@@ -1,6 +1,6 @@
 """Rules that changes must keep before any of them is written: operation, ROW__ID, bucket and partition.
 
-Changes come as a DataFrame (:mod:`mutation_api.spark.write.classify`) or through a coordinator
+Changes come as a DataFrame (:mod:`mutation_api.change_set.classify`) or through a coordinator
 (:mod:`mutation_api.worker.record_checks`). Each rule is defined here once, so a mistake has the same error
 class and text on both ways:
 

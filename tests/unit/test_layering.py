@@ -99,7 +99,17 @@ ALLOWED = {
         "mutation_api.orc",
         "metastore_client",
     },
+    "mutation_api.change_set": {
+        "mutation_api.types",
+        "mutation_api.acid",
+        "mutation_api.storage",
+        "mutation_api.table",
+        "mutation_api.bucketing",
+        "mutation_api.commit.manifest",
+        "mutation_api.worker",
+    },
     "mutation_api.spark": {
+        "mutation_api.change_set",
         "mutation_api.types",
         "mutation_api.acid",
         "mutation_api.storage",
@@ -121,6 +131,7 @@ ALLOWED = {
         "mutation_api.bucketing",
         "mutation_api.orc.read",
         "mutation_api.worker",
+        "mutation_api.change_set",
         "mutation_api.spark",
         "mutation_api.client",
         "mutation_api.scan.file_format",
@@ -133,6 +144,7 @@ ALLOWED = {
         "mutation_api.table",
         "mutation_api.scan",
         "mutation_api.worker",
+        "mutation_api.change_set",
         "mutation_api.spark",
         "mutation_api.changes",
         "mutation_api.client",
@@ -150,7 +162,13 @@ LOCAL_PATHS_IN = ("mutation_api.inputs.source_files", "mutation_api.inputs.mysql
 JVM_ONLY_IN = "mutation_api.spark.jvm"
 JVM_NAMES = frozenset(("_gateway", "_jdf", "_jsc", "_jsparkSession", "_jvm"))
 
-SPARK_ONLY_IN = ("mutation_api.spark", "mutation_api.changes", "mutation_api.inputs", "mutation_api.cli")
+SPARK_ONLY_IN = (
+    "mutation_api.spark",
+    "mutation_api.changes.spark_merge",
+    "mutation_api.changes.files",
+    "mutation_api.inputs",
+    "mutation_api.cli",
+)
 
 
 def _module(path: Path) -> str:

@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.change_set.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.changes.files.row_files import RowFiles
 from mutation_api.errors import ClientError
 from mutation_api.scan.file_format import file_format
 from mutation_api.spark.quoted_name import quoted
-from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.links import without_links
 from mutation_api.storage.location import Location

@@ -135,7 +135,7 @@ class RowFiles:
 
     def _column_types(self) -> dict[str, str]:
         """Spark type of every known column by lower-case name, ROW__ID apart."""
-        columns = (*self.table.columns, *self.table.partition_keys)
+        columns = self.table.all_columns
         types = {c.name: spark_type(parse_hive_type(c.type)) for c in columns}
         return {**types, **{name.lower(): kind for name, kind in self.others.items()}}
 
@@ -170,7 +170,7 @@ def check_scalar(table: AcidTable, names: Sequence[str] | None = None) -> None:
         RecordLayoutError: names them.
     """
     wanted = None if names is None else {name.lower() for name in names}
-    columns = [c for c in (*table.columns, *table.partition_keys) if wanted is None or c.name in wanted]
+    columns = [c for c in table.all_columns if wanted is None or c.name in wanted]
     complex_columns = [c for c in columns if parse_hive_type(c.type).kind in COMPLEX_KINDS]
     if complex_columns:
         raise RecordLayoutError(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from metastore_client.client import MetastoreClient
+from mutation_api.change_set.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT
 
 __all__ = ["add_operation_column_argument", "add_write_arguments", "writing_client"]
 

@@ -38,7 +38,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from mutation_api.changes.sides import columns_of
 from mutation_api.errors import ConfigurationError, InputFormatError, SourcePositionError
 from mutation_api.inputs.record_files import (
     Chunk,
@@ -168,7 +167,7 @@ class _Layout:
                 f"{source.source_id}: {list(table.key)} cannot be the key of table {table.target.full_name}: "
                 f"name the columns whose md5 the uid is, of {', '.join(columns.names)}"
             )
-        return cls(tuple(c.name for c in columns_of(table.target)), key, columns)
+        return cls(tuple(c.name for c in table.target.all_columns), key, columns)
 
     @property
     def field_names(self) -> tuple[str, ...]:

@@ -32,7 +32,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from mutation_api.changes.sides import columns_of
 from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError, SourcePositionError
 from mutation_api.inputs.record_files import FileColumns, RecordFile, operations_schema
 from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
@@ -204,7 +203,7 @@ class TungstenSource:
                 f"table {name} of {self.source_id}: key columns {', '.join(unknown)} are not among those of "
                 f"the files, {', '.join(columns.names)}"
             )
-        known = {c.name: c for c in columns_of(table.target)}
+        known = {c.name: c for c in table.target.all_columns}
         from_commit = tuple(CommitColumn(known[n], chosen) for n, chosen in formats.items())
         return RecordLayout(tuple(known), self.header, key, columns, from_commit, self.service)
 

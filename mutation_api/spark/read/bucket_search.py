@@ -18,9 +18,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.pandas.functions import arrow_udf
 
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
+from mutation_api.orc.read.key_groups import group_keys, key_type
 from mutation_api.orc.read.snapshot_split import SnapshotSplit
 from mutation_api.spark.jvm import spark_context
-from mutation_api.spark.read.key_groups import group_keys, key_type
 from mutation_api.spark.read.split_reader import TASKS_PER_CORE, SplitReader, snapshot_ddl
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.serializer import AcidTableSerializer
@@ -91,7 +91,7 @@ class _BucketSearch:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = AcidTableSerializer.decode(self.table_text)
-        types = {c.name: key_type(c) for c in (*table.columns, *table.partition_keys)}
+        types = {c.name: key_type(c) for c in table.all_columns}
         bucket_columns = [name.lower() for name in table.bucket_columns]
         for bucket_id, found in key_passes(batches, bucket_columns, self.keys_per_pass):
             keys = found.cast(pa.schema([(name, types[name]) for name in found.column_names]))

@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import ConfigurationError, RecordLayoutError, listed
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.key_groups import group_keys
 from mutation_api.orc.read.partition_plan import plan_partitions
 from mutation_api.spark.active_session import given_or_active
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.read.bucket_search import search_buckets
-from mutation_api.spark.read.key_groups import group_keys
 from mutation_api.spark.read.split_reader import SplitReader, read_splits
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mutation_api.spark.write.address import BUCKET, ChangeAddresser, numbers_of_partitions, with_names_once
+from mutation_api.change_set.address import BUCKET, ChangeAddresser, numbers_of_partitions, with_names_once
 from mutation_api.worker.idle_memory import give_back
 
 __all__ = ["CHANGES", "SPLIT_DDL", "TASK", "ChangeSplitter", "batches_in"]
@@ -47,7 +47,7 @@ class ChangeSplitter:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield pairs of a task's number and a piece for it.
 
-        Raises: as :meth:`mutation_api.spark.write.classify.ChangeClassifier.classify`.
+        Raises: as :meth:`mutation_api.change_set.classify.ChangeClassifier.classify`.
         """
         addressed = self.addresser(_joined(batches, self.memory_bytes, ADDRESSED_ROWS_MAX))
         try:

@@ -11,51 +11,40 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from mutation_api.commit.manifest import DeltaManifest, delta_names, staging_directory
-from mutation_api.errors import MutationError, RowIdNotFoundError, TransactionStateError, listed
+from mutation_api.change_set.apply_summary import ApplySummary
+from mutation_api.change_set.layout import OPERATION_COLUMN_DEFAULT
+from mutation_api.change_set.staged_writer import (
+    OpenTransaction,
+    check_known_partitions,
+    check_partitions_exist,
+    check_sink,
+    remove_losing_attempts,
+    remove_writer,
+    table_roots,
+)
+from mutation_api.commit.manifest import DeltaManifest
+from mutation_api.errors import MutationError
 from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.read.snapshot_frame import snapshot
 from mutation_api.spark.worker_errors import translated_worker_errors
-from mutation_api.spark.write.apply_summary import ApplySummary
 from mutation_api.spark.write.change_writer import ChangeWriter
-from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT, ChangePlan, plan_changes
+from mutation_api.spark.write.plan import ChangePlan, plan_changes
 from mutation_api.spark.write.verify import touched_partitions
 from mutation_api.spark.write.verify import verify_row_ids as verify_changed_row_ids
-from mutation_api.storage.connect import storage_at
-from mutation_api.storage.location import Location
-from mutation_api.storage.protocol import Storage
-from mutation_api.table.acid_table import AcidTable, TableRole
+from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.serializer import AcidTableSerializer
-from mutation_api.table.snapshot_view import SnapshotView
 from mutation_api.table.writer_options import WriterOptions
 
-__all__ = ["OpenTransaction", "apply_changes"]
+__all__ = ["apply_changes"]
 
 logger = logging.getLogger(__name__)
-
-
-class OpenTransaction(SnapshotView, Protocol):
-    """The part of :class:`mutation_api.client.transaction.Transaction` that this module needs."""
-
-    def on_lost(self, callback: Callable[[Exception], None]) -> None:
-        """Register a callback for the loss of the lock or the transaction."""
-        ...
-
-    def changing(self, table_name: str) -> contextlib.AbstractContextManager[None]:
-        """The block in which a table gets its changes, once."""
-        ...
-
-    def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
-        """Add the manifests of what a writer staged; the commit publishes it."""
-        ...
 
 
 def apply_changes(
@@ -119,7 +108,7 @@ def apply_changes(
         WorkerError: the Spark job failed for another reason.
     """
     table = transaction.table(table_name)
-    _check_sink(table)
+    check_sink(table)
     with transaction.changing(table.full_name):
         transaction.check()
         context = spark_context(changes.sparkSession)
@@ -133,7 +122,7 @@ def apply_changes(
         )
         writer_id = uuid.uuid4().hex
         text = AcidTableSerializer.encode(table)
-        storage = worker_settings(context, _roots(table))
+        storage = worker_settings(context, table_roots(table))
         writer = ChangeWriter(text, writer_id, options or WriterOptions(), storage)
         started = time.monotonic()
         try:
@@ -142,11 +131,11 @@ def apply_changes(
                     _verify(transaction, table, plan.addresses())
                 verified = time.monotonic()
                 manifests = _run(table, plan, writer)
-            _remove_losing_attempts(table, writer_id, manifests)
-            _check_partitions_exist(transaction, table, manifests)
+            remove_losing_attempts(table, writer_id, manifests)
+            check_partitions_exist(transaction, table, manifests)
             transaction.add_manifests(table.full_name, writer_id, manifests)
         except BaseException:
-            _remove_writer(table, writer_id)
+            remove_writer(table, writer_id)
             raise
     return ApplySummary.from_manifests(
         table.full_name,
@@ -155,14 +144,6 @@ def apply_changes(
         verify_seconds=verified - started if verify_row_ids else 0.0,
         write_seconds=time.monotonic() - verified,
     )
-
-
-def _check_sink(table: AcidTable) -> None:
-    if table.role is not TableRole.SINK:
-        raise TransactionStateError(
-            f"table {table.full_name} is a source of this transaction and cannot be written; "
-            "add it with add_sink_table()"
-        )
 
 
 @contextlib.contextmanager
@@ -201,7 +182,7 @@ def _verify(transaction: OpenTransaction, table: AcidTable, addresses: DataFrame
         names = touched_partitions(addresses)
         if not names:
             return
-        _check_known_partitions(transaction, table, names)
+        check_known_partitions(transaction, table, names)
         known = snapshot(
             transaction,
             table.full_name,
@@ -217,67 +198,3 @@ def _run(table: AcidTable, plan: ChangePlan, writer: ChangeWriter) -> tuple[Delt
     with translated_worker_errors(what), counted_by_rows(plan.changes.sparkSession):
         lines = plan.split(writer.options.sort_memory_bytes).mapPartitions(writer.__call__).collect()
     return tuple(DeltaManifest.from_json(line) for line in lines)
-
-
-def _check_partitions_exist(
-    transaction: OpenTransaction, table: AcidTable, manifests: Sequence[DeltaManifest]
-) -> None:
-    """Refuse updates and deletes in partitions that do not exist, since their rows cannot exist."""
-    if table.partition_keys:
-        names = {m.partition_name for m in manifests if m.update_count or m.delete_count}
-        _check_known_partitions(transaction, table, sorted(names))
-
-
-def _check_known_partitions(transaction: OpenTransaction, table: AcidTable, names: Sequence[str]) -> None:
-    if not table.partition_keys:
-        return
-    existing = {p.name for p in transaction.partitions(table.full_name)}
-    unknown = [name for name in names if name not in existing]
-    if unknown:
-        raise RowIdNotFoundError(
-            f"table {table.full_name}: the change set updates or deletes rows in partitions that do not "
-            f"exist: {listed(unknown)}; check the partition columns of the changes"
-        )
-
-
-def _roots(table: AcidTable) -> Sequence[Location]:
-    """The locations of the table and of each partition that lies elsewhere."""
-    return tuple(dict.fromkeys((table.location, *table.partition_locations.values())))
-
-
-def _writer_directories(table: AcidTable, writer_id: str) -> Iterator[tuple[Storage, Location]]:
-    """The writer's directory in the table and in each partition that lies elsewhere."""
-    for root in _roots(table):
-        yield storage_at(root), staging_directory(root, table.required_txn_id()) / writer_id
-
-
-def _remove_losing_attempts(table: AcidTable, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
-    """Remove the losing attempts' files.
-
-    Uploads do not show their attempt: the commit removes those of losing attempts, and their marks.
-    """
-    winners = {m.attempt_id for m in manifests}
-    for storage, directory in _writer_directories(table, writer_id):
-        if storage.publishes_by_rename:
-            with contextlib.suppress(FileNotFoundError):
-                for entry in storage.list(directory):
-                    if entry.name not in winners:
-                        logger.info("removing the files of a losing task attempt: %s", entry.location)
-                        storage.delete_directory(entry.location)
-
-
-def _remove_writer(table: AcidTable, writer_id: str) -> None:
-    """Remove everything that the writer wrote.
-
-    On an object store this also removes uploads of other writers of the table: their manifests, if any, will
-    be refused.
-    """
-    names = delta_names(table.required_write_id(), table.version)
-    for storage, directory in _writer_directories(table, writer_id):
-        try:
-            if not storage.publishes_by_rename:
-                uploads = storage.unfinished(directory.parent.parent)
-                storage.abandon(each for each in uploads if each.location.parent.name in names)
-            storage.delete_directory(directory)
-        except OSError:
-            logger.exception("removing %s failed; it is hidden, and the abort tries again", directory)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark import RDD
 from pyspark.errors import PySparkException
@@ -18,9 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     DataType,
-    IntegralType,
     MapType,
-    StringType,
     StructField,
     StructType,
     TimestampNTZType,
@@ -28,38 +25,35 @@ from pyspark.sql.types import (
 )
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.acid.bucket_codec import MAX_BUCKETS
-from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
-from mutation_api.errors import ConfigurationError, RecordLayoutError
-from mutation_api.spark.jvm import raw_bytes, spark_context
-from mutation_api.spark.quoted_name import quoted
-from mutation_api.spark.write.address import (
+from mutation_api.change_set.address import (
     ADDRESS_COLUMNS,
     ChangeAddresser,
     ChangeFields,
 )
+from mutation_api.change_set.classify import ADDRESS_TYPE, ChangeClassifier
+from mutation_api.change_set.layout import (
+    OPERATION_COLUMN_DEFAULT,
+    ChangeLayout,
+    GivenColumn,
+    match_columns,
+    writer_count,
+)
+from mutation_api.spark.jvm import raw_bytes, spark_context
+from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.write.change_splitter import CHANGES, SPLIT_DDL, TASK, ChangeSplitter
-from mutation_api.spark.write.classify import ADDRESS_TYPE, ChangeClassifier
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.types.conversion import convert_to_column
-from mutation_api.types.hive_type import parse_hive_type
 
 __all__ = [
-    "INSERT_FILES_PER_PARTITION",
-    "OPERATION_COLUMN_DEFAULT",
     "TASKS_PER_CORE",
     "TASKS_PER_CORE_IF_CLOSING_WAITS",
-    "ChangeLayout",
     "ChangePlan",
     "default_num_partitions",
-    "match_columns",
+    "given_columns",
     "plan_changes",
     "wall_clock_type",
 ]
-
-OPERATION_COLUMN_DEFAULT = "operation"
 
 TASKS_PER_CORE = 4
 TASKS_PER_CORE_IF_CLOSING_WAITS = 2
@@ -68,30 +62,11 @@ TASKS_PER_CORE_IF_CLOSING_WAITS = 2
 SPLIT_PARTS = 4
 """One part in SPLIT_PARTS of the sorting memory holds changes split at once: there are up to three copies."""
 
-INSERT_FILES_PER_PARTITION = 4
-"""Default number of files for the inserts of one partition of an unbucketed table."""
-
 _ADDRESS_FIELDS = [
     StructField(name, from_arrow_type(field.type))
     for name, field in zip(ADDRESS_COLUMNS, ADDRESS_TYPE, strict=True)
 ]
-"""Spark's form of :data:`mutation_api.spark.write.classify.ADDRESS_TYPE`."""
-
-ROW_ID_FIELDS = {"transactionid": "txn", "writeid": "txn", "bucketid": "bucket", "rowid": "row_id"}
-
-
-@dataclass(frozen=True)
-class ChangeLayout:
-    """The roles of a change set's columns, under the change set's names.
-
-    ``columns`` maps the table's column names (data and partition columns) to the change set's.
-    ``row_id_fields`` maps txn, bucket, row_id and, if present, partition to the fields of its ROW__ID.
-    """
-
-    operation: str
-    row_id: str | None
-    row_id_fields: dict[str, str]
-    columns: dict[str, str]
+"""Spark's form of :data:`mutation_api.change_set.classify.ADDRESS_TYPE`."""
 
 
 @dataclass(frozen=True)
@@ -165,13 +140,13 @@ def plan_changes(
             run.
     """
     schema = changes.schema
-    layout = match_columns(table, schema, operation_column)
+    layout = match_columns(table, given_columns(schema), operation_column)
     tasks = num_partitions or default_num_partitions(changes.sparkSession, table.location)
-    writer_count = _writer_count(table, tasks, insert_files)
+    writers = writer_count(table, tasks, insert_files)
     classifier = ChangeClassifier(
         table,
         valid_ids,
-        missing_columns=_missing_columns(table, layout),
+        missing_columns=layout.missing(table),
         has_partition_columns=all(k in layout.columns for k in table.partition_key_names),
     )
     partition_columns = tuple(k for k in table.partition_key_names if k in layout.columns)
@@ -181,32 +156,13 @@ def plan_changes(
         sf.col(quoted(layout.operation)),
         *_row_id_parts(layout),
         *(_wall_clock(schema, layout.columns[name]) for name in partition_columns),
-        *([_writer(schema, layout, writer_count)] if writer_count else []),
+        *([_writer(schema, layout, writers)] if writers else []),
         *(sf.when(is_written, _wall_clock(schema, layout.columns[name])) for name in data_columns),
     ]
     # pyspark takes a dot in a column's name for a field of a struct, so columns travel under plain names.
     plain = changes.select(*(part.alias(f"c{number}") for number, part in enumerate(parts)))
-    fields = ChangeFields(tuple(layout.row_id_fields), partition_columns, bool(writer_count), data_columns)
+    fields = ChangeFields(tuple(layout.row_id_fields), partition_columns, bool(writers), data_columns)
     return ChangePlan(plain, ChangeAddresser(classifier, fields), tasks)
-
-
-def _writer_count(table: AcidTable, tasks: int, insert_files: int | None) -> int:
-    """Number of bucket ids over which inserts into an unbucketed table are spread; 0 for a bucketed one."""
-    if insert_files is not None and (table.is_bucketed or not 1 <= insert_files <= MAX_BUCKETS):
-        raise ConfigurationError(
-            f"table {table.full_name}: insert_files={insert_files}, but "
-            + (
-                f"its {table.num_buckets} buckets decide the number of files"
-                if table.is_bucketed
-                else f"it must be in 1 to {MAX_BUCKETS}"
-            )
-        )
-    if table.is_bucketed:
-        return 0
-    if table.version.wants_one_writer_if_unbucketed:
-        return insert_files or 1
-    default = min(tasks, INSERT_FILES_PER_PARTITION) if table.partition_keys else tasks
-    return insert_files or min(default, MAX_BUCKETS)
 
 
 def default_num_partitions(spark: SparkSession, written: Location | None = None) -> int:
@@ -222,125 +178,18 @@ def default_num_partitions(spark: SparkSession, written: Location | None = None)
     return max(1, min(configured, most * spark_context(spark).defaultParallelism))
 
 
-def match_columns(
-    table: AcidTable, schema: StructType, operation_column: str = OPERATION_COLUMN_DEFAULT
-) -> ChangeLayout:
-    """Find the table's columns among the change set's, in any order and case, and check their types.
-
-    Data columns may be missing; then only deletes are allowed, which the classifier checks. All partition
-    columns together may be missing if ROW__ID has the field ``partition``.
-
-    Raises: RecordLayoutError, which lists every column in question.
-    """
-    actual = _by_lower_name(table, schema)
-    operation = operation_column.lower()
-    expected = (*table.column_names, *table.partition_key_names)
-    if operation in expected:
-        raise RecordLayoutError(
-            f"table {table.full_name} itself has a column {operation_column!r}; "
-            "give the operation another name and pass it as operation_column"
-        )
-    if operation not in actual:
-        raise RecordLayoutError(
-            f"table {table.full_name}: the change set has no column {operation_column!r} with the operations "
-            f"insert, update and delete; its columns are {', '.join(schema.fieldNames())}"
-        )
-    special = {operation, ROW_ID_COLUMN.lower()}
-    extra = [actual[c].name for c in actual if c not in special and c not in expected]
-    if extra:
-        raise RecordLayoutError(
-            f"table {table.full_name}: the change set has columns that the table does not have: "
-            f"{', '.join(extra)}; the table's columns are {', '.join(expected)}"
-        )
-    row_id = actual.get(ROW_ID_COLUMN.lower())
-    layout = ChangeLayout(
-        operation=actual[operation].name,
-        row_id=None if row_id is None else row_id.name,
-        row_id_fields={} if row_id is None else _row_id_fields(table, row_id.dataType),
-        columns={c: actual[c].name for c in expected if c in actual},
-    )
-    _check_missing(table, layout)
-    _check_types(table, actual, layout)
-    return layout
+def given_columns(schema: StructType) -> tuple[GivenColumn, ...]:
+    """The columns of a DataFrame of changes."""
+    return tuple(_given(field) for field in schema.fields)
 
 
-def _by_lower_name(table: AcidTable, schema: StructType) -> dict[str, StructField]:
-    actual: dict[str, StructField] = {}
-    doubled = []
-    for field in schema.fields:
-        if field.name.lower() in actual:
-            doubled.append(field.name)
-        actual[field.name.lower()] = field
-    if doubled:
-        raise RecordLayoutError(
-            f"table {table.full_name}: the change set has columns twice (case does not count): "
-            f"{', '.join(doubled)}"
-        )
-    return actual
-
-
-def _row_id_fields(table: AcidTable, row_id: DataType) -> dict[str, str]:
-    """Fields of the change set's ROW__ID by our names. Raises RecordLayoutError for unexpected fields."""
-    found: dict[str, str] = {}
-    complaint = "is not a struct" if not isinstance(row_id, StructType) else ""
-    for field in row_id.fields if isinstance(row_id, StructType) else []:
-        name = field.name.lower()
-        part = PARTITION_FIELD if name == PARTITION_FIELD else ROW_ID_FIELDS.get(name)
-        wanted = StringType if name == PARTITION_FIELD else IntegralType
-        if part is None or part in found or not isinstance(field.dataType, wanted):
-            complaint = f"has an unexpected field {field.name!r} of type {field.dataType.simpleString()}"
-        else:
-            found[part] = field.name
-    if complaint or not {"txn", "bucket", "row_id"} <= found.keys():
-        raise RecordLayoutError(
-            f"table {table.full_name}: {ROW_ID_COLUMN} {complaint or 'lacks fields'}: found "
-            f"{row_id.simpleString()}, expected struct<{table.version.transaction_field}:bigint,bucketid:int,"
-            "rowid:bigint>, optionally with partition:string"
-        )
-    return found
-
-
-def _check_missing(table: AcidTable, layout: ChangeLayout) -> None:
-    missing_keys = [k for k in table.partition_key_names if k not in layout.columns]
-    is_partition_known = PARTITION_FIELD in layout.row_id_fields
-    if missing_keys and not (is_partition_known and len(missing_keys) == len(table.partition_keys)):
-        raise RecordLayoutError(
-            f"table {table.full_name}: the change set lacks the partition columns "
-            f"{', '.join(missing_keys)}; it may "
-            f"lack them, all together, only if {ROW_ID_COLUMN} has the field {PARTITION_FIELD!r}"
-        )
-    missing = _missing_columns(table, layout)
-    if missing and layout.row_id is None:
-        raise RecordLayoutError(
-            f"table {table.full_name}: the change set lacks the columns {', '.join(missing)}"
-        )
-
-
-def _missing_columns(table: AcidTable, layout: ChangeLayout) -> tuple[str, ...]:
-    return tuple(c for c in table.column_names if c not in layout.columns)
-
-
-def _check_types(table: AcidTable, actual: dict[str, StructField], layout: ChangeLayout) -> None:
-    """Convert columns without rows: a type that fails then can never be converted."""
-    if not isinstance(actual[layout.operation.lower()].dataType, StringType):
-        found = actual[layout.operation.lower()].dataType.simpleString()
-        raise RecordLayoutError(
-            f"table {table.full_name}: column {layout.operation!r} must be a string, found {found}"
-        )
-    complaints = []
-    for column in (*table.columns, *table.partition_keys):
-        if column.name not in layout.columns:
-            continue
-        spark_type = wall_clock_type(actual[column.name].dataType)
-        try:
-            empty = pa.array([], type=to_arrow_type(spark_type))
-            convert_to_column(empty, parse_hive_type(column.type), column=column.name)
-        except (RecordLayoutError, PySparkException, TypeError, ValueError) as error:
-            complaints.append(f"{column.name} {column.type} from {spark_type.simpleString()} ({error})")
-    if complaints:
-        raise RecordLayoutError(
-            f"table {table.full_name}: the change set has types that cannot fit: {'; '.join(complaints)}"
-        )
+def _given(field: StructField) -> GivenColumn:
+    spark_type = wall_clock_type(field.dataType)
+    try:
+        arrow, reason = to_arrow_type(spark_type), ""
+    except (PySparkException, TypeError, ValueError) as error:
+        arrow, reason = None, str(error)
+    return GivenColumn(field.name, arrow, spark_type.simpleString(), reason)
 
 
 def wall_clock_type(spark_type: DataType) -> DataType:

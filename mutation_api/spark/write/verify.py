@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, Row
 
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.change_set.address import BUCKET_PROPERTY, OPERATION, PARTITION, ROW_NUMBER, TXN
 from mutation_api.errors import RowIdNotFoundError
-from mutation_api.spark.write.address import BUCKET_PROPERTY, OPERATION, PARTITION, ROW_NUMBER, TXN
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["touched_partitions", "verify_row_ids"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from mutation_api.changes.assignment import ColumnConverter
+from mutation_api.changes.spark_merge.assignment import ColumnConverter
 from mutation_api.errors import RecordValueError
 from mutation_api.table.acid_table import AcidColumn
 

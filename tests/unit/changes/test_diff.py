@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.acid.version import AcidVersion
-from mutation_api.changes.diff import count_operations, diff
+from mutation_api.changes.spark_merge.diff import count_operations, diff
 from mutation_api.errors import ConfigurationError, DuplicateKeyError, RecordLayoutError, RecordValueError
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import Row
 
-from mutation_api.changes.duplicates import duplicate_key_error, first_by
+from mutation_api.changes.duplicates import DuplicatedKey, duplicate_key_error, first_by
 
 
 def test_the_error_names_keys_and_rows() -> None:
     """Keys up to the number shown, three rows of each, and how many more there are."""
     samples = [
-        Row(key='{"icao":"EDDF"}', row_count=2, rows=['{"n":2}', '{"n":1}']),
-        Row(key='{"icao":"LFPG"}', row_count=4, rows=['{"n":3}', '{"n":4}', '{"n":5}']),
+        DuplicatedKey(key='{"icao":"EDDF"}', row_count=2, rows=['{"n":2}', '{"n":1}']),
+        DuplicatedKey(key='{"icao":"LFPG"}', row_count=4, rows=['{"n":3}', '{"n":4}', '{"n":5}']),
     ]
     assert str(duplicate_key_error("d.t", 1200, samples)) == (
         "table d.t: 1,200 keys have several source rows that would act, so the outcome would be random: "

@@ -7,9 +7,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from mutation_api.acid.version import AcidVersion
+from mutation_api.changes.analysis import Equality
 from mutation_api.changes.clauses import SOURCE, TARGET
-from mutation_api.changes.expressions import Equality, ExpressionAnalyser
-from mutation_api.changes.prune import partitions_where
+from mutation_api.changes.spark_merge.expressions import ExpressionAnalyser
+from mutation_api.changes.spark_merge.prune import partitions_where
 from mutation_api.errors import RecordLayoutError
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
@@ -67,7 +68,7 @@ def test_partitions_are_told_by_conditions(spark: SparkSession, analyser: Expres
     """Typed values, escaped names, the default partition; a partition key called name; any alternative."""
     names = ["name=a%3Ab/hr=1", "name=a%3Ab/hr=10", "name=x/hr=2", "name=__HIVE_DEFAULT_PARTITION__/hr=9"]
     texts = [
-        [part.text for part in analyser.conjuncts(text, (TARGET,), "condition")]
+        [part.expression for part in analyser.conjuncts(text, (TARGET,), "condition")]
         for text in ("target.hr > 9 AND target.name = 'a:b'", "target.hr = 2", "target.name IS NULL")
     ]
     assert partitions_where(spark, TABLE, names, texts[:1]) == [names[1]]

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from mutation_api.acid.version import AcidVersion
+from mutation_api.changes.analysis import Equality
 from mutation_api.changes.clauses import Match
-from mutation_api.changes.expressions import Equality
-from mutation_api.changes.matching import ScatteredKeys, SourceKeys, match_rows, source_keys
-from mutation_api.changes.sides import Sides
+from mutation_api.changes.spark_merge.matching import ScatteredKeys, SourceKeys, match_rows, source_keys
+from mutation_api.changes.spark_merge.sides import Sides
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 

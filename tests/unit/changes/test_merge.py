@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mutation_api.changes.clauses import Action, Clause, Match
-from mutation_api.changes.merge import merge_into
+from mutation_api.changes.spark_merge.merge import merge_into
 from mutation_api.errors import ConfigurationError
 
 

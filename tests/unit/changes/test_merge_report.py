@@ -7,10 +7,10 @@ import json
 from datetime import date
 from decimal import Decimal
 
+from mutation_api.change_set.apply_summary import ApplySummary
+from mutation_api.change_set.forecast import Forecast, GroupCount
 from mutation_api.changes.merge_report import MergeCounts, MergeReport, Share
 from mutation_api.changes.preview import ForeignLock, Preview, SampleRow
-from mutation_api.spark.write.apply_summary import ApplySummary
-from mutation_api.spark.write.forecast import Forecast, GroupCount
 
 REPORT = MergeReport.of(
     "d.t",

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from mutation_api.acid.version import AcidVersion
 from mutation_api.changes.clauses import Clause
 from mutation_api.changes.duplicates import FirstBy
-from mutation_api.changes.merge import MergeInto
-from mutation_api.changes.merge_rules import MergeRules, merge_by_rules
+from mutation_api.changes.spark_merge.merge import MergeInto
+from mutation_api.changes.spark_merge.merge_rules import MergeRules, merge_by_rules
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.model import LockInfo, LockState, LockType
-from mutation_api.changes.preview import ForeignLock, SampleRow, foreign_locks, sample_rows
+from mutation_api.changes.preview import ForeignLock, SampleRow, foreign_locks
+from mutation_api.changes.spark_merge.preview_frame import sample_rows
 
 
 def lock(partition: str | None, txn_id: int | None = 7, **changes: Any) -> LockInfo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api.changes.short_names import names_side, with_sides
+from mutation_api.changes.spark_merge.short_names import names_side, with_sides
 from mutation_api.errors import ConfigurationError
 
 pytestmark = pytest.mark.slow

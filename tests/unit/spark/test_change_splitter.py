@@ -10,10 +10,10 @@ import pytest
 
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.acid.version import AcidVersion
-from mutation_api.spark.write.address import ADDRESS_COLUMNS, ChangeAddresser, ChangeFields
+from mutation_api.change_set.address import ADDRESS_COLUMNS, ChangeAddresser, ChangeFields
+from mutation_api.change_set.classify import ChangeClassifier
 from mutation_api.spark.write.change_splitter import ChangeSplitter, batches_in
 from mutation_api.spark.write.change_writer import ChangeWriter
-from mutation_api.spark.write.classify import ChangeClassifier
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable

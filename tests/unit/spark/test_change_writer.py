@@ -11,10 +11,10 @@ import pytest
 
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.version import AcidVersion
+from mutation_api.change_set.address import ADDRESS_COLUMNS
+from mutation_api.change_set.apply_summary import ApplySummary
+from mutation_api.change_set.writing_order import WritingOrder, write_batch
 from mutation_api.commit.manifest import DeltaManifest, FileKind
-from mutation_api.spark.write.address import ADDRESS_COLUMNS
-from mutation_api.spark.write.apply_summary import ApplySummary
-from mutation_api.spark.write.change_writer import WritingOrder, write_batch
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.worker.coordinator import MutatorCoordinator

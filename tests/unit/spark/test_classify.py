@@ -14,6 +14,7 @@ from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.acid.bucket_codec import MAX_BUCKETS, bucket_property
 from mutation_api.acid.version import AcidVersion
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
+from mutation_api.change_set.classify import ADDRESS_TYPE, ChangeClassifier
 from mutation_api.errors import (
     BucketIdError,
     MutationError,
@@ -22,7 +23,6 @@ from mutation_api.errors import (
     RowIdNotFoundError,
     TableNotMutableError,
 )
-from mutation_api.spark.write.classify import ADDRESS_TYPE, ChangeClassifier
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 

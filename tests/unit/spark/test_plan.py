@@ -28,9 +28,9 @@ from pyspark.sql.types import (
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.version import AcidVersion
+from mutation_api.change_set.address import ADDRESS_COLUMNS
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.spark.worker_errors import translated_worker_errors
-from mutation_api.spark.write.address import ADDRESS_COLUMNS
 from mutation_api.spark.write.change_writer import ChangeWriter
 from mutation_api.spark.write.plan import (
     ChangePlan,

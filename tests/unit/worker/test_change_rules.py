@@ -17,6 +17,7 @@ from mutation_api.acid.bucket_codec import MAX_BUCKETS, bucket_property
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.acid.version import AcidVersion
+from mutation_api.change_set.classify import ChangeClassifier
 from mutation_api.errors import (
     BucketIdError,
     MutationError,
@@ -24,7 +25,6 @@ from mutation_api.errors import (
     RowIdNotFoundError,
     TableNotMutableError,
 )
-from mutation_api.spark.write.classify import ChangeClassifier
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.writer_options import WriterOptions
 from mutation_api.worker.change_rules import OPERATION_NAMES, Changes, check_row_ids

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.spark.write.classify import ChangeClassifier
+from mutation_api.change_set.classify import ChangeClassifier
 
 __all__ = [
     "ADDRESS_COLUMNS",

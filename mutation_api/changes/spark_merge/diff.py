@@ -12,14 +12,14 @@ import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.changes.assignment import any_of, differs, stored
+from mutation_api.change_set.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT
-from mutation_api.changes.row_outcome import json_text
-from mutation_api.changes.sides import column_type, columns_of
+from mutation_api.changes.spark_merge.assignment import any_of, differs, stored
+from mutation_api.changes.spark_merge.row_outcome import json_text
+from mutation_api.changes.spark_merge.sides import column_type
 from mutation_api.errors import ConfigurationError, DuplicateKeyError, RecordLayoutError
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.worker_errors import translated_worker_errors
-from mutation_api.spark.write.plan import OPERATION_COLUMN_DEFAULT
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["OPERATIONS", "count_operations", "diff"]
@@ -93,21 +93,21 @@ def count_operations(changes: DataFrame, operation_column: str = OPERATION_COLUM
 
 def _check_keys(table: AcidTable, keys: Sequence[str]) -> tuple[str, ...]:
     wanted = tuple(name.lower() for name in keys)
-    known = [c.name for c in columns_of(table)]
+    known = [c.name for c in table.all_columns]
     unknown = [name for name in wanted if name not in known]
     if not wanted or unknown or len(set(wanted)) < len(wanted):
         raise ConfigurationError(
             f"table {table.full_name}: {list(keys)} cannot be its key: name at least one of its columns, "
             f"each once; they are {', '.join(known)}"
         )
-    maps = [c.name for c in columns_of(table) if c.name in wanted and "map<" in column_type(c).simpleString()]
+    maps = [c.name for c in table.all_columns if c.name in wanted and "map<" in column_type(c).simpleString()]
     if maps:
         raise ConfigurationError(f"table {table.full_name}: maps cannot be keys: {', '.join(maps)}")
     return wanted
 
 
 def _check_operation_column(table: AcidTable, name: str) -> None:
-    if name.lower() in [c.name for c in columns_of(table)]:
+    if name.lower() in [c.name for c in table.all_columns]:
         raise ConfigurationError(
             f"table {table.full_name} has a column {name!r} itself; give the operation another name with "
             "operation_column"
@@ -117,7 +117,7 @@ def _check_operation_column(table: AcidTable, name: str) -> None:
 def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The table's columns, in its order and its types."""
     names = [f.name for f in new.schema.fields if f.name.lower() != ROW_ID_COLUMN.lower()]
-    known = [c.name for c in columns_of(table)]
+    known = [c.name for c in table.all_columns]
     if sorted(n.lower() for n in names) != sorted(known):
         raise RecordLayoutError(
             f"table {table.full_name} has the columns {', '.join(known)}; what it is compared with must have "
@@ -127,7 +127,7 @@ def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFra
     key = json_text(sf.struct(*[found[k][0].alias(k) for k in keys]))
     columns = [
         stored(table.full_name, c, *found[c.name], where=sf.lit(True), key=key).alias(c.name)
-        for c in columns_of(table)
+        for c in table.all_columns
     ]
     return new.select(*columns)
 
@@ -135,7 +135,7 @@ def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFra
 def _by_key(table: AcidTable, old: DataFrame, new: DataFrame, keys: Sequence[str]) -> DataFrame:
     """A row for each key: _OLD and _NEW (structs, null if that state lacks the key), and their counts."""
     row_id = old.schema[ROW_ID_COLUMN].dataType
-    columns = [sf.col(quoted(c.name)).cast(column_type(c)).alias(c.name) for c in columns_of(table)]
+    columns = [sf.col(quoted(c.name)).cast(column_type(c)).alias(c.name) for c in table.all_columns]
     tagged = [
         frame.select(
             *[sf.col(quoted(k)).alias(k) for k in keys],
@@ -165,7 +165,7 @@ def _by_key(table: AcidTable, old: DataFrame, new: DataFrame, keys: Sequence[str
 
 def _changes(table: AcidTable, compared: DataFrame, operation_column: str) -> DataFrame:
     old, new = sf.col(_OLD), sf.col(_NEW)
-    changed = {c.name: differs(c, _OLD, _NEW) for c in columns_of(table)}
+    changed = {c.name: differs(c, _OLD, _NEW) for c in table.all_columns}
     operations = (
         sf.when((sf.col(_OLD_COUNT) > 1) | (sf.col(_NEW_COUNT) > 1), _operations(_DOUBLED))
         .when(new.isNull(), _operations("delete"))
@@ -180,7 +180,7 @@ def _changes(table: AcidTable, compared: DataFrame, operation_column: str) -> Da
     return each.select(
         operation,
         row_id.alias(ROW_ID_COLUMN),
-        *[row[c.name].alias(c.name) for c in columns_of(table)],
+        *[row[c.name].alias(c.name) for c in table.all_columns],
     )
 
 

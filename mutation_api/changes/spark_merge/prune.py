@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import reduce
 
-import pyspark.sql.functions as sf
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from mutation_api.changes.clauses import TARGET
-from mutation_api.changes.sides import column_type
+from mutation_api.changes.resolve import Alternatives
+from mutation_api.changes.spark_merge.expressions import Expression, column_of
+from mutation_api.changes.spark_merge.sides import column_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import parse_partition_name, partition_value
 from mutation_api.types.hive_type import parse_hive_type
 
-__all__ = ["Alternatives", "partitions_where"]
-
-Alternatives = Sequence[Collection[str]]
-"""SQL conditions over ``target``. At least one alternative must hold; it holds if all of its parts do."""
+__all__ = ["partitions_where"]
 
 _NAME = "__partition"
 
 
 def partitions_where(
-    spark: SparkSession, table: AcidTable, names: Sequence[str], alternatives: Alternatives
+    spark: SparkSession, table: AcidTable, names: Sequence[str], alternatives: Alternatives[Expression]
 ) -> list[str] | None:
     """Names of the partitions whose rows may fulfil one of the alternatives; None for all of them.
 
@@ -46,7 +44,7 @@ def partitions_where(
         schema = schema.add(key.name, column_type(key))
     known = spark.createDataFrame(rows, schema).alias(TARGET)
     try:
-        holds = [reduce(lambda a, b: a & b, map(sf.expr, parts)) for parts in alternatives]
+        holds = [reduce(lambda a, b: a & b, map(column_of, parts)) for parts in alternatives]
         chosen = known.where(reduce(lambda a, b: a | b, holds)).select(_NAME)
     except (AnalysisException, ParseException):
         return None  # Spark cannot always parse its own text of a condition

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.changes.duplicates import first_by
-from mutation_api.changes.merge import MergeInto, merge_into
-from mutation_api.changes.preview import LookingTransaction
-from mutation_api.changes.short_names import names_side, with_sides
+from mutation_api.changes.spark_merge.merge import MergeInto, merge_into
+from mutation_api.changes.spark_merge.short_names import names_side, with_sides
 from mutation_api.errors import ConfigurationError
 
 __all__ = ["MergeRules", "merge_by_rules"]
@@ -68,7 +68,7 @@ def merge_by_rules(
         source: the rows to merge.
         on: key columns, which both sides have.
         rules: what happens to rows.
-        null_safe: see :func:`~mutation_api.changes.merge.merge_into`.
+        null_safe: see :func:`~mutation_api.changes.spark_merge.merge.merge_into`.
         missing_columns: likewise.
         write_unchanged: likewise.
         prune_buckets: likewise.

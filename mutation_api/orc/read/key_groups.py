@@ -183,7 +183,7 @@ def _partition_values(table: AcidTable, names: Sequence[str], keys: KeyFilter) -
 def _checked(table: AcidTable, keys: pa.Table) -> pa.Table:
     """The keys with names in lower case."""
     names = [name.lower() for name in keys.column_names]
-    columns = {c.name: c for c in (*table.columns, *table.partition_keys)}
+    columns = {c.name: c for c in table.all_columns}
     unknown = [name for name in names if name not in columns]
     if unknown or not names or len(set(names)) < len(names):
         raise RecordLayoutError(

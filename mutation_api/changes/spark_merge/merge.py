@@ -16,12 +16,15 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 
-from mutation_api.changes.clauses import Action, Clause, Expression, Match
+from mutation_api.change_set.staged_writer import LookingTransaction
+from mutation_api.changes.clauses import Action, Clause, Match
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
 from mutation_api.changes.merge_options import COLLECTED_KEYS_DEFAULT, MergeOptions
-from mutation_api.changes.merge_plan import CHANGE_COLUMN, MergePlan
 from mutation_api.changes.merge_report import MergeReport
-from mutation_api.changes.preview import SAMPLES_DEFAULT, LookingTransaction, preview_changes
+from mutation_api.changes.preview import SAMPLES_DEFAULT
+from mutation_api.changes.spark_merge.expressions import Expression
+from mutation_api.changes.spark_merge.merge_plan import CHANGE_COLUMN, MergePlan
+from mutation_api.changes.spark_merge.preview_frame import preview_changes
 from mutation_api.errors import ConfigurationError
 from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.worker_errors import translated_worker_errors
@@ -124,7 +127,7 @@ class MergeInto:
     keys: tuple[str, ...] | None
     on: Expression | None
     options: MergeOptions
-    clauses: list[Clause] = field(default_factory=list)
+    clauses: list[Clause[Expression]] = field(default_factory=list)
 
     def whenMatched(self, condition: Expression | None = None) -> WhenMatched:  # noqa: N802
         """Begin a clause for rows on both sides."""

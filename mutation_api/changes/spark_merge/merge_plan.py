@@ -16,14 +16,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
-from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Expression, Match
-from mutation_api.changes.duplicates import ROWS_SHOWN, duplicate_key_error, keep_first, order_of
-from mutation_api.changes.matching import ScatteredKeys, SourceKeys, match_rows, source_keys
+from mutation_api.change_set.staged_writer import OpenTransaction
+from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
+from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
 from mutation_api.changes.merge_options import MergeOptions
 from mutation_api.changes.merge_report import MergeReport
-from mutation_api.changes.prune import partitions_where
-from mutation_api.changes.resolve import ResolvedMerge, resolve
-from mutation_api.changes.row_outcome import (
+from mutation_api.changes.resolve import resolve
+from mutation_api.changes.spark_merge.expressions import Expression, ExpressionAnalyser, SparkMerge, column_of
+from mutation_api.changes.spark_merge.first_rows import keep_first, order_of
+from mutation_api.changes.spark_merge.matching import ScatteredKeys, SourceKeys, match_rows, source_keys
+from mutation_api.changes.spark_merge.prune import partitions_where
+from mutation_api.changes.spark_merge.row_outcome import (
     CLAUSE,
     DELETED,
     INSERTED,
@@ -39,12 +42,11 @@ from mutation_api.changes.row_outcome import (
     new_row,
     partition_of,
 )
-from mutation_api.changes.sides import Sides, columns_of
+from mutation_api.changes.spark_merge.sides import Sides
 from mutation_api.errors import RecordValueError
+from mutation_api.orc.read.key_groups import key_type
 from mutation_api.spark.quoted_name import quoted
-from mutation_api.spark.read.key_groups import key_type
 from mutation_api.spark.read.snapshot_frame import snapshot, snapshot_by_bucket
-from mutation_api.spark.write.job import OpenTransaction
 from mutation_api.spark.write.plan import default_num_partitions
 from mutation_api.table.acid_table import AcidTable
 
@@ -83,7 +85,7 @@ class MergePlan:
         source: DataFrame,
         keys: tuple[str, ...] | None,
         on: Expression | None,
-        clauses: tuple[Clause, ...],
+        clauses: tuple[Clause[Expression], ...],
         options: MergeOptions,
         *,
         keeps_old_rows: bool = False,
@@ -95,7 +97,10 @@ class MergePlan:
         transaction.check()
         table = transaction.table(table_name)
         sides = Sides.of(table, source)
-        resolved = resolve(table, sides, keys, on, clauses, options)
+        analyser = ExpressionAnalyser(
+            source.sparkSession, table.full_name, sides.source_schema, sides.target_schema
+        )
+        resolved = resolve(table, analyser, keys, on, clauses, options)
         collected = source_keys(
             sides,
             resolved.equalities,
@@ -160,7 +165,11 @@ class MergePlan:
             sf.count(sf.lit(1)).alias("row_count"),
             sf.slice(sf.sort_array(sf.collect_list(json_text(name))), 1, ROWS_SHOWN).alias("rows"),
         )
-        raise duplicate_key_error(self.table.full_name, key_count, samples.orderBy("key").collect())
+        found_keys = [
+            DuplicatedKey(row["key"], row["row_count"], row["rows"])
+            for row in samples.orderBy("key").collect()
+        ]
+        raise duplicate_key_error(self.table.full_name, key_count, found_keys)
 
     def report(self, *, is_dry_run: bool) -> MergeReport:
         """Count the rows. The first step that evaluates the rows fills the cache."""
@@ -240,7 +249,7 @@ def _acting_rows(
     """
     table, sides, resolved = reader.table, reader.sides, reader.resolved
     source_rows = sides.source.select(_row_of(sides.source_schema.fieldNames()).alias(SOURCE))
-    rows = match_rows(source_rows, reader, resolved.on, resolved.matches, keys, cached)
+    rows = match_rows(source_rows, reader, column_of(resolved.on), resolved.matches, keys, cached)
     rows = rows.withColumn(CLAUSE, first_holding(resolved.clauses)).where(sf.col(CLAUSE).isNotNull())
     rows = rows.withColumn(NEW, new_row(table, resolved))
     nothing = sf.lit(None).cast("string")
@@ -268,12 +277,12 @@ def _acting_rows(
 
 @dataclass(frozen=True)
 class _Reader:
-    """A :class:`~mutation_api.changes.matching.TargetReader` of the transaction's snapshot."""
+    """A :class:`~mutation_api.changes.spark_merge.matching.TargetReader` of the transaction's snapshot."""
 
     transaction: OpenTransaction
     table: AcidTable
     sides: Sides
-    resolved: ResolvedMerge
+    resolved: SparkMerge
     prune_buckets: bool
 
     def __call__(
@@ -321,12 +330,12 @@ class _Reader:
         return partitions_where(self.sides.source.sparkSession, self.table, names, wanted)
 
     def _in_types_of_table(self, keys: pa.Table) -> pa.Table:
-        types = {c.name: key_type(c) for c in columns_of(self.table)}
+        types = {c.name: key_type(c) for c in self.table.all_columns}
         return keys.cast(pa.schema([(name, types[name]) for name in keys.column_names]))
 
 
 def _without_repetition(
-    acting: DataFrame, table: AcidTable, clauses: Iterable[Clause], options: MergeOptions
+    acting: DataFrame, table: AcidTable, clauses: Iterable[Clause[Expression]], options: MergeOptions
 ) -> DataFrame:
     """If a rule says which of several source rows for one row or key counts, keep only that one."""
     if options.on_duplicate:

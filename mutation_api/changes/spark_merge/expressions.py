@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import pyspark.sql.functions as sf
@@ -12,42 +12,20 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, DataType, StructType
 
-from mutation_api.changes.clauses import SOURCE, TARGET, Expression, text_of
+from mutation_api.changes.analysis import Analysis, Conjunct, Equality
+from mutation_api.changes.clauses import SOURCE, TARGET, text_of
+from mutation_api.changes.resolve import ResolvedMerge
 from mutation_api.errors import RecordLayoutError
 from mutation_api.spark.jvm import analyzed_plan, jvm_of, spark_context
+from mutation_api.spark.quoted_name import quoted
 
-__all__ = ["Analysis", "Conjunct", "Equality", "ExpressionAnalyser", "column_of"]
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """An expression's type, and the columns of either side that it reads, in lower case."""
-
-    data_type: DataType
-    source_columns: frozenset[str]
-    target_columns: frozenset[str]
+__all__ = ["Expression", "ExpressionAnalyser", "SparkMerge", "column_of"]
 
 
-@dataclass(frozen=True)
-class Equality:
-    """A column of the source that must equal one of the table; ``null_safe``: NULL equals NULL."""
+Expression = Column | str
+"""A Column, or SQL text; both name columns as ``source.x`` and ``target.x``."""
 
-    source: str
-    target: str
-    null_safe: bool
-
-
-@dataclass(frozen=True)
-class Conjunct:
-    """One of several conditions joined by AND.
-
-    ``text`` is its SQL. ``equality`` is set if it only compares a column of one side with one of the other.
-    """
-
-    text: str
-    source_columns: frozenset[str]
-    target_columns: frozenset[str]
-    equality: Equality | None = None
+SparkMerge = ResolvedMerge[Expression, DataType]
 
 
 @dataclass(frozen=True)
@@ -59,15 +37,34 @@ class ExpressionAnalyser:
 
     spark: SparkSession
     table_name: str
-    source: StructType
-    target: StructType
+    source_schema: StructType
+    target_schema: StructType
+
+    @property
+    def source(self) -> Mapping[str, DataType]:
+        """Types of the source's columns by name."""
+        return {field.name: field.dataType for field in self.source_schema.fields}
+
+    @property
+    def target(self) -> Mapping[str, DataType]:
+        """Types of the table's columns by name."""
+        return {field.name: field.dataType for field in self.target_schema.fields}
+
+    def source_column(self, name: str) -> Expression:
+        """The Column of the source."""
+        return sf.col(quoted(SOURCE, name))
+
+    def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> Expression:
+        """The condition that the key columns of both sides are equal."""
+        pairs = [(sf.col(quoted(SOURCE, key)), sf.col(quoted(TARGET, key))) for key in keys]
+        return reduce(lambda a, b: a & b, (s.eqNullSafe(t) if null_safe else s == t for s, t in pairs))
 
     @cached_property
     def _empty(self) -> dict[str, DataFrame]:
-        schemas = {SOURCE: self.source, TARGET: self.target}
+        schemas = {SOURCE: self.source_schema, TARGET: self.target_schema}
         return {side: self.spark.createDataFrame([], schemas[side]).alias(side) for side in schemas}
 
-    def analyse(self, expression: Expression, sides: Sequence[str], what: str) -> Analysis:
+    def analyse(self, expression: Expression, sides: Sequence[str], what: str) -> Analysis[DataType]:
         """Resolve ``expression`` over the columns of ``sides``; ``what`` names it in messages.
 
         Raises:
@@ -86,7 +83,7 @@ class ExpressionAnalyser:
         read = _attributes(plan.references())
         return Analysis(data_type, *(frozenset(n for s, n in read if s == side) for side in (SOURCE, TARGET)))
 
-    def condition(self, expression: Expression, sides: Sequence[str], what: str) -> Analysis:
+    def condition(self, expression: Expression, sides: Sequence[str], what: str) -> Analysis[DataType]:
         """Like :meth:`analyse`; the expression must be boolean."""
         found = self.analyse(expression, sides, what)
         if not isinstance(found.data_type, BooleanType):
@@ -96,7 +93,7 @@ class ExpressionAnalyser:
             )
         return found
 
-    def conjuncts(self, condition: Expression, sides: Sequence[str], what: str) -> list[Conjunct]:
+    def conjuncts(self, condition: Expression, sides: Sequence[str], what: str) -> list[Conjunct[Expression]]:
         """The parts of a condition that are joined by AND, as Spark resolves them."""
         plan = analyzed_plan(self._resolved(condition, sides, what))
         child = plan.projectList().apply(0)
@@ -121,8 +118,7 @@ class ExpressionAnalyser:
         return frames[0] if len(frames) == 1 else frames[0].crossJoin(frames[1])
 
     def _described(self, side: str) -> str:
-        names = (self.source if side == SOURCE else self.target).fieldNames()
-        return f"{side} ({', '.join(names)})"
+        return f"{side} ({', '.join(self.source if side == SOURCE else self.target)})"
 
 
 def column_of(expression: Expression) -> Column:
@@ -141,7 +137,7 @@ def _parts(expression: Any) -> Iterator[Any]:
         yield expression
 
 
-def _conjunct(expression: Any, by_user: Any) -> Conjunct:
+def _conjunct(expression: Any, by_user: Any) -> Conjunct[Expression]:
     read = _attributes(expression.references())
     columns = {side: frozenset(n for s, n in read if s == side) for side in (SOURCE, TARGET)}
     equality = None

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from mutation_api.changes.sides import column_type
+from mutation_api.changes.spark_merge.sides import column_type
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.write.plan import wall_clock_type

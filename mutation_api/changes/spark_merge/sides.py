@@ -14,7 +14,7 @@ from mutation_api.spark.write.plan import wall_clock_type
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.types.hive_type import parse_hive_type, spark_type
 
-__all__ = ["Sides", "column_type", "columns_of"]
+__all__ = ["Sides", "column_type"]
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,8 @@ class Sides:
             for f in source.schema.fields
         ]
         plain = source.select(*columns)
-        target = [StructField(c.name, column_type(c)) for c in columns_of(table)]
+        target = [StructField(c.name, column_type(c)) for c in table.all_columns]
         return cls(plain, plain.schema, StructType(target))
-
-
-def columns_of(table: AcidTable) -> tuple[AcidColumn, ...]:
-    """Data columns, then partition columns."""
-    return (*table.columns, *table.partition_keys)
 
 
 def column_type(column: AcidColumn) -> DataType:

@@ -27,9 +27,9 @@ from pyspark.sql.types import (
 )
 
 from mutation_api.bucketing.placement import tells_bucket
+from mutation_api.changes.analysis import Equality
 from mutation_api.changes.clauses import SOURCE, TARGET, Match
-from mutation_api.changes.expressions import Equality
-from mutation_api.changes.sides import Sides
+from mutation_api.changes.spark_merge.sides import Sides
 from mutation_api.spark.jvm import estimated_bytes
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.table.acid_table import AcidTable

@@ -11,12 +11,11 @@ import pyspark.sql.functions as sf
 from pyspark.sql import Column
 from pyspark.sql.pandas.functions import arrow_udf
 
-from mutation_api.changes.assignment import any_of, differs, is_stored_unchanged, stored
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
-from mutation_api.changes.expressions import column_of
 from mutation_api.changes.merge_options import MergeOptions
-from mutation_api.changes.resolve import ResolvedMerge
-from mutation_api.changes.sides import column_type, columns_of
+from mutation_api.changes.spark_merge.assignment import any_of, differs, is_stored_unchanged, stored
+from mutation_api.changes.spark_merge.expressions import Expression, SparkMerge, column_of
+from mutation_api.changes.spark_merge.sides import column_type
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import partition_names
@@ -46,7 +45,7 @@ INSERTED, UPDATED, DELETED, MOVED, UNCHANGED = "inserted", "updated", "deleted",
 """Outcomes of a row: fields of MergeCounts."""
 
 
-def first_holding(clauses: Iterable[Clause]) -> Column:
+def first_holding(clauses: Iterable[Clause[Expression]]) -> Column:
     """Number of the first clause that holds for the row; null if none does."""
     has_source, has_target = sf.col(SOURCE).isNotNull(), sf.col(TARGET).isNotNull()
     is_match = {
@@ -65,14 +64,14 @@ def first_holding(clauses: Iterable[Clause]) -> Column:
     return sf.coalesce(*chain)
 
 
-def new_row(table: AcidTable, resolved: ResolvedMerge) -> Column:
+def new_row(table: AcidTable, resolved: SparkMerge) -> Column:
     """Struct of the row as it will be stored; all columns of a delete are null."""
     key = key_text(resolved.keys, sf.col(SOURCE), sf.col(TARGET))
-    columns = [_new_value(table, column, resolved, key) for column in columns_of(table)]
-    return sf.struct(*[v.alias(c.name) for v, c in zip(columns, columns_of(table), strict=True)])
+    columns = [_new_value(table, column, resolved, key) for column in table.all_columns]
+    return sf.struct(*[v.alias(c.name) for v, c in zip(columns, table.all_columns, strict=True)])
 
 
-def _new_value(table: AcidTable, column: AcidColumn, resolved: ResolvedMerge, key: Column) -> Column:
+def _new_value(table: AcidTable, column: AcidColumn, resolved: SparkMerge, key: Column) -> Column:
     branches: list[Column] = []
     shared: list[int] = []  # clauses that take the source's column unchanged: one conversion for all
     for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
@@ -92,7 +91,7 @@ def _new_value(table: AcidTable, column: AcidColumn, resolved: ResolvedMerge, ke
     return sf.coalesce(*[b.cast(column_type(column)) for b in branches], nothing) if branches else nothing
 
 
-def kind_of(table: AcidTable, resolved: ResolvedMerge, options: MergeOptions) -> Column:
+def kind_of(table: AcidTable, resolved: SparkMerge, options: MergeOptions) -> Column:
     """The outcome of the row: a field of MergeCounts."""
     numbers: dict[Action, list[int]] = {action: [] for action in Action}
     for number, clause in enumerate(resolved.clauses):
@@ -104,7 +103,7 @@ def kind_of(table: AcidTable, resolved: ResolvedMerge, options: MergeOptions) ->
         return kind
     assigned = {name for values in resolved.values for name in values}
     compared = assigned & table.placing_columns if options.write_unchanged else assigned
-    changes = {c.name: differs(c, TARGET, NEW) for c in columns_of(table) if c.name in compared}
+    changes = {c.name: differs(c, TARGET, NEW) for c in table.all_columns if c.name in compared}
     moved = [changed for name, changed in changes.items() if name in table.placing_columns]
     kind = kind.when(any_of(moved), MOVED)
     if not options.write_unchanged:
@@ -112,7 +111,7 @@ def kind_of(table: AcidTable, resolved: ResolvedMerge, options: MergeOptions) ->
     return kind.otherwise(UPDATED)
 
 
-def inserted_key(resolved: ResolvedMerge, options: MergeOptions) -> Column:
+def inserted_key(resolved: SparkMerge, options: MergeOptions) -> Column:
     """JSON text of an inserted key as it will be stored; null if a NULL in it makes it equal to no other."""
     nothing = sf.lit(None).cast("string")
     if resolved.keys is None:
@@ -127,13 +126,13 @@ def inserted_key(resolved: ResolvedMerge, options: MergeOptions) -> Column:
     )
 
 
-def altered_key(table: AcidTable, resolved: ResolvedMerge) -> Column | None:
+def altered_key(table: AcidTable, resolved: SparkMerge) -> Column | None:
     """JSON text of an inserted key that is stored as another one (rounded, cut), before and after.
 
     Such a key was matched unconverted, and its stored form may be the key of an existing row. None: no key of
     the merge can change.
     """
-    types = {c.name: c for c in columns_of(table)}
+    types = {c.name: c for c in table.all_columns}
     keys = set(resolved.keys or ())
     found = []
     for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):

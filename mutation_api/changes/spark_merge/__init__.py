@@ -1,0 +1,1 @@
+"""Merges and comparisons of DataFrames, as Spark jobs."""

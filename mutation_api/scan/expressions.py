@@ -1,0 +1,91 @@
+"""Arrow expressions over rows: their type, the columns that they read, their values.
+
+Columns of a struct are named by a path: ``pc.field("source", "price")``. Arrow does not say which columns an
+expression reads, so they are found by leaving out one after the other: what is read cannot be resolved then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.acero as acero
+import pyarrow.compute as pc
+
+from mutation_api.errors import RecordLayoutError
+
+__all__ = ["Path", "evaluate", "paths_read", "result_type"]
+
+Path = tuple[str, ...]
+"""A column's name, or for a field of a struct column both names."""
+
+
+def result_type(expression: pc.Expression, schema: pa.Schema, what: str) -> pa.DataType:
+    """The type of an expression's values over rows of ``schema``.
+
+    Raises:
+        RecordLayoutError: a column is missing, or a function does not take these types; ``what`` names the
+            expression.
+    """
+    try:
+        return _evaluated(expression, schema.empty_table()).type
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError) as error:
+        names = ", ".join(".".join(path) for path in _paths(schema))
+        raise RecordLayoutError(
+            f"{what} {expression} cannot be resolved over {names}: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def paths_read(expression: pc.Expression, schema: pa.Schema) -> frozenset[Path]:
+    """The columns that an expression reads; of struct columns the fields. It resolves over ``schema``."""
+    paths = list(_paths(schema))
+    return frozenset(path for path in paths if not _resolves(expression, _without(schema, path)))
+
+
+def evaluate(expression: pc.Expression, rows: pa.Table) -> pa.Array:
+    """The values of an expression, one for each row; it resolves over the rows' schema.
+
+    Raises:
+        pa.ArrowInvalid: a value has none (a division by zero, an overflow, a text that is no number).
+    """
+    return _evaluated(expression, rows).combine_chunks()
+
+
+def _evaluated(expression: pc.Expression, rows: pa.Table) -> pa.ChunkedArray:
+    plan = [
+        acero.Declaration("table_source", acero.TableSourceNodeOptions(rows)),
+        acero.Declaration("project", acero.ProjectNodeOptions([expression], ["value"])),
+    ]
+    return acero.Declaration.from_sequence(plan).to_table(use_threads=False).column(0)
+
+
+def _resolves(expression: pc.Expression, schema: pa.Schema) -> bool:
+    try:
+        _evaluated(expression, schema.empty_table())
+    except (pa.ArrowInvalid, pa.ArrowKeyError):
+        return False
+    return True
+
+
+def _paths(schema: pa.Schema) -> Iterator[Path]:
+    for field in schema:
+        if pa.types.is_struct(field.type):
+            yield from ((field.name, child.name) for child in field.type)
+        else:
+            yield (field.name,)
+
+
+def _without(schema: pa.Schema, path: Path) -> pa.Schema:
+    """The schema with a column, or a field of a struct column, under another name."""
+    at = schema.get_field_index(path[0])
+    field = schema.field(at)
+    if len(path) == 1:
+        return schema.set(at, field.with_name(_other_name(schema.names)))
+    names = [child.name for child in field.type]
+    children = [c.with_name(_other_name(names)) if c.name == path[1] else c for c in field.type]
+    return schema.set(at, pa.field(field.name, pa.struct(children)))
+
+
+def _other_name(names: Sequence[str]) -> str:
+    """A name that is none of these."""
+    return f"{max(names, key=len)}_"
