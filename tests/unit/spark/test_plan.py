@@ -29,13 +29,14 @@ from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.version import AcidVersion
 from mutation_api.change_set.address import ADDRESS_COLUMNS
+from mutation_api.change_set.layout import ChangeLayout, match_columns
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.spark.write.change_writer import ChangeWriter
 from mutation_api.spark.write.plan import (
     ChangePlan,
     default_num_partitions,
-    match_columns,
+    given_columns,
     plan_changes,
     wall_clock_type,
 )
@@ -69,6 +70,10 @@ def schema(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
+def matched(table: AcidTable, columns: StructType, *operation_column: str) -> ChangeLayout:
+    return match_columns(table, given_columns(columns), *operation_column)
+
+
 FULL: dict[str, DataType] = {
     "operation": StringType(),
     "ROW__ID": ROW_ID,
@@ -81,7 +86,7 @@ FULL: dict[str, DataType] = {
 
 def test_any_order_and_case() -> None:
     """Neither case nor order of the names matters."""
-    layout = match_columns(
+    layout = matched(
         TABLE,
         schema(
             HR=IntegerType(),
@@ -101,24 +106,24 @@ def test_any_order_and_case() -> None:
 def test_row_id_of_later_hive_lines() -> None:
     """A ROW__ID whose first field is called writeid is one too."""
     row_id = schema(WriteId=LongType(), bucketid=IntegerType(), rowid=LongType())
-    layout = match_columns(TABLE, schema(**{**FULL, "ROW__ID": row_id}))
+    layout = matched(TABLE, schema(**{**FULL, "ROW__ID": row_id}))
     assert layout.row_id_fields["txn"] == "WriteId"
 
 
 def test_inserts_need_no_row_id() -> None:
     """Without ROW__ID the layout is right; the classifier lets only inserts pass."""
-    assert match_columns(TABLE, schema(**{k: v for k, v in FULL.items() if k != "ROW__ID"})).row_id is None
+    assert matched(TABLE, schema(**{k: v for k, v in FULL.items() if k != "ROW__ID"})).row_id is None
 
 
 def test_partition_columns_may_be_left_out_if_the_row_id_knows_the_partition() -> None:
     """All of them together, and then only."""
     without = {k: v for k, v in FULL.items() if k not in ("ds", "hr")}
-    layout = match_columns(TABLE, schema(**{**without, "ROW__ID": ROW_ID_WITH_PARTITION}))
+    layout = matched(TABLE, schema(**{**without, "ROW__ID": ROW_ID_WITH_PARTITION}))
     assert layout.row_id_fields["partition"] == "partition"
     with pytest.raises(RecordLayoutError, match="lacks the partition columns ds, hr"):
-        match_columns(TABLE, schema(**without))
+        matched(TABLE, schema(**without))
     with pytest.raises(RecordLayoutError, match="lacks the partition columns hr"):
-        match_columns(TABLE, schema(**{**without, "ds": StringType(), "ROW__ID": ROW_ID_WITH_PARTITION}))
+        matched(TABLE, schema(**{**without, "ds": StringType(), "ROW__ID": ROW_ID_WITH_PARTITION}))
 
 
 @pytest.mark.parametrize(
@@ -143,16 +148,14 @@ def test_wrong_columns_are_refused(changed: dict[str, DataType | None], message:
     """A wrong layout is refused before anything runs; the message names table and columns."""
     columns = {**FULL, **changed}
     with pytest.raises(RecordLayoutError, match=re.escape(message)) as caught:
-        match_columns(TABLE, schema(**{k: v for k, v in columns.items() if v is not None}))
+        matched(TABLE, schema(**{k: v for k, v in columns.items() if v is not None}))
     assert "default.t" in str(caught.value)
 
 
 def test_all_unfit_types_are_listed() -> None:
     """The user sees every column that cannot fit at once."""
     with pytest.raises(RecordLayoutError) as caught:
-        match_columns(
-            TABLE, schema(**{**FULL, "id": BooleanType(), "hr": MapType(StringType(), StringType())})
-        )
+        matched(TABLE, schema(**{**FULL, "id": BooleanType(), "hr": MapType(StringType(), StringType())}))
     assert "id bigint from boolean" in str(caught.value)
     assert "hr int from map<string,string>" in str(caught.value)
 
@@ -171,8 +174,8 @@ def test_a_table_with_a_column_called_operation() -> None:
         txn_id=7,
     )
     with pytest.raises(RecordLayoutError, match="pass it as operation_column"):
-        match_columns(table, schema(operation=StringType()))
-    layout = match_columns(table, schema(operation=StringType(), op=StringType()), "OP")
+        matched(table, schema(operation=StringType()))
+    layout = matched(table, schema(operation=StringType(), op=StringType()), "OP")
     assert layout.operation == "op"
     assert layout.columns == {"operation": "operation"}
 
@@ -309,7 +312,7 @@ WRITE_IDS = ValidWriteIdList(6, table="default.u")
 def test_a_row_id_complaint_names_the_field_of_the_line() -> None:
     """On later releases the message asks for writeid."""
     with pytest.raises(RecordLayoutError, match="expected struct<writeid:bigint,bucketid:int,rowid:bigint>"):
-        match_columns(
+        matched(
             UNBUCKETED,
             schema(operation=StringType(), ROW__ID=schema(bucketid=IntegerType(), rowid=LongType())),
         )
