@@ -161,7 +161,8 @@ def _new_tables(words: int) -> _Tables:
 def _powers(base: int, size: int) -> np.ndarray:
     factors = np.full(size, base, np.uint32)
     factors[0] = 1
-    return np.multiply.accumulate(factors)
+    # Without a type, numpy accumulates small integers as 64 bits.
+    return np.multiply.accumulate(factors, dtype=np.uint32)
 
 
 _COMMON_TABLES = _new_tables(_CHUNK_BYTES // _WORD + 1)
