@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.types.hive_type import HiveType, arrow_type
@@ -99,7 +100,7 @@ def _convert_child(
     hive_type: HiveType,
     unit: str,
     path: str,
-    parents: Callable[[], np.ndarray] | None = None,
+    parents: Callable[[], NDArray[np.int64]] | None = None,
 ) -> pa.Array:
     """Convert nested values; ``parents()`` gives the outer row of each, called only to name a bad one."""
     try:
@@ -129,7 +130,7 @@ def _convert_map(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
     return pa.MapArray.from_arrays(list_offsets(offsets, array), key, item)
 
 
-def _map_parts(array: pa.Array) -> tuple[pa.Array, pa.Array, np.ndarray]:
+def _map_parts(array: pa.Array) -> tuple[pa.Array, pa.Array, NDArray[np.int64]]:
     """Keys, values and n + 1 offsets of a map array, or of a list of two-field structs."""
     if pa.types.is_map(array.type):
         offsets, keys, items = map_parts(array)
@@ -194,11 +195,11 @@ def _convert_union(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
     return dense_union(tags, children, names)
 
 
-def _same(rows: np.ndarray) -> np.ndarray:
+def _same(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return rows
 
 
-def _parents(offsets: np.ndarray) -> np.ndarray:
+def _parents(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark import TaskContext
 
 from mutation_api.acid.bucket_codec import ranks_in_bucket
@@ -141,7 +141,7 @@ def _rows(batch: pa.RecordBatch) -> pa.StructArray | None:
 
 def _group_bounds(partitions: pa.Array, buckets: pa.Array) -> list[int]:
     """The first index of each group, and the number of rows."""
-    changes: npt.NDArray[np.bool_] = np.zeros(len(buckets), np.bool_)
+    changes: NDArray[np.bool_] = np.zeros(len(buckets), np.bool_)
     changes[0] = True
     changes[1:] = np.diff(buckets.to_numpy()) != 0
     changes[1:] |= np.diff(partitions.dictionary_encode().indices.to_numpy()) != 0
