@@ -66,7 +66,7 @@ def test_errors_name_options(message: str, expected: str) -> None:
 
 def test_lists_of_names_and_settings() -> None:
     """Blanks around names do not count, in values they do; a value may hold an equals sign."""
-    assert listed_names(" a, b ,,") == key_columns("a,b") == ["a", "b"]
+    assert listed_names(" a, b ,,") == key_columns("a,b") == ("a", "b")
     assert key_values("--property", ["a=b=c", "d= "]) == [("a", "b=c"), ("d", " ")]
     with pytest.raises(ConfigurationError, match="--key: name at least one column"):
         key_columns(" ,")
