@@ -78,10 +78,10 @@ def convert_to_column(
     try:
         return _convert(array, hive_type, timestamp_unit)
     except MisfitError as misfit:
-        found = f"row {misfit.row}{misfit.place}: value {misfit.value} {misfit.reason}"
+        found = f"row {misfit.row}{misfit.path}: value {misfit.value} {misfit.reason}"
         raise RecordValueError(f"column {column!r} ({hive_type.text}): {found}") from misfit
     except UnfitTypeError as unfit:
-        message = f"column {column!r} ({hive_type.text}){unfit.place}: {unfit.reason}"
+        message = f"column {column!r} ({hive_type.text}){unfit.path}: {unfit.reason}"
         raise RecordLayoutError(message) from unfit
 
 
@@ -99,7 +99,7 @@ def _convert_child(
     array: pa.Array,
     hive_type: HiveType,
     unit: str,
-    path: str,
+    step: str,
     parents: Callable[[], NDArray[np.int64]] | None = None,
 ) -> pa.Array:
     """Convert nested values; ``parents()`` gives the outer row of each, called only to name a bad one."""
@@ -107,9 +107,9 @@ def _convert_child(
         return _convert(array, hive_type, unit)
     except MisfitError as misfit:
         row = misfit.row if parents is None else int(parents()[misfit.row])
-        raise MisfitError(row, misfit.value, misfit.reason, path + misfit.place) from misfit
+        raise MisfitError(row, misfit.value, misfit.reason, step + misfit.path) from misfit
     except UnfitTypeError as unfit:
-        raise UnfitTypeError(unfit.reason, path + unfit.place) from unfit
+        raise UnfitTypeError(unfit.reason, step + unfit.path) from unfit
 
 
 def _convert_array(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:

@@ -39,23 +39,23 @@ _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
 class MisfitError(Exception):
-    """A value does not fit; becomes a RecordValueError. ``place`` is the path inside a nested value."""
+    """A value does not fit; becomes a RecordValueError. ``path`` leads to it inside a nested value."""
 
-    def __init__(self, row: int, value: str, reason: str, place: str = "") -> None:
-        super().__init__(row, value, reason, place)
+    def __init__(self, row: int, value: str, reason: str, path: str = "") -> None:
+        super().__init__(row, value, reason, path)
         self.row = row
         self.value = value
         self.reason = reason
-        self.place = place
+        self.path = path
 
 
 class UnfitTypeError(Exception):
     """Values of a type can never be stored in the column; becomes a RecordLayoutError."""
 
-    def __init__(self, reason: str, place: str = "") -> None:
-        super().__init__(reason, place)
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(reason, path)
         self.reason = reason
-        self.place = place
+        self.path = path
 
 
 def convert_scalars(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
