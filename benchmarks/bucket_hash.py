@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from benchmarks.measuring.arguments import Rounds
@@ -338,7 +338,7 @@ def fresh_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(path)
 
 
-def _row_ids(buckets: npt.NDArray[np.int32]) -> pa.StructArray:
+def _row_ids(buckets: NDArray[np.int32]) -> pa.StructArray:
     properties = np.array([bucket_property(bucket) for bucket in range(BUCKETS)], np.int32)
     count = len(buckets)
     return pa.StructArray.from_arrays(

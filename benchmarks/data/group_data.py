@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from benchmarks.data.merge_data import scrambled
 from mutation_api import AcidTable, BucketIdResolver
@@ -85,7 +85,7 @@ class GroupedRows:
             file.write(b"".join(texts))
 
 
-def _ids_by_bucket(table: AcidTable, count: int) -> npt.NDArray[np.int64]:
+def _ids_by_bucket(table: AcidTable, count: int) -> NDArray[np.int64]:
     """Distinct ids, shape (buckets, count): ``count`` of each bucket."""
     wanted = 2 * count * table.num_buckets + 1000
     ids = scrambled(np.arange(wanted, dtype=np.int64))
@@ -93,7 +93,7 @@ def _ids_by_bucket(table: AcidTable, count: int) -> npt.NDArray[np.int64]:
     return np.stack([ids[buckets == bucket][:count] for bucket in range(table.num_buckets)])
 
 
-def _batch(ids: npt.NDArray[np.int64], rng: np.random.Generator) -> pa.RecordBatch:
+def _batch(ids: NDArray[np.int64], rng: np.random.Generator) -> pa.RecordBatch:
     letters = rng.integers(ord("a"), ord("z") + 1, len(ids) * TEXT_LETTERS, dtype=np.uint8)
     offsets = np.arange(0, len(letters) + 1, TEXT_LETTERS, dtype=np.int32)
     texts = pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(letters))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from benchmarks.data.merge_data import with_values
 
@@ -38,8 +38,8 @@ _SEED = 20_170_607
 _COMMITTED = "2017-06-07 09:22:28.000"
 _VALUES = ("acct", "name", "amount", "quantity")
 
-Integers = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

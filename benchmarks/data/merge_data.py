@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 __all__ = ["CHECKSUMS", "COLUMNS", "ChangeSets", "base_batches", "scrambled", "with_values", "write_base"]
 
@@ -37,7 +37,7 @@ _ACCOUNT_SALT = 0x5_DEEC_E66D
 _WORDS = 4096
 
 
-def scrambled(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def scrambled(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Map row numbers, 0 <= n < 2 ** 36, to keys in random order; no two numbers have one key."""
     mask = np.uint64((1 << _KEY_BITS) - 1)
     x = numbers.astype(np.uint64)
@@ -122,7 +122,7 @@ class ChangeSets:
         return count, total
 
 
-def with_values(numbers: npt.NDArray[np.int64], rng: np.random.Generator) -> pa.Table:
+def with_values(numbers: NDArray[np.int64], rng: np.random.Generator) -> pa.Table:
     """Rows of these numbers, with random values; the account is the row's, so that an update keeps it."""
     count = len(numbers)
     words = _words()

@@ -9,7 +9,7 @@ Source: Hive's BucketCodec (V0, V1).
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 __all__ = [
     "MAX_BUCKETS",
@@ -43,7 +43,7 @@ def bucket_property(bucket_id: int, statement_id: int = 0) -> int:
     return 1 << _VERSION_SHIFT | bucket_id << _BUCKET_SHIFT | statement_id
 
 
-def bucket_ids(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+def bucket_ids(properties: NDArray[np.integer]) -> NDArray[np.int32]:
     """Bucket ids in bucket properties (shape (n,), int32); plain ids (version 0) stay as they are.
 
     The result is meaningless for values that :func:`unreadable_properties` finds.
@@ -53,28 +53,28 @@ def bucket_ids(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
     return decoded.astype(np.int32)
 
 
-def statement_ids(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+def statement_ids(properties: NDArray[np.integer]) -> NDArray[np.int32]:
     """Statement ids in bucket properties (shape (n,), int32); 0 for plain ids."""
     values = properties.astype(np.int64)
     return np.where(values >> _VERSION_SHIFT == 1, values & _MASK_12, 0).astype(np.int32)
 
 
-def ranks_in_bucket(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+def ranks_in_bucket(properties: NDArray[np.integer]) -> NDArray[np.int64]:
     """Rank of each property among those of its bucket (shape (n,), int64).
 
     The plain id has rank 0, statement n has rank n + 1: small numbers in the order of the properties. The
     result is meaningless for values that :func:`unreadable_properties` finds.
     """
     values = properties.astype(np.int64)
-    ranks: npt.NDArray[np.int64] = np.where(values >> _VERSION_SHIFT == 1, 1 + (values & _MASK_12), 0)
+    ranks: NDArray[np.int64] = np.where(values >> _VERSION_SHIFT == 1, 1 + (values & _MASK_12), 0)
     return ranks
 
 
-def unreadable_properties(properties: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+def unreadable_properties(properties: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Which values cannot be bucket properties that Hive wrote (shape (n,))."""
     values = properties.astype(np.int64)
     version = values >> _VERSION_SHIFT
     is_plain = (version == 0) & (values < MAX_BUCKETS)
     is_encoded = (version == 1) & (values & _UNUSED_BITS == 0)
-    unreadable: npt.NDArray[np.bool_] = ~(is_plain | is_encoded)
+    unreadable: NDArray[np.bool_] = ~(is_plain | is_encoded)
     return unreadable

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.bucket_codec import statement_ids
@@ -42,12 +43,12 @@ class EventKeys:
     row and one transaction: the statement id (-1 for none), higher wins.
     """
 
-    original_txn: np.ndarray
-    bucket: np.ndarray
-    row_id: np.ndarray
-    current_txn: np.ndarray
-    operation: np.ndarray
-    precedence: np.ndarray
+    original_txn: NDArray[np.int64]
+    bucket: NDArray[np.int32]
+    row_id: NDArray[np.int64]
+    current_txn: NDArray[np.int64]
+    operation: NDArray[np.int8]
+    precedence: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.original_txn)
@@ -62,11 +63,12 @@ class EventKeys:
         """Events start..stop-1, without a copy."""
         return EventKeys(*(array[start:stop] for array in self._arrays()))
 
-    def take(self, indices: np.ndarray) -> EventKeys:
+    def take(self, indices: NDArray[np.int64]) -> EventKeys:
         """The events at these positions."""
         return EventKeys(*(array[indices] for array in self._arrays()))
 
-    def _arrays(self) -> tuple[np.ndarray, ...]:
+    def _arrays(self) -> tuple[NDArray[Any], ...]:
+        """The six arrays, each of its own type."""
         return (
             self.original_txn,
             self.bucket,
@@ -113,7 +115,7 @@ def find_disorder(keys: EventKeys) -> int | None:
     return int(disorder.argmax()) + 1 if disorder.any() else None
 
 
-def merge_legacy(keys: EventKeys, valid: ValidIdList) -> np.ndarray:
+def merge_legacy(keys: EventKeys, valid: ValidIdList) -> NDArray[np.int64]:
     """Rows that remain after all their events, v1 legacy: the newest visible event of a row decides.
 
     Args:
@@ -129,11 +131,11 @@ def merge_legacy(keys: EventKeys, valid: ValidIdList) -> np.ndarray:
     if not is_first.all():
         order = _newest_first(keys, packed, order, is_first)
     winners = order[is_first]
-    rows: np.ndarray = winners[keys.operation[winners] != Operation.DELETE]
+    rows: NDArray[np.int64] = winners[keys.operation[winners] != Operation.DELETE]
     return rows
 
 
-def merge_split(keys: EventKeys, is_delete: np.ndarray, valid: ValidIdList) -> np.ndarray:
+def merge_split(keys: EventKeys, is_delete: NDArray[np.bool_], valid: ValidIdList) -> NDArray[np.int64]:
     """Rows that remain, v1 split and v2: visible rows minus the keys of visible delete events.
 
     Hive ignores the operation of events in a ``delta``, and two rows that share a key (Hive 2.3 itself writes
@@ -155,7 +157,7 @@ def merge_split(keys: EventKeys, is_delete: np.ndarray, valid: ValidIdList) -> n
     is_first = _starts(packed[order])
     starts = np.flatnonzero(is_first)
     is_deleted = np.logical_or.reduceat(deletes, starts)[np.cumsum(is_first) - 1]
-    rows: np.ndarray = order[~is_deleted]
+    rows: NDArray[np.int64] = order[~is_deleted]
     return rows
 
 
@@ -186,7 +188,7 @@ def _search(keys: EventKeys, limit: RecordIdentifier, side: Literal["left", "rig
     return start + int(np.searchsorted(row_ids, row_ids.dtype.type(limit.row_id), side=side))
 
 
-def _equal_range(array: np.ndarray, value: int, start: int, stop: int) -> tuple[int, int]:
+def _equal_range(array: NDArray[np.integer], value: int, start: int, stop: int) -> tuple[int, int]:
     """Bounds of the elements start..stop-1 that equal the value; if none does, an empty range."""
     within = array[start:stop]
     # A scalar of the array's own type: with any other numpy copies the array first.
@@ -204,12 +206,12 @@ def _is_plainly_in_order(keys: EventKeys) -> bool:
     return bool(((row_ids[1:] > row_ids[:-1]) | (txns[1:] > txns[:-1])).all())
 
 
-def _steps(array: np.ndarray) -> np.ndarray:
+def _steps(array: NDArray[np.integer]) -> NDArray[np.int8]:
     """Sign of each element minus its predecessor, without the overflow of a difference."""
     return (array[1:] > array[:-1]).astype(np.int8) - (array[1:] < array[:-1])
 
 
-def _pack(keys: EventKeys) -> np.ndarray:
+def _pack(keys: EventKeys) -> NDArray[np.int64]:
     """One integer per event that orders and compares as the key does."""
     fields = [array.astype(np.int64) for array in (keys.original_txn, keys.bucket, keys.row_id)]
     lows = [int(f.min()) if len(f) else 0 for f in fields]
@@ -222,7 +224,7 @@ def _pack(keys: EventKeys) -> np.ndarray:
     return packed
 
 
-def _rank(fields: list[np.ndarray]) -> np.ndarray:
+def _rank(fields: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     order = np.lexsort(fields[::-1])
     is_new = np.zeros(len(order), dtype=np.bool_)
     for array in fields:
@@ -232,14 +234,14 @@ def _rank(fields: list[np.ndarray]) -> np.ndarray:
     return rank
 
 
-def _starts(ordered: np.ndarray) -> np.ndarray:
+def _starts(ordered: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether each element differs from its predecessor."""
     is_first = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
     return is_first
 
 
-def _visible_in_order(keys: EventKeys, packed: np.ndarray, valid: ValidIdList) -> np.ndarray:
+def _visible_in_order(keys: EventKeys, packed: NDArray[np.int64], valid: ValidIdList) -> NDArray[np.int64]:
     """Indices of the events that the snapshot sees, by key."""
     is_visible = _is_visible(keys.current_txn, valid)
     if len(packed) < 2 or bool((packed[1:] >= packed[:-1]).all()):
@@ -249,8 +251,8 @@ def _visible_in_order(keys: EventKeys, packed: np.ndarray, valid: ValidIdList) -
     return order if is_visible.all() else order[is_visible[order]]
 
 
-def _is_visible(current_txn: np.ndarray, valid: ValidIdList) -> np.ndarray:
-    is_visible: np.ndarray = current_txn <= valid.high_watermark
+def _is_visible(current_txn: NDArray[np.int64], valid: ValidIdList) -> NDArray[np.bool_]:
+    is_visible: NDArray[np.bool_] = current_txn <= valid.high_watermark
     if valid.exceptions and len(current_txn):
         low, high = int(current_txn.min()), int(current_txn.max())
         exceptions = [e for e in valid.exceptions if low <= e <= high]
@@ -259,7 +261,9 @@ def _is_visible(current_txn: np.ndarray, valid: ValidIdList) -> np.ndarray:
     return is_visible
 
 
-def _newest_first(keys: EventKeys, packed: np.ndarray, order: np.ndarray, is_first: np.ndarray) -> np.ndarray:
+def _newest_first(
+    keys: EventKeys, packed: NDArray[np.int64], order: NDArray[np.int64], is_first: NDArray[np.bool_]
+) -> NDArray[np.int64]:
     """Put events of one key in the order newest transaction, then highest statement; sorts only those."""
     in_group = ~is_first
     in_group[:-1] |= ~is_first[1:]

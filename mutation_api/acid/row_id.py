@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 __all__ = ["PARTITION_FIELD", "ROW_ID_COLUMN", "RecordIdentifier", "RowIdArrays"]
 
@@ -33,14 +33,14 @@ class RecordIdentifier(NamedTuple):
 class RowIdArrays:
     """ROW__IDs of n records: three integer arrays of shape (n,). Values of inserts are meaningless."""
 
-    original_txns: npt.NDArray[np.integer]
-    buckets: npt.NDArray[np.integer]
-    row_ids: npt.NDArray[np.integer]
+    original_txns: NDArray[np.integer]
+    buckets: NDArray[np.integer]
+    row_ids: NDArray[np.integer]
 
     def __len__(self) -> int:
         return len(self.row_ids)
 
-    def take(self, where: npt.NDArray[np.bool_ | np.integer] | slice) -> RowIdArrays:
+    def take(self, where: NDArray[np.bool_ | np.integer] | slice) -> RowIdArrays:
         """The ROW__IDs of some records, chosen by a slice, by indices or by a mask."""
         return RowIdArrays(self.original_txns[where], self.buckets[where], self.row_ids[where])
 
@@ -50,12 +50,12 @@ class RowIdArrays:
             int(self.original_txns[index]), int(self.buckets[index]), int(self.row_ids[index])
         )
 
-    def ascend(self) -> npt.NDArray[np.bool_]:
+    def ascend(self) -> NDArray[np.bool_]:
         """Whether each ROW__ID but the first exceeds its predecessor, in the order of RecordIdentifier.
 
         Shape (n - 1,).
         """
         txns, buckets, numbers = self.original_txns, self.buckets, self.row_ids
         later = (buckets[1:] > buckets[:-1]) | ((buckets[1:] == buckets[:-1]) & (numbers[1:] > numbers[:-1]))
-        ascends: npt.NDArray[np.bool_] = (txns[1:] > txns[:-1]) | ((txns[1:] == txns[:-1]) & later)
+        ascends: NDArray[np.bool_] = (txns[1:] > txns[:-1]) | ((txns[1:] == txns[:-1]) & later)
         return ascends

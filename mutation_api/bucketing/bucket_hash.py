@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.bucketing.polynomial import polynomial
@@ -35,7 +36,7 @@ def hash_columns(
     time_zone: str | None = None,
     *,
     hybrid_dates: bool = True,
-) -> np.ndarray:
+) -> NDArray[np.int32]:
     """Hash the bucket columns of n rows.
 
     Args:
@@ -70,7 +71,7 @@ def hash_columns(
     return hashes.view(np.int32)
 
 
-def bucket_ids(hashes: np.ndarray, num_buckets: int) -> np.ndarray:
+def bucket_ids(hashes: NDArray[np.int32], num_buckets: int) -> NDArray[np.int32]:
     """Bucket of each hash.
 
     Args:
@@ -137,7 +138,7 @@ class _Rules:
     hybrid_dates: bool
 
 
-def _hash(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, rules: _Rules) -> np.ndarray:
+def _hash(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
     """uint32, shape (n,); 0 where null."""
     array = plain_array(array)
     if pa.types.is_null(array.type):
@@ -167,23 +168,23 @@ def _expected_layout(array: pa.Array, hive_type: HiveType) -> pa.Array:
     return array
 
 
-def _hash_array(array: pa.Array, hive_type: HiveType, rules: _Rules) -> np.ndarray:
+def _hash_array(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
     offsets, values = rebased_list(array)
     hashes = _hash(values, hive_type.children[0], rules)
     return polynomial(hashes, offsets[:-1], offsets[1:], 0)
 
 
-def _hash_map(array: pa.Array, hive_type: HiveType, rules: _Rules) -> np.ndarray:
+def _hash_map(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
     offsets, keys, items = map_parts(array)
     in_value = dataclasses.replace(rules, version=1)
     pairs = _hash(keys, hive_type.children[0], rules) ^ _hash(items, hive_type.children[1], in_value)
     sums = np.zeros(len(pairs) + 1, np.uint32)
     np.cumsum(pairs, dtype=np.uint32, out=sums[1:])
-    hashes: np.ndarray = sums[offsets[1:]] - sums[offsets[:-1]]
+    hashes: NDArray[np.uint32] = sums[offsets[1:]] - sums[offsets[:-1]]
     return hashes
 
 
-def _hash_struct(array: pa.Array, hive_type: HiveType, rules: _Rules) -> np.ndarray:
+def _hash_struct(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
     if array.type.num_fields != len(hive_type.children):
         raise RecordLayoutError(f"values of type {array.type} are not those of a {hive_type.text}")
     hashes = np.zeros(len(array), np.uint32)
@@ -192,7 +193,7 @@ def _hash_struct(array: pa.Array, hive_type: HiveType, rules: _Rules) -> np.ndar
     return hashes
 
 
-def _hash_union(array: pa.Array, hive_type: HiveType, rules: _Rules) -> np.ndarray:
+def _hash_union(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
     """Hash the held value only, not the tag."""
     if array.type.num_fields != len(hive_type.children):
         raise RecordLayoutError(f"values of type {array.type} are not those of a {hive_type.text}")

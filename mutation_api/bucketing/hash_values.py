@@ -7,10 +7,11 @@ types.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import NDArray
 
 __all__ = [
     "Decimals",
@@ -28,14 +29,16 @@ _LIMB = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _PAIR = np.dtype([("low", "<u8"), ("high", "<u8")])
 
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
 
 @dataclass(frozen=True)
 class Texts:
     """Byte strings: n of them at ``starts`` up to ``ends`` (int64) in ``data`` (uint8)."""
 
-    data: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,13 @@ class Decimals:
     ``high`` and ``low`` are uint64, ``negative`` bool, ``scale`` int64 (never below 0), each of shape (n,).
     """
 
-    high: np.ndarray
-    low: np.ndarray
-    negative: np.ndarray
-    scale: np.ndarray
+    high: NDArray[np.uint64]
+    low: NDArray[np.uint64]
+    negative: NDArray[np.bool_]
+    scale: NDArray[np.int64]
 
 
-def view(array: pa.Array, dtype: npt.DTypeLike) -> np.ndarray:
+def view(array: pa.Array, dtype: type[_Scalar] | np.dtype[_Scalar]) -> NDArray[_Scalar]:
     """The value buffer of a fixed-width array, limited to the array's slice."""
     buffer = array.buffers()[1]
     if buffer is None:
@@ -84,7 +87,7 @@ def texts_without_blanks(found: Texts) -> Texts:
     return Texts(found.data, found.starts, ends)
 
 
-def seconds_and_nanos(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def seconds_and_nanos(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Whole seconds (floor) and nanoseconds (0 to 999999999) of wall clocks, int64.
 
     A struct of the two stands for timestamps that no Arrow unit holds, such as the last nanosecond of year
@@ -116,12 +119,14 @@ def normalised_decimals(array: pa.Array) -> Decimals:
     return Decimals(high, low, negative, scale)
 
 
-def negated(high: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def negated(
+    high: NDArray[np.uint64], low: NDArray[np.uint64]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Two's complement of 128-bit numbers, given and returned as two uint64 halves."""
     return ~high + (low == 0), ~low + np.uint64(1)
 
 
-def _strip_narrow(low: np.ndarray, scale: np.ndarray) -> None:
+def _strip_narrow(low: NDArray[np.uint64], scale: NDArray[np.int64]) -> None:
     """Strip numbers below 2**64, in place.
 
     They end in at most 19 zeros, and these powers add up to every count up to 31.
@@ -136,7 +141,7 @@ def _strip_narrow(low: np.ndarray, scale: np.ndarray) -> None:
         scale[rows[divisible]] -= power
 
 
-def _strip_wide(high: np.ndarray, low: np.ndarray, scale: np.ndarray) -> None:
+def _strip_wide(high: NDArray[np.uint64], low: NDArray[np.uint64], scale: NDArray[np.int64]) -> None:
     """Strip 128-bit numbers, in place: long division by limbs of 32 bits.
 
     Powers up to 10**9 keep each step in 64 bits.
@@ -152,8 +157,8 @@ def _strip_wide(high: np.ndarray, low: np.ndarray, scale: np.ndarray) -> None:
 
 
 def _divided(
-    high: np.ndarray, low: np.ndarray, divisor: np.uint64
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    high: NDArray[np.uint64], low: NDArray[np.uint64], divisor: np.uint64
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
     rest = np.zeros(len(high), np.uint64)
     quotients = []
     for limb in (high >> _HALF, high & _LIMB, low >> _HALF, low & _LIMB):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mutation_api.bucketing.bucket_hash import bucket_ids, check_hashable, hash_columns
 from mutation_api.errors import ConfigurationError, MutationError, RecordValueError
@@ -64,7 +65,7 @@ def hash_json_lines(lines: Iterable[str], how: BucketHash) -> Iterator[tuple[int
         first += len(batch)
 
 
-def _batch_hashes(lines: Sequence[str], first: int, how: BucketHash) -> np.ndarray:
+def _batch_hashes(lines: Sequence[str], first: int, how: BucketHash) -> NDArray[np.int32]:
     rows = [_row(line, number, how) for number, line in enumerate(lines, first)]
     try:
         return _hashes(rows, how)
@@ -84,7 +85,7 @@ def _row(line: str, number: int, how: BucketHash) -> list[object]:
     return row
 
 
-def _hashes(rows: Sequence[Sequence[object]], how: BucketHash) -> np.ndarray:
+def _hashes(rows: Sequence[Sequence[object]], how: BucketHash) -> NDArray[np.int32]:
     columns = [column_from_json([row[at] for row in rows], kind) for at, kind in enumerate(how.types)]
     return hash_columns(columns, how.types, how.version, how.time_zone)
 

@@ -10,6 +10,7 @@ Source: org.apache.hive.common.util.Murmur3.hash32; golden values in tests/golde
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = [
     "murmur_big_endian_16",
@@ -26,7 +27,7 @@ _CHUNK_ROWS = 1 << 14
 """Rows per step; the data of a step stays in the processor's cache."""
 
 
-def murmur_big_endian_16(values: np.ndarray) -> np.ndarray:
+def murmur_big_endian_16(values: NDArray[np.int16]) -> NDArray[np.uint32]:
     """Hash 16-bit integers as two bytes, high byte first.
 
     Args:
@@ -41,19 +42,21 @@ def murmur_big_endian_16(values: np.ndarray) -> np.ndarray:
     return _finish(_seeds(len(values)) ^ _scramble(tail), 2)
 
 
-def murmur_big_endian_32(values: np.ndarray) -> np.ndarray:
+def murmur_big_endian_32(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Hash 32-bit values as four bytes, high byte first; uint32, shape (n,), in and out."""
     return _finish(_mix(_seeds(len(values)), values.byteswap()), 4)
 
 
-def murmur_big_endian_64(values: np.ndarray) -> np.ndarray:
+def murmur_big_endian_64(values: NDArray[np.uint64]) -> NDArray[np.uint32]:
     """Hash 64-bit values as eight bytes, high byte first; uint64, shape (n,), in and uint32 out."""
     swapped = values.byteswap()
     hashes = _mix(_seeds(len(values)), swapped.astype(np.uint32))
     return _finish(_mix(hashes, (swapped >> np.uint64(32)).astype(np.uint32)), 8)
 
 
-def murmur_bytes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def murmur_bytes(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.uint32]:
     """Hash byte strings.
 
     Args:
@@ -71,7 +74,7 @@ def murmur_bytes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> n
     return hashes
 
 
-def murmur_padded(data: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def murmur_padded(data: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
     """Hash short byte strings that are padded to one width: less work than `murmur_bytes`.
 
     Args:
@@ -95,7 +98,9 @@ def murmur_padded(data: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return _finish(hashes, lengths)
 
 
-def _murmur_chunk(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _murmur_chunk(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.uint32]:
     # Longest first: the rows that still have a block are always a prefix.
     shorter_by = lengths.max() - lengths
     if shorter_by.max() < 1 << 16:
@@ -115,13 +120,19 @@ def _murmur_chunk(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> 
     return unsorted
 
 
-def _words(data: np.ndarray) -> np.ndarray:
+def _words(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
     """The little-endian word at every byte position, as a view."""
     data = np.ascontiguousarray(data)
-    return np.ndarray((max(len(data) - 3, 0),), "<u4", buffer=data, strides=(1,)) if len(data) else data
+    return (
+        np.ndarray((max(len(data) - 3, 0),), "<u4", buffer=data, strides=(1,))
+        if len(data)
+        else data.view("<u4")
+    )
 
 
-def _tails(data: np.ndarray, positions: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _tails(
+    data: NDArray[np.uint8], positions: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.uint32]:
     """Tails of up to three bytes each, sign extended and combined as Hive does."""
     signed = data.view(np.int8)
     tails = np.zeros(len(positions), np.int32)
@@ -131,28 +142,28 @@ def _tails(data: np.ndarray, positions: np.ndarray, lengths: np.ndarray) -> np.n
     return tails.view(np.uint32)
 
 
-def _seeds(count: int) -> np.ndarray:
+def _seeds(count: int) -> NDArray[np.uint32]:
     return np.full(count, _SEED)
 
 
-def _scramble(words: np.ndarray) -> np.ndarray:
-    scrambled: np.ndarray = _rotate(words * _C1, 15) * _C2
+def _scramble(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    scrambled: NDArray[np.uint32] = _rotate(words * _C1, 15) * _C2
     return scrambled
 
 
-def _mix(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
-    mixed: np.ndarray = _rotate(hashes ^ _scramble(words), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+def _mix(hashes: NDArray[np.uint32], words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    mixed: NDArray[np.uint32] = _rotate(hashes ^ _scramble(words), 13) * np.uint32(5) + np.uint32(0xE6546B64)
     return mixed
 
 
-def _finish(hashes: np.ndarray, lengths: np.ndarray | int) -> np.ndarray:
-    finished: np.ndarray = hashes ^ np.asarray(lengths).astype(np.uint32)
+def _finish(hashes: NDArray[np.uint32], lengths: NDArray[np.int64] | int) -> NDArray[np.uint32]:
+    finished: NDArray[np.uint32] = hashes ^ np.asarray(lengths).astype(np.uint32)
     finished = (finished ^ (finished >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     finished = (finished ^ (finished >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-    last: np.ndarray = finished ^ (finished >> np.uint32(16))
+    last: NDArray[np.uint32] = finished ^ (finished >> np.uint32(16))
     return last
 
 
-def _rotate(words: np.ndarray, bits: int) -> np.ndarray:
-    rotated: np.ndarray = (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
+def _rotate(words: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
+    rotated: NDArray[np.uint32] = (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
     return rotated

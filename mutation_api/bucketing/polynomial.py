@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["polynomial", "polynomial_of_bytes"]
 
@@ -29,7 +30,9 @@ _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(_WORD)], np.uin
 """Masks of the first n bytes of a word, by n."""
 
 
-def polynomial(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: int) -> np.ndarray:
+def polynomial(
+    values: NDArray[np.uint32], starts: NDArray[np.int64], ends: NDArray[np.int64], seed: int
+) -> NDArray[np.uint32]:
     """Hash runs of values.
 
     Args:
@@ -52,7 +55,9 @@ def polynomial(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: i
     return hashes
 
 
-def polynomial_of_bytes(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: int) -> np.ndarray:
+def polynomial_of_bytes(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], seed: int
+) -> NDArray[np.uint32]:
     """Hash runs of bytes, taken as signed numbers.
 
     Args:
@@ -75,29 +80,33 @@ def polynomial_of_bytes(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, 
     return hashes
 
 
-def _stop(ends: np.ndarray, row: int, limit: int) -> int:
+def _stop(ends: NDArray[np.int64], row: int, limit: int) -> int:
     """Index after the last run that ends at or before the limit; advances by at least one run."""
     return max(row + 1, int(np.searchsorted(ends, limit, "right")))
 
 
-def _step(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: int) -> np.ndarray:
+def _step(
+    values: NDArray[np.uint32], starts: NDArray[np.int64], ends: NDArray[np.int64], seed: int
+) -> NDArray[np.uint32]:
     tables = _tables(len(values) // _WORD + 1)
     sums = _sums(values * tables.inverses[: len(values)])
-    hashes: np.ndarray = (sums[ends] - sums[starts]) * tables.powers[np.maximum(ends - 1, 0)]
+    hashes: NDArray[np.uint32] = (sums[ends] - sums[starts]) * tables.powers[np.maximum(ends - 1, 0)]
     return hashes + np.uint32(seed) * tables.powers[ends - starts] if seed else hashes
 
 
-def _step_of_bytes(words: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: int) -> np.ndarray:
+def _step_of_bytes(
+    words: NDArray[np.uint64], starts: NDArray[np.int64], ends: NDArray[np.int64], seed: int
+) -> NDArray[np.uint32]:
     """Hash runs of bytes. Adding 128, that is flipping the first bit, makes each byte unsigned."""
     tables = _tables(len(words))
     weights = tables.weights[: len(words)]
     words = words ^ _SIGNS
     sums = _sums(_of_words(words) * weights)
 
-    def sum_before(positions: np.ndarray) -> np.ndarray:
+    def sum_before(positions: NDArray[np.int64]) -> NDArray[np.uint32]:
         at = positions >> 3
         within = _of_words(words[at] & _FIRST_BYTES[positions & 7])
-        before: np.ndarray = sums[at] + within * weights[at]
+        before: NDArray[np.uint32] = sums[at] + within * weights[at]
         return before
 
     if np.array_equal(starts[1:], ends[:-1]):
@@ -105,11 +114,11 @@ def _step_of_bytes(words: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed
     else:
         differences = sum_before(ends) - sum_before(starts)
     lengths = ends - starts
-    hashes: np.ndarray = differences * tables.powers[np.maximum(ends - 1, 0)] - tables.of_128[lengths]
+    hashes: NDArray[np.uint32] = differences * tables.powers[np.maximum(ends - 1, 0)] - tables.of_128[lengths]
     return hashes + np.uint32(seed) * tables.powers[lengths] if seed else hashes
 
 
-def _words(data: np.ndarray, start: int, size: int) -> np.ndarray:
+def _words(data: NDArray[np.uint8], start: int, size: int) -> NDArray[np.uint64]:
     """Words that hold ``size`` bytes from position ``start``, and at least one byte after them."""
     count = size // _WORD + 1
     if start + count * _WORD <= len(data):
@@ -119,16 +128,16 @@ def _words(data: np.ndarray, start: int, size: int) -> np.ndarray:
     return padded.view("<u8")
 
 
-def _of_words(words: np.ndarray) -> np.ndarray:
+def _of_words(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
     """Polynomial of each word's eight bytes, the lowest first: of pairs, of two pairs, of both halves."""
     pairs = (words & _EVEN_BYTES) * np.uint64(31) + (words >> np.uint64(8) & _EVEN_BYTES)
     fours = (pairs & _EVEN_PAIRS) * np.uint64(31**2) + (pairs >> np.uint64(16) & _EVEN_PAIRS)
     low, high = fours.astype(np.uint32), (fours >> np.uint64(32)).astype(np.uint32)
-    polynomials: np.ndarray = low * np.uint32(31**4) + high
+    polynomials: NDArray[np.uint32] = low * np.uint32(31**4) + high
     return polynomials
 
 
-def _sums(values: np.ndarray) -> np.ndarray:
+def _sums(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Sum of the values before each index, and of all values."""
     sums = np.zeros(len(values) + 1, np.uint32)
     np.cumsum(values, dtype=np.uint32, out=sums[1:])
@@ -142,10 +151,10 @@ class _Tables(NamedTuple):
     31**-(8*j+7); ``of_128[n]`` is the polynomial of n bytes of 128.
     """
 
-    powers: np.ndarray
-    inverses: np.ndarray
-    weights: np.ndarray
-    of_128: np.ndarray
+    powers: NDArray[np.uint32]
+    inverses: NDArray[np.uint32]
+    weights: NDArray[np.uint32]
+    of_128: NDArray[np.uint32]
 
 
 def _tables(words: int) -> _Tables:
@@ -158,10 +167,11 @@ def _new_tables(words: int) -> _Tables:
     return _Tables(powers, inverses, inverses[_WORD - 1 :: _WORD].copy(), _sums(np.uint32(128) * powers[:-1]))
 
 
-def _powers(base: int, size: int) -> np.ndarray:
+def _powers(base: int, size: int) -> NDArray[np.uint32]:
     factors = np.full(size, base, np.uint32)
     factors[0] = 1
-    return np.multiply.accumulate(factors)
+    # Without a type, numpy accumulates small integers as 64 bits.
+    return np.multiply.accumulate(factors, dtype=np.uint32)
 
 
 _COMMON_TABLES = _new_tables(_CHUNK_BYTES // _WORD + 1)

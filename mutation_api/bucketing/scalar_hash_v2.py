@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.bucketing.hash_values import (
     Texts,
@@ -40,50 +41,50 @@ _BYTE_BOUNDS = np.array([1 << bits for bits in range(8, 64, 8)], np.int64)
 """Smallest number of two bytes, of three bytes and so on."""
 
 
-def _boolean(array: pa.Array) -> np.ndarray:
+def _boolean(array: pa.Array) -> NDArray[np.uint32]:
     return view(array.cast(pa.int8()), np.int8).astype(np.uint32)
 
 
-def _tinyint(array: pa.Array) -> np.ndarray:
+def _tinyint(array: pa.Array) -> NDArray[np.uint32]:
     return view(array, np.int8).astype(np.int32).view(np.uint32)
 
 
-def _smallint(array: pa.Array) -> np.ndarray:
+def _smallint(array: pa.Array) -> NDArray[np.uint32]:
     return murmur_big_endian_16(view(array, np.int16))
 
 
-def _int_or_date(array: pa.Array) -> np.ndarray:
+def _int_or_date(array: pa.Array) -> NDArray[np.uint32]:
     return murmur_big_endian_32(view(array, np.uint32))
 
 
-def _bigint(array: pa.Array) -> np.ndarray:
+def _bigint(array: pa.Array) -> NDArray[np.uint32]:
     return murmur_big_endian_64(view(array, np.uint64))
 
 
-def _float(array: pa.Array) -> np.ndarray:
+def _float(array: pa.Array) -> NDArray[np.uint32]:
     # Hive passes the bits, as a number, to a method that takes a float: they are rounded once more.
     bits = canonical_float_bits(array).view(np.int32)
     return murmur_big_endian_32(bits.astype(np.float32).view(np.uint32))
 
 
-def _double(array: pa.Array) -> np.ndarray:
+def _double(array: pa.Array) -> NDArray[np.uint32]:
     bits = canonical_double_bits(array).view(np.int64)
     return murmur_big_endian_64(bits.astype(np.float64).view(np.uint64))
 
 
-def _string(array: pa.Array) -> np.ndarray:
+def _string(array: pa.Array) -> NDArray[np.uint32]:
     return _bytes_hash(texts(array))
 
 
-def _char(array: pa.Array) -> np.ndarray:
+def _char(array: pa.Array) -> NDArray[np.uint32]:
     return _bytes_hash(texts_without_blanks(texts(array)))
 
 
-def _bytes_hash(found: Texts) -> np.ndarray:
+def _bytes_hash(found: Texts) -> NDArray[np.uint32]:
     return murmur_bytes(found.data, found.starts, found.ends - found.starts)
 
 
-def _decimal(array: pa.Array) -> np.ndarray:
+def _decimal(array: pa.Array) -> NDArray[np.uint32]:
     """Hash the shortest two's complement form of the digits, high byte first; the scale is not hashed."""
     number = normalised_decimals(array)
     high, low, negative = number.high, number.low, number.negative
@@ -98,12 +99,12 @@ def _decimal(array: pa.Array) -> np.ndarray:
     return murmur_bytes(data.reshape(-1), np.arange(len(array)) * 16 + skipped, 16 - skipped)
 
 
-def _bytes_of(numbers: np.ndarray) -> np.ndarray:
+def _bytes_of(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Eight bytes each, high byte first; uint8, shape (8 n,)."""
     return numbers.astype(">i8").view(np.uint8)
 
 
-def _sign_bytes(numbers: np.ndarray) -> np.ndarray:
+def _sign_bytes(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Number of leading bytes (at most seven) of 64-bit numbers that only repeat the next byte's sign bit."""
     sign = numbers >> 63
     count = np.zeros(len(numbers), np.int64)
@@ -112,7 +113,7 @@ def _sign_bytes(numbers: np.ndarray) -> np.ndarray:
     return count
 
 
-def _timestamp(array: pa.Array) -> np.ndarray:
+def _timestamp(array: pa.Array) -> NDArray[np.uint32]:
     """Hash Hive's binary form of the wall clock as UTC: low seconds (31 bits), nanoseconds, high seconds."""
     hashes = np.empty(len(array), np.uint32)
     for first in range(0, len(array), _CHUNK_TIMESTAMPS):
@@ -123,7 +124,9 @@ def _timestamp(array: pa.Array) -> np.ndarray:
     return hashes
 
 
-def _timestamp_bytes(seconds: np.ndarray, nanos: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _timestamp_bytes(
+    seconds: NDArray[np.int64], nanos: NDArray[np.int64]
+) -> tuple[NDArray[np.void], NDArray[np.int64]]:
     """Bytes of each timestamp, padded with zeros to the longest form, and their numbers of bytes (int64).
 
     The numbers after the first four bytes have Hadoop's variable length: one byte for -112 to 127, otherwise
@@ -143,17 +146,21 @@ def _timestamp_bytes(seconds: np.ndarray, nanos: np.ndarray) -> tuple[np.ndarray
     return data, lengths
 
 
-def _reversed_digits(nanos: np.ndarray) -> np.ndarray:
+def _reversed_digits(nanos: NDArray[np.int64]) -> NDArray[np.int64]:
     """Reverse nine decimal digits: 5 becomes 500000000; int64."""
     numbers = nanos.astype(np.uint32)
     thousands = numbers // np.uint32(1000)
     millions = thousands // np.uint32(1000)
     low, middle = numbers - thousands * np.uint32(1000), thousands - millions * np.uint32(1000)
-    reversed_nanos: np.ndarray = _REVERSED[low] * 10**6 + _REVERSED[middle] * 1000 + _REVERSED[millions]
+    reversed_nanos: NDArray[np.int64] = (
+        _REVERSED[low] * 10**6 + _REVERSED[middle] * 1000 + _REVERSED[millions]
+    )
     return reversed_nanos
 
 
-def _append_number(data: np.ndarray, lengths: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> None:
+def _append_number(
+    data: NDArray[np.void], lengths: NDArray[np.int64], rows: NDArray[np.int64], numbers: NDArray[np.int64]
+) -> None:
     """Append Hadoop's variable-length form of ``numbers[rows]`` to the bytes of these rows, in place.
 
     Up to eight bytes after it are overwritten with zeros.
@@ -173,7 +180,7 @@ def _append_number(data: np.ndarray, lengths: np.ndarray, rows: np.ndarray, numb
     lengths[rows] += 1 + size
 
 
-V2_HASHES: dict[str, Callable[[pa.Array], np.ndarray]] = {
+V2_HASHES: dict[str, Callable[[pa.Array], NDArray[np.uint32]]] = {
     "boolean": _boolean,
     "tinyint": _tinyint,
     "smallint": _smallint,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.change_set.classify import ChangeClassifier
 
@@ -102,13 +102,13 @@ class ChangeAddresser:
         return pa.record_batch([*addresses.flatten(), *data], names=[*ADDRESS_COLUMNS, *fields.columns])
 
 
-def numbers_of_partitions(batch: pa.RecordBatch, number: Callable[[str], int]) -> npt.NDArray[np.int64]:
+def numbers_of_partitions(batch: pa.RecordBatch, number: Callable[[str], int]) -> NDArray[np.int64]:
     """``number`` of the partition's name for each of n addressed changes, shape (n,); called once a name."""
     encoded = batch.column(PARTITION).dictionary_encode()
     used = _used_names(encoded)
     numbers = np.zeros(len(used), np.int64)
     numbers[used] = [number(name) for name in encoded.dictionary.filter(pa.array(used)).to_pylist()]
-    result: npt.NDArray[np.int64] = numbers[encoded.indices.to_numpy()]
+    result: NDArray[np.int64] = numbers[encoded.indices.to_numpy()]
     return result
 
 
@@ -123,9 +123,9 @@ def with_names_once(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch({**columns, PARTITION: encoded})
 
 
-def _used_names(encoded: pa.DictionaryArray) -> npt.NDArray[np.bool_]:
+def _used_names(encoded: pa.DictionaryArray) -> NDArray[np.bool_]:
     """Whether each name of the dictionary occurs in a change."""
-    used: npt.NDArray[np.bool_] = np.zeros(len(encoded.dictionary), np.bool_)
+    used: NDArray[np.bool_] = np.zeros(len(encoded.dictionary), np.bool_)
     used[encoded.indices.to_numpy()] = True
     return used
 

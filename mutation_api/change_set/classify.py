@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.event import Operation
@@ -155,7 +155,7 @@ class ChangeClassifier:
         names = partition_names(self.table, wanted_columns).cast(pa.string())
         return pc.replace_with_mask(pa.nulls(len(changes), pa.string()), wanted, names)
 
-    def _buckets(self, changes: Changes, writers: pa.Array | None) -> npt.NDArray[np.int32]:
+    def _buckets(self, changes: Changes, writers: pa.Array | None) -> NDArray[np.int32]:
         """The bucket of each row: of a new row by its hash, of an existing row by its ROW__ID."""
         buckets = changes.bucket_ids.astype(np.int32)
         if not self.table.is_bucketed:
@@ -172,12 +172,12 @@ class ChangeClassifier:
         return buckets
 
 
-def _codes(operations: pa.Array) -> npt.NDArray[np.int8]:
+def _codes(operations: pa.Array) -> NDArray[np.int8]:
     """Codes of operations' names in any case; each distinct text is parsed once."""
     encoded = operations.cast(pa.string()).dictionary_encode()
     distinct = [_CODES.get(name.lower(), _UNKNOWN) for name in encoded.dictionary.to_pylist()]
     indices = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
-    codes: npt.NDArray[np.int8] = np.array([*distinct, _UNKNOWN], np.int8)[indices]
+    codes: NDArray[np.int8] = np.array([*distinct, _UNKNOWN], np.int8)[indices]
     return codes
 
 

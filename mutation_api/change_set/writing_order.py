@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.acid.bucket_codec import ranks_in_bucket
 from mutation_api.acid.row_id import RowIdArrays
@@ -81,7 +81,7 @@ def _rows(batch: pa.RecordBatch) -> pa.StructArray | None:
 
 def _group_bounds(partitions: pa.Array, buckets: pa.Array) -> list[int]:
     """The first index of each group, and the number of rows."""
-    changes: npt.NDArray[np.bool_] = np.zeros(len(buckets), np.bool_)
+    changes: NDArray[np.bool_] = np.zeros(len(buckets), np.bool_)
     changes[0] = True
     changes[1:] = np.diff(buckets.to_numpy()) != 0
     changes[1:] |= np.diff(partitions.dictionary_encode().indices.to_numpy()) != 0

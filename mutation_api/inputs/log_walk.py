@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 __all__ = [
     "CONTRADICTION",
@@ -59,7 +59,7 @@ FINDINGS = (
 )
 """Columns that the walk appends."""
 
-Mask = npt.NDArray[np.bool_]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _equals_previous(values: pa.Array) -> Mask:
     return equal_values(values.slice(1), values.slice(0, len(values) - 1))
 
 
-def _contradictions(operations: pa.StringArray, is_same: Mask) -> npt.NDArray[np.object_]:
+def _contradictions(operations: pa.StringArray, is_same: Mask) -> NDArray[np.object_]:
     """Shape (n,): the name in CONTRADICTIONS, '' of an operation that may follow the one before it."""
     is_said = {each: np.asarray(pc.equal(operations, each)) for each in (INSERT, UPDATE, DELETE)}
     kinds = np.full(len(operations), "", np.object_)
@@ -199,7 +199,7 @@ def _contradictions(operations: pa.StringArray, is_same: Mask) -> npt.NDArray[np
     return kinds
 
 
-def _first_of(known: pa.Array, new: pa.Array, is_new: Mask, starts: npt.NDArray[np.intp]) -> pa.Array:
+def _first_of(known: pa.Array, new: pa.Array, is_new: Mask, starts: NDArray[np.intp]) -> pa.Array:
     """Of each group the first value that is known or new; null if there is none. A row has one of both."""
     count = len(new)
     indices = np.where(np.asarray(known.is_valid()), np.arange(count), count)

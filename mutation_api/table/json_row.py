@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.partition import parse_partition_name, partition_value
@@ -101,7 +102,7 @@ def _map(array: pa.Array, hive_type: HiveType) -> list[Any]:
     return [None if pairs is None else dict(pairs) for pairs in maps]
 
 
-def _lists(array: pa.Array, offsets: np.ndarray, values: list[Any]) -> list[Any]:
+def _lists(array: pa.Array, offsets: NDArray[np.int64], values: list[Any]) -> list[Any]:
     bounds = zip(array.is_valid().to_pylist(), offsets[:-1], offsets[1:], strict=True)
     return [values[start:stop] if valid else None for valid, start, stop in bounds]
 

@@ -16,8 +16,10 @@ Source: java.util.GregorianCalendar; compared with java.sql.Date on 20,400 days 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = [
     "FIRST_GREGORIAN_DAY",
@@ -38,8 +40,10 @@ _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _GREGORIAN_START = -719468
 _JULIAN_START = -719470
 
+_Days = TypeVar("_Days", np.int32, np.int64)
 
-def hybrid_from_proleptic_days(days: np.ndarray) -> np.ndarray:
+
+def hybrid_from_proleptic_days(days: NDArray[_Days]) -> NDArray[_Days]:
     """Day numbers that Hive 2.3 stores for dates given as proleptic day numbers (days from 1970-01-01).
 
     Args:
@@ -56,7 +60,7 @@ def hybrid_from_proleptic_days(days: np.ndarray) -> np.ndarray:
     return converted
 
 
-def proleptic_from_hybrid_days(days: np.ndarray) -> np.ndarray:
+def proleptic_from_hybrid_days(days: NDArray[_Days]) -> NDArray[_Days]:
     """Inverse of :func:`hybrid_from_proleptic_days`: Arrow's day numbers from those in a file of Hive 2.3."""
     early = days < FIRST_GREGORIAN_DAY
     if not early.any():
@@ -66,7 +70,7 @@ def proleptic_from_hybrid_days(days: np.ndarray) -> np.ndarray:
     return converted
 
 
-def hybrid_from_proleptic_timestamps(values: np.ndarray, unit: str) -> np.ndarray:
+def hybrid_from_proleptic_timestamps(values: NDArray[np.int64], unit: str) -> NDArray[np.int64]:
     """Timestamps that Hive 2.3 stores for proleptic ones: the day changes, the time of day stays.
 
     Args:
@@ -76,12 +80,14 @@ def hybrid_from_proleptic_timestamps(values: np.ndarray, unit: str) -> np.ndarra
     return _shift(values, unit, hybrid_from_proleptic_days)
 
 
-def proleptic_from_hybrid_timestamps(values: np.ndarray, unit: str) -> np.ndarray:
+def proleptic_from_hybrid_timestamps(values: NDArray[np.int64], unit: str) -> NDArray[np.int64]:
     """Inverse of :func:`hybrid_from_proleptic_timestamps`."""
     return _shift(values, unit, proleptic_from_hybrid_days)
 
 
-def _shift(values: np.ndarray, unit: str, convert: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def _shift(
+    values: NDArray[np.int64], unit: str, convert: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+) -> NDArray[np.int64]:
     units_per_day = _SECONDS_PER_DAY * _UNITS_PER_SECOND[unit]
     early = values < FIRST_GREGORIAN_DAY * units_per_day
     if not early.any():
@@ -92,24 +98,24 @@ def _shift(values: np.ndarray, unit: str, convert: Callable[[np.ndarray], np.nda
     return converted
 
 
-def _gregorian_label(days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _gregorian_label(days: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(year from 1 March, day of that year from 0) of proleptic day numbers."""
     era, day = np.divmod(days - _GREGORIAN_START, 146097)
     year = (day - day // 1460 + day // 36524 - day // 146096) // 365
     return era * 400 + year, day - (365 * year + year // 4 - year // 100)
 
 
-def _julian_label(days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _julian_label(days: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     day = days - _JULIAN_START
     year = (4 * day + 3) // 1461
     return year, day - 1461 * year // 4
 
 
-def _gregorian_number(year: np.ndarray, day: np.ndarray) -> np.ndarray:
-    number: np.ndarray = _GREGORIAN_START + 365 * year + year // 4 - year // 100 + year // 400 + day
+def _gregorian_number(year: NDArray[np.int64], day: NDArray[np.int64]) -> NDArray[np.int64]:
+    number: NDArray[np.int64] = _GREGORIAN_START + 365 * year + year // 4 - year // 100 + year // 400 + day
     return number
 
 
-def _julian_number(year: np.ndarray, day: np.ndarray) -> np.ndarray:
-    number: np.ndarray = _JULIAN_START + 365 * year + year // 4 + day
+def _julian_number(year: NDArray[np.int64], day: NDArray[np.int64]) -> NDArray[np.int64]:
+    number: NDArray[np.int64] = _JULIAN_START + 365 * year + year // 4 + day
     return number

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.types.hive_type import HiveType, arrow_type
@@ -77,10 +78,10 @@ def convert_to_column(
     try:
         return _convert(array, hive_type, timestamp_unit)
     except MisfitError as misfit:
-        found = f"row {misfit.row}{misfit.place}: value {misfit.value} {misfit.reason}"
+        found = f"row {misfit.row}{misfit.path}: value {misfit.value} {misfit.reason}"
         raise RecordValueError(f"column {column!r} ({hive_type.text}): {found}") from misfit
     except UnfitTypeError as unfit:
-        message = f"column {column!r} ({hive_type.text}){unfit.place}: {unfit.reason}"
+        message = f"column {column!r} ({hive_type.text}){unfit.path}: {unfit.reason}"
         raise RecordLayoutError(message) from unfit
 
 
@@ -98,17 +99,17 @@ def _convert_child(
     array: pa.Array,
     hive_type: HiveType,
     unit: str,
-    path: str,
-    parents: Callable[[], np.ndarray] | None = None,
+    step: str,
+    parents: Callable[[], NDArray[np.int64]] | None = None,
 ) -> pa.Array:
     """Convert nested values; ``parents()`` gives the outer row of each, called only to name a bad one."""
     try:
         return _convert(array, hive_type, unit)
     except MisfitError as misfit:
         row = misfit.row if parents is None else int(parents()[misfit.row])
-        raise MisfitError(row, misfit.value, misfit.reason, path + misfit.place) from misfit
+        raise MisfitError(row, misfit.value, misfit.reason, step + misfit.path) from misfit
     except UnfitTypeError as unfit:
-        raise UnfitTypeError(unfit.reason, path + unfit.place) from unfit
+        raise UnfitTypeError(unfit.reason, step + unfit.path) from unfit
 
 
 def _convert_array(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
@@ -129,7 +130,7 @@ def _convert_map(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
     return pa.MapArray.from_arrays(list_offsets(offsets, array), key, item)
 
 
-def _map_parts(array: pa.Array) -> tuple[pa.Array, pa.Array, np.ndarray]:
+def _map_parts(array: pa.Array) -> tuple[pa.Array, pa.Array, NDArray[np.int64]]:
     """Keys, values and n + 1 offsets of a map array, or of a list of two-field structs."""
     if pa.types.is_map(array.type):
         offsets, keys, items = map_parts(array)
@@ -194,11 +195,11 @@ def _convert_union(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
     return dense_union(tags, children, names)
 
 
-def _same(rows: np.ndarray) -> np.ndarray:
+def _same(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return rows
 
 
-def _parents(offsets: np.ndarray) -> np.ndarray:
+def _parents(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 

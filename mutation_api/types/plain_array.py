@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 __all__ = [
     "dense_union",
@@ -33,7 +34,7 @@ def plain_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
             return array
 
 
-def rebased_list(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
+def rebased_list(array: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
     """Offsets (int64, n + 1, from 0) and values of a list array of any layout; null lists hold no values.
 
     Values that no visible list refers to (sliced away, or under a null) are gone.
@@ -44,7 +45,7 @@ def rebased_list(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
     return offsets, array.flatten()
 
 
-def map_parts(array: pa.Array) -> tuple[np.ndarray, pa.Array, pa.Array]:
+def map_parts(array: pa.Array) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
     """Offsets (as of :func:`rebased_list`), keys and values of a map array."""
     entry = pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])
     offsets, entries = rebased_list(array.cast(pa.list_(entry)))
@@ -74,7 +75,7 @@ def struct_fields(array: pa.Array) -> list[pa.Array]:
     ]
 
 
-def list_offsets(offsets: np.ndarray, array: pa.Array) -> pa.Array:
+def list_offsets(offsets: NDArray[np.int64], array: pa.Array) -> pa.Array:
     """Offsets as ``ListArray.from_arrays`` takes them: null where ``array`` is null.
 
     Raises:
@@ -84,7 +85,7 @@ def list_offsets(offsets: np.ndarray, array: pa.Array) -> pa.Array:
     return pa.array(offsets, mask=mask).cast(pa.int32())
 
 
-def union_parts(array: pa.Array) -> tuple[np.ndarray, list[pa.Array]]:
+def union_parts(array: pa.Array) -> tuple[NDArray[np.int8], list[pa.Array]]:
     """Tags (int8, position of the alternative) and, for each alternative, its values in row order."""
     start, stop = array.offset, array.offset + len(array)
     # pyarrow's type_codes and offsets ignore the slice, so the buffers are read.
@@ -103,7 +104,7 @@ def union_parts(array: pa.Array) -> tuple[np.ndarray, list[pa.Array]]:
     ]
 
 
-def dense_union(tags: np.ndarray, parts: list[pa.Array], names: list[str]) -> pa.UnionArray:
+def dense_union(tags: NDArray[np.int8], parts: list[pa.Array], names: list[str]) -> pa.UnionArray:
     """Inverse of :func:`union_parts`.
 
     Args:

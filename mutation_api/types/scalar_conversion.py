@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.types.hive_type import HiveType, arrow_type
 
@@ -37,23 +39,23 @@ _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
 class MisfitError(Exception):
-    """A value does not fit; becomes a RecordValueError. ``place`` is the path inside a nested value."""
+    """A value does not fit; becomes a RecordValueError. ``path`` leads to it inside a nested value."""
 
-    def __init__(self, row: int, value: str, reason: str, place: str = "") -> None:
-        super().__init__(row, value, reason, place)
+    def __init__(self, row: int, value: str, reason: str, path: str = "") -> None:
+        super().__init__(row, value, reason, path)
         self.row = row
         self.value = value
         self.reason = reason
-        self.place = place
+        self.path = path
 
 
 class UnfitTypeError(Exception):
     """Values of a type can never be stored in the column; becomes a RecordLayoutError."""
 
-    def __init__(self, reason: str, place: str = "") -> None:
-        super().__init__(reason, place)
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(reason, path)
         self.reason = reason
-        self.place = place
+        self.path = path
 
 
 def convert_scalars(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
@@ -253,7 +255,7 @@ def _to_date(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
     return _with_nulls_of(days.astype(np.int32), array).view(pa.date32())
 
 
-def _whole_days(array: pa.Array, units_per_day: int) -> np.ndarray:
+def _whole_days(array: pa.Array, units_per_day: int) -> NDArray[np.int64]:
     days, rest = np.divmod(_numbers(array.view(pa.int64())), units_per_day)
     _refuse(rest != 0, array, "is not at midnight, so it is more than a date")
     return days
@@ -280,7 +282,7 @@ def _to_timestamp(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
     return _with_nulls_of(scaled, array).view(pa.timestamp(unit))
 
 
-def _refuse_out_of_years(values: np.ndarray, units_per_second: int, array: pa.Array) -> None:
+def _refuse_out_of_years(values: NDArray[np.int64], units_per_second: int, array: pa.Array) -> None:
     per_day = _SECONDS_PER_DAY * units_per_second
     if per_day * -MIN_DAYS >= 2**63:
         return
@@ -322,7 +324,7 @@ def _refuse_first(
             raise MisfitError(row, _show(array if shown is None else shown, row), reason)
 
 
-def _refuse(bad: np.ndarray, array: pa.Array, reason: str) -> None:
+def _refuse(bad: NDArray[np.bool_], array: pa.Array, reason: str) -> None:
     """Name the first bad value; the slots of nulls hold zeros here, but a test may call zero bad."""
     if not bad.any():
         return
@@ -341,14 +343,14 @@ def _cast_whole(array: pa.Array, target: pa.DataType) -> pa.Array:
         raise UnfitTypeError(reason) from error
 
 
-def _numbers(array: pa.Array) -> np.ndarray:
+def _numbers(array: pa.Array) -> NDArray[Any]:
     """Values as a numpy array of the same type, 0 in place of null."""
     filled = pc.fill_null(array, 0) if array.null_count else array
-    values: np.ndarray = filled.to_numpy(zero_copy_only=False)
+    values: NDArray[Any] = filled.to_numpy(zero_copy_only=False)
     return values
 
 
-def _with_nulls_of(values: np.ndarray, array: pa.Array) -> pa.Array:
+def _with_nulls_of(values: NDArray[np.integer], array: pa.Array) -> pa.Array:
     mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     return pa.array(values, mask=mask)
 

@@ -15,6 +15,7 @@ import zoneinfo
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mutation_api.errors import ConfigurationError, RecordValueError
 
@@ -30,12 +31,14 @@ _PROBE_STEP = datetime.timedelta(hours=12)
 class _Zone:
     """``offsets[i]`` seconds east of UTC hold from wall clock ``since[i]``; ``fixed``: it never changed."""
 
-    since: np.ndarray
-    offsets: np.ndarray
+    since: NDArray[np.int64]
+    offsets: NDArray[np.int64]
     fixed: bool
 
 
-def instants_of_wall_clocks(seconds: np.ndarray, time_zone: str, valid: np.ndarray) -> np.ndarray:
+def instants_of_wall_clocks(
+    seconds: NDArray[np.int64], time_zone: str, valid: NDArray[np.bool_]
+) -> NDArray[np.int64]:
     """Turn wall clocks into instants.
 
     Args:
@@ -53,7 +56,7 @@ def instants_of_wall_clocks(seconds: np.ndarray, time_zone: str, valid: np.ndarr
     """
     zone = _zone(time_zone)
     if zone.fixed:
-        shifted: np.ndarray = seconds - zone.offsets[0]
+        shifted: NDArray[np.int64] = seconds - zone.offsets[0]
         return shifted
     outside = valid & ((seconds < _seconds(_FIRST_YEAR)) | (seconds >= _seconds(_END_YEAR)))
     if outside.any():
@@ -64,7 +67,7 @@ def instants_of_wall_clocks(seconds: np.ndarray, time_zone: str, valid: np.ndarr
             f"{_FIRST_YEAR}-{_END_YEAR - 1} depends on the Java release"
         )
     indices = np.searchsorted(zone.since, seconds, "right") - 1
-    instants: np.ndarray = seconds - zone.offsets[np.maximum(indices, 0)]
+    instants: NDArray[np.int64] = seconds - zone.offsets[np.maximum(indices, 0)]
     return instants
 
 

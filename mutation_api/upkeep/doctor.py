@@ -82,7 +82,7 @@ def examine(metastore: MetastoreClient, database: str, table: str | None = None)
 
 def _server(metastore: MetastoreClient) -> Iterator[tuple[str, str]]:
     capabilities = metastore.capabilities()
-    yield "line", capabilities.line
+    yield "release", capabilities.line
     yield "calls itself", capabilities.version
     yield "write ids", _yes_or_no(capabilities.has_write_ids)
     yield "exclusive write lock", _yes_or_no(capabilities.has_exclusive_write_lock)

@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.errors import DeltaWriteError
 from mutation_api.worker.idle_memory import give_back
 
 __all__ = ["BatchSorter", "KeyParts", "SortKey"]
 
-KeyParts: TypeAlias = Sequence[npt.NDArray[np.int64]]
+KeyParts: TypeAlias = Sequence[NDArray[np.int64]]
 """A key of n rows: arrays of shape (n,), the most significant first."""
 SortKey: TypeAlias = Callable[[pa.RecordBatch], KeyParts]
 """Must return the same key for a row on each call."""
@@ -202,13 +202,13 @@ def _joined(keys: Iterator[KeyParts] | Sequence[KeyParts]) -> KeyParts:
     return [np.concatenate(part) for part in zip(*keys, strict=True)]
 
 
-def _order(keys: KeyParts) -> npt.NDArray[np.intp]:
+def _order(keys: KeyParts) -> NDArray[np.intp]:
     """Indices of the rows in sorted order."""
     packed = _packed(keys)
     return np.argsort(packed[0]) if len(packed) == 1 else np.lexsort(packed[::-1])
 
 
-def _packed(keys: KeyParts) -> list[npt.NDArray[np.uint64]]:
+def _packed(keys: KeyParts) -> list[NDArray[np.uint64]]:
     """Keys of the same order in as few arrays as the ranges of the values allow; at least one array."""
     packed = [np.zeros(len(keys[0]), np.uint64)]
     free = _KEY_BITS

@@ -34,9 +34,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.bucket_codec import bucket_ids, unreadable_properties
@@ -70,7 +70,7 @@ SAMPLE_CHANGES = 3
 SHOWN_CHARACTERS = 60
 """Characters of one value in a message; a long text would hide the rule."""
 
-Found = Mapping[str, pa.Array | npt.NDArray[np.integer]]
+Found = Mapping[str, pa.Array | NDArray[np.integer]]
 """By name, n values; a message shows those of the wrong changes."""
 
 
@@ -88,7 +88,7 @@ class Changes:
     """
 
     table: AcidTable
-    operations: npt.NDArray[np.integer]
+    operations: NDArray[np.integer]
     row_ids: RowIds
     partition_name: str = ""
     given_operations: pa.Array | None = None
@@ -110,7 +110,7 @@ class Changes:
         return ~self.inserts
 
     @cached_property
-    def bucket_ids(self) -> npt.NDArray[np.integer]:
+    def bucket_ids(self) -> NDArray[np.integer]:
         """Plain bucket ids of the ROW__IDs, shape (n,); meaningful only after :func:`check_row_ids`."""
         buckets = self.row_ids.numbers.buckets
         return bucket_ids(buckets) if self.table.version.encodes_buckets else buckets
@@ -239,7 +239,7 @@ def check_partitions_kept(changes: Changes, given: pa.StringArray, judged: Mask)
     )
 
 
-def check_buckets_kept(changes: Changes, computed: npt.NDArray[np.integer]) -> None:
+def check_buckets_kept(changes: Changes, computed: NDArray[np.integer]) -> None:
     """Check that the new values of updates belong to the bucket of their ROW__ID.
 
     If Hive itself misplaces rows (``keeps_misplaced_rows``), nothing is checked: an update leaves its row in
@@ -263,7 +263,7 @@ def check_buckets_kept(changes: Changes, computed: npt.NDArray[np.integer]) -> N
     )
 
 
-def check_attached_buckets(changes: Changes, computed: npt.NDArray[np.integer] | None) -> None:
+def check_attached_buckets(changes: Changes, computed: NDArray[np.integer] | None) -> None:
     """Check that the bucket in the ROW__ID of an insert, if it has one, is the bucket of its values.
 
     Hive's API demanded that callers attach the bucket, and a caller may compute the hash wrongly. In change
@@ -344,7 +344,7 @@ def _check_visible(changes: Changes, judged: Mask, valid_ids: ValidIdList | None
     )
 
 
-def _are_valid(ids: npt.NDArray[np.integer], valid_ids: ValidIdList) -> Mask:
+def _are_valid(ids: NDArray[np.integer], valid_ids: ValidIdList) -> Mask:
     """Whether the ids are visible in the snapshot; each distinct id is looked up once.
 
     Rows from before the table was transactional have id 0. A row with a higher write id than ours can be
@@ -365,7 +365,7 @@ def _clustered_by(table: AcidTable) -> str:
     return f"CLUSTERED BY {', '.join(table.bucket_columns)}"
 
 
-def _text(values: pa.Array | npt.NDArray[np.integer], at: int) -> str:
+def _text(values: pa.Array | NDArray[np.integer], at: int) -> str:
     if isinstance(values, np.ndarray):
         return str(values[at])
     try:

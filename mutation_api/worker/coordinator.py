@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import RowIdArrays
@@ -185,7 +186,7 @@ class MutatorCoordinator:
         self,
         partition_name: str,
         bucket_id: int,
-        operations: np.ndarray,
+        operations: NDArray[np.int8],
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
@@ -297,7 +298,7 @@ class MutatorCoordinator:
         finally:
             self._pending.clear()
 
-    def _write_records(self, name: str, operations: np.ndarray, records: Records) -> None:
+    def _write_records(self, name: str, operations: NDArray[np.int8], records: Records) -> None:
         """Check n records of one partition, find their buckets, and write them group by group."""
         deletes = operations == Operation.DELETE
         row_ids = records.row_ids
@@ -319,7 +320,7 @@ class MutatorCoordinator:
         self,
         name: str,
         bucket_id: int,
-        operations: np.ndarray,
+        operations: NDArray[np.int8],
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
@@ -346,7 +347,7 @@ class MutatorCoordinator:
         )
 
 
-def _runs(buckets: np.ndarray) -> list[tuple[int, int]]:
+def _runs(buckets: NDArray[np.integer]) -> list[tuple[int, int]]:
     """(start, stop) of each run of equal numbers."""
     starts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist()]
     return list(zip(starts, [*starts[1:], len(buckets)], strict=True))

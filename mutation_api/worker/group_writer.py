@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.commit.manifest import DeltaManifest
@@ -58,7 +59,7 @@ class GroupWriter:
         self,
         partition_name: str,
         bucket_id: int,
-        operations: np.ndarray,
+        operations: NDArray[np.int8],
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.event import Operation
@@ -88,7 +89,7 @@ class Mutator:
 
     def write(
         self,
-        operations: np.ndarray,
+        operations: NDArray[np.int8],
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
@@ -119,7 +120,7 @@ class Mutator:
 
     def _write_legacy(
         self,
-        operations: np.ndarray,
+        operations: NDArray[np.int8],
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
@@ -134,7 +135,7 @@ class Mutator:
 
     def _write_split(
         self,
-        operations: np.ndarray,
+        operations: NDArray[np.int8],
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
@@ -156,7 +157,7 @@ class Mutator:
         own_ids = np.full(count, self._own_id, np.int64)
         return RowIdArrays(own_ids, np.full(count, self._bucket, np.int32), self._numbers(count))
 
-    def _numbers(self, count: int) -> np.ndarray:
+    def _numbers(self, count: int) -> NDArray[np.int64]:
         first = self._next_row_id
         self._next_row_id += count
         return np.arange(first, first + count, dtype=np.int64)
@@ -190,8 +191,8 @@ class _StagedFile:
 
     def write(
         self,
-        events: np.ndarray,
-        meant: np.ndarray,
+        events: NDArray[np.int8],
+        meant: NDArray[np.int8],
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
@@ -225,7 +226,7 @@ class FinishedFile:
     kind: FileKind
     file: OutputFile
     facts: EventFileFacts
-    meant: np.ndarray
+    meant: NDArray[np.int64]
 
     def close(self) -> None:
         """Close the file, which may take long. Raises DeltaWriteError."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import ROW_ID_COLUMN
@@ -76,7 +76,7 @@ class PendingRecords:
         self._row_ids += row_id
         self._values += values
 
-    def batch(self) -> tuple[npt.NDArray[np.int8], Records]:
+    def batch(self) -> tuple[NDArray[np.int8], Records]:
         """All records: codes of :class:`Operation`, ROW__IDs and columns; columns of deletes are nulls.
 
         Raises:

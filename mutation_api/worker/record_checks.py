@@ -7,8 +7,8 @@ checks the order of records, :mod:`.record_inspector` their values.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.event import Operation
@@ -54,9 +54,7 @@ class RecordChecks:
         self._insert_bucket_id = insert_bucket_id
         self._resolver = BucketIdResolver(table) if table.is_bucketed else None
 
-    def of_records(
-        self, partition_name: str, operations: npt.NDArray[np.integer], records: Records
-    ) -> Changes:
+    def of_records(self, partition_name: str, operations: NDArray[np.integer], records: Records) -> Changes:
         """The records as changes; ROW__IDs of updates and deletes are checked.
 
         Raises:
@@ -80,7 +78,7 @@ class RecordChecks:
         self,
         partition_name: str,
         bucket_id: int,
-        operations: npt.NDArray[np.integer],
+        operations: NDArray[np.integer],
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
@@ -100,7 +98,7 @@ class RecordChecks:
         check_row_ids(changes)
         check_bucket_of_group(changes, bucket_id)
 
-    def buckets(self, changes: Changes, rows: pa.StructArray | None) -> npt.NDArray[np.integer]:
+    def buckets(self, changes: Changes, rows: pa.StructArray | None) -> NDArray[np.integer]:
         """Plain bucket id of each record, shape (n,).
 
         A delete has the bucket of its ROW__ID. An insert has the computed bucket, or that of this writer if

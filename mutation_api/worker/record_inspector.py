@@ -18,7 +18,7 @@ from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 from mutation_api.types.plain_array import has_union, plain_array, struct_fields
 from mutation_api.worker.python_values import array_of
-from mutation_api.worker.row_ids import RowIds
+from mutation_api.worker.row_ids import Mask, RowIds
 
 __all__ = ["RecordInspector", "RecordLayout", "Records", "RowIdParts"]
 
@@ -147,7 +147,7 @@ class RecordInspector:
         )
         return Records(_row_ids_of_parts(row_ids), arrays)
 
-    def rows(self, columns: Sequence[pa.Array], is_deleted: np.ndarray | None = None) -> pa.StructArray:
+    def rows(self, columns: Sequence[pa.Array], is_deleted: Mask | None = None) -> pa.StructArray:
         """Rows whose columns have the table's types.
 
         Args:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.acid.row_id import RowIdArrays
 
 __all__ = ["Mask", "RowIds"]
 
-Mask = npt.NDArray[np.bool_]
+Mask = NDArray[np.bool_]
 """Selects some of n changes; shape (n,)."""
 
 _MISSING = -1

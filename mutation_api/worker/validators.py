@@ -7,10 +7,12 @@ wrong first record was accepted and old row versions came back, and a right orde
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import RecordIdentifier, RowIdArrays
 from mutation_api.errors import GroupRevisitedError, RecordSequenceError
+from mutation_api.worker.row_ids import Mask
 
 __all__ = ["GroupingValidator", "SequenceValidator"]
 
@@ -66,7 +68,7 @@ class SequenceValidator:
         self._insert_seen = False
         self._last: RecordIdentifier | None = None
 
-    def check(self, operations: np.ndarray, row_ids: RowIdArrays) -> None:
+    def check(self, operations: NDArray[np.int8], row_ids: RowIdArrays) -> None:
         """Check the next n records; an error leaves the validator unchanged.
 
         Args:
@@ -86,7 +88,7 @@ class SequenceValidator:
             self._last = kept.at(-1)
         self._insert_seen = insert_seen
 
-    def _check_inserts_last(self, existing: np.ndarray, row_ids: RowIdArrays) -> None:
+    def _check_inserts_last(self, existing: Mask, row_ids: RowIdArrays) -> None:
         after = 0 if self._insert_seen else int(np.argmin(existing))
         late = np.flatnonzero(existing[after:])
         if len(late):

@@ -50,7 +50,7 @@ class ColumnConverter:
                 raise
             raise RecordValueError(
                 f"table {self.table_name}: row {keys[misfit.row].as_py()}: column {self.column.name!r} "
-                f"({self.column.type}){misfit.place}: value {misfit.value} {misfit.reason}"
+                f"({self.column.type}){misfit.path}: value {misfit.value} {misfit.reason}"
             ) from error
 
 

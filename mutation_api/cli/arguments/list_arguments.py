@@ -15,7 +15,7 @@ def add_key_argument(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--key", required=True, metavar="A,B", help=what)
 
 
-def key_columns(text: str) -> list[str]:
+def key_columns(text: str) -> tuple[str, ...]:
     """The names in ``--key``. Raises ConfigurationError if there are none."""
     names = listed_names(text)
     if not names:
@@ -23,9 +23,18 @@ def key_columns(text: str) -> list[str]:
     return names
 
 
-def listed_names(text: str) -> list[str]:
-    """The names in ``a,b``; empty ones are ignored."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+def listed_names(text: str) -> tuple[str, ...]:
+    """The names in ``a,b``; none in an empty text.
+
+    Raises:
+        ConfigurationError: a name is empty. Their order may count, so none is left out.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    if names == ("",):
+        return ()
+    if "" in names:
+        raise ConfigurationError(f"{text!r}: a name between commas is empty; expected A,B")
+    return names
 
 
 def key_values(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:

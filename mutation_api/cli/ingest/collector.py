@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 
 from mutation_api.cli.arguments.files import location_from
+from mutation_api.cli.arguments.list_arguments import listed_names
 from mutation_api.inputs.collector.collector_source import CollectorSource
 from mutation_api.types.text_values import BinaryText
 
@@ -54,20 +55,16 @@ def source_from(arguments: argparse.Namespace) -> CollectorSource:
     return CollectorSource(
         tuple(arguments.files),
         _name(arguments),
-        columns=None if arguments.columns is None else _names(arguments.columns),
+        columns=None if arguments.columns is None else listed_names(arguments.columns),
         binary=BinaryText(arguments.binary) if arguments.binary else None,
     )
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
     """The one table of the source: name in the source, DB.TABLE and key."""
-    return [(_name(arguments), arguments.table, _names(arguments.key))]
+    return [(_name(arguments), arguments.table, listed_names(arguments.key))]
 
 
 def _name(arguments: argparse.Namespace) -> str:
     name: str = arguments.name or arguments.table
     return name
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(","))

@@ -25,6 +25,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from mutation_api.cli.arguments.files import location_from
+from mutation_api.cli.arguments.list_arguments import listed_names
 from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, ZERO_DATES_DEFAULT
@@ -123,7 +124,7 @@ def source_from(arguments: argparse.Namespace) -> MySqlSource:
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
     """Each table: (table of the source, DB.TABLE that follows it, key columns). Raises ConfigurationError."""
     database = arguments.database or _address(arguments)[1]
-    names = [name.strip() for name in arguments.tables.split(",") if name.strip()]
+    names = listed_names(arguments.tables)
     tables = [*[(name, f"{database}.{name.lower()}", ()) for name in names], *arguments.table]
     if not tables:
         raise ConfigurationError("name at least one table, with --tables or --table")

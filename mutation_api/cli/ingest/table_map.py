@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 
+from mutation_api.cli.arguments.list_arguments import listed_names
+
 __all__ = ["TABLE_MAP_FORM", "table_map"]
 
 TABLE_MAP_FORM = "NAME=DB.TABLE[:A,B]"
@@ -21,5 +23,4 @@ def table_map(text: str) -> tuple[str, str, tuple[str, ...]]:
     found = _FORM.fullmatch(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not {TABLE_MAP_FORM}")
-    key = tuple(name.strip() for name in (found["key"] or "").split(",") if name.strip())
-    return found["source"], found["target"], key
+    return found["source"], found["target"], listed_names(found["key"] or "")

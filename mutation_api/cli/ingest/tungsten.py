@@ -28,6 +28,7 @@ import argparse
 import re
 
 from mutation_api.cli.arguments.files import location_from
+from mutation_api.cli.arguments.list_arguments import listed_names
 from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.separated_text import SeparatedText
@@ -122,7 +123,7 @@ def source_from(arguments: argparse.Namespace) -> TungstenSource:
         arguments.service,
         text=text,
         header=_header(arguments.header),
-        columns={name: _names(columns) for name, columns in arguments.columns},
+        columns={name: listed_names(columns) for name, columns in arguments.columns},
         metadata=arguments.metadata,
         commit_columns={column: chosen or None for column, _, chosen in commit},
         binary=BinaryText(arguments.binary) if arguments.binary else None,
@@ -153,13 +154,9 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(","))
-
-
 def _header(text: str) -> tuple[HeaderField, ...]:
     try:
-        return tuple(HeaderField(name) for name in _names(text))
+        return tuple(HeaderField(name) for name in listed_names(text))
     except ValueError as error:
         known = ", ".join(each.value for each in HeaderField)
         raise ConfigurationError(f"--header {text}: {error}; fields are {known}") from error

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.errors import MutationError, RecordValueError
 from mutation_api.inputs.messages.events import error_called
@@ -179,7 +180,9 @@ def _value_problems(
         yield _Problem(row, RecordValueError, name, text)
 
 
-def _is_misquoted(texts: pa.Array, kinds: pa.Array, is_of_schema: np.ndarray, reader: Reader) -> pa.Array:
+def _is_misquoted(
+    texts: pa.Array, kinds: pa.Array, is_of_schema: NDArray[np.bool_], reader: Reader
+) -> pa.Array:
     """Whether the JSON kinds of values are not those that the reader needs."""
     wanted = is_quoted(reader)
     if wanted is None:
@@ -203,7 +206,9 @@ def _first(is_wrong: pa.Array) -> int | None:
     return int(rows[0]) if rows.size else None
 
 
-def _values(texts: pa.Array, schemas: np.ndarray, hive_type: HiveType, readers: Sequence[Reader]) -> pa.Array:
+def _values(
+    texts: pa.Array, schemas: NDArray[np.int32], hive_type: HiveType, readers: Sequence[Reader]
+) -> pa.Array:
     """Values of texts; the reader of each depends on its message's schema."""
     if len(set(readers)) == 1:
         return values_of_json(texts, hive_type, readers[0])

@@ -38,6 +38,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type
 from mutation_api.types.scalar_conversion import MAX_DAYS, MIN_DAYS, MisfitError
@@ -109,7 +110,7 @@ def base64_bytes(texts: pa.Array, *, url_safe: bool = False) -> pa.Array:
     return _byte_strings(kept, lengths, texts)
 
 
-def _byte_strings(data: np.ndarray, lengths: np.ndarray, texts: pa.Array) -> pa.Array:
+def _byte_strings(data: NDArray[np.uint8], lengths: NDArray[np.int64], texts: pa.Array) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data.tobytes())]
     values = pa.Array.from_buffers(pa.binary(), len(texts), buffers)
@@ -165,7 +166,7 @@ def _decimal_bytes(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.A
     return _converted(texts, convert, reason)
 
 
-def _sixteen_bytes(values: pa.Array) -> np.ndarray:
+def _sixteen_bytes(values: pa.Array) -> NDArray[np.uint8]:
     """Numbers in two's complement, high byte first, as a decimal128 has them: sixteen bytes, low byte first.
 
     Raises:
@@ -206,7 +207,7 @@ def _decimal_struct(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa
     return pa.concat_arrays(pieces).take(pa.array(back))
 
 
-def _moved(rows: np.ndarray, convert: Callable[[pa.Array], pa.Array], texts: pa.Array) -> pa.Array:
+def _moved(rows: NDArray[np.int64], convert: Callable[[pa.Array], pa.Array], texts: pa.Array) -> pa.Array:
     """Convert some rows; an error has the row's index among all."""
     try:
         return convert(texts.take(pa.array(rows)))

@@ -40,6 +40,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.types.conversion import convert_to_column
@@ -318,7 +319,7 @@ def _timestamps_of_text(column: SourceColumn, texts: pa.Array, options: ValueOpt
 
 def _micros_of_text(
     column: SourceColumn, texts: pa.Array, options: ValueOptions
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     valid = texts.is_valid().to_numpy(zero_copy_only=False)
     strings = texts.cast(pa.string())
     days, valid = _days(column, *_date_fields(strings), valid, options)
@@ -341,31 +342,31 @@ def _time_text(micros: int, fraction: int) -> str:
     return f"{text}.{rest:06}"[: len(text) + 1 + fraction] if fraction else text
 
 
-def _numbers(values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+def _numbers(values: list[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """As numpy integers with 0 instead of None, and a mask of those that are not None."""
     array = pa.array(values, pa.int64())
     filled = pc.fill_null(array, 0) if array.null_count else array
     return filled.to_numpy(), array.is_valid().to_numpy(zero_copy_only=False)
 
 
-def _date_fields(texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _date_fields(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     return _slice(texts, 0, 4), _slice(texts, 5, 7), _slice(texts, 8, 10)
 
 
-def _slice(texts: pa.Array, start: int, stop: int) -> np.ndarray:
+def _slice(texts: pa.Array, start: int, stop: int) -> NDArray[np.int64]:
     numbers = pc.utf8_slice_codeunits(texts, start, stop).cast(pa.int64())
-    found: np.ndarray = (pc.fill_null(numbers, 0) if numbers.null_count else numbers).to_numpy()
+    found: NDArray[np.int64] = (pc.fill_null(numbers, 0) if numbers.null_count else numbers).to_numpy()
     return found
 
 
 def _days(
     column: SourceColumn,
-    years: np.ndarray,
-    months: np.ndarray,
-    days: np.ndarray,
-    valid: np.ndarray,
+    years: NDArray[np.int64],
+    months: NDArray[np.int64],
+    days: NDArray[np.int64],
+    valid: NDArray[np.bool_],
     options: ValueOptions,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Days since 1970, and a mask of valid ones: a zero date is NULL or refused, a wrong one refused."""
     valid = _without_zeros(column, valid, (months == 0) | (days == 0), options)
     first = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
@@ -379,22 +380,22 @@ def _days(
 
 
 def _without_zeros(
-    column: SourceColumn, valid: np.ndarray, zeros: np.ndarray, options: ValueOptions
-) -> np.ndarray:
+    column: SourceColumn, valid: NDArray[np.bool_], zeros: NDArray[np.bool_], options: ValueOptions
+) -> NDArray[np.bool_]:
     if options.zero_dates == "error" and (valid & zeros).any():
         raise RecordValueError(
             f"column {column.name!r} ({column.type_text}): a date with a zero month or day is not a date "
             "in Hive; correct it in the source, or have such dates become NULL (zero_dates='null')"
         )
-    left: np.ndarray = valid & ~zeros
+    left: NDArray[np.bool_] = valid & ~zeros
     return left
 
 
-def _wall_clocks(micros: np.ndarray, valid: np.ndarray) -> pa.Array:
+def _wall_clocks(micros: NDArray[np.int64], valid: NDArray[np.bool_]) -> pa.Array:
     return pa.array(micros, mask=~valid).cast(pa.timestamp("us"))
 
 
-def _in_zone(micros: np.ndarray, valid: np.ndarray, options: ValueOptions) -> pa.Array:
+def _in_zone(micros: NDArray[np.int64], valid: NDArray[np.bool_], options: ValueOptions) -> pa.Array:
     instants = pa.array(micros, mask=~valid).cast(pa.timestamp("us", tz=options.time_zone))
     return pc.local_timestamp(instants)
 

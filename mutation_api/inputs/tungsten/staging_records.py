@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.inputs.record_files import (
     Chunk,
@@ -188,7 +188,7 @@ class RecordLayout:
 
     def _positions(
         self, chunk: Chunk, operations: pa.Array, before: tuple[int, int, int]
-    ) -> npt.NDArray[np.int64]:
+    ) -> NDArray[np.int64]:
         """Position of each record; each must be later than the one before."""
         seqnos, row_ids = (
             self._header_values(chunk, f, _BIGINT).to_numpy(zero_copy_only=False)
@@ -239,7 +239,7 @@ def _refuse_others(found: pa.Array, wanted: pa.Array, field: str, reason: str) -
         refuse(pc.invert(pc.fill_null(pc.equal(found, wanted), False)), field, reason, found)
 
 
-def _is_later(positions: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _is_later(positions: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether each position is later than the other position in its row."""
     later = np.zeros(len(positions), dtype=bool)
     for part in reversed(range(positions.shape[1])):

@@ -18,10 +18,12 @@ the first also on those of 3.1.3 and 4.1.0.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.errors import RecordValueError
 from mutation_api.types.calendar import (
@@ -115,7 +117,7 @@ def hollow(arrow: pa.DataType, count: int) -> pa.Array:
     return dense_union(np.zeros(count, np.int8), parts, [field.name for field in fields])
 
 
-def nulled(array: pa.Array, mask: np.ndarray) -> pa.Array:
+def nulled(array: pa.Array, mask: NDArray[np.bool_]) -> pa.Array:
     """Hide values that must not be read.
 
     Args:
@@ -223,9 +225,9 @@ def _timestamps(array: pa.Array, column: str, hybrid: bool) -> Storable:
     return Storable(pa.array(shifted, pa.int64(), mask=_nulls(array)).cast(array.type), needs_pyorc)
 
 
-def _has_early_fraction(ticks: np.ndarray, unit: str, column: str) -> bool:
+def _has_early_fraction(ticks: NDArray[np.int64], unit: str, column: str) -> bool:
     per_second = _UNITS_PER_SECOND[unit]
-    lost: np.ndarray | list[int] = (
+    lost: NDArray[np.int64] | list[int] = (
         np.flatnonzero((ticks < 0) & (ticks >= -999 * per_second // 1000)) if per_second > 1 else []
     )
     if len(lost):
@@ -238,11 +240,11 @@ def _has_early_fraction(ticks: np.ndarray, unit: str, column: str) -> bool:
     return bool(((ticks < 0) & (ticks % per_second != 0)).any())
 
 
-def _numbers(array: pa.Array) -> np.ndarray:
-    """Integers as numpy; a null becomes 0, which is never changed here."""
+def _numbers(array: pa.Array) -> NDArray[Any]:
+    """Days (int32) or ticks (int64) as numpy; a null becomes 0, which is never changed here."""
     plain = pc.fill_null(array, 0) if array.null_count else array
     return np.asarray(plain)
 
 
-def _nulls(array: pa.Array) -> np.ndarray | None:
+def _nulls(array: pa.Array) -> NDArray[np.bool_] | None:
     return array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None

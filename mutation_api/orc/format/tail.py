@@ -49,7 +49,6 @@ _DEFAULT_BLOCK_BYTES = 256 * 1024
 
 _POSTSCRIPT_MAGIC = 8000
 _FOOTER_ROW_COUNT = 6
-_FOOTER_STRIDE = 8
 _JULIAN_GREGORIAN = 1
 _IS_PROLEPTIC = {_JULIAN_GREGORIAN: False, PROLEPTIC_GREGORIAN: True}
 
@@ -75,7 +74,7 @@ class OrcTail:
     """Facts of a file's tail.
 
     ``footer_length`` comes from the postscript. The statistics of the stripes lie before the footer,
-    ``statistics_length`` bytes long, 0 if there are none. ``row_index_stride`` 0 means no index.
+    ``statistics_length`` bytes long, 0 if there are none.
     ``is_proleptic``: whether days are counted in the proleptic Gregorian calendar; None if the footer does
     not say.
     """
@@ -87,7 +86,6 @@ class OrcTail:
     postscript_length: int
     stripes: tuple[StripeInfo, ...]
     row_count: int
-    row_index_stride: int
     is_proleptic: bool | None
     user_metadata: Mapping[str, bytes]
 
@@ -190,7 +188,7 @@ def _parse_postscript(end: bytes) -> _Postscript:
 def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
-    numbers = {_FOOTER_ROW_COUNT: 0, _FOOTER_STRIDE: 0, FOOTER_CALENDAR: 0}
+    numbers = {_FOOTER_ROW_COUNT: 0, FOOTER_CALENDAR: 0}
     for field, value in fields_of(footer):
         if field == FOOTER_STRIPE:
             stripe = {key: as_number(number) for key, number in fields_of(as_bytes(value))}
@@ -210,7 +208,6 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
         postscript_length=postscript.length,
         stripes=tuple(stripes),
         row_count=numbers[_FOOTER_ROW_COUNT],
-        row_index_stride=numbers[_FOOTER_STRIDE],
         is_proleptic=_IS_PROLEPTIC.get(numbers[FOOTER_CALENDAR]),
         user_metadata=metadata,
     )

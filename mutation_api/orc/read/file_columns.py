@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -43,9 +43,9 @@ class Wanted:
 
     table_columns: tuple[AcidColumn, ...]
     columns: tuple[AcidColumn, ...]
-    options: ReadOptions = field(default_factory=ReadOptions)
-    only: KeyFilter | None = None
-    placement: Placement | None = None
+    options: ReadOptions
+    only: KeyFilter | None
+    placement: Placement | None
 
     @functools.cached_property
     def key_columns(self) -> tuple[AcidColumn, ...]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError
 from mutation_api.types.plain_array import plain_array
@@ -85,7 +86,7 @@ class KeyFilter:
         """Names of the key columns."""
         return tuple(self.keys.column_names)
 
-    def find(self, arrays: Sequence[pa.Array]) -> np.ndarray:
+    def find(self, arrays: Sequence[pa.Array]) -> NDArray[np.int64]:
         """Indices of the wanted rows; int64, ascending.
 
         Args:
@@ -97,7 +98,7 @@ class KeyFilter:
         found = self.encode(arrays)[0]
         return np.delete(np.arange(len(arrays[0])), found) if self.excludes else found
 
-    def encode(self, arrays: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, arrays: Sequence[pa.Array]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Indices of the rows that have a key (int64, ascending), and for each the number of its key.
 
         Equal keys have equal numbers, >= 0.
@@ -138,7 +139,7 @@ class KeyFilter:
         ]
 
     @functools.cached_property
-    def _combinations(self) -> list[np.ndarray]:
+    def _combinations(self) -> list[NDArray[np.int64]]:
         """For each column the pairs that occur (number of the columns before, value of this one), ascending.
 
         Renumbering the pairs at each column keeps all numbers below the square of the number of keys.
@@ -182,7 +183,7 @@ class _KeyColumn:
             self._sieve = np.zeros(1 << (64 - int(self._shift)), np.bool_)
             self._sieve[self._slots(self._numbers)] = True
 
-    def find(self, array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    def find(self, array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Indices of those of n values that are among these, ascending, and their numbers."""
         if not self._is_number:
             index = self._index_of_few(array) if self._are_few(array) else self._index(array)
@@ -206,12 +207,12 @@ class _KeyColumn:
     def _are_few(self, array: pa.Array) -> bool:
         return len(array) * _KEYS_PER_VALUE < self.count
 
-    def _index(self, array: pa.Array) -> np.ndarray:
+    def _index(self, array: pa.Array) -> NDArray[np.int64]:
         """Number of each value, -1 if it is not a key."""
         index = pc.index_in(array, value_set=self._values)
         return np.asarray(pc.fill_null(index, -1)).astype(np.int64)
 
-    def _index_of_few(self, array: pa.Array) -> np.ndarray:
+    def _index_of_few(self, array: pa.Array) -> NDArray[np.int64]:
         """As ``_index``, for few values: building Arrow's hash set would take longer than everything else."""
         return np.array([self._numbers_by_value.get(value, -1) for value in array.to_pylist()], np.int64)
 
@@ -219,7 +220,7 @@ class _KeyColumn:
     def _numbers_by_value(self) -> dict[object, int]:
         return {value: number for number, value in enumerate(self._values.to_pylist())}
 
-    def _slots(self, numbers: np.ndarray) -> np.ndarray:
+    def _slots(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
         return (numbers.view(np.uint64) * _GOLDEN_RATIO) >> self._shift
 
 
@@ -228,7 +229,9 @@ def _sieve_bits(count: int) -> int:
     return min(max(wanted, _SIEVE_BITS[0]), _SIEVE_BITS[-1])
 
 
-def _look_up(values: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _look_up(
+    values: NDArray[np.int64], known: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Indices of the values that are known, and the index of each in the ascending ``known``."""
     if not len(known):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -267,7 +270,7 @@ def _decimal_words(array: pa.Array) -> pa.Array:
     return pa.array(words[array.offset : array.offset + len(array)], mask=_null_mask(array))
 
 
-def _null_mask(array: pa.Array) -> np.ndarray | None:
+def _null_mask(array: pa.Array) -> NDArray[np.bool_] | None:
     return array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
 
 

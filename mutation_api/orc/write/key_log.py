@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mutation_api.acid.row_id import RecordIdentifier, RowIdArrays
 
@@ -13,15 +14,15 @@ class KeyLog:
     """ROW__IDs by number of rows up to and including the row; 28 to 32 bytes for each entry."""
 
     def __init__(self) -> None:
-        self._ends: list[np.ndarray] = []
+        self._ends: list[NDArray[np.int64]] = []
         self._keys: list[RowIdArrays] = []
 
-    def note(self, ends: np.ndarray, keys: RowIdArrays) -> None:
+    def note(self, ends: NDArray[np.int64], keys: RowIdArrays) -> None:
         """Add entries; ``ends`` ascend over all calls."""
         self._ends.append(ends)
         self._keys.append(keys)
 
-    def at(self, ends: np.ndarray) -> list[RecordIdentifier]:
+    def at(self, ends: NDArray[np.int64]) -> list[RecordIdentifier]:
         """ROW__IDs of the rows at these ends. Raises KeyError if one was not recorded."""
         if not len(ends):
             return []

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.change_set.address import BUCKET, ChangeAddresser, numbers_of_partitions, with_names_once
 from mutation_api.worker.idle_memory import give_back
@@ -68,10 +68,10 @@ class ChangeSplitter:
                 [TASK, CHANGES],
             )
 
-    def _tasks(self, rows: pa.RecordBatch) -> npt.NDArray[np.integer]:
+    def _tasks(self, rows: pa.RecordBatch) -> NDArray[np.integer]:
         """The task of each change. It depends on partition and bucket only."""
         first_tasks = numbers_of_partitions(rows, lambda name: zlib.crc32(name.encode()))
-        tasks: npt.NDArray[np.int64] = (first_tasks + rows.column(BUCKET).to_numpy()) % self.tasks
+        tasks: NDArray[np.int64] = (first_tasks + rows.column(BUCKET).to_numpy()) % self.tasks
         # numpy sorts numbers of 16 bits in linear time.
         return tasks.astype(np.uint16) if self.tasks <= 1 << 16 else tasks
 

@@ -47,7 +47,7 @@ CONDITIONS = {
 
 
 def rows() -> pa.Table:
-    """Rows in order of every column, so that statistics tell stripes apart; marks and nulls at the end."""
+    """Rows in order of every column, so that statistics distinguish stripes; marks and nulls at the end."""
     days = [EPOCH + datetime.timedelta(days=i) for i in range(COUNT)]
     dates = [day.date() for day in days]
     times: list[datetime.datetime | None] = [

@@ -141,7 +141,7 @@ def test_b1_a_server_that_does_not_log_whole_rows_is_refused(
 
 @pytest.mark.parametrize("keys", ["", ", UNIQUE (msg)"])
 def test_b1_a_table_without_a_key_is_refused(shop: Shop, keys: str) -> None:
-    """A unique key that may be NULL tells no rows apart."""
+    """A unique key that may be NULL does not distinguish rows."""
     shop.run(f"CREATE TABLE t (id INT, msg VARCHAR(20){keys})")
     with pytest.raises(RecordLayoutError, match=r"no primary key.*ADD PRIMARY KEY"):
         shop.read(TWO)

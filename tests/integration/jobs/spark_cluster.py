@@ -1,7 +1,7 @@
 """A standalone Spark cluster on this machine: a master and two workers under two names of the same host.
 
-Spark runs the twin of a slow task on another host only, and tells hosts apart by their names. Each worker has
-folders of its own for everything: where it runs, its executors' files, temporary files, shuffles. None of
+Spark runs the twin of a slow task on another host only, and distinguishes hosts by their names. Each worker
+has folders of its own for everything: where it runs, its executors' files, temporary files, shuffles. None of
 them is told where storage lies: that is the driver's to say.
 """
 

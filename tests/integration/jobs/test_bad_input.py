@@ -636,7 +636,7 @@ def test_a_union_column(make_table: MakeTable, spark: SparkSession) -> None:
 
 
 def test_too_many_buckets(make_table: MakeTable) -> None:
-    """Hive cannot tell more than 4,096 buckets apart; said before a transaction is opened."""
+    """Hive cannot distinguish more than 4,096 buckets; said before a transaction is opened."""
     table = make_table(buckets=MAX_BUCKETS + 1)
     with pytest.raises(TableNotMutableError, match=rf"{table.full_name}.*4097 buckets.*4096") as caught:
         table.client().connect()

@@ -284,7 +284,7 @@ def test_beats_that_are_lost_for_a_while_do_no_harm(
     assert table.staged() == set()
 
 
-@pytest.mark.parametrize("returns", [True, False], ids=["the line returns", "the line stays cut"])
+@pytest.mark.parametrize("returns", [True, False], ids=["the connection returns", "the connection stays cut"])
 def test_beats_that_are_lost_for_too_long_lose_the_transaction(
     hive: Hive23, filled_table: LiveTable, proxy: MetastoreProxy, clock: FakeClock, returns: bool
 ) -> None:

@@ -315,7 +315,7 @@ def test_a9_broken_line_does_not_stop_the_heartbeat(clock: FakeClock) -> None:
     builder = MutatorClientBuilder().metastore(metastore).clock(clock).add_source_table("default", "t")
     with builder.build() as client, client.new_transaction() as transaction:
         clock.wait_for_waiters(2)
-        metastore.fail_next("heartbeat_txn_range", MetastoreUnavailableError("the line is cut"))
+        metastore.fail_next("heartbeat_txn_range", MetastoreUnavailableError("the connection is cut"))
         beats = metastore.calls.count("heartbeat_txn_range")
         for _ in range(2):
             clock.wait_for_waiters(2)

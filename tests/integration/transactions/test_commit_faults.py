@@ -209,8 +209,8 @@ def _commit(
             transaction.add_manifests(table, coordinator.writer_id, coordinator.close())
 
 
-class _CutLine:
-    """A metastore whose line breaks at a call, before it is sent or after it was done."""
+class _CutConnection:
+    """A metastore whose connection breaks at a call, before it is sent or after it was done."""
 
     def __init__(self, client: ThriftMetastoreClient, call: str, *, after: bool, times: int) -> None:
         self._client = client
@@ -227,7 +227,7 @@ class _CutLine:
             self._times -= 1
             if self._after:
                 method(*arguments, **options)
-            raise MetastoreUnavailableError("line cut", outcome_unknown=True)
+            raise MetastoreUnavailableError("connection cut", outcome_unknown=True)
 
         return cut
 
@@ -238,7 +238,7 @@ def test_a_line_cut_during_commit(
 ) -> None:
     """Whether the commit had arrived or not: it is asked for again, and the rows are there once."""
     table = _create(hive, f"{hive_database}.cut")
-    client = _client(_CutLine(metastore, "commit_txn", after=after, times=1), table)  # type: ignore[arg-type]
+    client = _client(_CutConnection(metastore, "commit_txn", after=after, times=1), table)  # type: ignore[arg-type]
     with client, client.new_transaction() as transaction:
         insert(transaction, table)
     assert transaction.state is TransactionState.COMMITTED
@@ -250,7 +250,7 @@ def test_a_metastore_that_stays_away_during_commit(
 ) -> None:
     """Nobody knows, so nothing is removed: here the commit had arrived, and the rows are there."""
     table = _create(hive, f"{hive_database}.away")
-    gone = _CutLine(metastore, "commit_txn", after=True, times=1)
+    gone = _CutConnection(metastore, "commit_txn", after=True, times=1)
     clock = FakeClock()
     with _client(gone, table, clock) as client:  # type: ignore[arg-type]
         transaction = client.new_transaction()
@@ -263,9 +263,9 @@ def test_a_metastore_that_stays_away_during_commit(
     assert _rows(hive, table) == ALL_ROWS
 
 
-def _always_fails(line: _CutLine, name: str, *, first: bool) -> None:
+def _always_fails(metastore: _CutConnection, name: str, *, first: bool) -> None:
     """Every later call fails; the first commit still arrives."""
-    original = getattr(line, name)
+    original = getattr(metastore, name)
     calls: list[str] = []
 
     def failing(*arguments, **options):  # type: ignore[no-untyped-def]
@@ -274,7 +274,7 @@ def _always_fails(line: _CutLine, name: str, *, first: bool) -> None:
             return original(*arguments, **options)
         raise MetastoreUnavailableError("nobody there")
 
-    setattr(line, name, failing)
+    setattr(metastore, name, failing)
 
 
 def test_a_directory_that_cannot_be_made_aborts_everything(

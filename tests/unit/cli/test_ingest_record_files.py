@@ -124,7 +124,9 @@ def test_arguments_of_the_collector() -> None:
         (Location.given("/data/raw"),), "sales.orders"
     )
     assert ingest_collector.tables_from(arguments) == [("sales.orders", "sales.orders", ("id", "part"))]
-    arguments = parsed(ingest_collector, *needed, "--name", "n", "--columns", "part,id", "--binary", "base64")
+    arguments = parsed(
+        ingest_collector, *needed, "--name", "n", "--columns", "part, id", "--binary", "base64"
+    )
     assert ingest_collector.source_from(arguments) == CollectorSource(
         (Location.given("/data/raw"),), "n", columns=("part", "id"), binary=BinaryText.BASE64
     )

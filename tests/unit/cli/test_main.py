@@ -66,10 +66,14 @@ def test_errors_name_options(message: str, expected: str) -> None:
 
 def test_lists_of_names_and_settings() -> None:
     """Blanks around names do not count, in values they do; a value may hold an equals sign."""
-    assert listed_names(" a, b ,,") == key_columns("a,b") == ["a", "b"]
+    assert listed_names(" a, b ") == key_columns("a,b") == ("a", "b")
+    assert listed_names(" ") == ()
     assert key_values("--property", ["a=b=c", "d= "]) == [("a", "b=c"), ("d", " ")]
     with pytest.raises(ConfigurationError, match="--key: name at least one column"):
-        key_columns(" ,")
+        key_columns(" ")
+    for text in ("a,", ",a", "a,,b"):
+        with pytest.raises(ConfigurationError, match="a name between commas is empty"):
+            listed_names(text)
     for wrong in ("a", "=b"):
         with pytest.raises(ConfigurationError, match=f"--property '{wrong}': expected KEY=VALUE"):
             key_values("--property", ["x=y", wrong])

@@ -15,7 +15,7 @@ from metastore_client.testing import InMemoryMetastore
 from mutation_api.client.commit_outcome import COMMIT_RETRY_SECONDS, Outcome, commit_and_find_out
 from tests.fixtures.fix_clock import FakeClock
 
-CUT = MetastoreUnavailableError("line cut", outcome_unknown=True)
+CUT = MetastoreUnavailableError("connection cut", outcome_unknown=True)
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_a_failed_beat_is_repeated_soon(metastore: InMemoryMetastore, clock: Fak
     """A broken connection is not a loss; the next try comes after a tenth of the interval."""
     lost: list[ClientError] = []
     heartbeat = _heartbeat(metastore, clock, lost)
-    metastore.fail_next("heartbeat_txn_range", MetastoreUnavailableError("line cut"))
+    metastore.fail_next("heartbeat_txn_range", MetastoreUnavailableError("connection cut"))
     heartbeat.start()
     clock.wait_for_waiters(2)
     clock.advance(50)
@@ -98,7 +98,7 @@ def test_a_failed_beat_is_repeated_soon(metastore: InMemoryMetastore, clock: Fak
 def test_silence_for_most_of_the_timeout_is_a_loss(metastore: InMemoryMetastore, clock: FakeClock) -> None:
     """After 0.8 of the timeout without success the job must stop, before the reaper can strike."""
     lost: list[ClientError] = []
-    metastore.fail_next("heartbeat_txn_range", MetastoreUnavailableError("line cut"), times=1000)
+    metastore.fail_next("heartbeat_txn_range", MetastoreUnavailableError("connection cut"), times=1000)
     heartbeat = _heartbeat(metastore, clock, lost)
     heartbeat.start()
     clock.wait_for_waiters(2)
@@ -110,7 +110,7 @@ def test_silence_for_most_of_the_timeout_is_a_loss(metastore: InMemoryMetastore,
     wait_until(lambda: bool(lost), "the loss")
     assert isinstance(lost[0], LockLostError)
     assert "240 s" in str(lost[0])
-    assert "line cut" in str(lost[0])
+    assert "connection cut" in str(lost[0])
 
 
 def test_a_hung_connection_is_a_loss(clock: FakeClock) -> None:

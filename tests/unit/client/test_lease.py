@@ -277,7 +277,7 @@ def test_a_broken_lock_request_starts_over_with_a_new_transaction(
 ) -> None:
     """It is never repeated in the same transaction, whether it arrived or not."""
     metastore = InMemoryMetastore(capabilities=capabilities)
-    metastore.fail_next("lock", MetastoreUnavailableError("line cut"), after=True)
+    metastore.fail_next("lock", MetastoreUnavailableError("connection cut"), after=True)
     lease = _lease(metastore, clock)
     lease.acquire()
     lease.stop()
@@ -288,8 +288,8 @@ def test_a_broken_lock_request_starts_over_with_a_new_transaction(
 def test_two_broken_lock_requests_are_an_error(clock: FakeClock, capabilities: Capabilities) -> None:
     """Starting over has a bound; what was opened is aborted."""
     metastore = InMemoryMetastore(capabilities=capabilities)
-    metastore.fail_next("lock", MetastoreUnavailableError("line cut"), after=True, times=2)
-    with pytest.raises(ConnectionFailedError, match="line cut"):
+    metastore.fail_next("lock", MetastoreUnavailableError("connection cut"), after=True, times=2)
+    with pytest.raises(ConnectionFailedError, match="connection cut"):
         _lease(metastore, clock).acquire()
     assert metastore.show_locks() == []
 
@@ -298,7 +298,7 @@ def test_a_broken_poll_is_repeated(capabilities: Capabilities) -> None:
     """Asking again for a waiting lock is harmless, so a broken connection only costs time."""
     metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
-    metastore.fail_next("check_lock", MetastoreUnavailableError("line cut"), times=3)
+    metastore.fail_next("check_lock", MetastoreUnavailableError("connection cut"), times=3)
     lease = _lease(metastore, ScriptedClock(*[lambda: None] * 3, lambda: metastore.commit_txn(other)))
     lease.acquire()
     lease.stop()
@@ -436,8 +436,8 @@ def test_a_line_that_breaks_during_the_roll_over_keeps_the_guard(capabilities: C
 
     def commit() -> None:
         metastore.commit_txn(other)
-        metastore.fail_next("open_txn", MetastoreUnavailableError("line cut"))
+        metastore.fail_next("open_txn", MetastoreUnavailableError("connection cut"))
 
-    with pytest.raises(ConnectionFailedError, match="line cut"):
+    with pytest.raises(ConnectionFailedError, match="connection cut"):
         _lease(metastore, ScriptedClock(commit)).acquire()
     assert metastore.show_locks() == []

@@ -196,9 +196,9 @@ def test_a_failing_abort_never_hides_the_users_error(
     """The abort's failure is logged."""
     transaction = client.new_transaction()
     with caplog.at_level(logging.ERROR), pytest.raises(ZeroDivisionError), transaction:
-        metastore.fail_next("abort_txn", MetastoreUnavailableError("line cut"))
+        metastore.fail_next("abort_txn", MetastoreUnavailableError("connection cut"))
         raise ZeroDivisionError
-    assert "line cut" in caplog.text
+    assert "connection cut" in caplog.text
 
 
 def test_it_is_used_once(client: MutatorClient) -> None:
@@ -323,7 +323,7 @@ def test_a_commit_whose_answer_is_lost_is_asked_for_again(
     transaction = client.new_transaction()
     transaction.begin()
     _write(transaction)
-    metastore.fail_next("commit_txn", MetastoreUnavailableError("line cut"), after=arrived)
+    metastore.fail_next("commit_txn", MetastoreUnavailableError("connection cut"), after=arrived)
     transaction.commit()
     assert transaction.state is TransactionState.COMMITTED
     assert len(files_below(tmp_path)) == 1
@@ -368,7 +368,7 @@ def test_forgotten_after_a_lost_answer_means_committed(
     transaction = client.new_transaction()
     transaction.begin()
     _write(transaction)
-    metastore.fail_next("commit_txn", MetastoreUnavailableError("line cut"), after=True)
+    metastore.fail_next("commit_txn", MetastoreUnavailableError("connection cut"), after=True)
     metastore.fail_next("commit_txn", NoSuchTxnError("No such transaction txnid:1"))
     transaction.commit()
     assert transaction.state is TransactionState.COMMITTED
@@ -404,8 +404,8 @@ def test_a_failing_metastore_before_the_commit_leaves_nothing(
     transaction = client.new_transaction()
     transaction.begin()
     _write(transaction)
-    metastore.fail_next(call, MetastoreUnavailableError("line cut"))
-    with pytest.raises(ConnectionFailedError, match="line cut"):
+    metastore.fail_next(call, MetastoreUnavailableError("connection cut"))
+    with pytest.raises(ConnectionFailedError, match="connection cut"):
         transaction.commit()
     assert transaction.state is TransactionState.ABORTED
     _nothing_visible(metastore, transaction, tmp_path)
@@ -620,7 +620,7 @@ def test_locks_of_others(metastore: InMemoryMetastore, client: MutatorClient) ->
         (found,) = transaction.other_locks("Default.T")
         assert (found.txn_id, found.state, found.user) == (writer, LockState.WAITING, "somebody")
         assert transaction.other_locks("default.flat") == ()
-        metastore.fail_next("show_locks", MetastoreUnavailableError("line cut"))
+        metastore.fail_next("show_locks", MetastoreUnavailableError("connection cut"))
         with pytest.raises(ConnectionFailedError, match=r"could not ask for the locks of table default\.t"):
             transaction.other_locks(T)
     with pytest.raises(TransactionStateError):

@@ -84,6 +84,6 @@ def test_contradictory_wishes_and_what_is_there_are_named() -> None:
         create_acid_table(metastore, "default.t", COLUMNS, **buckets)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match=r"nowhere\.t could not be created"):
         create_acid_table(metastore, "nowhere.t", COLUMNS, **buckets)  # type: ignore[arg-type]
-    metastore.fail_next("create_table", MetastoreUnavailableError("line cut"))
-    with pytest.raises(ConnectionFailedError, match=r"default\.u could not be created: line cut"):
+    metastore.fail_next("create_table", MetastoreUnavailableError("connection cut"))
+    with pytest.raises(ConnectionFailedError, match=r"default\.u could not be created: connection cut"):
         create_acid_table(metastore, "default.u", COLUMNS, **buckets)  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ def test_the_server_is_described_and_nothing_is_changed() -> None:
     """Release, capabilities and settings; a setting that the server does not report is not an error."""
     metastore = InMemoryMetastore(configuration={"hive.metastore.dml.events": "true"})
     server = dict(examine(metastore, "default").server)
-    assert server["line"] == "Hive 2.x"
+    assert server["release"] == "Hive 2.x"
     assert server["write ids"] == "no"
     assert server["hive.metastore.dml.events"] == "true"
     assert server["hive.compactor.worker.threads"] == NOT_TOLD
@@ -75,8 +75,8 @@ def test_one_table_is_examined_alone(tmp_path: Path) -> None:
 def test_a_server_that_cannot_be_asked_is_an_error() -> None:
     """If the server cannot be asked, there is no report at all."""
     metastore = InMemoryMetastore()
-    metastore.fail_next("get_all_tables", MetastoreUnavailableError("line cut"))
-    with pytest.raises(ConnectionFailedError, match=r"database default.*line cut"):
+    metastore.fail_next("get_all_tables", MetastoreUnavailableError("connection cut"))
+    with pytest.raises(ConnectionFailedError, match=r"database default.*connection cut"):
         examine(metastore, "default")
     with pytest.raises(ConfigurationError, match="not the full name of a table"):
         examine(metastore, "a.b")

@@ -111,7 +111,7 @@ def test_without_the_metastores_word_nothing_goes(metastore: InMemoryMetastore, 
     dead = metastore.open_txn("u", "h", "")
     metastore.abort_txn(dead)
     staged = left(tmp_path / "t", dead)
-    metastore.fail_next("get_open_txns", MetastoreUnavailableError("line cut"))
-    with pytest.raises(ConnectionFailedError, match="line cut"):
+    metastore.fail_next("get_open_txns", MetastoreUnavailableError("connection cut"))
+    with pytest.raises(ConnectionFailedError, match="connection cut"):
         [*sweep(metastore, "default", "t")]
     assert Path(staged.path).exists()
