@@ -15,13 +15,12 @@ from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.key_groups import KeyGroups
 from mutation_api.orc.read.read_ahead import read_in_turn
-from mutation_api.orc.read.snapshot_reader import read_split
 from mutation_api.orc.read.snapshot_split import SnapshotSplit
+from mutation_api.orc.read.split_rows import split_rows
 from mutation_api.spark.jvm import spark_context
 from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.partition_columns import partition_scalars
 from mutation_api.table.serializer import AcidTableSerializer
 from mutation_api.types.hive_type import parse_hive_type, spark_type
 
@@ -94,35 +93,17 @@ class SplitReader:
         configure_storage(self.storage)
 
         def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
-            return self._read(table, split, groups, checks_placement=checks_placement(split))
+            return split_rows(
+                table,
+                split,
+                self.valid_ids,
+                self.columns,
+                self.options,
+                groups,
+                checks_placement=checks_placement(split),
+            )
 
         yield from (batch for _, batch in read_in_turn(splits, read))
-
-    def _read(
-        self, table: AcidTable, split: SnapshotSplit, groups: KeyGroups | None, *, checks_placement: bool
-    ) -> Iterator[pa.RecordBatch]:
-        data = [c.name for c in self.columns if c.name not in table.partition_key_names]
-        has_row_ids = table.version.has_row_ids
-        # Without ROW__ID and requested columns, one column is read to count the rows.
-        read = data or ([] if has_row_ids else [table.column_names[0]])
-        values = partition_scalars(table, split.partition_name)
-        only = None if groups is None else groups.filter_for(split.partition_name)
-        for batch in read_split(
-            table,
-            split,
-            self.valid_ids,
-            read,
-            has_row_ids,
-            self.options,
-            only,
-            checks_placement=checks_placement,
-        ):
-            arrays = {name: batch.column(name) for name in data}
-            arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in values.items()}
-            columns = {c.name: arrays[c.name] for c in self.columns}
-            if has_row_ids:
-                columns = {ROW_ID_COLUMN: _row_ids(table, split, batch), **columns}
-            yield pa.RecordBatch.from_pydict(columns)
 
 
 def _numbers(spark: SparkSession, count: int) -> DataFrame:
@@ -146,12 +127,3 @@ def _row_id_ddl(table: AcidTable) -> str:
     """Spark's type of the table's ROW__ID."""
     partition = f",{PARTITION_FIELD}:string" if table.partition_keys else ""
     return f"struct<{table.version.transaction_field}:bigint,bucketid:int,rowid:bigint{partition}>"
-
-
-def _row_ids(table: AcidTable, split: SnapshotSplit, batch: pa.RecordBatch) -> pa.StructArray:
-    row_ids = batch.column(ROW_ID_COLUMN)
-    if not table.partition_keys:
-        return row_ids
-    partition = pa.repeat(pa.scalar(split.partition_name, pa.string()), len(row_ids))
-    fields = [*row_ids.type, pa.field(PARTITION_FIELD, pa.string())]
-    return pa.StructArray.from_arrays([*row_ids.flatten(), partition], fields=fields)
