@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
+from mutation_api.errors import ConfigurationError
 
-__all__ = ["COLLECTED_KEYS_DEFAULT", "MergeOptions"]
+__all__ = ["CHANGE_COLUMN", "COLLECTED_KEYS_DEFAULT", "MergeOptions", "checked_options"]
+
+CHANGE_COLUMN = "__change"
+"""Name of the operation column of the change set that a merge writes; a table may have an ``operation``."""
 
 COLLECTED_KEYS_DEFAULT = 2_000_000
 """Maximum number of source rows whose keys the driver collects, to read the table by them."""
@@ -27,3 +32,39 @@ class MergeOptions:
     collected_keys: int = COLLECTED_KEYS_DEFAULT
     prune_buckets: bool = True
     count_by: str | None = None
+
+
+def checked_options(
+    *,
+    keys: Sequence[str] | None,
+    on_duplicate: str | FirstBy,
+    missing_columns: str,
+    null_safe: bool = False,
+    write_unchanged: bool = False,
+    duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT,
+    collected_keys: int = COLLECTED_KEYS_DEFAULT,
+    prune_buckets: bool = True,
+    count_by: str | None = None,
+) -> MergeOptions:
+    """The options as the user gave them; ``keys`` are the key columns, None for a condition.
+
+    Raises:
+        ConfigurationError: one of them is invalid.
+    """
+    if not (isinstance(on_duplicate, FirstBy) or on_duplicate == "error"):
+        raise ConfigurationError(f"on_duplicate={on_duplicate!r}: it must be 'error' or first_by(…)")
+    if missing_columns not in ("null", "error"):
+        raise ConfigurationError(f"missing_columns={missing_columns!r}: it must be 'null' or 'error'")
+    names = None if keys is None else [name.lower() for name in keys]
+    if names is not None and (not names or len(set(names)) < len(names)):
+        raise ConfigurationError(f"on={names!r}: name at least one key column, and each once")
+    return MergeOptions(
+        null_safe,
+        on_duplicate if isinstance(on_duplicate, FirstBy) else None,
+        missing_columns == "error",
+        write_unchanged,
+        duplicates_shown,
+        collected_keys,
+        prune_buckets=prune_buckets,
+        count_by=None if count_by is None else count_by.lower(),
+    )

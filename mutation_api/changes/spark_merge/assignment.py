@@ -14,14 +14,13 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from mutation_api.changes.converted import check_type, converted
 from mutation_api.changes.spark_merge.sides import column_type
-from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.errors import RecordLayoutError
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.write.plan import wall_clock_type
 from mutation_api.table.acid_table import AcidColumn
-from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import parse_hive_type, spark_type
-from mutation_api.types.scalar_conversion import MisfitError
 
 __all__ = ["ColumnConverter", "any_of", "comparable", "differs", "is_stored_unchanged", "stored"]
 
@@ -41,17 +40,7 @@ class ColumnConverter:
 
         Raises RecordValueError: a value does not fit.
         """
-        hive_type = parse_hive_type(self.column.type)
-        try:
-            return convert_to_column(values, hive_type, column=self.column.name, timestamp_unit="us")
-        except RecordValueError as error:
-            misfit = error.__cause__
-            if not isinstance(misfit, MisfitError):
-                raise
-            raise RecordValueError(
-                f"table {self.table_name}: row {keys[misfit.row].as_py()}: column {self.column.name!r} "
-                f"({self.column.type}){misfit.path}: value {misfit.value} {misfit.reason}"
-            ) from error
+        return converted(self.table_name, self.column, values, lambda row: str(keys[row].as_py()))
 
 
 def stored(
@@ -77,8 +66,8 @@ def stored(
     if is_stored_unchanged(column, found):
         return masked
     wanted = spark_type(parse_hive_type(column.type))
-    converted: Column = _converter(ColumnConverter(table_name, column), wanted)(masked, key)
-    return converted
+    result: Column = _converter(ColumnConverter(table_name, column), wanted)(masked, key)
+    return result
 
 
 def is_stored_unchanged(column: AcidColumn, found: DataType) -> bool:
@@ -87,21 +76,22 @@ def is_stored_unchanged(column: AcidColumn, found: DataType) -> bool:
 
 
 def _converter(convert: ColumnConverter, ddl: str):  # type: ignore[no-untyped-def]
-    def converted(values: pa.Array, keys: pa.Array) -> pa.Array:
+    def convert_values(values: pa.Array, keys: pa.Array) -> pa.Array:
         return convert(values, keys)
 
-    return arrow_udf(converted, ddl)  # type: ignore[call-overload]
+    return arrow_udf(convert_values, ddl)  # type: ignore[call-overload]
 
 
 def _check_type(table_name: str, column: AcidColumn, found: DataType) -> None:
+    shown = found.simpleString()
     try:
-        empty = pa.array([], type=to_arrow_type(found))
-        convert_to_column(empty, parse_hive_type(column.type), column=column.name)
-    except (RecordLayoutError, PySparkException, TypeError, ValueError) as error:
+        arrow = to_arrow_type(found)
+    except (PySparkException, TypeError, ValueError) as error:
         raise RecordLayoutError(
-            f"table {table_name}: column {column.name!r} ({column.type}) cannot hold a "
-            f"{found.simpleString()}; cast it in the source"
+            f"table {table_name}: column {column.name!r} ({column.type}) cannot hold a {shown}; "
+            "cast it in the source"
         ) from error
+    check_type(table_name, column, arrow, shown)
 
 
 def differs(column: AcidColumn, old: str, new: str) -> Column:

@@ -19,13 +19,17 @@ from pyspark.sql import Column, DataFrame
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import Action, Clause, Match
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
-from mutation_api.changes.merge_options import COLLECTED_KEYS_DEFAULT, MergeOptions
+from mutation_api.changes.merge_options import (
+    CHANGE_COLUMN,
+    COLLECTED_KEYS_DEFAULT,
+    MergeOptions,
+    checked_options,
+)
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.preview import SAMPLES_DEFAULT
 from mutation_api.changes.spark_merge.expressions import Expression
-from mutation_api.changes.spark_merge.merge_plan import CHANGE_COLUMN, MergePlan
+from mutation_api.changes.spark_merge.merge_plan import MergePlan
 from mutation_api.changes.spark_merge.preview_frame import preview_changes
-from mutation_api.errors import ConfigurationError
 from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.spark.write.job import apply_changes
@@ -96,22 +100,17 @@ def merge_into(
     Raises:
         ConfigurationError: an option is invalid.
     """
-    if not (isinstance(on_duplicate, FirstBy) or on_duplicate == "error"):
-        raise ConfigurationError(f"on_duplicate={on_duplicate!r}: it must be 'error' or first_by(…)")
-    if missing_columns not in ("null", "error"):
-        raise ConfigurationError(f"missing_columns={missing_columns!r}: it must be 'null' or 'error'")
     keys = None if isinstance(on, str | Column) else tuple(name.lower() for name in on)
-    if keys is not None and (not keys or len(set(keys)) < len(keys)):
-        raise ConfigurationError(f"on={list(keys)!r}: name at least one key column, and each once")
-    options = MergeOptions(
-        null_safe,
-        on_duplicate if isinstance(on_duplicate, FirstBy) else None,
-        missing_columns == "error",
-        write_unchanged,
-        duplicates_shown,
-        collected_keys,
+    options = checked_options(
+        keys=keys,
+        null_safe=null_safe,
+        on_duplicate=on_duplicate,
+        missing_columns=missing_columns,
+        write_unchanged=write_unchanged,
+        duplicates_shown=duplicates_shown,
+        collected_keys=collected_keys,
         prune_buckets=prune_buckets,
-        count_by=None if count_by is None else count_by.lower(),
+        count_by=count_by,
     )
     condition = on if isinstance(on, str | Column) else None
     return MergeInto(transaction, table_name, source, keys, condition, options)

@@ -19,7 +19,7 @@ from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.change_set.staged_writer import OpenTransaction
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
-from mutation_api.changes.merge_options import MergeOptions
+from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.resolve import resolve
 from mutation_api.changes.spark_merge.expressions import Expression, ExpressionAnalyser, SparkMerge, column_of
@@ -50,10 +50,7 @@ from mutation_api.spark.read.snapshot_frame import snapshot, snapshot_by_bucket
 from mutation_api.spark.write.plan import default_num_partitions
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["CHANGE_COLUMN", "MergePlan"]
-
-CHANGE_COLUMN = "__change"
-"""Name of the operation column of the change set. The table may itself have a column ``operation``."""
+__all__ = ["MergePlan"]
 
 _KEY, _ALTERED, _KIND = "__key", "__altered", "__kind"
 _ROW_ID, _PARTITION, _NEW_PARTITION = "__row_id", "__partition", "__new_partition"

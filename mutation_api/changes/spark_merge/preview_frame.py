@@ -67,7 +67,7 @@ def preview_changes(
 
 
 def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
-    """Some rows of each kind: those with the smallest hash of partition and key. One job.
+    """Some rows of each kind: those with the least partition and key. One job.
 
     The result is the same each time, whatever the distribution over tasks.
 
@@ -77,12 +77,12 @@ def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
         per_kind: the maximum number of rows of a kind; 0 for none.
 
     Returns:
-        The rows by kind (inserted, updated, deleted, moved), then by that hash, without unchanged rows.
+        The rows by kind (inserted, updated, deleted, moved), then by partition and key; no unchanged ones.
     """
     if per_kind < 1:
         return ()
     order = sf.struct(
-        sf.xxhash64("partition", "key").alias("hash"),
+        sf.col("partition"),
         sf.col("key"),
         sf.xxhash64(*_hashable(rows.schema)).alias("content"),  # several rows may have a key of NULLs
     )

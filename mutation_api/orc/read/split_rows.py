@@ -10,12 +10,18 @@ from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.key_groups import KeyGroups
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.orc.read.snapshot_reader import read_split, row_id_type
 from mutation_api.orc.read.snapshot_split import SnapshotSplit
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition_columns import partition_scalars
 
-__all__ = ["split_rows"]
+__all__ = ["full_row_id_type", "split_rows"]
+
+
+def full_row_id_type(table: AcidTable) -> pa.StructType:
+    """Arrow type of ROW__ID in the table's rows: in a partitioned table with the field ``partition``."""
+    partition = [pa.field(PARTITION_FIELD, pa.string())] if table.partition_keys else []
+    return pa.struct([*row_id_type(table.version), *partition])
 
 
 def split_rows(
@@ -75,5 +81,4 @@ def _row_ids(table: AcidTable, split: SnapshotSplit, batch: pa.RecordBatch) -> p
     if not table.partition_keys:
         return row_ids
     partition = pa.repeat(pa.scalar(split.partition_name, pa.string()), len(row_ids))
-    fields = [*row_ids.type, pa.field(PARTITION_FIELD, pa.string())]
-    return pa.StructArray.from_arrays([*row_ids.flatten(), partition], fields=fields)
+    return pa.StructArray.from_arrays([*row_ids.flatten(), partition], fields=list(full_row_id_type(table)))

@@ -1,6 +1,7 @@
 """What a merge has to do, in plain Python: the model that judges random merges beside Hive.
 
-Expressions carry their SQL text, which Spark and Hive both read, and a function that gives the same value.
+Expressions carry their SQL text, which Spark and Hive both read, the expression of Arrow, and a function
+of the same value.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
+
+import pyarrow.compute as pc
 
 from mutation_api import MergeCounts
 
@@ -27,22 +30,23 @@ class Expression:
     """SQL text over ``source`` and ``target``, and its value for a row of each; None is NULL."""
 
     text: str
+    arrow: pc.Expression = field(repr=False, compare=False)
     of: Callable[[Row | None, Row | None], Any] = field(repr=False, compare=False)
 
 
 def source(name: str) -> Expression:
     """A column of the source."""
-    return Expression(f"source.{name}", lambda s, t: s and s.get(name))
+    return Expression(f"source.{name}", pc.field("source", name), lambda s, t: s and s.get(name))
 
 
 def target(name: str) -> Expression:
     """A column of the table."""
-    return Expression(f"target.{name}", lambda s, t: t and t[name])
+    return Expression(f"target.{name}", pc.field("target", name), lambda s, t: t and t[name])
 
 
 def literal(value: int | str) -> Expression:
     """A constant."""
-    return Expression(repr(value), lambda s, t: value)
+    return Expression(repr(value), pc.scalar(value), lambda s, t: value)
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -61,7 +65,7 @@ def binary(left: Expression, sign: str, right: Expression) -> Expression:
         a, b = left.of(s, t), right.of(s, t)
         return None if a is None or b is None else _OPERATORS[sign](a, b)
 
-    return Expression(f"({left.text} {sign} {right.text})", of)
+    return Expression(f"({left.text} {sign} {right.text})", _OPERATORS[sign](left.arrow, right.arrow), of)
 
 
 def is_even(number: Expression) -> Expression:
@@ -71,12 +75,12 @@ def is_even(number: Expression) -> Expression:
         found = number.of(s, t)
         return None if found is None else found % 2 == 0
 
-    return Expression(f"({number.text} % 2 = 0)", of)
+    return Expression(f"({number.text} % 2 = 0)", pc.bit_wise_and(number.arrow, 1) == 0, of)
 
 
 def is_null(value: Expression) -> Expression:
     """IS NULL."""
-    return Expression(f"({value.text} IS NULL)", lambda s, t: value.of(s, t) is None)
+    return Expression(f"({value.text} IS NULL)", value.arrow.is_null(), lambda s, t: value.of(s, t) is None)
 
 
 def either(left: Expression, right: Expression) -> Expression:
@@ -86,7 +90,7 @@ def either(left: Expression, right: Expression) -> Expression:
         found = (left.of(s, t), right.of(s, t))
         return True if True in found else None if None in found else False
 
-    return Expression(f"({left.text} OR {right.text})", of)
+    return Expression(f"({left.text} OR {right.text})", left.arrow | right.arrow, of)
 
 
 def both(left: Expression, right: Expression) -> Expression:
@@ -96,7 +100,7 @@ def both(left: Expression, right: Expression) -> Expression:
         found = (left.of(s, t), right.of(s, t))
         return False if False in found else None if None in found else True
 
-    return Expression(f"({left.text} AND {right.text})", of)
+    return Expression(f"({left.text} AND {right.text})", left.arrow & right.arrow, of)
 
 
 def joined(left: Expression, text: str) -> Expression:
@@ -106,7 +110,8 @@ def joined(left: Expression, text: str) -> Expression:
         found = left.of(s, t)
         return None if found is None else found + text
 
-    return Expression(f"concat({left.text}, {text!r})", of)
+    arrow = pc.binary_join_element_wise(left.arrow, pc.scalar(text), pc.scalar(""))
+    return Expression(f"concat({left.text}, {text!r})", arrow, of)
 
 
 # -- a merge -----------------------------------------------------------------------------------------------

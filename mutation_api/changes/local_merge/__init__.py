@@ -1,0 +1,1 @@
+"""Merges of Arrow data in this process, without Spark."""

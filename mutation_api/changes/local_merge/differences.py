@@ -1,0 +1,56 @@
+"""Which rows differ in a column, as Spark's ``<=>`` finds them: NULL equals NULL, NaN equals NaN."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.types.plain_array import struct_fields
+from mutation_api.worker.row_ids import Mask
+
+__all__ = ["differs"]
+
+
+def differs(before: pa.Array, after: pa.Array) -> Mask:
+    """Whether n values of one Arrow type differ from n others, pair by pair."""
+    if pa.types.is_null(before.type):
+        equal: Mask = np.zeros(len(before), np.bool_)
+        return equal
+    if pa.types.is_struct(before.type):
+        found: Mask = _null_mask(before) != _null_mask(after)
+        for one, other in zip(struct_fields(before), struct_fields(after), strict=True):
+            found |= differs(one, other)
+        return found
+    if pa.types.is_nested(before.type):
+        pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
+        is_map = pa.types.is_map(before.type)
+        return np.array([_plain(a, is_map=is_map) != _plain(b, is_map=is_map) for a, b in pairs], np.bool_)
+    unequal = pc.not_equal(before, after)
+    if pa.types.is_floating(before.type):
+        unequal = pc.and_(unequal, pc.invert(pc.and_(pc.is_nan(before), pc.is_nan(after))))
+    differing: Mask = pc.fill_null(unequal, False).to_numpy(zero_copy_only=False)
+    return differing | (_null_mask(before) != _null_mask(after))
+
+
+def _null_mask(array: pa.Array) -> Mask:
+    mask: Mask = array.is_null().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _plain(value: Any, *, is_map: bool = False) -> Any:
+    """A nested value such that equal ones are equal in Python: NaN by a mark, maps in any order."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        items = [_plain(each) for each in value]
+        is_entries = is_map or (bool(value) and all(isinstance(each, tuple) for each in value))
+        return sorted(items, key=repr) if is_entries else items
+    if isinstance(value, tuple):
+        return tuple(_plain(each) for each in value)
+    return value

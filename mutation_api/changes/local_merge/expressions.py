@@ -1,0 +1,110 @@
+"""Conditions and assignments of a merge as Arrow expressions over the structs ``source`` and ``target``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.changes.analysis import Analysis, Conjunct, Equality
+from mutation_api.changes.clauses import SOURCE, TARGET
+from mutation_api.changes.resolve import ResolvedMerge
+from mutation_api.errors import RecordLayoutError
+from mutation_api.scan.expressions import Path, paths_read, result_type
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.types.hive_type import arrow_type, parse_hive_type
+
+__all__ = ["ArrowAnalyser", "ArrowMerge", "as_expression", "as_value", "target_types"]
+
+ArrowMerge = ResolvedMerge[pc.Expression, pa.DataType]
+
+_SIDES = (SOURCE, TARGET)
+
+
+def as_expression(given: pc.Expression | str, side: str = SOURCE) -> pc.Expression:
+    """An expression; a text names a column: ``"x"`` of ``side``, ``"source.x"`` or ``"target.x"``."""
+    if not isinstance(given, str):
+        return given
+    first, _, rest = given.partition(".")
+    path = (first, rest) if rest and first in _SIDES else (side, given)
+    return pc.field(path[0], path[1].lower())
+
+
+def as_value(given: Any, side: str = SOURCE) -> pc.Expression:
+    """The expression of an assigned value: an expression, the name of a column, or any other value itself."""
+    if isinstance(given, pc.Expression | str):
+        return as_expression(given, side)
+    return pc.scalar(given)
+
+
+def target_types(table: AcidTable) -> dict[str, pa.DataType]:
+    """Arrow types of the table's rows as they are read: data columns, then partition columns."""
+    return {c.name: arrow_type(parse_hive_type(c.type), timestamp_unit="us") for c in table.all_columns}
+
+
+@dataclass(frozen=True)
+class ArrowAnalyser:
+    """Resolves Arrow expressions; an :class:`~mutation_api.changes.analysis.Analyser`.
+
+    ``keys`` are those of the merge: its condition is that they are equal, which no Arrow expression says as
+    Spark does (NaN equals NaN).
+    """
+
+    table_name: str
+    source: Mapping[str, pa.DataType]
+    target: Mapping[str, pa.DataType]
+    keys: Sequence[str]
+    null_safe: bool
+
+    def source_column(self, name: str) -> pc.Expression:
+        """The column of the source."""
+        return pc.field(SOURCE, name)
+
+    def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> pc.Expression:
+        """An expression that reads the keys of both sides; :meth:`conjuncts` gives its meaning."""
+        del null_safe
+        parts = [pc.is_valid(pc.field(side, key)) for key in keys for side in _SIDES]
+        return reduce(lambda a, b: a & b, parts)
+
+    def analyse(self, expression: pc.Expression, sides: Sequence[str], what: str) -> Analysis[pa.DataType]:
+        """Resolve an expression. Raises RecordLayoutError: it cannot be resolved."""
+        schema = self._schema(sides)
+        data_type = result_type(expression, schema, f"table {self.table_name}: {what}")
+        read = paths_read(expression, schema)
+        return Analysis(data_type, _of_side(read, SOURCE), _of_side(read, TARGET))
+
+    def condition(self, expression: pc.Expression, sides: Sequence[str], what: str) -> Analysis[pa.DataType]:
+        """Like :meth:`analyse`; the expression must be boolean."""
+        found = self.analyse(expression, sides, what)
+        if not pa.types.is_boolean(found.data_type):
+            raise RecordLayoutError(
+                f"table {self.table_name}: {what} {str(expression)!r} must be boolean, found "
+                f"{found.data_type}"
+            )
+        return found
+
+    def conjuncts(
+        self, condition: pc.Expression, sides: Sequence[str], what: str
+    ) -> list[Conjunct[pc.Expression]]:
+        """The equality of each key for the condition of the merge; of others the whole."""
+        if set(sides) == set(_SIDES) and condition.equals(
+            self.key_condition(self.keys, null_safe=self.null_safe)
+        ):
+            return [
+                Conjunct(condition, frozenset((key,)), frozenset((key,)), Equality(key, key, self.null_safe))
+                for key in self.keys
+            ]
+        found = self.analyse(condition, sides, what)
+        return [Conjunct(condition, found.source_columns, found.target_columns)]
+
+    def _schema(self, sides: Sequence[str]) -> pa.Schema:
+        types = {SOURCE: self.source, TARGET: self.target}
+        return pa.schema([(side, pa.struct(list(types[side].items()))) for side in sides])
+
+
+def _of_side(paths: frozenset[Path], side: str) -> frozenset[str]:
+    return frozenset(path[1] for path in paths if path[0] == side and len(path) > 1)

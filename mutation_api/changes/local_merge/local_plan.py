@@ -1,0 +1,441 @@
+"""LocalMergePlan: evaluates a merge in this process; nothing is written before everything is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.change_set.staged_writer import LookingTransaction
+from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
+from mutation_api.changes.converted import check_type
+from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, FirstBy, duplicate_key_error
+from mutation_api.changes.local_merge.acting import (
+    INSERTED,
+    KINDS,
+    MOVED,
+    Acting,
+    Candidates,
+    act,
+    assigned,
+    clauses_of,
+)
+from mutation_api.changes.local_merge.differences import differs
+from mutation_api.changes.local_merge.expressions import ArrowAnalyser, ArrowMerge, target_types
+from mutation_api.changes.local_merge.key_columns import key_in_type
+from mutation_api.changes.local_merge.once import duplicated, first_of_each, order_of_rows, sort_keys
+from mutation_api.changes.local_merge.pairs import SourceKeys
+from mutation_api.changes.local_merge.source_rows import check_memory
+from mutation_api.changes.local_merge.target_rows import TargetRows
+from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
+from mutation_api.changes.merge_report import MergeReport
+from mutation_api.changes.resolve import Alternatives, resolve
+from mutation_api.errors import RecordValueError
+from mutation_api.local.local_options import LocalOptions
+from mutation_api.orc.read.key_filter import KeyFilter
+from mutation_api.orc.read.split_rows import full_row_id_type
+from mutation_api.scan.expressions import evaluate
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.partition_columns import partition_scalars, partition_type
+from mutation_api.worker.row_ids import Mask
+
+__all__ = ["LocalMergePlan"]
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LocalMergePlan:
+    """A merge whose names and types are checked.
+
+    Attributes:
+        transaction: begun; the table is one of its sinks.
+        table: its descriptor.
+        source: the source's rows.
+        keys: names of the key columns.
+        plan: the checked clauses.
+        options: of the merge.
+        local: memory and threads.
+    """
+
+    transaction: LookingTransaction
+    table: AcidTable
+    source: pa.Table
+    keys: tuple[str, ...]
+    plan: ArrowMerge
+    options: MergeOptions
+    local: LocalOptions
+
+    @classmethod
+    def of(
+        cls,
+        transaction: LookingTransaction,
+        table_name: str,
+        source: pa.Table,
+        keys: tuple[str, ...],
+        clauses: tuple[Clause[pc.Expression], ...],
+        options: MergeOptions,
+        local: LocalOptions,
+    ) -> LocalMergePlan:
+        """Check names, types and conditions; reads nothing of the table.
+
+        Raises:
+            RecordLayoutError, TableNotMutableError: see :func:`mutation_api.changes.resolve.resolve`.
+        """
+        transaction.check()
+        table = transaction.table(table_name)
+        types = {name: column.type for name, column in zip(source.column_names, source.columns, strict=True)}
+        analyser = ArrowAnalyser(table.full_name, types, target_types(table), keys, options.null_safe)
+        plan = resolve(table, analyser, keys, None, clauses, _with_expressions(table, source, options))
+        for clause, values in zip(plan.clauses, plan.values, strict=True):
+            if clause.action is not Action.DELETE:
+                for column in table.all_columns:
+                    if column.name in values:
+                        found = values[column.name][1]
+                        check_type(table.full_name, column, found, str(found))
+        return cls(transaction, table, source, keys, plan, options, local)
+
+    @cached_property
+    def acting(self) -> tuple[Acting, ...]:
+        """The rows on which a clause acts, with their new values. Reads the table.
+
+        Raises:
+            RecordValueError: a value does not fit its column, or a key to insert would be stored as another.
+            DuplicateKeyError: several source rows would act on one row, or insert one key.
+            ConfigurationError: the rows need more memory than allowed.
+            DirectoryStateError, CorruptFileError: see :func:`mutation_api.orc.read.split_rows.split_rows`.
+        """
+        wanted = self.plan.matches
+        found: list[Acting] = []
+        doubled = _Doubled(self)
+        if wanted - {Match.NOT_MATCHED_BY_SOURCE}:
+            matched, unmatched = self._both_sides()
+            if Match.MATCHED in wanted:
+                found += doubled.once_a_row(*matched)
+            if Match.NOT_MATCHED in wanted:
+                found += self._checked_keys(doubled.once_a_key(self._acting(unmatched)))
+        doubled.check()
+        if Match.NOT_MATCHED_BY_SOURCE in wanted:
+            found += self._by_source()
+        return tuple(found)
+
+    def report(self, *, is_dry_run: bool) -> MergeReport:
+        """Count the rows."""
+        known = {p.name for p in self.transaction.partitions(self.table.full_name)}
+        groups, values, new = [], [], set()
+        for each in self.acting:
+            kinds = pa.array([KINDS[code] for code in range(len(KINDS))]).take(pa.array(each.kinds))
+            groups += _counted(each.partitions, kinds)
+            new |= set(pc.unique(each.new_partitions).to_pylist())
+            if self.options.count_by:
+                by = self.options.count_by
+                is_of_source = each.rows.source_rows is not None
+                values += _counted(
+                    each.rows.source_column(by) if is_of_source else pa.nulls(len(kinds)), kinds
+                )
+        return MergeReport.of(
+            self.table.full_name,
+            groups,
+            is_dry_run=is_dry_run,
+            new_partitions=new - known - {None, ""},
+            counts_by=values,
+        )
+
+    def changes(self) -> pa.RecordBatchReader:
+        """The change set for :func:`mutation_api.local.apply.apply_arrow`; CHANGE_COLUMN is its operation."""
+        table = self.table
+        fields = [pa.field(CHANGE_COLUMN, pa.string())]
+        if table.version.has_row_ids:
+            fields.append(pa.field(ROW_ID_COLUMN, full_row_id_type(table)))
+        fields += [pa.field(name, data_type) for name, data_type in target_types(table).items()]
+        schema = pa.schema(fields)
+        return pa.RecordBatchReader.from_batches(schema, self._change_batches(schema))
+
+    def _change_batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for each in self.acting:
+            for operation, kinds in _OPERATIONS:
+                rows = np.flatnonzero(np.isin(each.kinds, kinds))
+                if len(rows):
+                    yield _changes(
+                        schema, operation, each if len(rows) == len(each.kinds) else each.take(rows)
+                    )
+
+    # ---- sides
+
+    @cached_property
+    def _keys(self) -> SourceKeys:
+        types = target_types(self.table)
+        lost = np.zeros(self.source.num_rows, np.bool_)
+        columns = {}
+        for key in self.keys:
+            values, is_lost = key_in_type(self.table.full_name, key, _array(self.source, key), types[key])
+            columns[key] = values
+            lost |= is_lost
+        return SourceKeys(pa.table(columns), lost, self.options.null_safe)
+
+    @cached_property
+    def _source(self) -> dict[str, pa.Array]:
+        return {name: _array(self.source, name) for name in self.source.column_names}
+
+    @property
+    def _reader(self) -> TargetRows:
+        return TargetRows(
+            self.transaction,
+            self.table,
+            self.plan.target_columns,
+            self.options.prune_buckets,
+            self.local.threads,
+        )
+
+    def _both_sides(self) -> tuple[tuple[Candidates, Indices], Candidates]:
+        """Pairs, with the number of the target's row of each, and source rows without a pair."""
+        target = self._matching_target()
+        keys = self._keys
+        pairs = keys.pairs([target[key] for key in self.keys]) if target else None
+        taken = np.zeros(self.source.num_rows, np.bool_)
+        if pairs is not None:
+            taken[pairs.source] = True
+        unmatched = Candidates(Match.NOT_MATCHED, self._source, np.flatnonzero(~taken), None)
+        empty = np.zeros(0, np.int64)
+        if pairs is None:
+            return (Candidates(Match.MATCHED, self._source, empty, None), empty), unmatched
+        indices = pa.array(pairs.target)
+        columns = {name: column.take(indices) for name, column in target.items()}
+        return (Candidates(Match.MATCHED, self._source, pairs.source, columns), pairs.target), unmatched
+
+    def _matching_target(self) -> dict[str, pa.Array]:
+        """The table's rows that have a key of the source; no columns if there are none."""
+        partitions = self._partitions(self.plan.matched_where)
+        if not partitions or not self._keys.distinct.num_rows:
+            return {}
+        batches = []
+        byte_count = 0
+        what = "the source and the rows of the table that it matches"
+        for batch in self._reader.with_keys(
+            self._keys.distinct, partitions, null_safe=self.options.null_safe
+        ):
+            byte_count += batch.nbytes
+            check_memory(self.table.full_name, what, self.source.nbytes + byte_count, self.local)
+            batches.append(batch)
+        if not batches:
+            return {}
+        rows = pa.concat_batches(batches)
+        return dict(zip(rows.schema.names, rows.columns, strict=True))
+
+    def _by_source(self) -> Iterator[Acting]:
+        partitions = self._partitions(self.plan.by_source_where)
+        if not partitions:
+            return
+        byte_count = self.source.nbytes
+        for batch in self._reader.without_keys(
+            self._keys.distinct, partitions, null_safe=self.options.null_safe
+        ):
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            for each in self._acting(Candidates(Match.NOT_MATCHED_BY_SOURCE, self._source, None, columns)):
+                byte_count += sum(column.nbytes for column in (*each.new.values(), each.row_ids))
+                what = "the rows of the table that the source lacks"
+                check_memory(self.table.full_name, what, byte_count, self.local)
+                yield each
+
+    def _partitions(self, alternatives: Alternatives[pc.Expression]) -> list[str]:
+        """Names of the partitions whose rows may count; '' for an unpartitioned table."""
+        table = self.table
+        if not table.partition_keys:
+            return [""]
+        if not alternatives:
+            return []
+        names = [partition.name for partition in self.transaction.partitions(table.full_name)]
+        return self._where(names, alternatives) if names and all(alternatives) else names
+
+    def _where(self, names: Sequence[str], alternatives: Alternatives[pc.Expression]) -> list[str]:
+        scalars = [partition_scalars(self.table, name) for name in names]
+        columns = [
+            pa.array([each[key.name].as_py() for each in scalars], partition_type(key))
+            for key in self.table.partition_keys
+        ]
+        values = pa.table({TARGET: pa.StructArray.from_arrays(columns, names=self.table.partition_key_names)})
+        holds = [reduce(pc.and_kleene, (evaluate(part, values) for part in parts)) for parts in alternatives]
+        chosen = pc.fill_null(reduce(pc.or_kleene, holds), False).to_pylist()
+        return [name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen]
+
+    # ---- steps
+
+    def _acting(self, rows: Candidates) -> list[Acting]:
+        return [
+            self._act(number, rows if len(held) == len(rows) else rows.take(held))
+            for number, held in clauses_of(self.table, self.plan, rows)
+        ]
+
+    def _act(self, number: int, rows: Candidates) -> Acting:
+        return act(self.table, self.plan, number, rows, write_unchanged=self.options.write_unchanged)
+
+    def _checked_keys(self, found: Iterable[Acting]) -> list[Acting]:
+        """Refuse keys to insert that are stored as others (rounded, cut), which existing rows may have."""
+        checked = list(found)
+        texts: list[str] = []
+        for each in checked:
+            for key in self.keys:
+                if len(texts) < ROWS_SHOWN and key in self.plan.values[each.clause]:
+                    texts += self._altered(each, key)
+        if texts:
+            raise RecordValueError(
+                f"table {self.table.full_name}: keys to insert would be stored as other keys, which existing "
+                f"rows may have: {'; '.join(sorted(texts)[:ROWS_SHOWN])}. Nothing was written. Cast or trim "
+                "them in the source, so that they match"
+            )
+        return checked
+
+    def _altered(self, each: Acting, key: str) -> list[str]:
+        given = assigned(self.table, self.plan, each.clause, each.rows, key)
+        if given.type == each.new[key].type and given.equals(each.new[key]):
+            return []
+        kept, is_lost = key_in_type(self.table.full_name, key, given, each.new[key].type)
+        altered = np.flatnonzero(is_lost | differs(kept, each.new[key]))[:ROWS_SHOWN]
+        return [f"{key}={given[at].as_py()!r} as {each.new[key][at].as_py()!r}" for at in altered.tolist()]
+
+
+class _Doubled:
+    """Lets one source row act on a row or key: by the rule of the merge, or refuses all others."""
+
+    def __init__(self, plan: LocalMergePlan) -> None:
+        self._plan = plan
+        self._count = 0
+        self._samples: list[DuplicatedKey] = []
+
+    def check(self) -> None:
+        """Raise DuplicateKeyError if several source rows act on one row or key."""
+        if self._count:
+            samples = sorted(self._samples, key=lambda each: each.key)
+            shown = samples[: self._plan.options.duplicates_shown]
+            raise duplicate_key_error(self._plan.table.full_name, self._count, shown)
+
+    def once_a_row(self, rows: Candidates, target_rows: Indices) -> list[Acting]:
+        """Apply clauses to pairs; ``target_rows`` numbers the table's row of each."""
+        plan = self._plan
+        clauses = clauses_of(plan.table, plan.plan, rows)
+        if not clauses:
+            return []
+        held = np.concatenate([each for _, each in clauses])
+        numbers = np.concatenate([np.full(len(each), number) for number, each in clauses])
+        groups = target_rows[held]
+        kept = self._once(groups, np.ones(len(held), np.bool_), rows.source_rows, held, _deletes_all(plan))
+        held, numbers = held[kept], numbers[kept]
+        return [
+            plan._act(number, rows.take(held[numbers == number])) for number in np.unique(numbers).tolist()
+        ]
+
+    def once_a_key(self, found: list[Acting]) -> list[Acting]:
+        """Check, or reduce, the rows to insert among ``found``."""
+        plan = self._plan
+        inserts = [each for each in found if (each.kinds == INSERTED).any()]
+        if not inserts or self._are_unique(inserts):
+            return found
+        rest = [each for each in found if not (each.kinds == INSERTED).any()]
+        keys = pa.table({key: pa.concat_arrays([each.new[key] for each in inserts]) for key in plan.keys})
+        groups = np.zeros(keys.num_rows, np.int64)
+        judged = np.zeros(keys.num_rows, np.bool_)
+        positions, codes = KeyFilter(keys, plan.options.null_safe).encode(
+            [_array(keys, key) for key in plan.keys]
+        )
+        groups[positions], judged[positions] = codes, True
+        sources = np.concatenate([_source_rows(each) for each in inserts])
+        kept = self._once(groups, judged, sources, np.arange(len(sources)), is_reduced=False)
+        starts = np.cumsum([0, *(len(each.kinds) for each in inserts)])
+        for each, start in zip(inserts, starts.tolist(), strict=False):
+            own = kept[(kept >= start) & (kept < start + len(each.kinds))] - start
+            rest.append(each if len(own) == len(each.kinds) else each.take(own))
+        return rest
+
+    def _are_unique(self, inserts: Sequence[Acting]) -> bool:
+        """Whether the source's keys are different and inserted as they are."""
+        takes_all = all(self._plan.plan.clauses[each.clause].takes_all for each in inserts)
+        return takes_all and self._plan._keys.is_unique
+
+    def _once(
+        self, groups: Indices, judged: Mask, source_rows: Indices | None, held: Indices, is_reduced: bool
+    ) -> Indices:
+        """Indices of the rows that act."""
+        assert source_rows is not None
+        sources = source_rows[held]
+        options = self._plan.options
+        if options.on_duplicate:
+            return first_of_each(groups, self._order[sources], judged)
+        if is_reduced:
+            return first_of_each(groups, sources, judged)
+        count, samples = duplicated(
+            groups, judged, self._plan._source, sources, self._plan.keys, options.duplicates_shown
+        )
+        self._count += count
+        self._samples += samples
+        return np.arange(len(held))
+
+    @cached_property
+    def _order(self) -> Indices:
+        rule, source = self._plan.options.on_duplicate, self._plan._source
+        assert rule is not None
+        return order_of_rows(source, sort_keys(self._plan.table.full_name, source, rule.columns))
+
+
+def _with_expressions(table: AcidTable, source: pa.Table, options: MergeOptions) -> MergeOptions:
+    """The options with expressions in ``on_duplicate``, which are checked as all others are."""
+    if options.on_duplicate is None:
+        return options
+    columns = dict(zip(source.column_names, source.columns, strict=True))
+    keys = sort_keys(table.full_name, columns, options.on_duplicate.columns)
+    return replace(options, on_duplicate=FirstBy(tuple(pc.field(SOURCE, name) for name, _ in keys)))
+
+
+def _deletes_all(plan: LocalMergePlan) -> bool:
+    """Whether the only clause for matched rows deletes them all, so that it does not matter how often."""
+    matched = [(c.action, c.condition) for c in plan.plan.clauses if c.match is Match.MATCHED]
+    return matched == [(Action.DELETE, None)] and plan.table.version.has_row_ids
+
+
+def _source_rows(each: Acting) -> Indices:
+    assert each.rows.source_rows is not None
+    return each.rows.source_rows
+
+
+_OPERATIONS = (
+    ("update", [KINDS.index("updated")]),
+    ("delete", [KINDS.index("deleted"), MOVED]),
+    ("insert", [INSERTED, MOVED]),
+)
+"""The kinds of rows that each operation writes; a moved row is deleted and inserted."""
+
+
+def _changes(schema: pa.Schema, operation: str, rows: Acting) -> pa.RecordBatch:
+    count = len(rows.kinds)
+    columns = []
+    for name, data_type in zip(schema.names, schema.types, strict=True):
+        if name == CHANGE_COLUMN:
+            columns.append(pa.repeat(operation, count))
+        elif name == ROW_ID_COLUMN:
+            columns.append(pa.nulls(count, data_type) if rows.row_ids is None else rows.row_ids)
+        elif operation == "delete":
+            columns.append(pa.nulls(count, data_type))
+        else:
+            columns.append(rows.new[name])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _counted(groups: pa.Array, kinds: pa.Array) -> list[tuple[Any, str, int]]:
+    """Number of rows by group and kind."""
+    counts = (
+        pa.table([groups, kinds], ["group", "kind"])
+        .group_by(["group", "kind"])
+        .aggregate([([], "count_all")])
+    )
+    return [(row["group"], row["kind"], row["count_all"]) for row in counts.to_pylist()]
+
+
+def _array(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name)
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)

@@ -1,0 +1,219 @@
+"""local_merge: merge Arrow data into a table by key, in one open transaction, without Spark.
+
+The rules are those of :func:`mutation_api.merge_into`: the first clause that holds decides a row, duplicates
+are refused or reduced, a row whose partition or bucket changes is moved, and the report is the same. The
+clauses have the names that delta-rs gave them; conditions and values are Arrow expressions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.change_set.staged_writer import LookingTransaction
+from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
+from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
+from mutation_api.changes.local_merge.expressions import as_expression, as_value
+from mutation_api.changes.local_merge.local_plan import LocalMergePlan
+from mutation_api.changes.local_merge.preview_rows import preview_rows
+from mutation_api.changes.local_merge.source_rows import source_rows
+from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions, checked_options
+from mutation_api.changes.merge_report import MergeReport
+from mutation_api.changes.preview import SAMPLES_DEFAULT
+from mutation_api.local.apply import apply_arrow
+from mutation_api.local.local_options import LocalOptions
+from mutation_api.table.writer_options import WriterOptions
+
+__all__ = ["LocalMerge", "local_merge"]
+
+Condition: TypeAlias = pc.Expression | str | None
+"""An Arrow expression, or the name of a boolean column: of the source, or ``target.x``; None always holds."""
+
+Values: TypeAlias = Mapping[str, Any]
+"""New values by column: an Arrow expression, a column's name (of the source, or ``target.x``), or a value.
+
+A text is always a column's name: write ``pc.scalar("text")`` for the text itself.
+"""
+
+
+def local_merge(
+    transaction: LookingTransaction,
+    table_name: str,
+    *,
+    source: object,
+    on: Sequence[str],
+    null_safe: bool = False,
+    on_duplicate: str | FirstBy = "error",
+    missing_columns: str = "null",
+    write_unchanged: bool = False,
+    duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT,
+    prune_buckets: bool = True,
+    count_by: str | None = None,
+    local: LocalOptions | None = None,
+) -> LocalMerge:
+    """Begin a merge: add clauses to the result, then call ``execute()`` or ``dry_run()``.
+
+    Conditions and values see the sides as ``pc.field("source", "x")`` and ``pc.field("target", "x")``, all
+    names in lower case.
+
+    Args:
+        transaction: begun; the table is one of its sinks.
+        table_name: ``database.table``.
+        source: the rows to merge: anything with the Arrow C stream interface. It is read once, and held in
+            memory with the rows of the table that it matches.
+        on: key columns that both sides have. They are compared as Spark does; types for which Arrow could
+            not are refused, see :mod:`mutation_api.changes.local_merge.key_columns`.
+        null_safe: whether NULL equals NULL; in SQL it does not.
+        on_duplicate: what to do if several source rows would act on one row or insert one key: ``"error"``,
+            or ``first_by("updated")``, ``first_by(("updated", "descending"))``.
+        missing_columns: what to do if the source lacks columns for ``…_all``: ``"null"`` inserts NULL and
+            keeps their values on update; ``"error"`` refuses the merge.
+        write_unchanged: do not compare updates with the rows that they replace.
+        duplicates_shown: number of keys that the error names.
+        prune_buckets: read only the buckets to which the source's keys hash.
+        count_by: a column of the source. The report also counts rows by its values.
+        local: memory and threads.
+
+    Raises:
+        ConfigurationError: an option is invalid, or the source needs more memory than allowed.
+        RecordLayoutError: the source is no Arrow data, or has a column twice.
+    """
+    options = checked_options(
+        keys=on,
+        null_safe=null_safe,
+        on_duplicate=on_duplicate,
+        missing_columns=missing_columns,
+        write_unchanged=write_unchanged,
+        duplicates_shown=duplicates_shown,
+        prune_buckets=prune_buckets,
+        count_by=count_by,
+    )
+    given = local or LocalOptions()
+    full_name = transaction.table(table_name).full_name
+    rows = source_rows(full_name, source, given)
+    return LocalMerge(transaction, full_name, rows, tuple(name.lower() for name in on), options, given)
+
+
+@dataclass
+class LocalMerge:
+    """A merge under construction; made by :func:`local_merge`."""
+
+    transaction: LookingTransaction
+    table_name: str
+    source: pa.Table
+    keys: tuple[str, ...]
+    options: MergeOptions
+    local: LocalOptions
+    clauses: list[Clause[pc.Expression]] = field(default_factory=list)
+
+    def when_matched_update_all(self, when: Condition = None) -> LocalMerge:
+        """Give every column of rows on both sides the source's value."""
+        return self._then(Match.MATCHED, when, Action.UPDATE)
+
+    def when_matched_update(self, values: Values, when: Condition = None) -> LocalMerge:
+        """Give columns of rows on both sides new values; others keep theirs."""
+        return self._then(Match.MATCHED, when, Action.UPDATE, values)
+
+    def when_matched_delete(self, when: Condition = None) -> LocalMerge:
+        """Delete rows that are on both sides."""
+        return self._then(Match.MATCHED, when, Action.DELETE)
+
+    def when_not_matched_insert_all(self, when: Condition = None) -> LocalMerge:
+        """Insert rows that only the source has."""
+        return self._then(Match.NOT_MATCHED, when, Action.INSERT)
+
+    def when_not_matched_insert(self, values: Values, when: Condition = None) -> LocalMerge:
+        """Insert rows that only the source has, with these values; other columns become NULL."""
+        return self._then(Match.NOT_MATCHED, when, Action.INSERT, values)
+
+    def when_not_matched_by_source_update(self, values: Values, when: Condition = None) -> LocalMerge:
+        """Give columns of rows that only the table has new values; others keep theirs."""
+        return self._then(Match.NOT_MATCHED_BY_SOURCE, when, Action.UPDATE, values)
+
+    def when_not_matched_by_source_delete(self, when: Condition = None) -> LocalMerge:
+        """Delete rows that only the table has."""
+        return self._then(Match.NOT_MATCHED_BY_SOURCE, when, Action.DELETE)
+
+    def execute(
+        self,
+        *,
+        insert_files: int | None = None,
+        options: WriterOptions | None = None,
+        before_writing: Callable[[MergeReport], None] | None = None,
+    ) -> MergeReport:
+        """Write the changes; they become visible when the transaction commits.
+
+        Args:
+            insert_files: as of :func:`mutation_api.apply_changes`.
+            options: as of :func:`mutation_api.apply_changes`.
+            before_writing: called with the report before anything is written; an exception ends the merge.
+
+        Raises:
+            DuplicateKeyError: several source rows would act on one row, or insert one key.
+            RecordLayoutError: columns are missing, extra or unknown, their types cannot fit or be compared,
+                a condition cannot be resolved, or the merge has no clause.
+            RecordValueError: a value does not fit its column, or a key to insert would be stored as another
+                one; the message names the row's key.
+            TableNotMutableError: the table is insert-only, and a clause does more than insert.
+            DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
+            ConfigurationError: the merge needs more memory than allowed.
+            After all these nothing is written. Else as :func:`mutation_api.apply_changes`.
+        """
+        plan = self._plan()
+        report = plan.report(is_dry_run=False)
+        if before_writing is not None:
+            before_writing(report)
+        if not report.total.changed:
+            return report
+        written = apply_arrow(
+            self.transaction,
+            self.table_name,
+            plan.changes(),
+            operation_column=CHANGE_COLUMN,
+            insert_files=insert_files,
+            options=options,
+            local=self.local,
+        )
+        return dataclasses.replace(report, written=written)
+
+    def dry_run(self, *, samples: int = SAMPLES_DEFAULT, insert_files: int | None = None) -> MergeReport:
+        """Report what :meth:`execute` would do, without writing.
+
+        Args:
+            samples: number of rows of each kind that are shown before and after.
+            insert_files: as for :meth:`execute`.
+
+        Raises:
+            ConnectionFailedError: the metastore could not be asked for locks of others.
+            Else what :meth:`execute` would raise before it writes.
+        """
+        plan = self._plan()
+        report = plan.report(is_dry_run=True)
+        return dataclasses.replace(report, preview=preview_rows(plan, samples, insert_files))
+
+    def _plan(self) -> LocalMergePlan:
+        return LocalMergePlan.of(
+            self.transaction,
+            self.table_name,
+            self.source,
+            self.keys,
+            tuple(self.clauses),
+            self.options,
+            self.local,
+        )
+
+    def _then(
+        self, match: Match, when: Condition, action: Action, values: Values | None = None
+    ) -> LocalMerge:
+        side = TARGET if match is Match.NOT_MATCHED_BY_SOURCE else SOURCE
+        condition = None if when is None else as_expression(when, side)
+        assignments = None
+        if values is not None:
+            assignments = {name.lower(): as_value(value, side) for name, value in values.items()}
+        self.clauses.append(Clause(match, condition, action, assignments))
+        return self

@@ -1,0 +1,118 @@
+"""Reads the rows of the table that a merge needs, several splits side by side."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from mutation_api.change_set.staged_writer import OpenTransaction
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.key_groups import KeyGroups, group_keys
+from mutation_api.orc.read.partition_plan import plan_partitions
+from mutation_api.orc.read.snapshot_split import SnapshotSplit
+from mutation_api.orc.read.split_rows import split_rows
+from mutation_api.table.acid_table import AcidTable
+
+__all__ = ["TargetRows"]
+
+BATCH_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class TargetRows:
+    """Reads rows of one table in a transaction's snapshot.
+
+    Attributes:
+        transaction: begun; the table is one of its sinks.
+        table: its descriptor.
+        columns: names of the columns to read, in table order.
+        prune_buckets: leave out buckets to which no key hashes.
+        threads: number of splits that are read side by side; None for one on each core.
+    """
+
+    transaction: OpenTransaction
+    table: AcidTable
+    columns: Sequence[str]
+    prune_buckets: bool
+    threads: int | None
+
+    def with_keys(
+        self, keys: pa.Table, partitions: Sequence[str], *, null_safe: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows that have one of the keys; their columns include ROW__ID, see :func:`split_rows`.
+
+        Args:
+            keys: a column for each key column, in the types of the table.
+            partitions: names of the partitions that count; '' for an unpartitioned table.
+            null_safe: whether NULL equals NULL.
+        """
+        return self._read(keys, partitions, null_safe=null_safe, excludes=False)
+
+    def without_keys(
+        self, keys: pa.Table, partitions: Sequence[str], *, null_safe: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows that have none of the keys."""
+        return self._read(keys, partitions, null_safe=null_safe, excludes=True)
+
+    def _read(
+        self, keys: pa.Table, partitions: Sequence[str], *, null_safe: bool, excludes: bool
+    ) -> Iterator[pa.RecordBatch]:
+        table = self.table
+        groups = group_keys(
+            table,
+            keys,
+            partitions,
+            null_safe=null_safe,
+            excludes=excludes,
+            prunes_buckets=self.prune_buckets,
+        )
+        locations = {
+            name: table.partition_location(name) for name in partitions if groups.has_partition(name)
+        }
+        known = self.transaction.partitions(table.full_name) if table.partition_keys else ()
+        splits = plan_partitions(
+            table,
+            locations,
+            self.transaction.valid_ids(table.full_name),
+            self.transaction.valid_txn_list,
+            is_whole_table=2 * len(locations) >= len(known),
+        )
+        return self._side_by_side([split for split in splits if groups.has_split(split)], groups)
+
+    def _side_by_side(self, splits: Sequence[SnapshotSplit], groups: KeyGroups) -> Iterator[pa.RecordBatch]:
+        table = self.table
+        valid_ids = self.transaction.valid_ids(table.full_name)
+        wanted = set(self.columns)
+        columns = [column for column in table.all_columns if column.name in wanted]
+        options = ReadOptions(TimestampForm.MICROSECONDS, batch_rows=BATCH_ROWS)
+
+        def read(split: SnapshotSplit) -> list[pa.RecordBatch]:
+            is_checked = groups.checks_placement(split)
+            return list(
+                split_rows(table, split, valid_ids, columns, options, groups, checks_placement=is_checked)
+            )
+
+        threads = self.threads or os.cpu_count() or 1
+        if threads == 1 or len(splits) < 2:
+            for split in splits:
+                self.transaction.check()
+                yield from read(split)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            ahead: deque[Future[list[pa.RecordBatch]]] = deque()
+            try:
+                for split in splits:
+                    self.transaction.check()
+                    ahead.append(pool.submit(read, split))
+                    if len(ahead) > threads:
+                        yield from ahead.popleft().result()
+                while ahead:
+                    yield from ahead.popleft().result()
+            finally:
+                for each in ahead:
+                    each.cancel()
