@@ -61,7 +61,7 @@ from mutation_api import (
     local_session,
 )
 from mutation_api.acid.bucket_codec import bucket_property
-from mutation_api.spark.write.change_splitter import ADDRESSED_ROWS_MAX
+from mutation_api.change_set.split import ADDRESSED_ROWS_MAX
 
 __all__ = ["HELP", "TYPES", "add_arguments", "run"]
 

@@ -191,7 +191,7 @@ def _check_types(table: AcidTable, actual: dict[str, GivenColumn], layout: Chang
 def _misfit(found: pa.DataType | None, column: AcidColumn) -> str:
     """Why no value of the type fits the column; '' if some may."""
     try:
-        convert_to_column(pa.array([], type=found), parse_hive_type(column.type), column=column.name)
+        convert_to_column(pa.nulls(0, found), parse_hive_type(column.type), column=column.name)
     except (RecordLayoutError, TypeError, ValueError) as error:
         return str(error)
     return ""

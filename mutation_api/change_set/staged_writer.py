@@ -9,7 +9,7 @@ from typing import Protocol
 
 from metastore_client.model import LockInfo
 from mutation_api.commit.manifest import DeltaManifest, delta_names, staging_directory
-from mutation_api.errors import RowIdNotFoundError, TransactionStateError, listed
+from mutation_api.errors import MutationError, RowIdNotFoundError, TransactionStateError, listed
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
@@ -22,6 +22,7 @@ __all__ = [
     "check_known_partitions",
     "check_partitions_exist",
     "check_sink",
+    "raise_if_lost",
     "remove_losing_attempts",
     "remove_writer",
     "table_roots",
@@ -52,6 +53,14 @@ class LookingTransaction(OpenTransaction, Protocol):
     def other_locks(self, table_name: str) -> Sequence[LockInfo]:
         """Locks for writing that others hold or wait for on a table."""
         ...
+
+
+def raise_if_lost(transaction: OpenTransaction, error: MutationError) -> None:
+    """Raise the loss of the transaction, if it is lost: the loss caused the error."""
+    try:
+        transaction.check()
+    except MutationError as loss:
+        raise loss from error
 
 
 def check_sink(table: AcidTable) -> None:

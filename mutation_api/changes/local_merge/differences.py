@@ -33,7 +33,8 @@ def differs(before: pa.Array, after: pa.Array) -> Mask:
     if pa.types.is_floating(before.type):
         unequal = pc.and_(unequal, pc.invert(pc.and_(pc.is_nan(before), pc.is_nan(after))))
     differing: Mask = pc.fill_null(unequal, False).to_numpy(zero_copy_only=False)
-    return differing | (_null_mask(before) != _null_mask(after))
+    differing |= _null_mask(before) != _null_mask(after)
+    return differing
 
 
 def _null_mask(array: pa.Array) -> Mask:

@@ -394,8 +394,9 @@ def _with_expressions(table: AcidTable, source: pa.Table, options: MergeOptions)
 
 def _deletes_all(plan: LocalMergePlan) -> bool:
     """Whether the only clause for matched rows deletes them all, so that it does not matter how often."""
-    matched = [(c.action, c.condition) for c in plan.plan.clauses if c.match is Match.MATCHED]
-    return matched == [(Action.DELETE, None)] and plan.table.version.has_row_ids
+    matched = [c for c in plan.plan.clauses if c.match is Match.MATCHED]
+    is_plain = len(matched) == 1 and matched[0].action is Action.DELETE and matched[0].condition is None
+    return is_plain and plan.table.version.has_row_ids
 
 
 def _source_rows(each: Acting) -> Indices:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.local_merge.acting import KINDS, Acting
@@ -50,7 +51,7 @@ def _samples(plan: LocalMergePlan, per_kind: int) -> Iterator[SampleRow]:
             yield _sample(kind, partition, key, plan.acting[number].take(np.array([row])))
 
 
-def _named(plan: LocalMergePlan, each: Acting, rows: np.ndarray) -> Iterator[tuple[str, str, int]]:
+def _named(plan: LocalMergePlan, each: Acting, rows: NDArray[np.int64]) -> Iterator[tuple[str, str, int]]:
     """Partition, key and index of some rows."""
     if not len(rows):
         return

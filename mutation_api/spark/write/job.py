@@ -23,6 +23,7 @@ from mutation_api.change_set.staged_writer import (
     check_known_partitions,
     check_partitions_exist,
     check_sink,
+    raise_if_lost,
     remove_losing_attempts,
     remove_writer,
     table_roots,
@@ -164,17 +165,10 @@ def _cancelled_when_lost(transaction: OpenTransaction, context: SparkContext, ta
         context.cancelJobsWithTag(tag)
         raise
     except MutationError as error:
-        _raise_loss(transaction, error)
+        raise_if_lost(transaction, error)
         raise
     finally:
         context.removeJobTag(tag)
-
-
-def _raise_loss(transaction: OpenTransaction, error: MutationError) -> None:
-    try:
-        transaction.check()
-    except MutationError as loss:
-        raise loss from error
 
 
 def _verify(transaction: OpenTransaction, table: AcidTable, addresses: DataFrame) -> None:

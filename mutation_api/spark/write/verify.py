@@ -7,17 +7,16 @@ check finds both. It costs another evaluation of the changes and a scan of the t
 from __future__ import annotations
 
 import pyspark.sql.functions as sf
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 
 from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.change_set.address import BUCKET_PROPERTY, OPERATION, PARTITION, ROW_NUMBER, TXN
-from mutation_api.errors import RowIdNotFoundError
+from mutation_api.change_set.unknown_rows import UNKNOWN_ROWS_SHOWN, UnknownRow, unknown_rows_error
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["touched_partitions", "verify_row_ids"]
 
-SAMPLE_ROWS = 5
 IDENTITY = (PARTITION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
 """Columns that identify a row of a table."""
 
@@ -50,22 +49,11 @@ def verify_row_ids(table: AcidTable, addresses: DataFrame, snapshot: DataFrame) 
         _existing_rows(addresses)
         .select(*IDENTITY, OPERATION)
         .join(known, list(IDENTITY), "left_anti")
-        .take(SAMPLE_ROWS)
+        .take(UNKNOWN_ROWS_SHOWN)
     )
     if missing:
-        raise RowIdNotFoundError(
-            f"table {table.full_name}: the change set updates or deletes rows that the snapshot of "
-            f"transaction {table.required_txn_id()} does not hold, among them: "
-            f"{'; '.join(map(_describe, missing))}. "
-            "They never existed or were deleted meanwhile; read the table again in this transaction"
-        )
+        raise unknown_rows_error(table, [UnknownRow(*row) for row in missing])
 
 
 def _existing_rows(addresses: DataFrame) -> DataFrame:
     return addresses.where(sf.col(OPERATION) != int(Operation.INSERT))
-
-
-def _describe(row: Row) -> str:
-    what = Operation(row[OPERATION]).name.lower()
-    where = f" in partition {row[PARTITION]}" if row[PARTITION] else ""
-    return f"{what} of ({row[TXN]}, {row[BUCKET_PROPERTY]}, {row[ROW_NUMBER]}){where}"

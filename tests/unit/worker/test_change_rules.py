@@ -25,11 +25,13 @@ from mutation_api.errors import (
     RowIdNotFoundError,
     TableNotMutableError,
 )
+from mutation_api.local.apply import apply_arrow
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.writer_options import WriterOptions
 from mutation_api.worker.change_rules import OPERATION_NAMES, Changes, check_row_ids
 from mutation_api.worker.coordinator import MutatorCoordinator
 from mutation_api.worker.row_ids import RowIds
+from tests.support.one_table import OneTable
 from tests.unit.worker.tables import TXN_ID, acid_table, ids_of_bucket
 
 DS = (("ds", "string"),)
@@ -99,9 +101,24 @@ def by_slice(table: AcidTable, wrong: Wrong) -> None:
         target.write_events(f"ds={wrong.partition}", 0, codes, row_ids, rows)
 
 
+def by_arrow(table: AcidTable, wrong: Wrong) -> None:
+    """As a row of a change set of the local engine, beside a good one."""
+    names = (table.version.transaction_field, "bucketid", "rowid", "partition")
+    row_id = wrong.row_id and dict(zip(names, (*wrong.row_id, None)[:4], strict=True))
+    kinds = (pa.int64(), pa.int64(), pa.int64(), pa.string())
+    changes = {
+        "operation": ["insert", wrong.operation],
+        "ROW__ID": pa.array([None, row_id], pa.struct(list(zip(names, kinds, strict=True)))),
+        "id": [1, wrong.id],
+        "msg": ["x", "x"],
+        "ds": [wrong.partition] * 2,
+    }
+    apply_arrow(OneTable(table), table.full_name, pa.table(changes))
+
+
 Way = Callable[[AcidTable, Wrong], None]
 COORDINATOR: tuple[Way, ...] = (by_record, by_batch)
-ALL: tuple[Way, ...] = (by_change_set, *COORDINATOR, by_slice)
+ALL: tuple[Way, ...] = (by_change_set, by_arrow, *COORDINATOR, by_slice)
 
 
 def refusals(
@@ -140,7 +157,7 @@ def test_a_missing_row_id(
     tmp_path: Path, version: AcidVersion, operation: str, row_id: tuple[int | None, ...] | None
 ) -> None:
     """In whole or in part; a slice has all of them by its type."""
-    found = refusals(tmp_path, version, Wrong(operation, row_id), (by_change_set, *COORDINATOR))
+    found = refusals(tmp_path, version, Wrong(operation, row_id), (by_change_set, by_arrow, *COORDINATOR))
     assert_alike(found, RecordValueError, "needs the complete ROW__ID of its row; read it with snapshot()")
 
 
@@ -201,7 +218,7 @@ def test_an_update_that_would_move_to_another_bucket(tmp_path: Path, version: Ac
     (other,) = ids_of_bucket(acid_table(tmp_path, version), 1, 1)
     bucket = bucket_property(0) if version.encodes_buckets else 0
     wrong = Wrong("update", (1, bucket, 0), id=other)
-    found = refusals(tmp_path, version, wrong, (by_change_set, *COORDINATOR))
+    found = refusals(tmp_path, version, wrong, (by_change_set, by_arrow, *COORDINATOR))
     assert_alike(found, BucketIdError, "another bucket (it changes CLUSTERED BY id); delete the old row and")
 
 
@@ -211,7 +228,7 @@ def test_an_update_that_would_move_to_another_partition(tmp_path: Path, version:
     (same,) = ids_of_bucket(acid_table(tmp_path, version), 0, 1)
     bucket = bucket_property(0) if version.encodes_buckets else 0
     wrong = Wrong("update", (1, bucket, 0, "ds=a"), id=same, partition="b")
-    found = refusals(tmp_path, version, wrong, (by_change_set, *COORDINATOR))
+    found = refusals(tmp_path, version, wrong, (by_change_set, by_arrow, *COORDINATOR))
     assert_alike(found, RecordValueError, "another partition than its row's; to move the row, delete the old")
 
 
@@ -229,7 +246,7 @@ def test_a_table_without_row_ids(
 @pytest.mark.parametrize("version", list(AcidVersion))
 def test_an_unknown_operation(tmp_path: Path, version: AcidVersion) -> None:
     """A text or a code."""
-    found = refusals(tmp_path, version, Wrong("upsert", None), (by_change_set, by_slice))
+    found = refusals(tmp_path, version, Wrong("upsert", None), (by_change_set, by_arrow, by_slice))
     assert_alike(found, RecordValueError, "must be one of 'insert', 'update', 'delete' (codes 0, 1 and 2)")
 
 
@@ -242,6 +259,7 @@ def test_only_a_coordinator_looks_at_the_row_id_of_an_insert(tmp_path: Path, ver
     found = refusals(tmp_path, version, wrong, COORDINATOR)
     assert_alike(found, BucketIdError, "the bucket attached to an insert is not that of its values")
     by_change_set(acid_table(tmp_path, version, keys=DS), wrong)
+    by_arrow(acid_table(tmp_path, version, keys=DS), wrong)
 
 
 # -- what a message says -------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Random merges by the local engine beside the model, in memory: rows, counts and refusals.
 
-Hive judges the same cases in ``tests/integration/merges/test_merge_random.py``; here there are many, in a blink.
+Hive judges such cases in ``tests/integration/merges/test_merge_random.py``; here many run in a blink.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.integration.merges.merge_cases import random_merge, random_rows, rand
 from tests.integration.merges.merge_model import Outcome, Row, outcome
 from tests.integration.merges.merge_tables import Place, Table, in_order
 
-CASES = 60
+CASES = 40
 RELEASES = {"2.3": HIVE_2_3, "3.1": HIVE_3_1, "4.1": HIVE_4_1}
 LAYOUTS = [
     ("2.3", "legacy"),

@@ -1,0 +1,1 @@
+"""The local engine: change sets as Arrow, written in this process by threads, without Spark or a JVM."""
