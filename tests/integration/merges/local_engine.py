@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from mutation_api import Transaction, first_by
 from mutation_api.changes.local_merge.merge import LocalMerge, local_merge
 from tests.integration.merges.merge_cases import Source
@@ -29,7 +31,7 @@ def begun_locally(transaction: Transaction, table: Table, merge: Merge, given: S
     return found
 
 
-def source_table(merge: Merge, given: Source):  # type: ignore[no-untyped-def]
+def source_table(merge: Merge, given: Source) -> pa.Table:
     """The source; columns that nothing reads would be extra ones, and some names are in upper case."""
     texts = [merge.on_too.text] if merge.on_too else []
     texts += [rule.condition.text for rule in merge.rules if rule.condition]

@@ -8,8 +8,9 @@ on a copy of the table say what it would have done. A failing case prints its se
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,10 +21,12 @@ from pyspark.sql import functions as sf
 from judges.hive.hive_judges import Hive23, Hive31, Hive41
 from metastore_client.remote.thrift_client import connect
 from mutation_api import MergeInto, MergeReport, first_by, merge_into
+from mutation_api.changes.local_merge.merge import LocalMerge
 from mutation_api.changes.merge_options import COLLECTED_KEYS_DEFAULT
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import DuplicateKeyError, RecordValueError
 from tests.fixtures.fix_judge import new_database
+from tests.integration.merges.local_engine import begun_locally, source_table
 from tests.integration.merges.merge_by_sql import SqlMerge
 from tests.integration.merges.merge_cases import (
     Source,
@@ -33,7 +36,7 @@ from tests.integration.merges.merge_cases import (
     random_steps,
 )
 from tests.integration.merges.merge_model import Merge, Outcome, Row, Rule, Target, outcome
-from tests.integration.merges.merge_tables import Place, Table, arrow_table, in_order
+from tests.integration.merges.merge_tables import Place, Table, in_order
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +54,9 @@ DEFAULT_COUNT = 2
 INSERT_ONLY_COUNT = 1
 LONG_COUNT = 75
 INSERT_ONLY_LONG_COUNT = 5
+LOCAL_SHARE = 0.5
+"""Share of merges by the local engine, among those that it can do: their condition is keys alone."""
+
 ONE_MERGE_SHARE = 0.8
 """The other cases merge a second time, into what the first merge left."""
 
@@ -107,20 +113,27 @@ def run(place: Place, spark: SparkSession, layout: str, seed: int, *, by_sql: bo
             table.make_transactional()
     if not steps and shape.is_original:
         table.make_transactional()
+    engines = random.Random(f"{seed} engines")
     for _ in range(1 if rng.random() < ONE_MERGE_SHARE else 2):
         before = sorted(table.rows(), key=repr)
         merge = random_merge(rng, shape)
         given = random_source(rng, shape, merge, before)
-        story += [f"rows {before}", str(merge), f"source {given}"]
+        is_local = merge.on_too is None and engines.random() < LOCAL_SHARE
+        begin = begun_locally if is_local else functools.partial(begun, spark)
+        story += [f"rows {before}", str(merge), f"source {given}", f"by {begin}"]
         try:
-            judge_merge(spark, table, shape.target, before, merge, given, by_sql=by_sql)
+            judge_merge(begin, table, shape.target, before, merge, given, by_sql=by_sql)
         except Exception as error:
             error.add_note("\n".join(story))
             raise
 
 
+Begin = Callable[[Transaction, Table, Merge, Source], MergeInto | LocalMerge]
+"""Says a merge to one of the engines."""
+
+
 def judge_merge(
-    spark: SparkSession,
+    begin: Begin,
     table: Table,
     into: Target,
     before: list[Row],
@@ -135,12 +148,12 @@ def judge_merge(
     known = set(table.partitions())
     with table.client() as client, client.new_transaction() as transaction:
         if expected.refused_by:
-            for ask in (MergeInto.dry_run, MergeInto.merge):
+            for ask in (lambda begun: begun.dry_run(), merged):
                 with pytest.raises(RecordValueError if expected.refused_by == "key" else DuplicateKeyError):
-                    ask(begun(spark, transaction, table, merge, given))
+                    ask(begin(transaction, table, merge, given))
         else:
-            dry = begun(spark, transaction, table, merge, given).dry_run()
-            done = begun(spark, transaction, table, merge, given).merge()
+            dry = begin(transaction, table, merge, given).dry_run()
+            done = merged(begin(transaction, table, merge, given))
             check_report(done, expected, known)
             check_report(dry, expected, known)
             assert (dry.files, dry.new_partitions) == (done.files, done.new_partitions)
@@ -151,6 +164,11 @@ def judge_merge(
             said.refuses(given)
         else:
             assert in_order(said.run(given, expected)) == after, "Hive's own SQL"
+
+
+def merged(begun: MergeInto | LocalMerge) -> MergeReport:
+    """Write the merge."""
+    return begun.execute() if isinstance(begun, LocalMerge) else begun.merge()
 
 
 def check_report(report: MergeReport, expected: Outcome, known: set[str]) -> None:
@@ -198,10 +216,4 @@ def add(merge: MergeInto, rule: Rule) -> None:
 
 def frame(spark: SparkSession, merge: Merge, given: Source) -> DataFrame:
     """The source; columns that nothing reads would be extra ones, and some names are in upper case."""
-    texts = [merge.on_too.text] if merge.on_too else []
-    texts += [rule.condition.text for rule in merge.rules if rule.condition]
-    unread = [] if "source.op" in " ".join(texts) else ["op"]
-    unread += [] if merge.first_by else ["seq"]
-    rows = arrow_table(given.rows, given.types).drop_columns(unread)
-    names = [name.upper() if name in ("k", "v") else name for name in rows.column_names]
-    return spark.createDataFrame(rows.rename_columns(names))
+    return spark.createDataFrame(source_table(merge, given))
