@@ -26,6 +26,9 @@ from mutation_api.worker.row_ids import Mask
 
 __all__ = ["key_in_type"]
 
+_DIGITS = 20
+"""Digits of the largest integers of 64 bits."""
+
 
 def key_in_type(table_name: str, name: str, values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
     """Key values in the type of the table's column.
@@ -55,7 +58,7 @@ def key_in_type(table_name: str, name: str, values: pa.Array, wanted: pa.DataTyp
     if pa.types.is_floating(wanted):
         return _floats(values, wanted)
     try:
-        return values.cast(wanted), nothing
+        return _exactly(values, wanted), nothing
     except pa.ArrowInvalid:
         return _one_by_one(values, wanted)
 
@@ -81,9 +84,17 @@ def _one_by_one(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
 
 def _cast(value: pa.Scalar, wanted: pa.DataType) -> object:
     try:
-        return value.cast(wanted).as_py()
+        return _exactly(value, wanted).as_py()
     except pa.ArrowInvalid:
         return None
+
+
+def _exactly(values: pa.Array | pa.Scalar, wanted: pa.DataType) -> pa.Array | pa.Scalar:
+    """Cast without loss. Raises ArrowInvalid: a value does not fit."""
+    if pa.types.is_integer(values.type) and pa.types.is_decimal(wanted):
+        # Arrow refuses a decimal that could not hold all integers.
+        values = values.cast(pa.decimal256(_DIGITS + wanted.scale, wanted.scale))
+    return values.cast(wanted)
 
 
 def _masked(array: pa.Array, mask: Mask) -> pa.Array:

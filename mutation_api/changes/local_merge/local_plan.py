@@ -100,7 +100,9 @@ class LocalMergePlan:
                     if column.name in values:
                         found = values[column.name][1]
                         check_type(table.full_name, column, found, str(found))
-        return cls(transaction, table, source, keys, plan, options, local)
+        merge = cls(transaction, table, source, keys, plan, options, local)
+        merge._keys  # noqa: B018  (refuses keys that cannot be compared)
+        return merge
 
     @cached_property
     def acting(self) -> tuple[Acting, ...]:
