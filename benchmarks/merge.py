@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from benchmarks.data.merge_data import CHECKSUMS, COLUMNS, ChangeSets
@@ -46,6 +48,7 @@ from benchmarks.merging.merge_stage import HIVE, OURS_KINDS, Content, Stage, che
 from benchmarks.merging.merge_tables import linked_copy
 from judges.hive.hive_judges import Hive23
 from mutation_api import Transaction, merge_into, snapshot
+from mutation_api.changes.local_merge.merge import local_merge
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -61,12 +64,23 @@ RESULTS = Path(__file__).parent / "results" / "merge.json"
 VERSIONS = set(versions("pyspark", "pyarrow"))
 """Of all that took part; peers add theirs."""
 
+
+@dataclass(frozen=True)
+class Ours:
+    """How one of ours merges: the bucketing column of its table, ``write_unchanged``, and without Spark?"""
+
+    bucket_column: str = "id"
+    write_unchanged: bool = False
+    is_local: bool = False
+
+
 OURS = {
-    "ours": ("id", False),
-    "ours-write-unchanged": ("id", True),
-    "ours-other-bucket": ("acct", False),
+    "ours": Ours(),
+    "ours-local": Ours(is_local=True),
+    "ours-write-unchanged": Ours(write_unchanged=True),
+    "ours-other-bucket": Ours(bucket_column="acct"),
+    "ours-local-other-bucket": Ours(bucket_column="acct", is_local=True),
 }
-"""By contestant, the table's bucketing column and ``write_unchanged``."""
 
 DELTA, DELTA_SPARK, ICEBERG = "delta-rs", "delta-spark", "pyiceberg"
 CONTESTANTS = (*OURS, DELTA, DELTA_SPARK, ICEBERG, HIVE)
@@ -223,20 +237,34 @@ def outcome(
 
 def ours_entry(stage: Stage, stack: contextlib.ExitStack, name: str, changes: ChangeSets) -> Entry:
     """Ours, on a new table."""
-    bucket_column, write_unchanged = OURS[name]
+    ours = OURS[name]
     table = f"t{len(stage.tables.names)}"
-    folder = stage.tables.create(stage.spark, table, bucket_column)
+    folder = stage.tables.create(stage.spark, table, ours.bucket_column)
     client = stack.enter_context(stage.tables.client(table))
 
     def merge(number: int) -> None:
         with client.new_transaction() as transaction:
-            merge_ours(transaction, stage.spark, table, changes.path(number), write_unchanged)
+            if ours.is_local:
+                merge_locally(transaction, table, changes.path(number))
+            else:
+                merge_ours(transaction, stage.spark, table, changes.path(number), ours.write_unchanged)
 
     def content() -> Content:
         with client.new_transaction() as transaction:
             return checksums(snapshot(transaction, f"default.{table}", spark=stage.spark))
 
     return Entry(Contestant(name, merge, OURS_KINDS, folder), content, table)
+
+
+def merge_locally(transaction: Transaction, table: str, changes: Path) -> None:
+    """The merge as a user without Spark writes it."""
+    (
+        local_merge(transaction, f"default.{table}", source=pq.read_table(changes), on=["id"])
+        .when_matched_delete(pc.field("source", "op") == "D")
+        .when_matched_update_all()
+        .when_not_matched_insert_all()
+        .execute()
+    )
 
 
 def merge_ours(
