@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +15,16 @@ from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Match
 from mutation_api.changes.converted import converted
 from mutation_api.changes.local_merge.differences import differs
-from mutation_api.changes.local_merge.expressions import ArrowMerge
 from mutation_api.changes.local_merge.row_texts import json_texts
-from mutation_api.errors import RecordValueError
+from mutation_api.changes.resolve import ResolvedMerge
 from mutation_api.orc.read.key_groups import key_type
-from mutation_api.scan.expressions import evaluate
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import partition_names
 
-__all__ = ["INSERTED", "KINDS", "MOVED", "Acting", "Candidates", "act", "assigned", "clauses_of"]
+__all__ = ["INSERTED", "KINDS", "MOVED", "Acting", "AnyMerge", "Candidates", "act"]
+
+AnyMerge = ResolvedMerge[Any, Any]
+"""A checked merge, with expressions of any engine."""
 
 KINDS = ("inserted", "updated", "deleted", "moved", "unchanged")
 """Outcomes of a row, fields of MergeCounts; the index is the code."""
@@ -121,37 +123,12 @@ class Acting:
         return pc.coalesce(pc.struct_field(row_ids, PARTITION_FIELD), self.new_partitions)
 
 
-def clauses_of(table: AcidTable, plan: ArrowMerge, rows: Candidates) -> list[tuple[int, Indices]]:
-    """The rows of each clause: of those for which it is the first that holds.
-
-    A condition is not evaluated for rows of an earlier clause.
-
-    Raises:
-        RecordValueError: a condition has no value for a row.
-    """
-    left: Indices = np.arange(len(rows))
-    found = []
-    for number, clause in enumerate(plan.clauses):
-        if clause.match is not rows.match or not len(left):
-            continue
-        held = left
-        if clause.condition is not None:
-            frame = (rows if len(left) == len(rows) else rows.take(left)).frame()
-            holds = _values(table, frame, clause.condition, f"the condition of {clause}")
-            is_held = pc.fill_null(holds, False).to_numpy(zero_copy_only=False)
-            held, left = left[is_held], left[~is_held]
-        else:
-            left = left[:0]
-        if len(held):
-            found.append((number, held))
-    return found
-
-
 def act(
     table: AcidTable,
-    plan: ArrowMerge,
+    plan: AnyMerge,
     number: int,
     rows: Candidates,
+    given: Columns,
     *,
     write_unchanged: bool,
 ) -> Acting:
@@ -162,16 +139,17 @@ def act(
         plan: the checked merge.
         number: that of the clause.
         rows: n rows of its kind of match.
+        given: the values that the clause assigns, by column; see :meth:`Evaluator.assigned`.
         write_unchanged: do not look whether updates differ from their old rows.
 
     Raises:
-        RecordValueError: a value does not fit its column, or an expression has no value for a row.
+        RecordValueError: a value does not fit its column.
     """
     action = plan.clauses[number].action
     no_partitions = pa.nulls(len(rows), pa.string())
     if action is Action.DELETE:
         return Acting(number, rows, {}, np.full(len(rows), DELETED, np.int8), no_partitions)
-    new = _new_values(table, plan, number, rows)
+    new = _new_values(table, plan, number, rows, given)
     if action is Action.INSERT:
         kinds = np.full(len(rows), INSERTED, np.int8)
     else:
@@ -180,20 +158,9 @@ def act(
     return Acting(number, rows, new, kinds, _new_partitions(table, new, placed))
 
 
-def assigned(table: AcidTable, plan: ArrowMerge, number: int, rows: Candidates, name: str) -> pa.Array:
-    """The values that a clause assigns to a column, before they are converted.
-
-    Raises:
-        RecordValueError: an expression has no value for a row.
-    """
-    clause = plan.clauses[number]
-    if clause.takes_all:
-        return rows.source_column(name)
-    what = f"the value of {name} in {clause}"
-    return _values(table, rows.frame(), plan.values[number][name][0], what)
-
-
-def _new_values(table: AcidTable, plan: ArrowMerge, number: int, rows: Candidates) -> dict[str, pa.Array]:
+def _new_values(
+    table: AcidTable, plan: AnyMerge, number: int, rows: Candidates, given: Columns
+) -> dict[str, pa.Array]:
     keeps_others = plan.clauses[number].action is Action.UPDATE
 
     def key_of(row: int) -> str:
@@ -202,8 +169,7 @@ def _new_values(table: AcidTable, plan: ArrowMerge, number: int, rows: Candidate
     new = {}
     for column in table.all_columns:
         if column.name in plan.values[number]:
-            given = assigned(table, plan, number, rows, column.name)
-            new[column.name] = converted(table.full_name, column, given, key_of)
+            new[column.name] = converted(table.full_name, column, given[column.name], key_of)
         elif keeps_others and rows.target is not None:
             new[column.name] = rows.target[column.name]
         else:
@@ -212,7 +178,7 @@ def _new_values(table: AcidTable, plan: ArrowMerge, number: int, rows: Candidate
 
 
 def _kinds_of_updates(
-    table: AcidTable, plan: ArrowMerge, rows: Candidates, new: Columns, *, write_unchanged: bool
+    table: AcidTable, plan: AnyMerge, rows: Candidates, new: Columns, *, write_unchanged: bool
 ) -> NDArray[np.int8]:
     names = {name for values in plan.values for name in values}
     compared = names & table.placing_columns if write_unchanged else names
@@ -242,21 +208,12 @@ def _new_partitions(table: AcidTable, new: Columns, placed: NDArray[np.bool_]) -
     return pc.replace_with_mask(nothing, pa.array(placed), names)
 
 
-def _key_text(plan: ArrowMerge, row: Candidates) -> str:
+def _key_text(plan: AnyMerge, row: Candidates) -> str:
     """The key of a single row, or the whole row if the source has none."""
     if row.source_rows is not None:
         return json_texts({key: row.source_column(key) for key in plan.keys or ()})[0]
     assert row.target is not None
     return json_texts(row.target)[0]
-
-
-def _values(table: AcidTable, frame: pa.Table, expression: pc.Expression, what: str) -> pa.Array:
-    try:
-        return evaluate(expression, frame)
-    except pa.ArrowInvalid as error:
-        raise RecordValueError(
-            f"table {table.full_name}: {what}: {expression} has no value for a row: {error}"
-        ) from error
 
 
 def _struct(columns: Columns) -> pa.StructArray:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,36 +14,33 @@ from numpy.typing import NDArray
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.change_set.staged_writer import LookingTransaction
-from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
-from mutation_api.changes.converted import check_type
-from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, FirstBy, duplicate_key_error
+from mutation_api.changes.clauses import Action, Match
+from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
 from mutation_api.changes.local_merge.acting import (
     INSERTED,
     KINDS,
     MOVED,
     Acting,
+    AnyMerge,
     Candidates,
     act,
-    assigned,
-    clauses_of,
 )
 from mutation_api.changes.local_merge.differences import differs
-from mutation_api.changes.local_merge.expressions import ArrowAnalyser, ArrowMerge, target_types
+from mutation_api.changes.local_merge.evaluator import Evaluator
+from mutation_api.changes.local_merge.expressions import target_types
 from mutation_api.changes.local_merge.key_columns import key_in_type
-from mutation_api.changes.local_merge.once import duplicated, first_of_each, order_of_rows, sort_keys
+from mutation_api.changes.local_merge.once import duplicated, first_of_each
 from mutation_api.changes.local_merge.pairs import SourceKeys
 from mutation_api.changes.local_merge.source_rows import check_memory
 from mutation_api.changes.local_merge.target_rows import TargetRows
 from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
 from mutation_api.changes.merge_report import MergeReport
-from mutation_api.changes.resolve import Alternatives, resolve
+from mutation_api.changes.resolve import Alternatives
 from mutation_api.errors import RecordValueError
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.orc.read.split_rows import full_row_id_type
-from mutation_api.scan.expressions import evaluate
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.partition_columns import partition_scalars, partition_type
 from mutation_api.worker.row_ids import Mask
 
 __all__ = ["LocalMergePlan"]
@@ -53,7 +50,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LocalMergePlan:
-    """A merge whose names and types are checked.
+    """A merge whose names, types and clauses are checked; whoever makes it has checked them.
 
     Attributes:
         transaction: begun; the table is one of its sinks.
@@ -61,48 +58,27 @@ class LocalMergePlan:
         source: the source's rows.
         keys: names of the key columns.
         plan: the checked clauses.
+        evaluator: evaluates their expressions.
         options: of the merge.
         local: memory and threads.
+
+    Raises:
+        RecordLayoutError: key columns cannot be compared, or values never be stored.
     """
 
     transaction: LookingTransaction
     table: AcidTable
     source: pa.Table
     keys: tuple[str, ...]
-    plan: ArrowMerge
+    plan: AnyMerge
+    evaluator: Evaluator
     options: MergeOptions
     local: LocalOptions
 
-    @classmethod
-    def of(
-        cls,
-        transaction: LookingTransaction,
-        table_name: str,
-        source: pa.Table,
-        keys: tuple[str, ...],
-        clauses: tuple[Clause[pc.Expression], ...],
-        options: MergeOptions,
-        local: LocalOptions,
-    ) -> LocalMergePlan:
-        """Check names, types and conditions; reads nothing of the table.
-
-        Raises:
-            RecordLayoutError, TableNotMutableError: see :func:`mutation_api.changes.resolve.resolve`.
-        """
-        transaction.check()
-        table = transaction.table(table_name)
-        types = {name: column.type for name, column in zip(source.column_names, source.columns, strict=True)}
-        analyser = ArrowAnalyser(table.full_name, types, target_types(table), keys, options.null_safe)
-        plan = resolve(table, analyser, keys, None, clauses, _with_expressions(table, source, options))
-        for clause, values in zip(plan.clauses, plan.values, strict=True):
-            if clause.action is not Action.DELETE:
-                for column in table.all_columns:
-                    if column.name in values:
-                        found = values[column.name][1]
-                        check_type(table.full_name, column, found, str(found))
-        merge = cls(transaction, table, source, keys, plan, options, local)
-        merge._keys  # noqa: B018  (refuses keys that cannot be compared)
-        return merge
+    def __post_init__(self) -> None:
+        """Check the types."""
+        self.evaluator.check_types()
+        self._keys  # noqa: B018  (refuses keys that cannot be compared)
 
     @cached_property
     def acting(self) -> tuple[Acting, ...]:
@@ -246,7 +222,7 @@ class LocalMergePlan:
                 check_memory(self.table.full_name, what, byte_count, self.local)
                 yield each
 
-    def _partitions(self, alternatives: Alternatives[pc.Expression]) -> list[str]:
+    def _partitions(self, alternatives: Alternatives[Any]) -> list[str]:
         """Names of the partitions whose rows may count; '' for an unpartitioned table."""
         table = self.table
         if not table.partition_keys:
@@ -254,29 +230,20 @@ class LocalMergePlan:
         if not alternatives:
             return []
         names = [partition.name for partition in self.transaction.partitions(table.full_name)]
-        return self._where(names, alternatives) if names and all(alternatives) else names
-
-    def _where(self, names: Sequence[str], alternatives: Alternatives[pc.Expression]) -> list[str]:
-        scalars = [partition_scalars(self.table, name) for name in names]
-        columns = [
-            pa.array([each[key.name].as_py() for each in scalars], partition_type(key))
-            for key in self.table.partition_keys
-        ]
-        values = pa.table({TARGET: pa.StructArray.from_arrays(columns, names=self.table.partition_key_names)})
-        holds = [reduce(pc.and_kleene, (evaluate(part, values) for part in parts)) for parts in alternatives]
-        chosen = pc.fill_null(reduce(pc.or_kleene, holds), False).to_pylist()
-        return [name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen]
+        return self.evaluator.partitions(names, alternatives)
 
     # ---- steps
 
     def _acting(self, rows: Candidates) -> list[Acting]:
         return [
             self._act(number, rows if len(held) == len(rows) else rows.take(held))
-            for number, held in clauses_of(self.table, self.plan, rows)
+            for number, held in self.evaluator.clauses(rows)
         ]
 
     def _act(self, number: int, rows: Candidates) -> Acting:
-        return act(self.table, self.plan, number, rows, write_unchanged=self.options.write_unchanged)
+        is_delete = self.plan.clauses[number].action is Action.DELETE
+        given = {} if is_delete else self.evaluator.assigned(number, rows)
+        return act(self.table, self.plan, number, rows, given, write_unchanged=self.options.write_unchanged)
 
     def _checked_keys(self, found: Iterable[Acting]) -> list[Acting]:
         """Refuse keys to insert that are stored as others (rounded, cut), which existing rows may have."""
@@ -295,7 +262,7 @@ class LocalMergePlan:
         return checked
 
     def _altered(self, each: Acting, key: str) -> list[str]:
-        given = assigned(self.table, self.plan, each.clause, each.rows, key)
+        given = self.evaluator.assigned(each.clause, each.rows)[key]
         if given.type == each.new[key].type and given.equals(each.new[key]):
             return []
         kept, is_lost = key_in_type(self.table.full_name, key, given, each.new[key].type)
@@ -321,7 +288,7 @@ class _Doubled:
     def once_a_row(self, rows: Candidates, target_rows: Indices) -> list[Acting]:
         """Apply clauses to pairs; ``target_rows`` numbers the table's row of each."""
         plan = self._plan
-        clauses = clauses_of(plan.table, plan.plan, rows)
+        clauses = plan.evaluator.clauses(rows)
         if not clauses:
             return []
         held = np.concatenate([each for _, each in clauses])
@@ -380,18 +347,7 @@ class _Doubled:
 
     @cached_property
     def _order(self) -> Indices:
-        rule, source = self._plan.options.on_duplicate, self._plan._source
-        assert rule is not None
-        return order_of_rows(source, sort_keys(self._plan.table.full_name, source, rule.columns))
-
-
-def _with_expressions(table: AcidTable, source: pa.Table, options: MergeOptions) -> MergeOptions:
-    """The options with expressions in ``on_duplicate``, which are checked as all others are."""
-    if options.on_duplicate is None:
-        return options
-    columns = dict(zip(source.column_names, source.columns, strict=True))
-    keys = sort_keys(table.full_name, columns, options.on_duplicate.columns)
-    return replace(options, on_duplicate=FirstBy(tuple(pc.field(SOURCE, name) for name, _ in keys)))
+        return self._plan.evaluator.order()
 
 
 def _deletes_all(plan: LocalMergePlan) -> bool:

@@ -18,13 +18,15 @@ import pyarrow.compute as pc
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
-from mutation_api.changes.local_merge.expressions import as_expression, as_value
+from mutation_api.changes.local_merge.evaluator import ArrowEvaluator, with_expressions
+from mutation_api.changes.local_merge.expressions import ArrowAnalyser, as_expression, as_value, target_types
 from mutation_api.changes.local_merge.local_plan import LocalMergePlan
 from mutation_api.changes.local_merge.preview_rows import preview_rows
 from mutation_api.changes.local_merge.source_rows import source_rows
 from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions, checked_options
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.preview import SAMPLES_DEFAULT
+from mutation_api.changes.resolve import resolve
 from mutation_api.local.apply import apply_arrow
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.table.writer_options import WriterOptions
@@ -197,14 +199,18 @@ class LocalMerge:
         return dataclasses.replace(report, preview=preview_rows(plan, samples, insert_files))
 
     def _plan(self) -> LocalMergePlan:
-        return LocalMergePlan.of(
-            self.transaction,
-            self.table_name,
-            self.source,
-            self.keys,
-            tuple(self.clauses),
-            self.options,
-            self.local,
+        """Check names, types and conditions; reads nothing of the table."""
+        self.transaction.check()
+        table, source = self.transaction.table(self.table_name), self.source
+        types = {name: column.type for name, column in zip(source.column_names, source.columns, strict=True)}
+        analyser = ArrowAnalyser(
+            table.full_name, types, target_types(table), self.keys, self.options.null_safe
+        )
+        checked = with_expressions(table, source, self.options)
+        plan = resolve(table, analyser, self.keys, None, tuple(self.clauses), checked)
+        evaluator = ArrowEvaluator(table, plan, source, self.options)
+        return LocalMergePlan(
+            self.transaction, table, source, self.keys, plan, evaluator, self.options, self.local
         )
 
     def _then(
