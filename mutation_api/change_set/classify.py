@@ -126,7 +126,7 @@ class ChangeClassifier:
 
     def _partitions(self, changes: Changes) -> pa.Array:
         if not self.table.partition_keys:
-            return pa.array([""] * len(changes), pa.string())
+            return pa.repeat(pa.scalar("", pa.string()), len(changes))
         if self.has_partition_columns and changes.inserts.all():
             return self._computed_partitions(changes)
         known = changes.row_ids.partitions

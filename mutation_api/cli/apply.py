@@ -9,8 +9,9 @@ CSV and JSON are read with the table's types. A text that cannot be parsed as it
 that names the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty field
 ("") is the empty text.
 
-CHANGES is a local path, or a location that Spark can read, such as hdfs://namenode/changes.csv or
-s3a://bucket/changes.
+CHANGES is a local path, or a location such as hdfs://namenode/changes.csv or s3a://bucket/changes. What
+readers of CSV and JSON understand differently (blanks around numbers, decimals with too many digits, quotes
+within a field) the local engine refuses.
 """
 
 from __future__ import annotations
@@ -19,18 +20,16 @@ import argparse
 import dataclasses
 import json
 
-from mutation_api.changes.files.change_files import read_changes
-from mutation_api.changes.files.row_files import existing_file
+from mutation_api.changes.files.file_rules import existing_file
+from mutation_api.cli.arguments.engine_arguments import add_engine_argument, chosen_engine, engine_module
 from mutation_api.cli.arguments.files import add_format_argument, input_format, location_from
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.arguments.spark_session import spark_session
 from mutation_api.cli.arguments.write_arguments import (
     add_operation_column_argument,
     add_write_arguments,
     writing_client,
 )
 from mutation_api.client.tables.catalog import split_full_name
-from mutation_api.spark.write.job import apply_changes
 
 __all__ = ["add_arguments", "run"]
 
@@ -51,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="look up the rows of updates and deletes before anything is written",
     )
     add_write_arguments(parser)
+    add_engine_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     add_metastore_arguments(parser)
 
@@ -60,20 +60,23 @@ def run(arguments: argparse.Namespace) -> int:
     file = existing_file(arguments.changes)
     format_name = input_format(file, arguments.format)
     split_full_name(arguments.table)
+    engine = chosen_engine(arguments.engine, [file])
     with (
         metastore_from(arguments) as metastore,
         writing_client(metastore, arguments) as client,
-        spark_session(APP_NAME) as spark,
+        engine_module("apply", engine).opened(APP_NAME) as apply_file,
+        client.new_transaction() as transaction,
     ):
-        with client.new_transaction() as transaction:
-            table = transaction.table(arguments.table)
-            changes = read_changes(spark, table, file, format_name, arguments.operation_column)
-            summary = apply_changes(
-                transaction,
-                arguments.table,
-                changes,
-                operation_column=arguments.operation_column,
-                verify_row_ids=arguments.verify_row_ids,
-            )
-        print(json.dumps(dataclasses.asdict(summary)) if arguments.json else summary)
+        summary = apply_file(
+            transaction,
+            arguments.table,
+            file,
+            format_name,
+            operation_column=arguments.operation_column,
+            verify_row_ids=arguments.verify_row_ids,
+        )
+    if arguments.json:
+        print(json.dumps({**dataclasses.asdict(summary), "engine": engine}))
+    else:
+        print(f"{summary} ({engine})")
     return 0

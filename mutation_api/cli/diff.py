@@ -33,7 +33,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.changes.files.change_files import save_changes
-from mutation_api.changes.files.row_files import RowFiles, check_scalar, existing_file
+from mutation_api.changes.files.file_rules import check_scalar, existing_file
+from mutation_api.changes.files.row_files import RowFiles
 from mutation_api.changes.spark_merge.diff import OPERATIONS, count_operations, diff
 from mutation_api.cli.arguments.files import (
     add_format_argument,

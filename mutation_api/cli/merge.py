@@ -25,7 +25,8 @@ import json
 
 from pyspark.sql import SparkSession
 
-from mutation_api.changes.files.row_files import RowFiles, existing_file
+from mutation_api.changes.files.file_rules import existing_file
+from mutation_api.changes.files.row_files import RowFiles
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.spark_merge.merge_rules import merge_by_rules
 from mutation_api.cli.arguments.files import add_format_argument, input_format, location_from

@@ -143,6 +143,7 @@ ALLOWED = {
         "mutation_api.storage",
         "mutation_api.table",
         "mutation_api.bucketing",
+        "mutation_api.orc.format",
         "mutation_api.orc.read",
         "mutation_api.worker",
         "mutation_api.change_set",

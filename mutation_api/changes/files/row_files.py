@@ -13,28 +13,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from pathlib import Path
 
 import pyspark.sql.functions as sf
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
-from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.changes.files.file_rules import (
+    SAMPLE_ROWS,
+    RowColumns,
+    check_scalar,
+    is_row_id,
+    row_id_part,
+    row_id_types,
+)
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.scan.file_format import file_format
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.worker_errors import translated_worker_errors
-from mutation_api.storage.links import without_links
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.types.hive_type import parse_hive_type, spark_type
 
-__all__ = ["RowFiles", "check_scalar", "existing_file"]
+__all__ = ["RowFiles"]
 
-COMPLEX_KINDS = ("array", "map", "struct", "uniontype", "binary")
-"""Kinds of Hive types that a CSV field cannot hold."""
-SAMPLE_ROWS = 3
 QUOTED_EMPTY = "\x01"
 """Stands for "" while CSV is parsed, since Spark reads that as it reads an empty field."""
 
@@ -43,9 +45,7 @@ QUOTED_EMPTY = "\x01"
 class RowFiles:
     """Reads files that hold rows of a table.
 
-    ``others`` are columns beside the table's, name to Spark's type. ``has_row_ids`` says whether ROW__ID may
-    be there: in CSV as ``ROW__ID.writeid`` and so on, which become one struct column. ``keeps_unknown``: any
-    other column of a CSV or JSON file is text; otherwise it is refused.
+    The fields after ``spark`` are those of :class:`~mutation_api.changes.files.file_rules.RowColumns`.
     """
 
     spark: SparkSession
@@ -102,29 +102,31 @@ class RowFiles:
             .option("mode", "FAILFAST")
             .csv(str(file))
         )
-        known = self._flat_types()
-        self._check_columns(file, texts.columns, known)
+        known = self._columns.flat_types()
+        self._columns.check(file, texts.columns, known)
         names = {name: known.get(name.lower(), "string") for name in texts.columns}
         check_scalar(self.table, texts.columns)
         texts = texts.select(*[_unquoted(name) for name in texts.columns])
         _check_values(self.table, file, texts, names)
-        typed = [_field(name).cast(kind).alias(name) for name, kind in names.items() if not _is_row_id(name)]
+        typed = [_field(name).cast(kind).alias(name) for name, kind in names.items() if not is_row_id(name)]
         row_id = [
-            _field(name).cast(kind).alias(_part(name)) for name, kind in names.items() if _is_row_id(name)
+            _field(name).cast(kind).alias(row_id_part(name))
+            for name, kind in names.items()
+            if is_row_id(name)
         ]
         if not row_id:
             return texts.select(*typed)
-        row_id_texts = [_field(name) for name in names if _is_row_id(name)]
+        row_id_texts = [_field(name) for name in names if is_row_id(name)]
         struct = sf.when(sf.coalesce(*row_id_texts).isNotNull(), sf.struct(*row_id))
         return texts.select(struct.alias(ROW_ID_COLUMN), *typed)
 
     def _read_json(self, file: Location) -> DataFrame:
         # An inferring pass tells the names: with a schema given, Spark drops unknown fields without a word.
         found = self.spark.read.option("primitivesAsString", True).option("mode", "FAILFAST").json(str(file))
-        known = self._column_types()
+        known = self._columns.types()
         if self.has_row_ids:
             known[ROW_ID_COLUMN.lower()] = _row_id_ddl(self.table)
-        self._check_columns(file, found.columns, known)
+        self._columns.check(file, found.columns, known)
         types = {
             n.lower(): _parse_datatype_string(known[n.lower()]) for n in found.columns if n.lower() in known
         }
@@ -133,64 +135,13 @@ class RowFiles:
         )
         return self.spark.read.schema(schema).option("mode", "FAILFAST").json(str(file))
 
-    def _column_types(self) -> dict[str, str]:
-        """Spark type of every known column by lower-case name, ROW__ID apart."""
-        columns = self.table.all_columns
-        types = {c.name: spark_type(parse_hive_type(c.type)) for c in columns}
-        return {**types, **{name.lower(): kind for name, kind in self.others.items()}}
-
-    def _flat_types(self) -> dict[str, str]:
-        row_id = {f"{ROW_ID_COLUMN}.{part}".lower(): kind for part, kind in _row_id_types(self.table).items()}
-        return {**self._column_types(), **(row_id if self.has_row_ids else {})}
-
-    def _check_columns(self, file: Location, found: Sequence[str], known: Mapping[str, str]) -> None:
-        unknown = [name for name in found if name.lower() not in known]
-        if unknown and not self.keeps_unknown:
-            raise RecordLayoutError(
-                f"{file.shown}: table {self.table.full_name} has no columns {', '.join(unknown)}; known are "
-                f"{', '.join(known)}"
-            )
-
-
-def existing_file(file: Location) -> Location:
-    """The same without links. Raises ConfigurationError if nothing is there on a local disk.
-
-    Elsewhere Spark looks, which may be configured otherwise than we are.
-    """
-    found = without_links(file)
-    if found.local_path is not None and not Path(found.local_path).exists():
-        raise ConfigurationError(f"there is no file {found.shown}")
-    return found
-
-
-def check_scalar(table: AcidTable, names: Sequence[str] | None = None) -> None:
-    """Refuse columns of these names (any case; None for all) that CSV cannot hold.
-
-    Raises:
-        RecordLayoutError: names them.
-    """
-    wanted = None if names is None else {name.lower() for name in names}
-    columns = [c for c in table.all_columns if wanted is None or c.name in wanted]
-    complex_columns = [c for c in columns if parse_hive_type(c.type).kind in COMPLEX_KINDS]
-    if complex_columns:
-        raise RecordLayoutError(
-            f"table {table.full_name}: CSV cannot hold the columns "
-            f"{', '.join(f'{c.name} {c.type}' for c in complex_columns)}; use JSON, ORC or Parquet"
-        )
-
-
-def _is_row_id(name: str) -> bool:
-    """Whether a column is ROW__ID, or a field of it in CSV."""
-    return name.lower().partition(".")[0] == ROW_ID_COLUMN.lower()
-
-
-def _row_id_types(table: AcidTable) -> dict[str, str]:
-    ids = {table.version.transaction_field: "bigint", "bucketid": "int", "rowid": "bigint"}
-    return {**ids, PARTITION_FIELD: "string"}
+    @property
+    def _columns(self) -> RowColumns:
+        return RowColumns(self.table, self.others, self.has_row_ids, self.keeps_unknown)
 
 
 def _row_id_ddl(table: AcidTable) -> str:
-    return f"struct<{','.join(f'{part}:{kind}' for part, kind in _row_id_types(table).items())}>"
+    return f"struct<{','.join(f'{part}:{kind}' for part, kind in row_id_types(table).items())}>"
 
 
 def _check_values(table: AcidTable, file: Location, texts: DataFrame, types: Mapping[str, str]) -> None:
@@ -232,7 +183,3 @@ def _unquoted(name: str) -> Column:
 
 def _field(name: str) -> Column:
     return sf.col(quoted(name))
-
-
-def _part(name: str) -> str:
-    return name.lower().removeprefix(f"{ROW_ID_COLUMN.lower()}.")

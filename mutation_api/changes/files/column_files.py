@@ -1,0 +1,165 @@
+"""ORC and Parquet files as Arrow batches of their own types, which the writer converts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc
+import pyarrow.parquet
+import pyorc
+
+from mutation_api.errors import ConfigurationError, CorruptFileError
+from mutation_api.orc.format.tail import read_tail
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry
+from mutation_api.types.calendar import FIRST_GREGORIAN_DAY
+from mutation_api.types.plain_array import plain_array
+
+__all__ = ["read_column_file"]
+
+_SECONDS_PER_DAY = 86_400
+_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_BATCH_ROWS = 1 << 16
+_SPARK_TYPE, _WALL_CLOCK = "spark.sql.catalyst.type", "timestamp_ntz"
+"""The mark of a wall clock in an ORC file that Spark wrote."""
+_LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+"""Metadata of a Parquet file whose early dates are those of the hybrid calendar."""
+
+
+def read_column_file(file: Location, entries: Sequence[FileEntry], format_name: str) -> pa.RecordBatchReader:
+    """The rows of a file or of the files of a folder; batches are read as they are consumed.
+
+    Args:
+        file: the file or folder, for messages.
+        entries: the files.
+        format_name: ``orc`` or ``parquet``.
+
+    Raises:
+        ConfigurationError: a file cannot be read as this format, or has values that engines read differently
+            (also from the batches), or files of a folder have different columns.
+    """
+    if not entries:
+        return pa.table({}).to_reader()
+    files = [(_OrcFile if format_name == "orc" else _ParquetFile)(entry.location) for entry in entries]
+    schema = files[0].schema
+    for each in files:
+        if each.schema != schema:
+            raise ConfigurationError(
+                f"{file.shown} cannot be read as {format_name}: {each.file.shown} has other columns or types "
+                f"than {files[0].file.shown}"
+            )
+    batches = (batch for each in files for batch in each.batches())
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+class _OrcFile:
+    """An ORC file. Spark keeps wall clocks in it as numbers of microseconds, with a mark."""
+
+    def __init__(self, file: Location) -> None:
+        self.file = file
+        with _readable(file, "orc"):
+            storage = storage_at(file)
+            self._is_proleptic = read_tail(storage, file).is_proleptic
+            with storage.open_input(file) as stream:
+                kinds = pyorc.Reader(stream).schema
+                assert isinstance(kinds, pyorc.Struct)
+            with storage.open_input(file) as stream:
+                found = pyarrow.orc.ORCFile(stream).schema
+        self._clocks = [kinds[name].attributes.get(_SPARK_TYPE) == _WALL_CLOCK for name in found.names]
+        self.schema = pa.schema(
+            [
+                pa.field(field.name, pa.timestamp("us") if is_clock else field.type)
+                for field, is_clock in zip(found, self._clocks, strict=True)
+            ]
+        )
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """One of each stripe."""
+        with _readable(self.file, "orc"), storage_at(self.file).open_input(self.file) as stream:
+            source = pyarrow.orc.ORCFile(stream)
+            for stripe in range(source.nstripes):
+                columns = [
+                    column.view(pa.timestamp("us")) if is_clock else column
+                    for column, is_clock in zip(source.read_stripe(stripe).columns, self._clocks, strict=True)
+                ]
+                batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+                if not self._is_proleptic:
+                    _refuse_early(batch, self.file)
+                yield batch
+
+
+class _ParquetFile:
+    """A Parquet file."""
+
+    def __init__(self, file: Location) -> None:
+        self.file = file
+        with _readable(file, "parquet"), storage_at(file).open_input(file) as stream:
+            source = pyarrow.parquet.ParquetFile(stream)
+            self.schema = _bare(source.schema_arrow)
+            columns = (source.schema.column(number) for number in range(len(source.schema)))
+            instants = [column.path for column in columns if column.physical_type == "INT96"]
+            metadata = source.metadata.metadata or {}
+        self._is_legacy = any(key in metadata for key in _LEGACY_KEYS)
+        if instants:
+            raise ConfigurationError(
+                f"{file.shown}: INT96 ({', '.join(instants)}) is an instant to some and a wall clock to "
+                "others: read it with Spark, or write it as TIMESTAMP"
+            )
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """In order."""
+        with _readable(self.file, "parquet"), storage_at(self.file).open_input(self.file) as stream:
+            for batch in pyarrow.parquet.ParquetFile(stream).iter_batches(_BATCH_ROWS):
+                if self._is_legacy:
+                    _refuse_early(batch, self.file)
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+
+
+def _bare(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+@contextlib.contextmanager
+def _readable(file: Location, format_name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException, pyorc.ParseError, CorruptFileError) as error:
+        raise ConfigurationError(f"{file.shown} cannot be read as {format_name}: {error}") from error
+
+
+def _refuse_early(batch: pa.RecordBatch, file: Location) -> None:
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if any(map(_is_early, _leaves(column))):
+            raise ConfigurationError(
+                f"{file.shown}: column {name} has dates before 1582-10-15, and the file does not tell their "
+                "calendar: read it with Spark, or write it as JSON or CSV"
+            )
+
+
+def _is_early(array: pa.Array) -> bool:
+    if pa.types.is_date32(array.type):
+        first, limit = pc.min(array.view(pa.int32())).as_py(), FIRST_GREGORIAN_DAY
+    elif pa.types.is_timestamp(array.type):
+        first = pc.min(array.view(pa.int64())).as_py()
+        limit = FIRST_GREGORIAN_DAY * _SECONDS_PER_DAY * _UNITS_PER_SECOND[array.type.unit]
+    else:
+        return False
+    return first is not None and first < limit
+
+
+def _leaves(column: pa.Array) -> Iterator[pa.Array]:
+    array = plain_array(column)
+    if pa.types.is_struct(array.type):
+        for field in array.flatten():
+            yield from _leaves(field)
+    elif pa.types.is_map(array.type):
+        yield from _leaves(array.keys)
+        yield from _leaves(array.items)
+    elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        yield from _leaves(array.flatten())
+    elif not pa.types.is_union(array.type):
+        yield array

@@ -1,0 +1,165 @@
+"""CsvFile: a CSV file with a header, as Arrow batches of a table's types."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.changes.files.file_rules import (
+    SAMPLE_ROWS,
+    RowColumns,
+    check_scalar,
+    is_row_id,
+    row_id_part,
+)
+from mutation_api.changes.files.strict_csv import StrictCsv
+from mutation_api.changes.files.text_stream import opened_text
+from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
+from mutation_api.storage.location import Location
+from mutation_api.types.hive_type import HiveType, arrow_type
+from mutation_api.types.scalar_conversion import MisfitError
+from mutation_api.types.text_values import values_of_texts
+
+__all__ = ["CsvFile"]
+
+_TEXT = "string"
+_BLOCK_BYTES = 4 * 1024 * 1024
+"""Bytes that are parsed at once; a row must fit."""
+
+
+class CsvFile:
+    """One file. Its header is read at once.
+
+    Args:
+        columns: the columns that it may have.
+        file: the file.
+
+    Raises:
+        RecordLayoutError: columns are unknown, have one name, or are of a type that CSV cannot hold.
+        ConfigurationError: the file cannot be read as CSV.
+    """
+
+    def __init__(self, columns: RowColumns, file: Location) -> None:
+        self._columns = columns
+        self.file = file
+        self.names = self._header()
+        self._known = columns.flat_types()
+        self._types = columns.hive_types()
+        columns.check(file, self.names, self._known)
+        check_scalar(columns.table, self.names)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """ROW__ID as one struct, if the file has it, and the other columns with their types."""
+        row_id = [name for name in self.names if is_row_id(name)]
+        fields = [pa.field(name, self._arrow(name)) for name in self.names if not is_row_id(name)]
+        if not row_id:
+            return pa.schema(fields)
+        parts = [pa.field(row_id_part(name), self._arrow(name)) for name in row_id]
+        return pa.schema([pa.field(ROW_ID_COLUMN, pa.struct(parts)), *fields])
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows; the columns get these names, which may differ in case from those of the file.
+
+        Raises:
+            RecordValueError: values that are no values of their column's type.
+            ConfigurationError: the file cannot be read as CSV.
+        """
+        with opened_text(self.file) as text:
+            for texts in self._texts(StrictCsv(text, self.file.shown)):
+                yield self._typed(texts.rename_columns(list(names)))
+
+    def _header(self) -> list[str]:
+        with opened_text(self.file) as text:
+            lines = io.TextIOWrapper(
+                io.BufferedReader(StrictCsv(text, self.file.shown)), encoding="utf-8", newline=""
+            )
+            try:
+                found = next((row for row in csv.reader(lines, strict=True) if row), [])
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise self._unreadable(error) from error
+            lines.detach()
+        doubled = sorted({name for name in found if [n.lower() for n in found].count(name.lower()) > 1})
+        if doubled or "" in found:
+            what = f"columns twice (case does not count): {', '.join(doubled)}" if doubled else "no name"
+            raise RecordLayoutError(f"{self.file.shown}: its header has {what}; found {', '.join(found)}")
+        return found
+
+    def _texts(self, source: StrictCsv) -> Iterator[pa.RecordBatch]:
+        if not self.names:
+            return
+        try:
+            reader = pyarrow.csv.open_csv(
+                source,
+                read_options=pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
+                parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    column_types=dict.fromkeys(self.names, pa.string()),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+            yield from reader
+        except pa.ArrowInvalid as error:
+            raise self._unreadable(error) from error
+
+    def _typed(self, texts: pa.RecordBatch) -> pa.RecordBatch:
+        values: dict[str, pa.Array] = {}
+        misfits: list[tuple[int, str]] = []
+        for name, column in zip(texts.schema.names, texts.columns, strict=True):
+            try:
+                values[name] = values_of_texts(column, self._type(name))
+            except MisfitError as misfit:
+                misfits.append((misfit.row, name))
+        if misfits:
+            raise self._wrong(texts, misfits)
+        return pa.RecordBatch.from_arrays(
+            [
+                self._row_ids(texts, values) if field.name == ROW_ID_COLUMN else values[field.name]
+                for field in self._spelled(texts.schema.names)
+            ],
+            schema=self._spelled(texts.schema.names),
+        )
+
+    def _spelled(self, names: Sequence[str]) -> pa.Schema:
+        spelling = {name.lower(): name for name in names if not is_row_id(name)}
+        return pa.schema([f.with_name(spelling.get(f.name.lower(), f.name)) for f in self.schema])
+
+    def _row_ids(self, texts: pa.RecordBatch, values: Mapping[str, pa.Array]) -> pa.StructArray:
+        """ROW__ID; null if all its fields are."""
+        names = [name for name in texts.schema.names if is_row_id(name)]
+        absent = values[names[0]].is_null()
+        for name in names[1:]:
+            absent = pc.and_(absent, values[name].is_null())
+        fields = list(self.schema.field(ROW_ID_COLUMN).type)
+        return pa.StructArray.from_arrays([values[name] for name in names], fields=fields, mask=absent)
+
+    def _type(self, name: str) -> HiveType:
+        return self._types.get(name.lower(), HiveType(_TEXT))
+
+    def _arrow(self, name: str) -> pa.DataType:
+        return arrow_type(self._type(name), timestamp_unit="us")
+
+    def _wrong(self, texts: pa.RecordBatch, misfits: Sequence[tuple[int, str]]) -> RecordValueError:
+        samples = []
+        for row, name in sorted(misfits)[:SAMPLE_ROWS]:
+            shown = tuple(column[row].as_py() for column in texts.columns)
+            value = texts.column(texts.schema.get_field_index(name))[row].as_py()
+            samples.append(
+                f"column {name} ({self._known.get(name.lower(), _TEXT)}) has {value!r} in row {shown!r}"
+            )
+        return RecordValueError(
+            f"{self.file.shown}, table {self._columns.table.full_name}: values that do not fit: "
+            f"{'; '.join(samples)}"
+        )
+
+    def _unreadable(self, error: Exception) -> ConfigurationError:
+        return ConfigurationError(f"{self.file.shown} cannot be read as csv: {error}")

@@ -1,0 +1,114 @@
+"""What files of rows must be like, whichever engine reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.storage.links import without_links
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.types.hive_type import HiveType, parse_hive_type, spark_type
+
+__all__ = [
+    "SAMPLE_ROWS",
+    "RowColumns",
+    "check_scalar",
+    "existing_file",
+    "is_row_id",
+    "row_id_part",
+    "row_id_types",
+]
+
+COMPLEX_KINDS = ("array", "map", "struct", "uniontype", "binary")
+"""Kinds of Hive types that a CSV field cannot hold."""
+SAMPLE_ROWS = 3
+"""Rows with wrong values that a message shows."""
+
+
+@dataclass(frozen=True)
+class RowColumns:
+    """The columns that files of rows of a table may have.
+
+    ``others`` are columns beside the table's, name to Spark's type. ``has_row_ids`` says whether ROW__ID may
+    be there: in CSV as ``ROW__ID.writeid`` and so on, which become one struct column. ``keeps_unknown``: any
+    other column of a CSV or JSON file is text; otherwise it is refused.
+    """
+
+    table: AcidTable
+    others: Mapping[str, str] = field(default_factory=dict)
+    has_row_ids: bool = False
+    keeps_unknown: bool = False
+
+    def types(self) -> dict[str, str]:
+        """Spark's type of every known column by lower-case name, ROW__ID apart."""
+        types = {c.name: spark_type(parse_hive_type(c.type)) for c in self.table.all_columns}
+        return {**types, **{name.lower(): kind for name, kind in self.others.items()}}
+
+    def flat_types(self) -> dict[str, str]:
+        """The same with the columns of ROW__ID in CSV."""
+        row_id = {f"{ROW_ID_COLUMN}.{part}".lower(): kind for part, kind in row_id_types(self.table).items()}
+        return {**self.types(), **(row_id if self.has_row_ids else {})}
+
+    def hive_types(self) -> dict[str, HiveType]:
+        """The types of the same columns as of Hive; any other column is text."""
+        types = {c.name: c.type for c in self.table.all_columns}
+        types |= {name.lower(): kind for name, kind in self.others.items()}
+        for part, kind in row_id_types(self.table).items():
+            types[f"{ROW_ID_COLUMN}.{part}".lower()] = kind
+        return {name: parse_hive_type(kind) for name, kind in types.items()}
+
+    def check(self, file: Location, found: Sequence[str], known: Mapping[str, str]) -> None:
+        """Raise RecordLayoutError if a column that was found is not known and must be."""
+        unknown = [name for name in found if name.lower() not in known]
+        if unknown and not self.keeps_unknown:
+            raise RecordLayoutError(
+                f"{file.shown}: table {self.table.full_name} has no columns {', '.join(unknown)}; known are "
+                f"{', '.join(known)}"
+            )
+
+
+def existing_file(file: Location) -> Location:
+    """The same without links. Raises ConfigurationError if nothing is there on a local disk.
+
+    Elsewhere the engine looks; Spark may be configured otherwise than we are.
+    """
+    found = without_links(file)
+    if found.local_path is not None and not Path(found.local_path).exists():
+        raise ConfigurationError(f"there is no file {found.shown}")
+    return found
+
+
+def check_scalar(table: AcidTable, names: Sequence[str] | None = None) -> None:
+    """Refuse columns of these names (any case; None for all) that CSV cannot hold.
+
+    Raises:
+        RecordLayoutError: names them.
+    """
+    wanted = None if names is None else {name.lower() for name in names}
+    columns = [c for c in table.all_columns if wanted is None or c.name in wanted]
+    complex_columns = [c for c in columns if parse_hive_type(c.type).kind in COMPLEX_KINDS]
+    if complex_columns:
+        raise RecordLayoutError(
+            f"table {table.full_name}: CSV cannot hold the columns "
+            f"{', '.join(f'{c.name} {c.type}' for c in complex_columns)}; use JSON, ORC or Parquet"
+        )
+
+
+def is_row_id(name: str) -> bool:
+    """Whether a column is ROW__ID, or a field of it in CSV."""
+    return name.lower().partition(".")[0] == ROW_ID_COLUMN.lower()
+
+
+def row_id_part(name: str) -> str:
+    """The field of ROW__ID that a column of CSV holds, in lower case."""
+    return name.lower().removeprefix(f"{ROW_ID_COLUMN.lower()}.")
+
+
+def row_id_types(table: AcidTable) -> dict[str, str]:
+    """The fields of ROW__ID and their types."""
+    ids = {table.version.transaction_field: "bigint", "bucketid": "int", "rowid": "bigint"}
+    return {**ids, PARTITION_FIELD: "string"}

@@ -1,0 +1,308 @@
+"""JSON lines as Arrow batches of a table's types.
+
+Each line is an object. Python parses them, since pyarrow's reader makes doubles of decimals, and times with a
+zone of some texts; so a field costs about a microsecond.
+
+===================  ===================================================================================
+column               values
+===================  ===================================================================================
+boolean              ``true``, ``false``
+tinyint … bigint     whole numbers in range
+float, double        numbers; ``NaN`` and ``Infinity``, in quotes or not
+decimal(p,s)         numbers, in quotes or not; digits that would be lost are refused
+string types         texts; whole numbers, ``true`` and ``false`` become texts
+date, timestamp      texts as of :mod:`mutation_api.types.text_values`
+binary               base64
+array, map, struct   lists, objects with keys for a string type, objects with the struct's own field names
+===================  ===================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.changes.files.file_rules import SAMPLE_ROWS, RowColumns, row_id_types
+from mutation_api.changes.files.text_stream import opened_text
+from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry
+from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type, spark_type
+from mutation_api.types.scalar_conversion import MisfitError
+from mutation_api.types.text_values import BinaryText, values_of_texts
+
+__all__ = ["read_json_file"]
+
+_BATCH_LINES = 10_000
+_STRINGS = ("string", "varchar", "char")
+_FLOATS = {"NaN": "NaN", "Infinity": "Infinity", "+Infinity": "Infinity", "-Infinity": "-Infinity"}
+_FLOATS |= {"INF": "Infinity", "+INF": "Infinity", "-INF": "-Infinity"}
+"""Texts of numbers that JSON does not have."""
+_SHOWN_LENGTH = 80
+
+_Object = Mapping[str, Any]
+
+
+class _Wrong(Exception):
+    """A value that is none of its column's type; ``row`` is its number among the values."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)
+        self.row = row
+
+
+class _Words(str):
+    """A number that JSON does not have: NaN, Infinity; not in quotes."""
+
+
+def read_json_file(
+    columns: RowColumns, file: Location, entries: Sequence[FileEntry], memory_bytes: int
+) -> pa.RecordBatchReader:
+    """The rows of a file or of the files of a folder, in memory: only all rows tell the columns.
+
+    Args:
+        columns: the columns that it may have.
+        file: the file or folder, for messages.
+        entries: the files.
+        memory_bytes: bound of the rows.
+
+    Raises:
+        RecordLayoutError: columns are unknown, or differ only in case.
+        RecordValueError: a value is none of its column's type; the message names some.
+        ConfigurationError: a line is no JSON object, or the rows are too many.
+    """
+    known = columns.types()
+    types = columns.hive_types()
+    if columns.has_row_ids:
+        parts = row_id_types(columns.table)
+        text = f"struct<{','.join(f'{part}:{kind}' for part, kind in parts.items())}>"
+        known[ROW_ID_COLUMN.lower()] = text
+        types[ROW_ID_COLUMN.lower()] = parse_hive_type(text)
+    batches: list[dict[str, pa.Array]] = []
+    counts: list[int] = []
+    byte_count = 0
+    for entry in entries:
+        for rows in _batches(entry.location):
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            columns.check(file, names, known)
+            batch = _arrays(columns, entry.location, rows, {n: types.get(n.lower(), _TEXT) for n in names})
+            batches.append(batch)
+            counts.append(len(rows))
+            byte_count += sum(array.nbytes for array in batch.values())
+            if byte_count > memory_bytes:
+                raise ConfigurationError(
+                    f"{file.shown}: JSON must be held in memory, and its rows have more than "
+                    f"{memory_bytes:,} bytes: use CSV or Parquet, more memory, or the engine Spark"
+                )
+    names = sorted({name for batch in batches for name in batch})
+    _check_names(file, names)
+    schema = pa.schema([(name, _arrow(types.get(name.lower(), _TEXT))) for name in names])
+    complete = (
+        pa.RecordBatch.from_arrays(
+            [batch[f.name] if f.name in batch else pa.nulls(count, f.type) for f in schema], schema=schema
+        )
+        for batch, count in zip(batches, counts, strict=True)
+    )
+    return pa.RecordBatchReader.from_batches(schema, list(complete))
+
+
+_TEXT = HiveType("string")
+
+
+def _batches(file: Location) -> Iterator[list[_Object]]:
+    rows: list[_Object] = []
+    with opened_text(file) as text:
+        for number, line in enumerate(text, 1):
+            if line.isspace():
+                continue
+            rows.append(_object(file, number, line))
+            if len(rows) == _BATCH_LINES:
+                yield rows
+                rows = []
+    if rows:
+        yield rows
+
+
+def _object(file: Location, number: int, line: bytes) -> _Object:
+    try:
+        found = json.loads(line.decode("utf-8-sig"), parse_float=Decimal, parse_constant=_Words)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{file.shown} cannot be read as json: line {number:,}: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigurationError(
+            f"{file.shown} cannot be read as json: line {number:,} is no object: {_shown(found)}"
+        )
+    return found
+
+
+def _check_names(file: Location, names: Sequence[str]) -> None:
+    lower = [name.lower() for name in names]
+    doubled = [name for name in names if lower.count(name.lower()) > 1]
+    if doubled:
+        raise RecordLayoutError(f"{file.shown}: columns differ only in case: {', '.join(doubled)}")
+
+
+def _arrays(
+    columns: RowColumns, file: Location, rows: Sequence[_Object], types: Mapping[str, HiveType]
+) -> dict[str, pa.Array]:
+    arrays: dict[str, pa.Array] = {}
+    misfits: list[tuple[int, str]] = []
+    for name, kind in types.items():
+        try:
+            arrays[name] = _values([row.get(name) for row in rows], kind)
+        except _Wrong as wrong:
+            misfits.append((wrong.row, name))
+    if misfits:
+        samples = [
+            f"column {name} ({_kind(types[name])}) has {_shown(rows[row][name])} in row {_shown(rows[row])}"
+            for row, name in sorted(misfits)[:SAMPLE_ROWS]
+        ]
+        raise RecordValueError(
+            f"{file.shown}, table {columns.table.full_name}: values that do not fit: {'; '.join(samples)}"
+        )
+    return arrays
+
+
+def _values(values: Sequence[Any], kind: HiveType) -> pa.Array:
+    """Values of ``arrow_type`` of the type, with microseconds. Raises _Wrong."""
+    nested = _NESTED.get(kind.kind)
+    if nested is not None:
+        return nested(values, kind)
+    text_of = _TEXT_OF[kind.kind]
+    texts: list[str | None] = []
+    for row, value in enumerate(values):
+        text = None if value is None else text_of(value)
+        if text is None and value is not None:
+            raise _Wrong(row)
+        texts.append(text)
+    try:
+        return values_of_texts(pa.array(texts, pa.string()), kind, binary=BinaryText.BASE64)
+    except MisfitError as misfit:
+        raise _Wrong(misfit.row) from misfit
+
+
+def _nested_values(values: Sequence[Any], parents: Sequence[int], kind: HiveType) -> pa.Array:
+    """Values within others; ``parents`` are the rows of these."""
+    try:
+        return _values(values, kind)
+    except _Wrong as wrong:
+        raise _Wrong(parents[wrong.row]) from wrong
+
+
+def _list(values: Sequence[Any], kind: HiveType) -> pa.Array:
+    _check_instances(values, list)
+    flat = [(row, element) for row, value in enumerate(values) for element in value or ()]
+    elements = _nested_values([each for _, each in flat], [row for row, _ in flat], kind.children[0])
+    return pa.ListArray.from_arrays(_offsets(values), elements)
+
+
+def _map(values: Sequence[Any], kind: HiveType) -> pa.Array:
+    _check_instances(values, dict)
+    if kind.children[0].kind not in _STRINGS:
+        _refuse_first(values, lambda value: bool(value))
+    flat = [(row, key, item) for row, value in enumerate(values) for key, item in (value or {}).items()]
+    parents = [row for row, _, _ in flat]
+    keys = pa.array([key for _, key, _ in flat], pa.string())
+    if kind.children[0].kind not in _STRINGS:
+        keys = pa.nulls(0, arrow_type(kind.children[0], timestamp_unit="us"))
+    items = _nested_values([item for _, _, item in flat], parents, kind.children[1])
+    return pa.MapArray.from_arrays(_offsets(values), keys, items)
+
+
+def _struct(values: Sequence[Any], kind: HiveType) -> pa.Array:
+    _check_instances(values, dict)
+    names = set(kind.field_names)
+    _refuse_first(values, lambda value: not value.keys() <= names)
+    rows = range(len(values))
+    children = [
+        _nested_values([None if value is None else value.get(name) for value in values], rows, child)
+        for name, child in zip(kind.field_names, kind.children, strict=True)
+    ]
+    mask = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(children, fields=list(_arrow(kind)), mask=mask)
+
+
+def _check_instances(values: Sequence[Any], wanted: type) -> None:
+    _refuse_first(values, lambda value: not isinstance(value, wanted))
+
+
+def _refuse_first(values: Sequence[Any], is_wrong: Callable[[Any], bool]) -> None:
+    for row, value in enumerate(values):
+        if value is not None and is_wrong(value):
+            raise _Wrong(row)
+
+
+def _offsets(values: Sequence[Any]) -> pa.Array:
+    ends = np.cumsum([0, *(len(value or ()) for value in values)])
+    return pa.array(ends, pa.int32(), mask=np.array([*(value is None for value in values), False]))
+
+
+def _arrow(kind: HiveType) -> pa.DataType:
+    return arrow_type(kind, timestamp_unit="us")
+
+
+def _boolean(value: Any) -> str | None:
+    return str(value).lower() if isinstance(value, bool) else None
+
+
+def _integer(value: Any) -> str | None:
+    return str(value) if type(value) is int else None
+
+
+def _float(value: Any) -> str | None:
+    if isinstance(value, str):
+        return _FLOATS.get(value)
+    return _number(value)
+
+
+def _number(value: Any) -> str | None:
+    return str(value) if type(value) is int or isinstance(value, Decimal) else None
+
+
+def _decimal(value: Any) -> str | None:
+    return value if type(value) is str else _number(value)
+
+
+def _string(value: Any) -> str | None:
+    if type(value) is str:
+        return value
+    return _boolean(value) or _integer(value)
+
+
+def _only_text(value: Any) -> str | None:
+    return value if type(value) is str else None
+
+
+_NESTED: dict[str, Callable[[Sequence[Any], HiveType], pa.Array]] = {
+    "array": _list,
+    "map": _map,
+    "struct": _struct,
+}
+
+_TEXT_OF: dict[str, Callable[[Any], str | None]] = {
+    "boolean": _boolean,
+    **dict.fromkeys(INTEGER_KINDS, _integer),
+    "float": _float,
+    "double": _float,
+    "decimal": _decimal,
+    **dict.fromkeys(_STRINGS, _string),
+    "date": _only_text,
+    "timestamp": _only_text,
+    "binary": _only_text,
+}
+"""Texts of values as of :mod:`mutation_api.types.text_values`; None for what is none."""
+
+
+def _kind(kind: HiveType) -> str:
+    return spark_type(kind)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"
