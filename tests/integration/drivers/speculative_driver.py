@@ -65,7 +65,7 @@ class StallsOnce(ChangeWriter):
 
 def main(master: str, uri: str, table: str, marker: str) -> int:
     found: dict[str, Any] = {}
-    original_removal = job._remove_losing_attempts
+    original_removal = job.remove_losing_attempts
 
     def watched_removal(acid_table: AcidTable, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         staged = staging_directory(acid_table.location, acid_table.required_txn_id())
@@ -74,7 +74,7 @@ def main(master: str, uri: str, table: str, marker: str) -> int:
         found["winners"] = sorted({m.attempt_id for m in manifests})
         original_removal(acid_table, writer_id, manifests)
 
-    job._remove_losing_attempts = watched_removal
+    job.remove_losing_attempts = watched_removal
     job.ChangeWriter = lambda *of: StallsOnce(*of, marker=marker)  # type: ignore[assignment,misc]
     with local_session("twin", master=master, settings=SETTINGS) as spark:
         changes = spark.range(ROWS).selectExpr(

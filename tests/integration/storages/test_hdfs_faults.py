@@ -30,18 +30,19 @@ def test_a_data_node_that_is_down_when_a_file_begins(faulty_table: FaultyTable) 
 
 @pytest.mark.long
 def test_a_data_node_that_goes_down_while_files_are_open(faulty_table: FaultyTable) -> None:
-    """Whichever of them has it in its pipeline goes on with the rest."""
+    """Each in turn; of the two in the file's pipeline the other one goes on."""
     storage, place = storage_at(faulty_table.location), faulty_table.location / "_mutation_probe_big"
     content = os.urandom(6_000_000)
-    file = storage.create(place)
-    file.write(content[:3_000_000])
-    for _ in range(2):
-        faulty_table.hdfs.stop_datanode(0)
-    file.write(content[3_000_000:])
-    file.close()
-    with storage.open_input(place) as stream:
-        assert stream.read() == content
-    storage.delete_file(place)
+    for number in range(3):
+        file = storage.create(place)
+        file.write(content[:3_000_000])
+        faulty_table.hdfs.stop_datanode(number)
+        file.write(content[3_000_000:])
+        file.close()
+        with storage.open_input(place) as stream:
+            assert stream.read() == content
+        storage.delete_file(place)
+        faulty_table.hdfs.heal()
 
 
 @pytest.mark.long
