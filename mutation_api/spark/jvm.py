@@ -7,6 +7,7 @@ functions that take a session or a DataFrame refuse one with ConfigurationError.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark import RDD, SparkContext
@@ -20,6 +21,7 @@ __all__ = [
     "estimated_bytes",
     "hadoop_configuration",
     "jvm_of",
+    "plan_kinds",
     "raw_bytes",
     "spark_context",
     "sql_parser",
@@ -58,6 +60,19 @@ def estimated_bytes(frame: DataFrame) -> int:
     """Spark's estimate of the DataFrame's size; exact for cached rows."""
     _refuse_connect(frame.sparkSession)
     return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+
+
+def plan_kinds(frame: DataFrame) -> set[str]:
+    """Kinds of the nodes of the optimised logical plan, such as ``Project``."""
+    _refuse_connect(frame.sparkSession)
+    return set(_kinds(frame._jdf.queryExecution().optimizedPlan()))
+
+
+def _kinds(plan: Any) -> Iterator[str]:
+    yield str(plan.nodeName())
+    children = plan.children()
+    for i in range(children.size()):
+        yield from _kinds(children.apply(i))
 
 
 def raw_bytes(frame: DataFrame) -> RDD[bytes]:

@@ -32,7 +32,7 @@ from mutation_api.changes.local_merge.key_columns import key_in_type
 from mutation_api.changes.local_merge.once import duplicated, first_of_each
 from mutation_api.changes.local_merge.pairs import SourceKeys
 from mutation_api.changes.local_merge.source_rows import check_memory
-from mutation_api.changes.local_merge.target_rows import TargetRows
+from mutation_api.changes.local_merge.target_rows import KeyedSplits, TargetRows
 from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.resolve import Alternatives
@@ -145,7 +145,33 @@ class LocalMergePlan:
                         schema, operation, each if len(rows) == len(each.kinds) else each.take(rows)
                     )
 
+    @property
+    def bytes_to_read(self) -> int:
+        """Size of the table's files that are read, in part."""
+        return sum(keyed.byte_count for keyed in (self._matching, self._rest) if keyed is not None)
+
     # ---- sides
+
+    @cached_property
+    def _matching(self) -> KeyedSplits | None:
+        """Splits that may hold rows with a key of the source."""
+        if self.plan.matches == {Match.NOT_MATCHED_BY_SOURCE} or not self._keys.distinct.num_rows:
+            return None
+        return self._keyed(self.plan.matched_where, excludes=False)
+
+    @cached_property
+    def _rest(self) -> KeyedSplits | None:
+        """Splits that may hold other rows, if a clause acts on them."""
+        if Match.NOT_MATCHED_BY_SOURCE not in self.plan.matches:
+            return None
+        return self._keyed(self.plan.by_source_where, excludes=True)
+
+    def _keyed(self, where: Alternatives[Any], *, excludes: bool) -> KeyedSplits | None:
+        partitions = self._partitions(where)
+        if not partitions:
+            return None
+        keys, null_safe = self._keys.distinct, self.options.null_safe
+        return self._reader.keyed(keys, partitions, null_safe=null_safe, excludes=excludes)
 
     @cached_property
     def _keys(self) -> SourceKeys:
@@ -190,15 +216,12 @@ class LocalMergePlan:
 
     def _matching_target(self) -> dict[str, pa.Array]:
         """The table's rows that have a key of the source; no columns if there are none."""
-        partitions = self._partitions(self.plan.matched_where)
-        if not partitions or not self._keys.distinct.num_rows:
+        if self._matching is None:
             return {}
         batches = []
         byte_count = 0
         what = "the source and the rows of the table that it matches"
-        for batch in self._reader.with_keys(
-            self._keys.distinct, partitions, null_safe=self.options.null_safe
-        ):
+        for batch in self._reader.read(self._matching):
             byte_count += batch.nbytes
             check_memory(self.table.full_name, what, self.source.nbytes + byte_count, self.local)
             batches.append(batch)
@@ -208,13 +231,10 @@ class LocalMergePlan:
         return dict(zip(rows.schema.names, rows.columns, strict=True))
 
     def _by_source(self) -> Iterator[Acting]:
-        partitions = self._partitions(self.plan.by_source_where)
-        if not partitions:
+        if self._rest is None:
             return
         byte_count = self.source.nbytes
-        for batch in self._reader.without_keys(
-            self._keys.distinct, partitions, null_safe=self.options.null_safe
-        ):
+        for batch in self._reader.read(self._rest):
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             for each in self._acting(Candidates(Match.NOT_MATCHED_BY_SOURCE, self._source, None, columns)):
                 byte_count += sum(column.nbytes for column in (*each.new.values(), each.row_ids))

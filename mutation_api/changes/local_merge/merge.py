@@ -23,11 +23,11 @@ from mutation_api.changes.local_merge.expressions import ArrowAnalyser, as_expre
 from mutation_api.changes.local_merge.local_plan import LocalMergePlan
 from mutation_api.changes.local_merge.preview_rows import preview_rows
 from mutation_api.changes.local_merge.source_rows import source_rows
-from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions, checked_options
+from mutation_api.changes.local_merge.written import write_plan
+from mutation_api.changes.merge_options import MergeOptions, checked_options
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.preview import SAMPLES_DEFAULT
 from mutation_api.changes.resolve import resolve
-from mutation_api.local.apply import apply_arrow
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.table.writer_options import WriterOptions
 
@@ -166,22 +166,7 @@ class LocalMerge:
             ConfigurationError: the merge needs more memory than allowed.
             After all these nothing is written. Else as :func:`mutation_api.apply_changes`.
         """
-        plan = self._plan()
-        report = plan.report(is_dry_run=False)
-        if before_writing is not None:
-            before_writing(report)
-        if not report.total.changed:
-            return report
-        written = apply_arrow(
-            self.transaction,
-            self.table_name,
-            plan.changes(),
-            operation_column=CHANGE_COLUMN,
-            insert_files=insert_files,
-            options=options,
-            local=self.local,
-        )
-        return dataclasses.replace(report, written=written)
+        return write_plan(self._plan(), insert_files, options, before_writing)
 
     def dry_run(self, *, samples: int = SAMPLES_DEFAULT, insert_files: int | None = None) -> MergeReport:
         """Report what :meth:`execute` would do, without writing.

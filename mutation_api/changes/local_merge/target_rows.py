@@ -18,9 +18,22 @@ from mutation_api.orc.read.snapshot_split import SnapshotSplit
 from mutation_api.orc.read.split_rows import split_rows
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["TargetRows"]
+__all__ = ["KeyedSplits", "TargetRows"]
 
 BATCH_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class KeyedSplits:
+    """Splits that may hold wanted rows, and the keys that say which rows are."""
+
+    splits: Sequence[SnapshotSplit]
+    groups: KeyGroups
+
+    @property
+    def byte_count(self) -> int:
+        """Size of the files, which are read in part."""
+        return sum(split.byte_count for split in self.splits)
 
 
 @dataclass(frozen=True)
@@ -41,27 +54,17 @@ class TargetRows:
     prune_buckets: bool
     threads: int | None
 
-    def with_keys(
-        self, keys: pa.Table, partitions: Sequence[str], *, null_safe: bool
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows that have one of the keys; their columns include ROW__ID, see :func:`split_rows`.
+    def keyed(
+        self, keys: pa.Table, partitions: Sequence[str], *, null_safe: bool, excludes: bool = False
+    ) -> KeyedSplits:
+        """Find the splits that may hold rows with one of the keys, or with none.
 
         Args:
             keys: a column for each key column, in the types of the table.
             partitions: names of the partitions that count; '' for an unpartitioned table.
             null_safe: whether NULL equals NULL.
+            excludes: whether the rows that have none of the keys are wanted.
         """
-        return self._read(keys, partitions, null_safe=null_safe, excludes=False)
-
-    def without_keys(
-        self, keys: pa.Table, partitions: Sequence[str], *, null_safe: bool
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows that have none of the keys."""
-        return self._read(keys, partitions, null_safe=null_safe, excludes=True)
-
-    def _read(
-        self, keys: pa.Table, partitions: Sequence[str], *, null_safe: bool, excludes: bool
-    ) -> Iterator[pa.RecordBatch]:
         table = self.table
         groups = group_keys(
             table,
@@ -82,9 +85,11 @@ class TargetRows:
             self.transaction.valid_txn_list,
             is_whole_table=2 * len(locations) >= len(known),
         )
-        return self._side_by_side([split for split in splits if groups.has_split(split)], groups)
+        return KeyedSplits(tuple(split for split in splits if groups.has_split(split)), groups)
 
-    def _side_by_side(self, splits: Sequence[SnapshotSplit], groups: KeyGroups) -> Iterator[pa.RecordBatch]:
+    def read(self, keyed: KeyedSplits) -> Iterator[pa.RecordBatch]:
+        """The wanted rows, split by split; their columns include ROW__ID, see :func:`split_rows`."""
+        splits, groups = keyed.splits, keyed.groups
         table = self.table
         valid_ids = self.transaction.valid_ids(table.full_name)
         wanted = set(self.columns)

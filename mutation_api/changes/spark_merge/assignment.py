@@ -22,7 +22,15 @@ from mutation_api.spark.write.plan import wall_clock_type
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.types.hive_type import parse_hive_type, spark_type
 
-__all__ = ["ColumnConverter", "any_of", "comparable", "differs", "is_stored_unchanged", "stored"]
+__all__ = [
+    "ColumnConverter",
+    "any_of",
+    "check_spark_type",
+    "comparable",
+    "differs",
+    "is_stored_unchanged",
+    "stored",
+]
 
 _CUT = ("char", "varchar")
 """Spark uses strings for these types, so values may need a conversion although the Spark types are equal."""
@@ -61,7 +69,7 @@ def stored(
             raises RecordValueError in the job.
     """
     wall_clock = wall_clock_type(found)
-    _check_type(table_name, column, wall_clock)
+    check_spark_type(table_name, column, wall_clock)
     masked = sf.when(where, value if wall_clock == found else value.cast(wall_clock))
     if is_stored_unchanged(column, found):
         return masked
@@ -82,7 +90,8 @@ def _converter(convert: ColumnConverter, ddl: str):  # type: ignore[no-untyped-d
     return arrow_udf(convert_values, ddl)  # type: ignore[call-overload]
 
 
-def _check_type(table_name: str, column: AcidColumn, found: DataType) -> None:
+def check_spark_type(table_name: str, column: AcidColumn, found: DataType) -> None:
+    """Raise RecordLayoutError if no value of a type of Spark's can be stored in the column."""
     shown = found.simpleString()
     try:
         arrow = to_arrow_type(found)

@@ -19,6 +19,9 @@ from pyspark.sql import Column, DataFrame
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import Action, Clause, Match
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
+from mutation_api.changes.local_merge.local_plan import LocalMergePlan
+from mutation_api.changes.local_merge.preview_rows import preview_rows
+from mutation_api.changes.local_merge.written import write_plan
 from mutation_api.changes.merge_options import (
     CHANGE_COLUMN,
     COLLECTED_KEYS_DEFAULT,
@@ -28,6 +31,7 @@ from mutation_api.changes.merge_options import (
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.preview import SAMPLES_DEFAULT
 from mutation_api.changes.spark_merge.expressions import Expression
+from mutation_api.changes.spark_merge.few_rows import few_rows_plan
 from mutation_api.changes.spark_merge.merge_plan import MergePlan
 from mutation_api.changes.spark_merge.preview_frame import preview_changes
 from mutation_api.spark.arrow_batches import counted_by_rows
@@ -167,6 +171,8 @@ class MergeInto:
             DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
             After all these nothing is written. Else as :func:`mutation_api.spark.apply_changes`.
         """
+        if num_partitions is None and (few := self._few_rows_plan()) is not None:
+            return write_plan(few, insert_files, options, before_writing)
         with self._planned() as plan:
             report = plan.report(is_dry_run=False)
             if before_writing is not None:
@@ -202,6 +208,9 @@ class MergeInto:
             ConnectionFailedError: the metastore could not be asked for locks of others.
             Else what :meth:`merge` would raise before it writes.
         """
+        if num_partitions is None and (few := self._few_rows_plan()) is not None:
+            report = few.report(is_dry_run=True)
+            return dataclasses.replace(report, preview=preview_rows(few, samples, insert_files))
         with self._planned(keeps_old_rows=samples > 0) as plan:
             report = plan.report(is_dry_run=True)
             preview = preview_changes(
@@ -215,6 +224,12 @@ class MergeInto:
                 insert_files=insert_files,
             )
             return dataclasses.replace(report, preview=preview)
+
+    def _few_rows_plan(self) -> LocalMergePlan | None:
+        with translated_worker_errors(f"merging into {self.table_name}"):
+            return few_rows_plan(
+                self.transaction, self.table_name, self.source, self.keys, tuple(self.clauses), self.options
+            )
 
     def _task_count(self, report: MergeReport) -> int:
         location = self.transaction.table(self.table_name).location

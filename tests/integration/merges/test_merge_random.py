@@ -8,6 +8,7 @@ on a copy of the table say what it would have done. A failing case prints its se
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from mutation_api.changes.local_merge.merge import LocalMerge
 from mutation_api.changes.merge_options import COLLECTED_KEYS_DEFAULT
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import DuplicateKeyError, RecordValueError
+from mutation_api.spark.few_rows import FEW_BYTES, FEW_BYTES_DEFAULT
 from tests.fixtures.fix_judge import new_database
 from tests.integration.merges.local_engine import begun_locally, source_table
 from tests.integration.merges.merge_by_sql import SqlMerge
@@ -54,8 +56,8 @@ DEFAULT_COUNT = 2
 INSERT_ONLY_COUNT = 1
 LONG_COUNT = 75
 INSERT_ONLY_LONG_COUNT = 5
-LOCAL_SHARE = 0.5
-"""Share of merges by the local engine, among those that it can do: their condition is keys alone."""
+ENGINES = ["spark", "few rows", "local"]
+"""Tasks of Spark, the driver of Spark, Arrow alone; the last two if the condition is keys alone."""
 
 ONE_MERGE_SHARE = 0.8
 """The other cases merge a second time, into what the first merge left."""
@@ -118,11 +120,12 @@ def run(place: Place, spark: SparkSession, layout: str, seed: int, *, by_sql: bo
         before = sorted(table.rows(), key=repr)
         merge = random_merge(rng, shape)
         given = random_source(rng, shape, merge, before)
-        is_local = merge.on_too is None and engines.random() < LOCAL_SHARE
-        begin = begun_locally if is_local else functools.partial(begun, spark)
-        story += [f"rows {before}", str(merge), f"source {given}", f"by {begin}"]
+        engine = engines.choice(ENGINES if merge.on_too is None else ["spark"])
+        begin = begun_locally if engine == "local" else functools.partial(begun, spark)
+        story += [f"rows {before}", str(merge), f"source {given}", f"by {engine}"]
         try:
-            judge_merge(begin, table, shape.target, before, merge, given, by_sql=by_sql)
+            with few_rows_to_the_driver(spark, FEW_BYTES_DEFAULT if engine == "few rows" else 0):
+                judge_merge(begin, table, shape.target, before, merge, given, by_sql=by_sql)
         except Exception as error:
             error.add_note("\n".join(story))
             raise
@@ -164,6 +167,17 @@ def judge_merge(
             said.refuses(given)
         else:
             assert in_order(said.run(given, expected)) == after, "Hive's own SQL"
+
+
+@contextlib.contextmanager
+def few_rows_to_the_driver(spark: SparkSession, limit: int) -> Iterator[None]:
+    """Let the driver itself do merges of few rows, up to a limit."""
+    before = spark.conf.get(FEW_BYTES)
+    spark.conf.set(FEW_BYTES, str(limit))
+    try:
+        yield
+    finally:
+        spark.conf.set(FEW_BYTES, str(before))
 
 
 def merged(begun: MergeInto | LocalMerge) -> MergeReport:
@@ -216,4 +230,6 @@ def add(merge: MergeInto, rule: Rule) -> None:
 
 def frame(spark: SparkSession, merge: Merge, given: Source) -> DataFrame:
     """The source; columns that nothing reads would be extra ones, and some names are in upper case."""
-    return spark.createDataFrame(source_table(merge, given))
+    rows = spark.createDataFrame(source_table(merge, given)).cache()
+    rows.count()  # then Spark knows their size
+    return rows

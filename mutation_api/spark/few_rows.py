@@ -1,0 +1,65 @@
+"""Collects a DataFrame whose rows are surely few; others stay where they are."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from mutation_api.errors import ConfigurationError
+from mutation_api.spark.jvm import estimated_bytes, plan_kinds
+
+__all__ = ["FEW_BYTES", "FEW_BYTES_DEFAULT", "collected_if_few", "few_bytes"]
+
+FEW_BYTES = "spark.hive.mutation.fewBytes"
+"""Setting of the session: changes of at most this estimated size are handled by the driver; 0: none are."""
+FEW_BYTES_DEFAULT = 16 << 20
+
+BOUNDED = frozenset(
+    (
+        "Aggregate",
+        "Filter",
+        "GlobalLimit",
+        "InMemoryRelation",
+        "LocalLimit",
+        "LocalRelation",
+        "LogicalRelation",
+        "Project",
+        "Range",
+        "Repartition",
+        "RepartitionByExpression",
+        "Sort",
+        "SubqueryAlias",
+        "Union",
+        "Window",
+    )
+)
+"""Nodes of a plan that give no more rows than their input, or of whose rows Spark knows the size."""
+
+
+def few_bytes(spark: SparkSession) -> int:
+    """The session's limit.
+
+    Raises:
+        ConfigurationError: it is not a number of bytes.
+    """
+    text = str(spark.conf.get(FEW_BYTES, str(FEW_BYTES_DEFAULT)))
+    if not text.isdecimal():
+        raise ConfigurationError(f"{FEW_BYTES}={text!r}: expected a number of bytes; 0 turns it off")
+    return int(text)
+
+
+def collected_if_few(frame: DataFrame) -> pa.Table | None:
+    """The rows, if they are surely within the session's limit; else None.
+
+    Spark estimates the size of a DataFrame by the files or values at its beginning. It does not know how many
+    rows a join, ``explode`` or Python gives: those may be many.
+    """
+    limit = few_bytes(frame.sparkSession)
+    if not limit or not _is_bounded(frame) or estimated_bytes(frame) > limit:
+        return None
+    rows = frame.toArrow()
+    return rows if rows.nbytes <= limit else None
+
+
+def _is_bounded(frame: DataFrame) -> bool:
+    return plan_kinds(frame) <= BOUNDED
