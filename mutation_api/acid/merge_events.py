@@ -296,7 +296,7 @@ def _rank(fields: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     return rank
 
 
-def _starts(ordered: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _starts(ordered: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Whether each element differs from its predecessor."""
     is_first = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])

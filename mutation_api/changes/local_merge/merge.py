@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mutation_api.change_set.apply_summary import ApplySummary
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
@@ -101,7 +102,11 @@ def local_merge(
 
 @dataclass
 class LocalMerge:
-    """A merge under construction; made by :func:`local_merge`."""
+    """A merge under construction; made by :func:`local_merge`.
+
+    ``write`` takes the change set as :func:`~mutation_api.local.apply.apply_arrow` does. It may keep it and
+    return None, to write it together with other changes.
+    """
 
     transaction: LookingTransaction
     table_name: str
@@ -110,6 +115,7 @@ class LocalMerge:
     options: MergeOptions
     local: LocalOptions
     clauses: list[Clause[pc.Expression]] = field(default_factory=list)
+    write: Callable[..., ApplySummary | None] = apply_arrow
 
     def when_matched_update_all(self, when: Condition = None) -> LocalMerge:
         """Give every column of rows on both sides the source's value."""
@@ -170,7 +176,7 @@ class LocalMerge:
             before_writing(report)
         if not report.total.changed:
             return report
-        written = apply_arrow(
+        written = self.write(
             self.transaction,
             self.table_name,
             plan.changes(),
