@@ -7,6 +7,7 @@ from .bucketing.bucket_resolver import BucketIdResolver as BucketIdResolver
 from .change_set.apply_summary import ApplySummary as ApplySummary
 from .changes.duplicates import FirstBy as FirstBy
 from .changes.duplicates import first_by as first_by
+from .changes.local_merge.merge import LocalMerge as LocalMerge
 from .changes.merge_report import MergeCounts as MergeCounts
 from .changes.merge_report import MergeReport as MergeReport
 from .changes.spark_merge.diff import diff as diff
@@ -53,6 +54,12 @@ from .errors import TransactionError as TransactionError
 from .errors import TransactionStateError as TransactionStateError
 from .errors import WorkerError as WorkerError
 from .errors import WriteConflictError as WriteConflictError
+from .hive.connection import Hive as Hive
+from .hive.connection import connect as connect
+from .hive.hive_snapshot import HiveSnapshot as HiveSnapshot
+from .hive.hive_table import HiveTable as HiveTable
+from .hive.hive_table import SnapshotTable as SnapshotTable
+from .hive.hive_transaction import HiveTransaction as HiveTransaction
 from .inputs.collector.collector_source import CollectorSource as CollectorSource
 from .inputs.find_watermarks import find_watermarks as find_watermarks
 from .inputs.ingest import Following as Following
@@ -86,6 +93,7 @@ from .inputs.tungsten.tungsten_source import TungstenSource as TungstenSource
 from .inputs.watermark import WATERMARK_TABLE_NAME as WATERMARK_TABLE_NAME
 from .inputs.watermark import Watermark as Watermark
 from .inputs.watermark import Watermarks as Watermarks
+from .local.local_options import LocalOptions as LocalOptions
 from .scan.directory import open_directory as open_directory
 from .scan.export import export_rows as export_rows
 from .scan.table_scan import TableScan as TableScan

@@ -8,11 +8,13 @@ Source: Hive's OrcRawRecordMerger (v1 legacy), VectorizedOrcAcidRowBatchReader (
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidIdList
@@ -27,12 +29,17 @@ __all__ = [
     "count_up_to",
     "find_disorder",
     "find_early_delete",
+    "in_order",
+    "is_remaining",
     "merge_legacy",
-    "merge_split",
+    "order_of",
+    "visible_deletes",
 ]
 
 
 _PACKED_BITS = 63
+_MAX_GROUPS = 64
+"""Deletes of more (originalTransaction, bucket) are searched for by packed keys."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,10 @@ class EventKeys:
     def take(self, indices: NDArray[np.int64]) -> EventKeys:
         """The events at these positions."""
         return EventKeys(*(array[indices] for array in self._arrays()))
+
+    def filter(self, mask: pa.BooleanArray) -> EventKeys:
+        """The events where the mask (length n) is true. Arrow copies runs, numpy would copy single values."""
+        return EventKeys(*(pa.array(array).filter(mask).to_numpy() for array in self._arrays()))
 
     def _arrays(self) -> tuple[NDArray[Any], ...]:
         """The six arrays, each of its own type."""
@@ -135,30 +146,62 @@ def merge_legacy(keys: EventKeys, valid: ValidIdList) -> NDArray[np.int64]:
     return rows
 
 
-def merge_split(keys: EventKeys, is_delete: NDArray[np.bool_], valid: ValidIdList) -> NDArray[np.int64]:
-    """Rows that remain, v1 split and v2: visible rows minus the keys of visible delete events.
+def visible_deletes(pieces: Sequence[EventKeys], valid: ValidIdList) -> EventKeys | None:
+    """The delete events that the snapshot sees, by key; None if there are none.
+
+    Args:
+        pieces: delete events, each piece sorted.
+        valid: the ids the snapshot sees.
+    """
+    visible = [(piece, _is_visible(piece.current_txn, valid)) for piece in pieces]
+    found = [p if mask.all() else p.filter(pa.array(mask)) for p, mask in visible if mask.any()]
+    if not found:
+        return None
+    joined = concatenate_keys(found)
+    return joined if len(found) == 1 else joined.take(order_of(joined))
+
+
+def is_remaining(rows: EventKeys, deletes: EventKeys | None, valid: ValidIdList) -> NDArray[np.bool_]:
+    """Whether each row remains, v1 split and v2: it is visible, and no delete has its key.
 
     Hive ignores the operation of events in a ``delta``, and two rows that share a key (Hive 2.3 itself writes
     some) are two rows. A merge by newest event would lose one of them.
 
     Args:
-        keys: as for :func:`merge_legacy`.
-        is_delete: shape (n,); whether the event comes from a ``delete_delta``.
-        valid: the transactions the snapshot sees.
+        rows: n events of ``delta`` or base files, sorted.
+        deletes: the result of :func:`visible_deletes`, of all files with deletes of these rows.
+        valid: the ids the snapshot sees.
 
     Returns:
-        Indices of the events whose ``row`` the snapshot shows, in the order of their keys.
+        Shape (n,), bool.
     """
-    packed = _pack(keys)
-    order = _visible_in_order(keys, packed, valid)
-    deletes = is_delete[order]
-    if not deletes.any():
-        return order
-    is_first = _starts(packed[order])
-    starts = np.flatnonzero(is_first)
-    is_deleted = np.logical_or.reduceat(deletes, starts)[np.cumsum(is_first) - 1]
-    rows: NDArray[np.int64] = order[~is_deleted]
-    return rows
+    remains = _is_visible(rows.current_txn, valid)
+    if deletes is None or not len(rows):
+        return remains
+    starts = _group_starts(deletes)
+    if len(starts) > _MAX_GROUPS:
+        packed = _pack(concatenate_keys([rows, deletes]))
+        _clear_found(remains, packed[: len(rows)], packed[len(rows) :])
+        return remains
+    for start, stop in itertools.pairwise([*starts.tolist(), len(deletes)]):
+        low, high = _equal_range(rows.original_txn, int(deletes.original_txn[start]), 0, len(rows))
+        low, high = _equal_range(rows.bucket, int(deletes.bucket[start]), low, high)
+        _clear_found(remains[low:high], rows.row_id[low:high], deletes.row_id[start:stop])
+    return remains
+
+
+def in_order(pieces: Sequence[EventKeys]) -> list[int] | None:
+    """The order in which pieces, each sorted and none empty, are sorted as a whole; None if none is."""
+    order = sorted(range(len(pieces)), key=lambda n: pieces[n].key(0))
+    ends = [(pieces[n].key(0), pieces[n].key(len(pieces[n]) - 1)) for n in order]
+    is_sorted = all(before[1] <= after[0] for before, after in itertools.pairwise(ends))
+    return order if is_sorted else None
+
+
+def order_of(keys: EventKeys) -> NDArray[np.int64]:
+    """Indices of all events by key; events of one key keep their order."""
+    # Stable: on sorted runs numpy's stable sort is a merge, near linear.
+    return np.argsort(_pack(keys), kind="stable")
 
 
 def find_early_delete(keys: EventKeys, valid: ValidIdList, statement_id: int | None) -> int | None:
@@ -206,6 +249,25 @@ def _is_plainly_in_order(keys: EventKeys) -> bool:
     return bool(((row_ids[1:] > row_ids[:-1]) | (txns[1:] > txns[:-1])).all())
 
 
+def _group_starts(keys: EventKeys) -> NDArray[np.int64]:
+    """Index of the first of each run of events with one originalTransaction and bucket, sorted events."""
+    if keys.original_txn[0] == keys.original_txn[-1] and keys.bucket[0] == keys.bucket[-1]:
+        return np.zeros(1, np.int64)
+    return np.flatnonzero(_starts(keys.original_txn) | _starts(keys.bucket))
+
+
+def _clear_found(
+    flags: NDArray[np.bool_], sorted_values: NDArray[np.int64], wanted: NDArray[np.int64]
+) -> None:
+    """Clear the flags of the values that are wanted; there are as many flags as values."""
+    left = np.searchsorted(sorted_values, wanted, side="left")
+    right = np.searchsorted(sorted_values, wanted, side="right")
+    if len(left) and int((right - left).max()) > 1:
+        flags &= ~np.isin(sorted_values, wanted)
+    else:
+        flags[left[right > left]] = False
+
+
 def _steps(array: NDArray[np.integer]) -> NDArray[np.int8]:
     """Sign of each element minus its predecessor, without the overflow of a difference."""
     return (array[1:] > array[:-1]).astype(np.int8) - (array[1:] < array[:-1])
@@ -234,7 +296,7 @@ def _rank(fields: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     return rank
 
 
-def _starts(ordered: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _starts(ordered: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Whether each element differs from its predecessor."""
     is_first = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])

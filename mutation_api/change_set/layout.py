@@ -17,6 +17,7 @@ from mutation_api.types.hive_type import parse_hive_type
 __all__ = [
     "INSERT_FILES_PER_PARTITION",
     "OPERATION_COLUMN_DEFAULT",
+    "ROW_ID_FIELDS",
     "ChangeLayout",
     "GivenColumn",
     "match_columns",

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import lazy_loader
 import pyarrow as pa
-import pyarrow.acero as acero
 import pyarrow.compute as pc
 
 from mutation_api.errors import RecordLayoutError
 
-__all__ = ["Path", "evaluate", "paths_read", "result_type"]
+acero = lazy_loader.load("pyarrow.acero", suppress_warning=True)  # it imports pandas, if that is installed
+
+__all__ = ["Path", "columns_read", "evaluate", "paths_read", "result_type"]
 
 Path = tuple[str, ...]
 """A column's name, or for a field of a struct column both names."""
+
+_BY_NUMBER = "FieldPath("
+"""How Arrow shows a column that is named by its number."""
 
 
 def result_type(expression: pc.Expression, schema: pa.Schema, what: str) -> pa.DataType:
@@ -40,6 +45,17 @@ def paths_read(expression: pc.Expression, schema: pa.Schema) -> frozenset[Path]:
     """The columns that an expression reads; of struct columns the fields. It resolves over ``schema``."""
     paths = list(_paths(schema))
     return frozenset(path for path in paths if not _resolves(expression, _without(schema, path)))
+
+
+def columns_read(expression: pc.Expression, schema: pa.Schema, what: str) -> frozenset[str]:
+    """The columns that an expression reads, as a whole or in part. It resolves over ``schema``.
+
+    Raises:
+        RecordLayoutError: it names columns by their number; ``what`` names the expression.
+    """
+    if _BY_NUMBER in str(expression):
+        raise RecordLayoutError(f"{what} {expression} names a column by its number: use its name")
+    return frozenset(name for name in schema.names if not _resolves(expression, _without(schema, (name,))))
 
 
 def evaluate(expression: pc.Expression, rows: pa.Table) -> pa.Array:

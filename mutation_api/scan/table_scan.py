@@ -1,35 +1,47 @@
 """TableScan: which rows and columns of a table are read, and in which form; reads them as Arrow batches.
 
-It reads in this process, without Spark or JVM. Small splits on remote storages are read ahead in parallel
+It reads in this process, without Spark or JVM, several splits at a time
 (:mod:`mutation_api.orc.read.read_ahead`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, column_type
 from mutation_api.orc.read.partition_plan import plan_partitions
-from mutation_api.orc.read.read_ahead import read_in_turn
-from mutation_api.orc.read.snapshot_reader import read_split, row_id_type
+from mutation_api.orc.read.read_ahead import WAITING_BYTES_DEFAULT, read_in_turn
 from mutation_api.orc.read.snapshot_split import SnapshotSplit
-from mutation_api.scan.partition_values import (
-    PartitionCondition,
-    matching_partitions,
-)
+from mutation_api.orc.read.split_rows import full_row_id_type, split_rows
+from mutation_api.scan.optional_packages import optional_package
+from mutation_api.scan.partition_values import PartitionCondition, matching_partitions
+from mutation_api.scan.row_filter import RowFilter
 from mutation_api.scan.table_view import TableView
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.named_columns import named_columns
-from mutation_api.table.partition_columns import partition_scalars, partition_type
+from mutation_api.table.partition_columns import partition_type
 from mutation_api.types.hive_type import parse_hive_type
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
 
 __all__ = ["PartitionRows", "TableScan"]
 
+_ALONE_BYTES = 1024 * 1024
+"""Less than this is read by the caller's own thread."""
 
 PartitionRows = tuple[str | None, pa.RecordBatch]
 """The (escaped) name of a partition, None in an unpartitioned table, and some of its rows."""
@@ -39,11 +51,16 @@ PartitionRows = tuple[str | None, pa.RecordBatch]
 class TableScan:
     """The description of a read of a table; it can be read any number of times.
 
+    Rows come ordered by partition name, bucket and ROW__ID, however many threads read them.
+
     Attributes:
         view: the table and its snapshot.
         columns: names of data and partition columns, in any case, in the order wanted. None: all, data
             columns first.
-        where_partition: (partition column, value) pairs that must all hold; see
+        filter: which rows: an Arrow expression over the table's columns (in lower case, as in the table), or
+            the name of a boolean column. It may read columns that are not wanted. Rows for which it is null
+            are left out. Partitions whose rows cannot meet it are not read.
+        where_partition: (partition column, value) pairs that must all hold, too; see
             :func:`~mutation_api.scan.partition_values.matching_partitions`.
         row_ids: put ROW__ID before the columns: struct<writeid:bigint, bucketid:int, rowid:bigint> (version
             1: ``transactionid``). In partitioned tables it has a fourth field ``partition``, because an
@@ -51,16 +68,22 @@ class TableScan:
         limit: number of rows after which reading ends.
         timestamps: form of timestamps in data columns. Those of partition columns have microseconds.
         truncate_nanoseconds: cut digits below microseconds; otherwise a value that has them is an error.
+        threads: how many splits (buckets of partitions) are decoded at a time; None: one for each processor.
+        waiting_bytes: bound of the rows that are read ahead, beside a stripe of each file being read.
+            :meth:`to_arrow` and the forms made from it need no bound, since they keep all rows.
     """
 
     view: TableView
     _: KW_ONLY
     columns: Sequence[str] | None = None
+    filter: pc.Expression | str | None = None
     where_partition: Sequence[PartitionCondition] = ()
     row_ids: bool = False
     limit: int | None = None
     timestamps: TimestampForm = TimestampForm.MICROSECONDS
     truncate_nanoseconds: bool = False
+    threads: int | None = None
+    waiting_bytes: int = WAITING_BYTES_DEFAULT
 
     @property
     def selected(self) -> tuple[AcidColumn, ...]:
@@ -79,55 +102,129 @@ class TableScan:
     @property
     def schema(self) -> pa.Schema:
         """Schema of all batches: ROW__ID if wanted, then the columns. Raises as :attr:`selected`."""
-        keys = self.view.table.partition_keys
-        fields = [
-            pa.field(
-                c.name,
-                partition_type(c) if c in keys else column_type(parse_hive_type(c.type), self.timestamps),
-            )
-            for c in self.selected
-        ]
-        return pa.schema([*self._row_id_fields(), *fields])
+        return pa.schema([*self._row_id_fields(), *map(self._field, self.selected)])
 
     def by_partition(self) -> Iterator[PartitionRows]:
         """The rows, ordered by partition name, bucket and ROW__ID.
 
-        This call lists the directories once. Files are read as the batches are consumed.
+        This call lists the directories once. Files are read as the batches are consumed; end the iterator
+        (``close()``), or read it to its end, to end the threads that read ahead.
 
         Returns:
             Non-empty batches of :attr:`schema`, each with the name of its partition.
 
         Raises:
-            RecordLayoutError: see :attr:`selected`; or ROW__IDs of an insert-only table.
-            ConfigurationError: ``limit`` is negative, or see ``where_partition``.
-            RecordValueError: a partition's text cannot be parsed as its column's type, or a timestamp does
-                not fit.
+            RecordLayoutError: see :attr:`selected`; ROW__IDs of an insert-only table; or the filter cannot be
+                resolved over the table's columns, or is not boolean.
+            ConfigurationError: ``limit`` is negative or ``threads`` below 1, or see ``where_partition``.
+            RecordValueError: a partition's text cannot be parsed as its column's type, a timestamp does not
+                fit, or the filter has no value for a row.
             DirectoryStateError, CorruptFileError: see :mod:`mutation_api.orc.read`.
+            TransactionStateError, LockLostError, TransactionAbortedError: the snapshot or transaction is not
+                open any more, or lost.
             OSError: the storage cannot be read.
         """
-        if self.limit is not None and self.limit < 0:
-            raise ConfigurationError(f"limit {self.limit}: it cannot be below 0")
-        schema, splits = self.schema, self._planned()
-        return _first_rows(self._read(splits, schema), self.limit)
+        return self._by_partition(self.waiting_bytes)
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream of batches of :attr:`schema`. Raises as :meth:`by_partition`."""
-        return pa.RecordBatchReader.from_batches(self.schema, (rows for _, rows in self.by_partition()))
+        return self._reader(self.waiting_bytes)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as a stream, for whatever speaks Arrow's C interface: Polars, DuckDB, pandas, pyarrow."""
+        return self.to_arrow_batch_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
         """All rows, in memory. Raises as :meth:`by_partition`."""
-        return self.to_arrow_batch_reader().read_all()
+        return self._reader(None).read_all()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a DataFrame of pandas, with the types that pyarrow chooses.
+
+        Raises: as :meth:`by_partition`; ConfigurationError: pandas is not installed.
+        """
+        optional_package("pandas", "to_pandas()")
+        rows: pd.DataFrame = self.to_arrow().to_pandas()
+        return rows
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a DataFrame of Polars.
+
+        Raises: as :meth:`by_partition`; ConfigurationError: Polars is not installed.
+        """
+        rows: pl.DataFrame = optional_package("polars", "to_polars()").from_arrow(self.to_arrow())
+        return rows
+
+    def to_duckdb(
+        self, table_name: str, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """All rows as a table that SQL in DuckDB can query.
+
+        Args:
+            table_name: its name there. DuckDB reads the rows where they are, without a copy.
+            connection: where to register it; None: a new database in memory.
+
+        Returns:
+            The connection.
+
+        Raises: as :meth:`by_partition`; ConfigurationError: DuckDB is not installed.
+        """
+        package = optional_package("duckdb", "to_duckdb()")
+        given: duckdb.DuckDBPyConnection = package.connect(":memory:") if connection is None else connection
+        given.register(table_name, self.to_arrow())
+        return given
+
+    def count(self) -> int:
+        """The number of rows; only what says which rows there are is read. Raises as :meth:`by_partition`."""
+        keys = self.view.table.partition_key_names
+        has_row_ids = self.view.table.version.has_row_ids
+        columns = () if has_row_ids else (*keys, *self.view.table.column_names)[:1]
+        counted = dataclasses.replace(self, columns=columns, row_ids=has_row_ids)
+        return sum(rows.num_rows for _, rows in counted.by_partition())
+
+    def _field(self, column: AcidColumn) -> pa.Field:
+        if column in self.view.table.partition_keys:
+            return pa.field(column.name, partition_type(column))
+        return pa.field(column.name, column_type(parse_hive_type(column.type), self.timestamps))
 
     def _row_id_fields(self) -> list[pa.Field]:
-        if not self.row_ids:
-            return []
-        table = self.view.table
-        partition = [pa.field(PARTITION_FIELD, pa.string())] if table.partition_keys else []
-        return [pa.field(ROW_ID_COLUMN, pa.struct([*row_id_type(table.version), *partition]))]
+        return [pa.field(ROW_ID_COLUMN, full_row_id_type(self.view.table))] if self.row_ids else []
 
-    def _planned(self) -> list[SnapshotSplit]:
+    def _reader(self, waiting_bytes: int | None) -> pa.RecordBatchReader:
+        batches = (rows for _, rows in self._by_partition(waiting_bytes))
+        return pa.RecordBatchReader.from_batches(self.schema, batches)
+
+    def _by_partition(self, waiting_bytes: int | None) -> Iterator[PartitionRows]:
+        if self.limit is not None and self.limit < 0:
+            raise ConfigurationError(f"limit {self.limit}: it cannot be below 0")
+        if self.row_ids and not self.view.table.version.has_row_ids:
+            raise RecordLayoutError(
+                f"table {self.view.table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}: leave "
+                "it out (row_ids=False)"
+            )
+        if self.threads is not None and self.threads < 1:
+            raise ConfigurationError(f"threads {self.threads}: it cannot be below 1")
+        self.view.check()
+        where = self._filter()
+        reader = _SplitReader(
+            self.view,
+            self.schema,
+            self.selected,
+            where,
+            ReadOptions(self.timestamps, truncate_nanoseconds=self.truncate_nanoseconds),
+        )
+        return _first_rows(self._read(self._planned(where), reader, waiting_bytes), self.limit)
+
+    def _filter(self) -> RowFilter | None:
+        if self.filter is None:
+            return None
+        table = self.view.table
+        return RowFilter.of(self.filter, table, pa.schema(map(self._field, table.all_columns)))
+
+    def _planned(self, where: RowFilter | None) -> list[SnapshotSplit]:
         view = self.view
         names = matching_partitions(view.table, sorted(view.locations), self.where_partition)
+        names = names if where is None else where.partitions(names)
         return plan_partitions(
             view.table,
             {name: view.locations[name] for name in names},
@@ -136,35 +233,47 @@ class TableScan:
             is_whole_table=len(names) == len(view.locations),
         )
 
-    def _read(self, splits: Sequence[SnapshotSplit], schema: pa.Schema) -> Iterator[PartitionRows]:
-        table, valid_ids = self.view.table, self.view.valid_ids
-        options = ReadOptions(self.timestamps, truncate_nanoseconds=self.truncate_nanoseconds)
-        selected = self.selected
-        data = [c.name for c in selected if c not in table.partition_keys]
-        # If only partition columns are wanted, ROW__IDs or the first column give the number of rows.
-        row_ids = self.row_ids or (not data and table.version.has_row_ids)
-        columns = data if data or row_ids else [table.column_names[0]]
-
-        def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
-            return read_split(table, split, valid_ids, columns, row_ids, options)
-
-        for split, rows in read_in_turn(splits, read):
-            name = split.partition_name if table.partition_keys else None
-            values = {} if name is None else partition_scalars(table, name, selected)
-            yield name, _with_partition(rows, name, values, schema)
+    def _read(
+        self, splits: Sequence[SnapshotSplit], reader: _SplitReader, waiting_bytes: int | None
+    ) -> Iterator[PartitionRows]:
+        is_small = sum(split.byte_count for split in splits) < _ALONE_BYTES
+        threads = 1 if is_small else min(self.threads or os.cpu_count() or 1, len(splits))
+        read = read_in_turn(splits, reader.rows, threads=threads, waiting_bytes=waiting_bytes)
+        with contextlib.closing(read):
+            for split, rows in read:
+                yield split.partition_name if self.view.table.partition_keys else None, rows
 
 
-def _with_partition(
-    rows: pa.RecordBatch, name: str | None, values: dict[str, pa.Scalar], schema: pa.Schema
-) -> pa.RecordBatch:
-    """The columns of the schema, from the rows and from the values of their partition."""
-    arrays = {column: pa.repeat(value, rows.num_rows) for column, value in values.items()}
-    arrays |= dict(zip(rows.schema.names, rows.columns, strict=True))
-    if ROW_ID_COLUMN in schema.names and name is not None:
-        parts = [*arrays[ROW_ID_COLUMN].flatten(), pa.repeat(pa.scalar(name, pa.string()), rows.num_rows)]
-        fields = list(schema.field(ROW_ID_COLUMN).type)
-        arrays[ROW_ID_COLUMN] = pa.StructArray.from_arrays(parts, fields=fields)
-    return pa.RecordBatch.from_arrays([arrays[column] for column in schema.names], schema=schema)
+@dataclass(frozen=True)
+class _SplitReader:
+    """Reads the rows of a split in the form of a scan; used by several threads.
+
+    ``schema`` and ``selected`` are those of the scan.
+    """
+
+    view: TableView
+    schema: pa.Schema
+    selected: tuple[AcidColumn, ...]
+    where: RowFilter | None
+    options: ReadOptions
+
+    def rows(self, split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
+        """Non-empty batches of ``schema``."""
+        row_ids = ROW_ID_COLUMN in self.schema.names
+        names = self.schema.names
+        for rows in split_rows(
+            self.view.table, split, self.view.valid_ids, self._columns, self.options, row_ids=row_ids
+        ):
+            met = rows if self.where is None else self.where.rows(rows)
+            if met.num_rows:
+                yield pa.RecordBatch.from_arrays([met.column(name) for name in names], schema=self.schema)
+
+    @functools.cached_property
+    def _columns(self) -> tuple[AcidColumn, ...]:
+        """The columns that are wanted, and those that the filter needs."""
+        needed = () if self.where is None else self.where.columns
+        others = [c for c in self.view.table.all_columns if c.name in needed and c not in self.selected]
+        return (*self.selected, *others)
 
 
 def _first_rows(batches: Iterator[PartitionRows], limit: int | None) -> Iterator[PartitionRows]:

@@ -7,8 +7,8 @@ both alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.storage.location import Location
@@ -16,6 +16,10 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.snapshot_view import SnapshotView
 
 __all__ = ["TableView", "open_table"]
+
+
+def _nothing() -> None:
+    """The check of files that nobody protects."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +32,14 @@ class TableView:
             is ''.
         valid_ids: visible ids in its files: write ids, in version 1 transaction ids.
         valid_txns: visible transactions. They determine which compactions have committed.
+        check: raises if whoever protects the files does so no more; see ``SnapshotView.check``.
     """
 
     table: AcidTable
     locations: Mapping[str, Location]
     valid_ids: ValidIdList
     valid_txns: ValidTxnList
+    check: Callable[[], None] = field(default=_nothing, compare=False)
 
 
 def open_table(view: SnapshotView, table_name: str) -> TableView:
@@ -57,4 +63,5 @@ def open_table(view: SnapshotView, table_name: str) -> TableView:
         {name: table.partition_location(name) for name in names},
         view.valid_ids(table.full_name),
         view.valid_txn_list,
+        view.check,
     )

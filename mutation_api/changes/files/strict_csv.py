@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from mutation_api.errors import ConfigurationError
 
@@ -90,9 +90,9 @@ class StrictCsv(io.RawIOBase):
 
     def _check_quotes(
         self,
-        found: npt.NDArray[np.uint8],
-        before: npt.NDArray[np.uint8],
-        quotes: npt.NDArray[np.int64],
+        found: NDArray[np.uint8],
+        before: NDArray[np.uint8],
+        quotes: NDArray[np.int64],
         start: int,
     ) -> None:
         """A quote opens a field at its begin, and closes it at its end; two within a quoted field are one."""
@@ -113,9 +113,9 @@ class StrictCsv(io.RawIOBase):
 
     def _check_line_ends(
         self,
-        found: npt.NDArray[np.uint8],
-        before: npt.NDArray[np.uint8],
-        quotes: npt.NDArray[np.int64],
+        found: NDArray[np.uint8],
+        before: NDArray[np.uint8],
+        quotes: NDArray[np.int64],
         start: int,
     ) -> None:
         """Outside of quotes a CR must have an LF behind it."""

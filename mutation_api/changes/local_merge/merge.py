@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mutation_api.change_set.apply_summary import ApplySummary
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
@@ -28,6 +29,7 @@ from mutation_api.changes.merge_options import MergeOptions, checked_options
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.preview import SAMPLES_DEFAULT
 from mutation_api.changes.resolve import resolve
+from mutation_api.local.apply import apply_arrow
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.table.writer_options import WriterOptions
 
@@ -103,7 +105,11 @@ def local_merge(
 
 @dataclass
 class LocalMerge:
-    """A merge under construction; made by :func:`local_merge`."""
+    """A merge under construction; made by :func:`local_merge`.
+
+    ``write`` takes the change set as :func:`~mutation_api.local.apply.apply_arrow` does. It may keep it and
+    return None, to write it together with other changes.
+    """
 
     transaction: LookingTransaction
     table_name: str
@@ -112,6 +118,7 @@ class LocalMerge:
     options: MergeOptions
     local: LocalOptions
     clauses: list[Clause[pc.Expression]] = field(default_factory=list)
+    write: Callable[..., ApplySummary | None] = apply_arrow
 
     def when_matched_update_all(self, when: Condition = None) -> LocalMerge:
         """Give every column of rows on both sides the source's value."""
@@ -166,7 +173,7 @@ class LocalMerge:
             ConfigurationError: the merge needs more memory than allowed.
             After all these nothing is written. Else as :func:`mutation_api.apply_changes`.
         """
-        return write_plan(self._plan(), insert_files, options, before_writing)
+        return write_plan(self._plan(), insert_files, options, before_writing, self.write)
 
     def dry_run(self, *, samples: int = SAMPLES_DEFAULT, insert_files: int | None = None) -> MergeReport:
         """Report what :meth:`execute` would do, without writing.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from mutation_api.change_set.apply_summary import ApplySummary
 from mutation_api.changes.local_merge.local_plan import LocalMergePlan
 from mutation_api.changes.merge_options import CHANGE_COLUMN
 from mutation_api.changes.merge_report import MergeReport
@@ -19,6 +20,7 @@ def write_plan(
     insert_files: int | None,
     options: WriterOptions | None,
     before_writing: Callable[[MergeReport], None] | None,
+    write: Callable[..., ApplySummary | None] = apply_arrow,
 ) -> MergeReport:
     """Evaluate the merge, and write what changes.
 
@@ -27,6 +29,7 @@ def write_plan(
         insert_files: as of :func:`mutation_api.apply_changes`.
         options: as of :func:`mutation_api.apply_changes`.
         before_writing: called with the report before anything is written; an exception ends the merge.
+        write: takes the change set as :func:`mutation_api.local.apply.apply_arrow` does.
 
     Raises: see :attr:`LocalMergePlan.acting` and :func:`mutation_api.local.apply.apply_arrow`.
     """
@@ -35,7 +38,7 @@ def write_plan(
         before_writing(report)
     if not report.total.changed:
         return report
-    written = apply_arrow(
+    written = write(
         plan.transaction,
         plan.table.full_name,
         plan.changes(),

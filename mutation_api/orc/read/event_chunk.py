@@ -63,6 +63,18 @@ class EventChunk:
         late_rows = None if self.late_rows is None else self.late_rows[indices]
         return EventChunk(self.keys.take(indices), rows, self.late, late_rows)
 
+    def filter(self, mask: NDArray[np.bool_], *, with_keys: bool = True) -> EventChunk:
+        """The events where the mask (shape (n,)) is true, without a copy if all are.
+
+        ``with_keys``: whether the result has the keys of its events; otherwise it has them or none.
+        """
+        if mask.all():
+            return self
+        wanted = pa.array(mask)
+        rows = {name: array.filter(wanted) for name, array in self.rows.items()}
+        keys = self.keys.filter(wanted) if with_keys else self.keys.slice(0, 0)
+        return EventChunk(keys, rows, self.late, None if self.late_rows is None else self.late_rows[mask])
+
     def complete(self) -> EventChunk:
         """The same events with all columns; each of them must be wanted."""
         if self.late is None:

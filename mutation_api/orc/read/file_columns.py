@@ -39,6 +39,7 @@ class Wanted:
 
     ``only``: the keys of the wanted rows; their columns need not be among ``columns``.
     ``placement``: the bucket check for every row, wanted or not; only if ``only`` has the bucket columns.
+    ``row_ids``: whether the rows' ROW__IDs are returned.
     """
 
     table_columns: tuple[AcidColumn, ...]
@@ -46,6 +47,7 @@ class Wanted:
     options: ReadOptions
     only: KeyFilter | None
     placement: Placement | None
+    row_ids: bool
 
     @functools.cached_property
     def key_columns(self) -> tuple[AcidColumn, ...]:

@@ -24,8 +24,11 @@ from mutation_api.acid.merge_events import (
     concatenate_keys,
     count_up_to,
     find_early_delete,
+    in_order,
+    is_remaining,
     merge_legacy,
-    merge_split,
+    order_of,
+    visible_deletes,
 )
 from mutation_api.acid.row_id import RecordIdentifier
 from mutation_api.acid.version import AcidVersion
@@ -55,6 +58,8 @@ def merge_files(
 ) -> Iterator[EventChunk]:
     """The rows that remain after all events in some files, by ROW__ID, with all wanted columns.
 
+    Their keys are complete only if ROW__IDs are wanted.
+
     Args:
         storage: storage of the files.
         files: all files with events of the rows.
@@ -73,7 +78,7 @@ def merge_files(
         for each in _sequences(files, version)
     ]
     for pieces in _rounds(sources, reading_threads(storage)):
-        yield from _merge(pieces, valid, version)
+        yield from _merge(pieces, valid, wanted, version)
 
 
 def _sequences(files: Sequence[EventFile], version: AcidVersion) -> list[list[EventFile]]:
@@ -188,19 +193,17 @@ def _rounds(sources: Sequence[_Source], threads: int) -> Iterator[list[_Piece]]:
         remaining = [s for s in remaining if s.chunks or s.known_through != _HIGHEST]
 
 
-def _merge(pieces: list[_Piece], valid: ValidIdList, version: AcidVersion) -> Iterator[EventChunk]:
+def _merge(
+    pieces: Sequence[_Piece], valid: ValidIdList, wanted: Wanted, version: AcidVersion
+) -> Iterator[EventChunk]:
     """The rows that remain of one round, by key."""
-    # Deletes last, so that indices of rows need no shift.
-    pieces = sorted(pieces, key=lambda piece: piece.is_delete)
-    keys = concatenate_keys([piece.chunk.keys for piece in pieces])
-    if version.splits_updates:
-        is_delete = np.repeat([p.is_delete for p in pieces], [len(p.chunk.keys) for p in pieces])
-        indices = merge_split(keys, is_delete, valid)
-    else:
-        indices = merge_legacy(keys, valid)
     if version.encodes_buckets:
         _check_deletes(pieces, valid, version)
-    chunks = [piece.chunk for piece in pieces if not piece.is_delete]
+    if version.splits_updates:
+        yield from _merge_split(pieces, valid, row_ids=wanted.row_ids)
+        return
+    chunks = [piece.chunk for piece in pieces]
+    indices = merge_legacy(concatenate_keys([chunk.keys for chunk in chunks]), valid)
     late_rows = [chunk.late_rows for chunk in chunks if chunk.late_rows is not None]
     if late_rows:
         # Not earlier: an unwanted row may have replaced an older one that is wanted.
@@ -209,7 +212,27 @@ def _merge(pieces: list[_Piece], valid: ValidIdList, version: AcidVersion) -> It
         yield from _gather(chunks, indices)
 
 
-def _check_deletes(pieces: list[_Piece], valid: ValidIdList, version: AcidVersion) -> None:
+def _merge_split(pieces: Sequence[_Piece], valid: ValidIdList, *, row_ids: bool) -> Iterator[EventChunk]:
+    """Rows and deletes lie in different files: which rows remain can be said of each file alone."""
+    deletes = visible_deletes([piece.chunk.keys for piece in pieces if piece.is_delete], valid)
+    found = []
+    for piece in pieces:
+        if not piece.is_delete:
+            chunk = piece.chunk
+            remains = is_remaining(chunk.keys, deletes, valid)
+            if chunk.late_rows is not None:
+                remains &= chunk.late_rows >= 0
+            if remains.any():
+                found.append((chunk, remains))
+    order = in_order([chunk.keys for chunk, _ in found])
+    if order is not None:
+        yield from (found[n][0].filter(found[n][1], with_keys=row_ids).complete() for n in order)
+        return
+    joined = _joined([chunk.filter(remains).complete() for chunk, remains in found])
+    yield joined.take(order_of(joined.keys))
+
+
+def _check_deletes(pieces: Sequence[_Piece], valid: ValidIdList, version: AcidVersion) -> None:
     """Refuse deletes that one of Hive's readers applies and the other does not.
 
     The write id of such a delete is lower than its row's. With Hive 4 it may also be the same, unless the

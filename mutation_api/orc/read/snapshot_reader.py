@@ -115,7 +115,7 @@ def read_split(
     if only is not None:
         _check_keys(table, only, options)
     placement = Placement(table, split.partition_name, split.bucket_id) if checks_placement else None
-    wanted = Wanted(table.columns, selected, options, only, placement)
+    wanted = Wanted(table.columns, selected, options, only, placement, row_ids)
     schema = snapshot_schema(version, selected, row_ids=row_ids, options=options)
     for rows in _rows(table, split, valid, wanted):
         yield from _batches(rows, schema, row_ids=row_ids, batch_rows=options.batch_rows)

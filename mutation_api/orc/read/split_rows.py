@@ -32,6 +32,7 @@ def split_rows(
     options: ReadOptions,
     groups: KeyGroups | None = None,
     *,
+    row_ids: bool = True,
     checks_placement: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The visible rows of a split.
@@ -43,20 +44,21 @@ def split_rows(
         columns: data and partition columns, in the wanted order.
         options: form of timestamps and size of batches.
         groups: return only the rows that these keys select; its partition passes ``has_partition``.
+        row_ids: whether ROW__ID is returned; an insert-only table has none.
         checks_placement: see :func:`~mutation_api.orc.read.snapshot_reader.read_split`.
 
     Yields:
-        Batches, none empty: ROW__ID, unless the table is insert-only, then the columns. In a partitioned
-        table ROW__ID has the field ``partition``.
+        Batches, none empty: ROW__ID if wanted, then the columns. In a partitioned table ROW__ID has the field
+        ``partition``.
 
     Raises:
         RecordValueError: a partition's text cannot be parsed as its column's type. Others as ``read_split``.
     """
     data = [c.name for c in columns if c.name not in table.partition_key_names]
-    has_row_ids = table.version.has_row_ids
+    has_row_ids = table.version.has_row_ids and (row_ids or not data)
     # Without ROW__ID and requested columns, one column is read to count the rows.
     read = data or ([] if has_row_ids else [table.column_names[0]])
-    values = partition_scalars(table, split.partition_name)
+    values = partition_scalars(table, split.partition_name, columns)
     only = None if groups is None else groups.filter_for(split.partition_name)
     for batch in read_split(
         table,
@@ -71,7 +73,7 @@ def split_rows(
         arrays = {name: batch.column(name) for name in data}
         arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in values.items()}
         found = {c.name: arrays[c.name] for c in columns}
-        if has_row_ids:
+        if has_row_ids and row_ids:
             found = {ROW_ID_COLUMN: _row_ids(table, split, batch), **found}
         yield pa.RecordBatch.from_pydict(found)
 

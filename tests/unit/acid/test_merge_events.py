@@ -10,8 +10,11 @@ from mutation_api.acid.merge_events import (
     count_below,
     count_up_to,
     find_disorder,
+    in_order,
+    is_remaining,
     merge_legacy,
-    merge_split,
+    order_of,
+    visible_deletes,
 )
 from mutation_api.acid.row_id import RecordIdentifier
 
@@ -59,15 +62,52 @@ def test_within_a_transaction_the_higher_statement_wins() -> None:
     assert merge_legacy(keys, ALL).tolist() == [1]
 
 
+def remaining(rows: EventKeys, valid: ValidTxnList, *deletes: EventKeys) -> list[int]:
+    """Indices of the rows that remain of a split layout."""
+    return np.flatnonzero(is_remaining(rows, visible_deletes(deletes, valid), valid)).tolist()
+
+
 def test_split_rows_are_inserts_minus_visible_deletes() -> None:
     """A delete that the snapshot does not see removes nothing; two rows with one key are two rows."""
     rows = events((1, 0, 0, 1, INSERT), (1, 0, 1, 1, INSERT), (1, 0, 1, 1, INSERT), (1, 0, 2, 1, INSERT))
     deletes = events((1, 0, 0, 2, DELETE), (1, 0, 2, 3, DELETE))
-    keys = concatenate_keys([rows, deletes])
-    is_delete = np.asarray([False] * 4 + [True] * 2)
-    assert merge_split(keys, is_delete, ALL).tolist() == [1, 2]
-    assert merge_split(keys, is_delete, ValidTxnList(3, (3,))).tolist() == [1, 2, 3]
-    assert merge_split(keys, is_delete, ValidTxnList(0)).tolist() == []
+    assert remaining(rows, ALL, deletes) == [1, 2]
+    assert remaining(rows, ValidTxnList(3, (3,)), deletes) == [1, 2, 3]
+    assert remaining(rows, ValidTxnList(0), deletes) == []
+    assert remaining(rows, ALL, deletes, events((1, 0, 1, 4, DELETE))) == []
+    assert remaining(rows, ALL) == [0, 1, 2, 3]
+    assert remaining(rows.slice(0, 0), ALL, deletes) == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_deletes_are_found_in_any_files(seed: int) -> None:
+    """Of few and of many transactions and buckets, sorted or not; what remains is what a set says."""
+    rng = np.random.default_rng(seed)
+    txns, buckets, numbers = int(rng.integers(1, 90)), int(rng.integers(1, 4)), int(rng.integers(1, 30))
+
+    def drawn(count: int, operation: int) -> EventKeys:
+        keys = sorted(
+            (int(rng.integers(txns)), int(rng.integers(buckets)), int(rng.integers(numbers)))
+            for _ in range(count)
+        )
+        return events(*((*key, 100 + int(rng.integers(9)), operation) for key in keys))
+
+    rows = drawn(200, INSERT)
+    files = [drawn(int(rng.integers(1, 200)), DELETE) for _ in range(int(rng.integers(1, 4)))]
+    valid = ValidTxnList(107, (103,))
+    gone = {f.key(n) for f in files for n in range(len(f)) if valid.is_valid(int(f.current_txn[n]))}
+    expected = [n for n in range(200) if valid.is_valid(int(rows.current_txn[n])) and rows.key(n) not in gone]
+    assert remaining(rows, valid, *files) == expected
+
+
+def test_files_that_do_not_overlap_are_in_order() -> None:
+    """Then rows need not be sorted; otherwise the order is by key, and stable."""
+    first, second = events((1, 0, 0, 1, INSERT), (1, 0, 5, 1, INSERT)), events((1, 0, 5, 2, INSERT))
+    third = events((1, 0, 3, 1, INSERT))
+    assert in_order([second, first]) == [1, 0]
+    assert in_order([first, third]) is None
+    assert in_order([]) == []
+    assert order_of(concatenate_keys([second, first, third])).tolist() == [1, 3, 0, 2]
 
 
 def test_keys_too_wide_to_pack_are_merged_alike() -> None:
@@ -80,7 +120,7 @@ def test_keys_too_wide_to_pack_are_merged_alike() -> None:
         ]
     )
     assert merge_legacy(keys, ALL).tolist() == [3, 1]
-    assert merge_split(keys, np.asarray([False, False, True, True]), ALL).tolist() == [1]
+    assert remaining(keys.slice(0, 2), ALL, keys.slice(2, 4)) == [1]
 
 
 @pytest.mark.parametrize(

@@ -99,3 +99,62 @@ def test_an_error_comes_in_its_turn() -> None:
     assert [next(turns)[0].bucket_id for _ in range(4)] == [0, 0, 1, 1]
     with pytest.raises(CorruptFileError, match="broken"):
         next(turns)
+
+
+def test_several_threads_decode_splits_of_any_kind() -> None:
+    """Also large ones, on the local disk; they come in their order nevertheless."""
+    barrier = threading.Barrier(2)
+
+    def read(each: SnapshotSplit) -> Iterator[pa.RecordBatch]:
+        barrier.wait(10)
+        yield from batches(each)
+
+    splits = [split(n, SMALL_BYTES * 99, LOCAL) for n in range(8)]
+    found = [(each.bucket_id, *batch.to_pylist()) for each, batch in read_in_turn(splits, read, threads=2)]
+    assert found == [(n, {"split": n, "part": part}) for n in range(8) for part in (0, 1)]
+
+
+def test_what_waits_is_bounded() -> None:
+    """The first split is read on, whatever the others hold; the bound is kept but for its one batch."""
+    held = threading.Semaphore(0)
+    taken = 0
+
+    def read(each: SnapshotSplit) -> Iterator[pa.RecordBatch]:
+        for _ in range(20):
+            held.release()
+            yield pa.record_batch({"n": pa.nulls(1000, pa.int64())})
+
+    waiting = 5 * next(read(split(0))).nbytes
+    held.acquire()
+    splits = [split(n, root=LOCAL) for n in range(4)]
+    for _ in read_in_turn(splits, read, threads=4, waiting_bytes=waiting):
+        taken += 1
+        made = 0
+        while held.acquire(timeout=0.001):
+            made += 1
+        # Each of four threads holds the batch that it made; one waits for whoever asks.
+        assert made <= 4 + 5 + 1 + 1
+    assert taken == 80
+
+
+@pytest.mark.parametrize("waiting_bytes", [1, None])
+def test_threads_end_with_the_reading(waiting_bytes: int | None) -> None:
+    """At its end, at an error, and when nobody wants more."""
+    before = set(threading.enumerate())
+
+    def read(each: SnapshotSplit) -> Iterator[pa.RecordBatch]:
+        yield from batches(each)
+        if each.bucket_id == 5:
+            raise CorruptFileError("broken")
+
+    splits = [split(n, root=LOCAL) for n in range(9)]
+    turns = read_in_turn(splits, read, threads=3, waiting_bytes=waiting_bytes)
+    next(turns)
+    assert set(threading.enumerate()) > before
+    turns.close()
+    assert set(threading.enumerate()) == before
+    with pytest.raises(CorruptFileError):
+        list(read_in_turn(splits, read, threads=3, waiting_bytes=waiting_bytes))
+    assert set(threading.enumerate()) == before
+    assert len(list(read_in_turn(splits[:5], read, threads=3, waiting_bytes=waiting_bytes))) == 10
+    assert set(threading.enumerate()) == before

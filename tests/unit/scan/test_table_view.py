@@ -38,6 +38,9 @@ class Source:
     def valid_ids(self, full_name: str) -> ValidIdList:
         return ValidWriteIdList(5, table=full_name)
 
+    def check(self) -> None:
+        raise AssertionError("checked when rows are read")
+
     def table(self, full_name: str) -> AcidTable:
         return self.info
 

@@ -1,0 +1,215 @@
+"""Parts of a change set: what single calls changed of a table, joined to one change set.
+
+Parts come with any types and different columns. They are joined without a conversion if their types are the
+same; where types differ, the values get the table's own type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.change_set.layout import ROW_ID_FIELDS, ChangeLayout, GivenColumn, match_columns
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.orc.read.split_rows import full_row_id_type
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.types.conversion import convert_to_column
+from mutation_api.types.hive_type import arrow_type, parse_hive_type
+from mutation_api.types.plain_array import plain_array
+
+__all__ = ["DELETE", "INSERT", "OPERATION", "UPDATE", "ChangePart", "PartLayout", "joined"]
+
+OPERATION = "__operation"
+"""The column of operations in a joined change set; a name that hardly any table has."""
+INSERT, UPDATE, DELETE = "insert", "update", "delete"
+_TIMESTAMP_UNIT = "us"
+"""Unit of a timestamp column for which parts have different types, as in rows that are read."""
+
+
+@dataclass(frozen=True)
+class PartLayout:
+    """The roles of the columns of a part; made by :meth:`of`.
+
+    ``operation`` is that of all rows; None if a column has it. ``is_bare``: the columns are the fields of
+    ROW__ID.
+    """
+
+    table: AcidTable
+    layout: ChangeLayout
+    operation: str | None
+    is_bare: bool
+
+    @classmethod
+    def of(
+        cls, table: AcidTable, given: pa.Schema, operation: str | None, operation_column: str = OPERATION
+    ) -> PartLayout:
+        """Find the table's columns among the given ones, whatever their case and order.
+
+        Args:
+            table: a bound descriptor.
+            given: the columns. Inserts need all of the table's (ROW__ID is ignored), updates also ROW__ID;
+                deletes need ROW__ID, as a column or as its fields alone, and other columns are ignored.
+            operation: one of INSERT, UPDATE and DELETE for all rows, or None.
+            operation_column: the column with each row's operation, if ``operation`` is None.
+
+        Raises:
+            RecordLayoutError: columns are missing, extra or doubled, or have types that cannot fit.
+        """
+        is_bare = operation == DELETE and _is_bare(given)
+        fields = [pa.field(ROW_ID_COLUMN, pa.struct(list(given)))] if is_bare else list(given)
+        if operation is not None:
+            ignored = _ignored(table, operation, fields)
+            fields = [f for f in fields if f.name.lower() not in ignored]
+            fields.insert(0, pa.field(operation_column, pa.string()))
+        if operation in (UPDATE, DELETE) and ROW_ID_COLUMN.lower() not in {f.name.lower() for f in fields}:
+            raise RecordLayoutError(
+                f"table {table.full_name}: {operation}s need {ROW_ID_COLUMN}, which scan(row_ids=True) "
+                f"reads; the columns are {', '.join(given.names)}"
+            )
+        layout = match_columns(table, [GivenColumn.of_field(f) for f in fields], operation_column)
+        found = cls(table, layout, operation, is_bare)
+        if operation == UPDATE and found.missing:
+            raise RecordLayoutError(
+                f"table {table.full_name}: an update needs the whole new row; it lacks "
+                f"{', '.join(found.missing)}"
+            )
+        return found
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Columns of the table that the part lacks; then it may only delete."""
+        return tuple(c.name for c in self.table.all_columns if c.name not in self.layout.columns)
+
+    def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch with our names: OPERATION unless it is constant, ROW__ID if it is there, and columns.
+
+        Raises:
+            RecordLayoutError: an insert or update in a part that lacks columns.
+            RecordValueError: a field of ROW__ID is too large.
+        """
+        arrays: dict[str, pa.Array] = {}
+        if self.operation is None:
+            arrays[OPERATION] = plain_array(batch.column(self.layout.operation)).cast(pa.string())
+            self._check_complete(arrays[OPERATION])
+        if self.layout.row_id is not None:
+            given = batch.to_struct_array() if self.is_bare else batch.column(self.layout.row_id)
+            arrays[ROW_ID_COLUMN] = self._row_ids(plain_array(given))
+        for name, given_name in self.layout.columns.items():
+            arrays[name] = plain_array(batch.column(given_name))
+        return pa.RecordBatch.from_pydict(arrays)
+
+    def plain_schema(self, given: pa.Schema) -> pa.Schema:
+        """Schema of :meth:`plain` for batches of this schema."""
+        return self.plain(_empty(given)).schema
+
+    def _check_complete(self, operations: pa.Array) -> None:
+        if not self.missing:
+            return
+        deletes = pc.equal(pc.utf8_lower(operations), DELETE)
+        if not pc.all(deletes, skip_nulls=False, min_count=0).as_py():
+            raise RecordLayoutError(
+                f"table {self.table.full_name}: the change set lacks the columns {', '.join(self.missing)}; "
+                "only a change set of deletes may lack columns"
+            )
+
+    def _row_ids(self, given: pa.StructArray) -> pa.StructArray:
+        fields = list(full_row_id_type(self.table))
+        parts = []
+        for role, field in zip(("txn", "bucket", "row_id", PARTITION_FIELD), fields, strict=False):
+            name = self.layout.row_id_fields.get(role)
+            values = pa.nulls(len(given), field.type)
+            if name is not None:
+                try:
+                    values = plain_array(pc.struct_field(given, name)).cast(field.type)
+                except pa.ArrowInvalid as error:
+                    raise RecordValueError(
+                        f"table {self.table.full_name}: {ROW_ID_COLUMN}.{name}: {error}"
+                    ) from error
+            parts.append(values)
+        mask = given.is_null() if given.null_count else None
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=mask)
+
+
+@dataclass(frozen=True)
+class ChangePart:
+    """What one call changes.
+
+    Attributes:
+        operation: that of all rows; None if the batches have the column OPERATION.
+        schema: of the batches: OPERATION, ROW__ID and columns of the table, as far as they are there.
+        batches: read once, when the change set is written.
+    """
+
+    operation: str | None
+    schema: pa.Schema
+    batches: Iterable[pa.RecordBatch]
+
+
+def joined(table: AcidTable, parts: Sequence[ChangePart]) -> pa.RecordBatchReader:
+    """One change set of all parts, in their order; its operations are in the column OPERATION.
+
+    Raises, when it is read: RecordValueError, a value does not fit its column.
+    """
+    fields = [pa.field(OPERATION, pa.string())]
+    if any(ROW_ID_COLUMN in part.schema.names for part in parts):
+        fields.append(pa.field(ROW_ID_COLUMN, full_row_id_type(table)))
+    for column in table.all_columns:
+        types = {p.schema.field(column.name).type for p in parts if column.name in p.schema.names}
+        if types:
+            common = arrow_type(parse_hive_type(column.type), timestamp_unit=_TIMESTAMP_UNIT)
+            fields.append(pa.field(column.name, types.pop() if len(types) == 1 else common))
+    schema = pa.schema(fields)
+    batches = (_fitted(table, part, batch, schema) for part in parts for batch in part.batches)
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _fitted(table: AcidTable, part: ChangePart, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    types = {column.name: column.type for column in table.all_columns}
+    arrays = []
+    for field in schema:
+        if field.name in batch.schema.names:
+            array = batch.column(field.name)
+            if array.type != field.type:
+                array = _converted(table, array, field.name, types[field.name])
+        elif field.name == OPERATION:
+            array = pa.repeat(pa.scalar(part.operation, pa.string()), batch.num_rows)
+        else:
+            array = pa.nulls(batch.num_rows, field.type)
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _converted(table: AcidTable, array: pa.Array, name: str, hive_type: str) -> pa.Array:
+    try:
+        return convert_to_column(
+            array, parse_hive_type(hive_type), column=name, timestamp_unit=_TIMESTAMP_UNIT
+        )
+    except (RecordLayoutError, RecordValueError) as error:
+        raise type(error)(f"table {table.full_name}: {error}") from error
+
+
+def _is_bare(given: pa.Schema) -> bool:
+    """Whether the columns are the fields of ROW__ID, as of a struct array that is no column."""
+    names = {name.lower() for name in given.names}
+    return ROW_ID_COLUMN.lower() not in names and {"bucketid", "rowid"} <= names <= {
+        *ROW_ID_FIELDS,
+        "partition",
+    }
+
+
+def _ignored(table: AcidTable, operation: str, fields: Sequence[pa.Field]) -> set[str]:
+    """Names (lower case) of columns that do not count for the operation."""
+    if operation == INSERT:
+        return {ROW_ID_COLUMN.lower()}
+    if operation == UPDATE:
+        return set()
+    needed = {ROW_ID_COLUMN.lower(), *table.partition_key_names}
+    return {field.name.lower() for field in fields} - needed
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)

@@ -1,0 +1,209 @@
+"""connect: the metastore, and from there transactions and snapshots over its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import InvalidConfigurationError, MetastoreError
+from metastore_client.hive_site import MetastoreConfig
+from metastore_client.remote import thrift_client
+from mutation_api.client.builder import (
+    LOCK_TIMEOUT_SECONDS_DEFAULT,
+    MetastoreTarget,
+    MutatorClientBuilder,
+)
+from mutation_api.client.listener import LockFailureListener
+from mutation_api.client.lock import WriteLock
+from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.errors import ConfigurationError, ConnectionFailedError, TransactionStateError
+from mutation_api.hive.hive_snapshot import HiveSnapshot
+from mutation_api.hive.hive_transaction import HiveTransaction
+from mutation_api.local.local_options import LocalOptions
+from mutation_api.table.writer_options import WriterOptions
+
+__all__ = ["Hive", "connect"]
+
+
+def connect(
+    metastore: MetastoreTarget = None,
+    *,
+    user: str | None = None,
+    lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
+    write_lock: str = WriteLock.EXCLUSIVE.value,
+    time_zone: str | None = None,
+    lock_failure_listener: LockFailureListener | None = None,
+    local: LocalOptions | None = None,
+) -> Hive:
+    """Connect to a metastore. The result is a context manager, or is closed with ``close()``.
+
+    Args:
+        metastore: ``thrift://host:port`` (several separated by commas), the keys of a hive-site.xml, the path
+            of one, a MetastoreConfig, None for the hive-site.xml in HIVE_CONF_DIR or HADOOP_CONF_DIR, or a
+            client of yours, which you close yourself.
+        user: name for the metastore and lists of transactions; None: this process's user.
+        lock_timeout_seconds: the longest wait for a lock, > 0.
+        write_lock: ``exclusive``, or on Hive 4 ``optimistic``; see MutatorClientBuilder.write_lock.
+        time_zone: zone of Hive's own processes, only for tables clustered by a timestamp column.
+        lock_failure_listener: called when a running transaction is lost. Without it, the next step of the
+            transaction tells, at the latest its commit.
+        local: memory and threads of the local engine.
+
+    Raises:
+        ConfigurationError: an option makes no sense.
+        ConnectionFailedError: no metastore could be reached.
+    """
+    options = _Options(
+        user, lock_timeout_seconds, write_lock, time_zone, lock_failure_listener, local or LocalOptions()
+    )
+    options.builder()  # refuses options that make no sense
+    if not isinstance(metastore, str | Path | Mapping | MetastoreConfig | None):
+        return Hive(metastore, options, owns_metastore=False)
+    try:
+        return Hive(thrift_client.connect(metastore, user=user), options, owns_metastore=True)
+    except InvalidConfigurationError as error:
+        raise ConfigurationError(str(error)) from error
+    except MetastoreError as error:
+        raise ConnectionFailedError(f"could not connect to the metastore: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What :func:`connect` was told, but for the metastore."""
+
+    user: str | None
+    lock_timeout_seconds: float
+    write_lock: str
+    time_zone: str | None
+    listener: LockFailureListener | None
+    local: LocalOptions
+
+    def builder(self) -> MutatorClientBuilder:
+        """A builder of clients with these options."""
+        builder = MutatorClientBuilder()
+        builder.lock_timeout_seconds(self.lock_timeout_seconds).write_lock(self.write_lock)
+        builder.lock_failure_listener(self.listener or _SaidByTheNextStep())
+        if self.user is not None:
+            builder.user(self.user)
+        if self.time_zone is not None:
+            builder.time_zone(self.time_zone)
+        return builder
+
+
+class _SaidByTheNextStep:
+    """Does nothing: the loss is logged, and raised by the next step of its transaction."""
+
+    def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
+        """See :class:`~mutation_api.client.listener.LockFailureListener`."""
+
+
+class Hive:
+    """A connection to a metastore. Made by :func:`connect`.
+
+    Args:
+        metastore: its client.
+        options: see :func:`connect`.
+        owns_metastore: whether :meth:`close` closes the client.
+    """
+
+    def __init__(self, metastore: MetastoreClient, options: _Options, *, owns_metastore: bool) -> None:
+        self._metastore = metastore
+        self._options = options
+        self._owns_metastore = owns_metastore
+        self._is_open = True
+        self._users: list[HiveTransaction | HiveSnapshot] = []
+
+    @property
+    def metastore(self) -> MetastoreClient:
+        """The metastore's client: it creates databases and tables, and lists them."""
+        return self._metastore
+
+    def transaction(
+        self,
+        *tables: str,
+        read: Sequence[str] = (),
+        create_partitions: bool = False,
+        insert_only: bool = False,
+        options: WriterOptions | None = None,
+    ) -> HiveTransaction:
+        """A transaction, which begins with its ``with`` block and commits at the end of it::
+
+            with hive.transaction("sales.orders") as tx:
+                tx.table("sales.orders").append(rows)
+
+        Args:
+            tables: the tables that it may change (and read): ``database.table``. Other transactions that
+                change them wait for it.
+            read: tables that it only reads.
+            create_partitions: whether missing partitions are created; otherwise they are refused.
+            insert_only: it will only append. Other inserters need not wait, and its commit cannot conflict.
+            options: stripe size and compression of the files.
+
+        Raises:
+            ConfigurationError: no table, or not the full name of one.
+            TransactionStateError: the connection is closed.
+        """
+        self._check_open()
+        if not tables and not read:
+            raise ConfigurationError("a transaction needs the name of at least one table")
+        builder = self._options.builder().metastore(self._metastore)
+        for name in dict.fromkeys(tables):
+            builder.add_sink_table(name, create_partitions=create_partitions, insert_only=insert_only)
+        for name in read:
+            builder.add_source_table(name)
+        transaction = HiveTransaction(builder.build(), self._options.local, options)
+        self._remember(transaction)
+        return transaction
+
+    def snapshot(self, *tables: str) -> HiveSnapshot:
+        """A consistent view of tables, opened by its ``with`` block; no lock of it keeps writers waiting::
+
+            with hive.snapshot("sales.orders") as view:
+                view.table("sales.orders").scan().to_arrow()
+
+        Args:
+            tables: ``database.table``, at least one.
+
+        Raises: as :meth:`transaction`.
+        """
+        self._check_open()
+        if not tables:
+            raise ConfigurationError("a snapshot needs the name of at least one table")
+        client: MutatorClient = self._options.builder().metastore(self._metastore).build()
+        snapshot = HiveSnapshot(client, tables, self._options.local)
+        self._remember(snapshot)
+        return snapshot
+
+    def close(self) -> None:
+        """Abort open transactions, release snapshots and disconnect. May be called twice."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        for user in self._users:
+            user.close()
+        self._users = []
+        if self._owns_metastore:
+            self._metastore.close()
+
+    def __enter__(self) -> Hive:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise TransactionStateError("the connection is closed: make another one with connect()")
+
+    def _remember(self, user: HiveTransaction | HiveSnapshot) -> None:
+        self._users = [*(each for each in self._users if not each.is_over), user]

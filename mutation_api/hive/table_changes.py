@@ -1,0 +1,152 @@
+"""TableChanges: what a transaction changes of one table, collected and then written as one change set.
+
+A table takes one change set in a transaction: two could hold the same row, and their files would have the
+same names. So the calls are collected. What would hold of a sequence of statements holds nevertheless: an
+append, update or delete does not depend on what was changed before, and a merge, which would, must come
+first.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from mutation_api.change_set.apply_summary import ApplySummary
+from mutation_api.client.transaction import Transaction
+from mutation_api.errors import TransactionStateError
+from mutation_api.hive.change_part import OPERATION, ChangePart, PartLayout, joined
+from mutation_api.hive.spooled_batches import MemoryShare, SpooledBatches
+from mutation_api.local.apply import apply_arrow
+from mutation_api.local.arrow_input import arrow_reader
+from mutation_api.local.local_options import LocalOptions
+from mutation_api.table.acid_table import AcidTable, TableRole
+from mutation_api.table.writer_options import WriterOptions
+
+__all__ = ["TableChanges"]
+
+
+class TableChanges:
+    """The changes of one table in one transaction.
+
+    Args:
+        transaction: begun.
+        table_name: ``database.table``, one of its sinks.
+        share: memory for changes that wait; shared by all tables of the transaction.
+    """
+
+    def __init__(self, transaction: Transaction, table_name: str, share: MemoryShare) -> None:
+        self._transaction = transaction
+        self._name = table_name
+        self._share = share
+        self._parts: list[ChangePart] = []
+        self._spools: list[SpooledBatches] = []
+        self._verify_row_ids = False
+        self._insert_files: int | None = None
+        self._options: WriterOptions | None = None
+
+    def add(
+        self,
+        data: object,
+        operation: str | None,
+        *,
+        operation_column: str = OPERATION,
+        verify_row_ids: bool = False,
+    ) -> int:
+        """Collect changes; returns their number.
+
+        Args:
+            data: anything that speaks Arrow. It is read now.
+            operation: of all rows; None if ``operation_column`` has it.
+            operation_column: the column with each row's operation.
+            verify_row_ids: look up the ROW__IDs of all changes of the table before they are written.
+
+        Raises:
+            TransactionStateError, LockLostError, TransactionAbortedError: see :meth:`checked_sink`.
+            RecordLayoutError: columns are missing, extra or doubled, or have types that cannot fit.
+            DeltaWriteError: the changes fit neither into memory nor into a temporary file.
+        """
+        table = self.checked_sink()
+        reader = arrow_reader(data, f"table {table.full_name}: the rows")
+        layout = PartLayout.of(table, reader.schema, operation, operation_column)
+        spool = SpooledBatches(layout.plain_schema(reader.schema), self._share)
+        self._spools.append(spool)
+        for batch in reader:
+            if batch.num_rows:
+                spool.add(layout.plain(batch))
+        if spool.row_count:
+            self._parts.append(ChangePart(operation, spool.schema, spool))
+            self._verify_row_ids |= verify_row_ids
+        return spool.row_count
+
+    def add_merged(
+        self,
+        _transaction: object,
+        _table_name: str,
+        changes: pa.RecordBatchReader,
+        *,
+        operation_column: str,
+        insert_files: int | None,
+        options: WriterOptions | None,
+        local: LocalOptions,
+    ) -> None:
+        """Collect the change set of a merge; takes what :func:`~mutation_api.local.apply.apply_arrow` takes.
+
+        Raises: TransactionStateError, see :meth:`check_first`.
+        """
+        self.check_first()
+        layout = PartLayout.of(self._table, changes.schema, None, operation_column)
+        batches = map(layout.plain, changes)
+        self._parts.append(ChangePart(None, layout.plain_schema(changes.schema), batches))
+        self._insert_files, self._options = insert_files, options
+
+    def checked_sink(self) -> AcidTable:
+        """The table's descriptor.
+
+        Raises:
+            TransactionStateError: the transaction is not open, or only reads the table.
+            LockLostError, TransactionAbortedError: it is lost.
+        """
+        self._transaction.check()
+        table = self._table
+        if table.role is not TableRole.SINK:
+            raise TransactionStateError(
+                f"table {table.full_name} is only read in this transaction: name it among the tables of "
+                "transaction(), not under read"
+            )
+        return table
+
+    def check_first(self) -> None:
+        """Raise TransactionStateError if the table has changes, which a merge would not see."""
+        self.checked_sink()
+        if self._parts:
+            raise TransactionStateError(
+                f"table {self._name} already has changes in this transaction, which a merge would not see, "
+                "since it compares with the snapshot: merge first, or merge in another transaction"
+            )
+
+    def write(self, local: LocalOptions, options: WriterOptions | None) -> ApplySummary | None:
+        """Write everything as one change set; None if there is nothing.
+
+        Raises: see :func:`~mutation_api.local.apply.apply_arrow`.
+        """
+        if not self._parts:
+            return None
+        return apply_arrow(
+            self._transaction,
+            self._name,
+            joined(self._table, self._parts),
+            operation_column=OPERATION,
+            insert_files=self._insert_files,
+            verify_row_ids=self._verify_row_ids,
+            options=self._options or options,
+            local=local,
+        )
+
+    def close(self) -> None:
+        """Forget the changes, and remove temporary files."""
+        for spool in self._spools:
+            spool.close()
+        self._parts, self._spools = [], []
+
+    @property
+    def _table(self) -> AcidTable:
+        return self._transaction.table(self._name)

@@ -1,0 +1,246 @@
+"""What the front door writes, read by real Hive of each line; and what Hive writes, read by the front door.
+
+No Spark: every change is Arrow data of this process.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from judges.hive.hive_judges import HiveJudge
+from metastore_client.remote.thrift_client import connect as connect_metastore
+from mutation_api.changes.merge_report import MergeCounts
+from mutation_api.errors import DuplicateKeyError, RecordSequenceError, WriteConflictError
+from mutation_api.hive.connection import Hive, connect
+from tests.fixtures.fix_judge import FIXTURES
+from tests.integration.storages.remote_table import check_nothing_is_left
+
+pytestmark = pytest.mark.slow
+
+LAYOUTS = {
+    "2.3-legacy": "PARTITIONED BY (day date) CLUSTERED BY (id) INTO 2 BUCKETS",
+    "2.3-split": "PARTITIONED BY (day date) CLUSTERED BY (id) INTO 2 BUCKETS",
+    "3.1-buckets": "PARTITIONED BY (day date) CLUSTERED BY (id) INTO 2 BUCKETS",
+    "3.1-plain": "",
+    "4.1-buckets": "PARTITIONED BY (day date) CLUSTERED BY (id) INTO 2 BUCKETS",
+    "4.1-plain": "PARTITIONED BY (day date)",
+}
+READERS = {
+    "row": {"hive.vectorized.execution.enabled": "false", "hive.fetch.task.conversion": "none"},
+    "vectorised": {"hive.vectorized.execution.enabled": "true", "hive.fetch.task.conversion": "none"},
+}
+MAY, JUNE = datetime.date(2024, 5, 1), datetime.date(2024, 6, 1)
+DYNAMIC = {"hive.exec.dynamic.partition.mode": "nonstrict"}
+_numbers = itertools.count(1)
+
+Row = tuple[int, str | None, str, datetime.date]
+
+
+@dataclass
+class Orders:
+    """A table ``orders``, two ways to it, and the rows that it should hold, by id."""
+
+    judge: HiveJudge
+    hive: Hive
+    name: str
+    is_partitioned: bool
+    expected: dict[int, Row] = field(default_factory=dict)
+
+    def sql(self, text: str) -> None:
+        """Run a statement in which ``$T`` stands for the table."""
+        self.judge.sql(text.replace("$T", self.name), settings=DYNAMIC)
+
+    def check(self) -> None:
+        """Both of Hive's readers and a scan show the expected rows."""
+        rows = sorted(self.expected.values())
+        shown = [[id_, item, str(Decimal(price).normalize()), str(day)] for id_, item, price, day in rows]
+        query = f"SELECT id, item, price, day FROM {self.name} ORDER BY id"
+        for reader, settings in READERS.items():
+            found = self.judge.sql(query, settings=settings)
+            assert [[*r[:2], str(Decimal(r[2]).normalize()), r[3]] for r in found] == shown, reader
+        assert self.judge.sql(f"SELECT count(*) FROM {self.name}") == [[len(rows)]]
+        with self.hive.snapshot(self.name) as view:
+            table = view.table(self.name)
+            assert (
+                sorted(map(_values, table.scan(["id", "item", "price", "day"]).to_arrow().to_pylist()))
+                == rows
+            )
+            assert table.scan().count() == len(rows)
+            june = table.scan(["id"], filter=(pc.field("day") == JUNE) & (pc.field("id") > 1)).to_arrow()
+            assert sorted(june["id"].to_pylist()) == [r[0] for r in rows if r[3] == JUNE and r[0] > 1]
+
+
+def _values(row: dict[str, Any]) -> Row:
+    return row["id"], row["item"], str(row["price"]), row["day"]
+
+
+def rows(*given: Row) -> pa.Table:
+    """Rows to append or merge."""
+    ids, items, prices, days = zip(*given, strict=True)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "item": pa.array(items, pa.string()),
+            "price": pa.array(map(Decimal, prices), pa.decimal128(8, 2)),
+            "day": pa.array(days, pa.date32()),
+        }
+    )
+
+
+@pytest.fixture(params=LAYOUTS)
+def orders(request: pytest.FixtureRequest) -> Iterator[Orders]:
+    """An empty table of each layout; afterwards no thread, transaction or hidden file is left."""
+    line, _, layout = request.param.partition("-")
+    judge: HiveJudge = request.getfixturevalue(FIXTURES[line])
+    clauses, database = LAYOUTS[request.param], f"front{next(_numbers)}"
+    properties = {"transactional": "true"} | (
+        {"transactional_properties": "default"} if layout == "split" else {}
+    )
+    listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
+    day = "" if "PARTITIONED" in clauses else ", day date"
+    judge.time_out_transactions(0)
+    judge.sql(f"CREATE DATABASE {database}")
+    judge.sql(
+        f"CREATE TABLE {database}.orders (id bigint, item string, price decimal(8,2){day}) {clauses} "
+        f"STORED AS ORC TBLPROPERTIES ({listed})"
+    )
+    threads = set(threading.enumerate())
+    with connect(judge.uri) as hive:
+        yield Orders(judge, hive, f"{database}.orders", "PARTITIONED" in clauses)
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(10)
+    assert set(threading.enumerate()) <= threads
+    judge.time_out_transactions(0)
+    with connect_metastore(judge.uri) as metastore:
+        check_nothing_is_left(metastore, database)
+    judge.sql(f"DROP DATABASE {database} CASCADE")
+
+
+def test_hive_reads_what_the_front_door_writes(orders: Orders) -> None:
+    """Appends, a merge, updates and deletes, in one transaction and over Hive's own rows; and the reverse."""
+    first: list[Row] = [(1, "tea", "3.50", MAY), (2, "coffee", "4.20", MAY), (3, None, "1.00", JUNE)]
+    with orders.hive.transaction(orders.name, create_partitions=True) as tx:
+        tx.table(orders.name).append(rows(*first))
+    orders.expected = {row[0]: row for row in first}
+    orders.check()
+
+    day = "PARTITION (day)" if orders.is_partitioned else ""
+    orders.sql(
+        f"INSERT INTO $T {day} VALUES (10, 'milk', 1.10, date'2024-05-01'), "
+        "(11, 'oil', 7.00, date'2024-06-01')"
+    )
+    orders.sql("UPDATE $T SET item = 'sparkling water' WHERE id = 3")
+    orders.expected |= {
+        3: (3, "sparkling water", "1.00", JUNE),
+        10: (10, "milk", "1.10", MAY),
+        11: (11, "oil", "7.00", JUNE),
+    }
+    orders.check()
+
+    with orders.hive.transaction(orders.name, create_partitions=True) as tx:
+        table = tx.table(orders.name)
+        source = rows((1, "tea", "3.75", MAY), (10, "milk", "1.10", JUNE), (12, "rice", "2.00", JUNE))
+        merge = table.merge(source, on=["id"]).when_matched_update_all().when_not_matched_insert_all()
+        report = merge.execute()
+        moved = int(orders.is_partitioned)
+        assert report.total == MergeCounts(inserted=1, updated=2 - moved, deleted=0, moved=moved, unchanged=0)
+        table.append(rows((13, "salt", "0.50", MAY)))
+        table.delete(table.scan(columns=[], row_ids=True, filter=pc.field("id").isin([2, 11])))
+        water = table.scan(row_ids=True, filter=pc.field("id") == 3).to_arrow()
+        at = water.schema.get_field_index("price")
+        table.update(water.set_column(at, "price", pa.array([Decimal("1.25")], pa.decimal128(8, 2))))
+    orders.expected = {
+        1: (1, "tea", "3.75", MAY),
+        3: (3, "sparkling water", "1.25", JUNE),
+        10: (10, "milk", "1.10", JUNE),
+        12: (12, "rice", "2.00", JUNE),
+        13: (13, "salt", "0.50", MAY),
+    }
+    orders.check()
+
+    orders.sql("DELETE FROM $T WHERE id IN (1, 12)")
+    del orders.expected[1], orders.expected[12]
+    orders.check()
+    for partition in ("day='2024-05-01'", "day='2024-06-01'") if orders.is_partitioned else (None,):
+        orders.judge.compact(orders.name, "major", partition=partition)
+    orders.check()
+
+
+def test_what_is_refused_leaves_nothing(orders: Orders) -> None:
+    """A row that two calls change, doubled keys, an error of the block."""
+    row = (1, "tea", "3.50", MAY)
+    with orders.hive.transaction(orders.name, create_partitions=True) as tx:
+        tx.table(orders.name).append(rows(row))
+    orders.expected = {1: row}
+    with pytest.raises(RecordSequenceError), orders.hive.transaction(orders.name) as tx:
+        table = tx.table(orders.name)
+        found = table.scan(row_ids=True).to_arrow()
+        table.update(found)
+        table.delete(found)
+    with pytest.raises(DuplicateKeyError), orders.hive.transaction(orders.name) as tx:
+        merge = tx.table(orders.name).merge(rows(row, (1, "x", "1.00", MAY)), on=["id"])
+        merge.when_matched_update_all().execute()
+    with pytest.raises(KeyError), orders.hive.transaction(orders.name) as tx:
+        tx.table(orders.name).append(rows((2, "x", "1.00", MAY)))
+        raise KeyError
+    orders.check()
+
+
+@pytest.mark.parametrize("transactions", [20, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("hive_line", ["2.3", "4.1"], indirect=True)
+def test_many_small_transactions_leave_nothing(
+    hive_line: HiveJudge, line_database: str, transactions: int
+) -> None:
+    """No thread, connection, lock or open transaction; Hive counts their rows."""
+    name = f"{line_database}.t"
+    hive_line.sql(
+        f"CREATE TABLE {name} (id bigint) CLUSTERED BY (id) INTO 2 BUCKETS STORED AS ORC "
+        "TBLPROPERTIES ('transactional'='true', 'no_auto_compaction'='true')"
+    )
+    threads = set(threading.enumerate())
+    with connect(hive_line.uri) as hive:
+        before: set[str] | None = None
+        for number in range(transactions):
+            with hive.transaction(name) as tx:
+                tx.table(name).append(pa.table({"id": [number]}))
+            with hive.snapshot(name) as view:
+                assert number % 10 or view.table(name).scan().count() == number + 1
+            before = before or _sockets()
+        assert len(_sockets()) <= len(before or ())
+        database, _, table = name.partition(".")
+        assert not hive.metastore.show_locks(database, table)
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(10)
+    assert set(threading.enumerate()) <= threads
+    assert hive_line.sql(f"SELECT count(*), max(id) FROM {name}") == [[transactions, transactions - 1]]
+
+
+def _sockets() -> set[str]:
+    links = (path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
+    return {str(link) for link in links if str(link).startswith("socket:")}
+
+
+@pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
+def test_optimistic_writers_conflict(hive_line: HiveJudge, line_database: str) -> None:
+    """The first to commit wins, also through the front door."""
+    name = f"{line_database}.t"
+    hive_line.sql(f"CREATE TABLE {name} (id bigint) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
+    with connect(hive_line.uri, write_lock="optimistic") as hive:
+        with hive.transaction(name) as tx:
+            tx.table(name).append(pa.table({"id": [1, 2]}))
+        with pytest.raises(WriteConflictError), hive.transaction(name) as late:
+            late.table(name).delete(late.table(name).scan(row_ids=True, filter=pc.field("id") == 1))
+            with hive.transaction(name) as early:
+                early.table(name).delete(early.table(name).scan(row_ids=True, filter=pc.field("id") == 2))
+    assert hive_line.sql(f"SELECT id FROM {name}") == [[1]]
