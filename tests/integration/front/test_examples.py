@@ -44,6 +44,13 @@ def test_m22_the_fourteen_steps_in_plain_python() -> None:
     assert "[(1, 'bolt', 150, 'east'), (3, 'gear', 7, 'west')]" in run("plain_python")
 
 
+def test_a_table_is_changed_and_read_without_spark() -> None:
+    """As Arrow, in a few lines; starts a metastore of its own."""
+    printed = run("without_spark")
+    assert "merged: MergeCounts(inserted=1, updated=1, deleted=0, moved=0, unchanged=0)" in printed
+    assert "[('coffee', '5.20'), ('green tea', '3.50'), ('juice', '2.50')]" in printed
+
+
 Show = Callable[[ModuleType], str]
 
 
