@@ -47,8 +47,7 @@ from benchmarks.merging.merge_report import save_results, show_case
 from benchmarks.merging.merge_stage import HIVE, OURS_KINDS, Content, Stage, checksums
 from benchmarks.merging.merge_tables import linked_copy
 from judges.hive.hive_judges import Hive23
-from mutation_api import Transaction, merge_into, snapshot
-from mutation_api.changes.local_merge.merge import local_merge
+from mutation_api import Hive, Transaction, connect, merge_into, snapshot
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -242,12 +241,14 @@ def ours_entry(stage: Stage, stack: contextlib.ExitStack, name: str, changes: Ch
     folder = stage.tables.create(stage.spark, table, ours.bucket_column)
     client = stack.enter_context(stage.tables.client(table))
 
+    hive = stack.enter_context(connect(stage.metastore.uri)) if ours.is_local else None
+
     def merge(number: int) -> None:
+        if hive is not None:
+            merge_locally(hive, table, changes.path(number))
+            return
         with client.new_transaction() as transaction:
-            if ours.is_local:
-                merge_locally(transaction, table, changes.path(number))
-            else:
-                merge_ours(transaction, stage.spark, table, changes.path(number), ours.write_unchanged)
+            merge_ours(transaction, stage.spark, table, changes.path(number), ours.write_unchanged)
 
     def content() -> Content:
         with client.new_transaction() as transaction:
@@ -256,15 +257,17 @@ def ours_entry(stage: Stage, stack: contextlib.ExitStack, name: str, changes: Ch
     return Entry(Contestant(name, merge, OURS_KINDS, folder), content, table)
 
 
-def merge_locally(transaction: Transaction, table: str, changes: Path) -> None:
+def merge_locally(hive: Hive, table: str, changes: Path) -> None:
     """The merge as a user without Spark writes it."""
-    (
-        local_merge(transaction, f"default.{table}", source=pq.read_table(changes), on=["id"])
-        .when_matched_delete(pc.field("source", "op") == "D")
-        .when_matched_update_all()
-        .when_not_matched_insert_all()
-        .execute()
-    )
+    with hive.transaction(f"default.{table}") as transaction:
+        (
+            transaction.table(f"default.{table}")
+            .merge(pq.read_table(changes), on=["id"])
+            .when_matched_delete(pc.field("source", "op") == "D")
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .execute()
+        )
 
 
 def merge_ours(

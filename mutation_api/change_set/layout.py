@@ -20,6 +20,7 @@ __all__ = [
     "ROW_ID_FIELDS",
     "ChangeLayout",
     "GivenColumn",
+    "is_text",
     "match_columns",
     "writer_count",
 ]
