@@ -137,8 +137,7 @@ def test_hive_reads_what_the_front_door_writes(orders: Orders) -> None:
 
     day = "PARTITION (day)" if orders.is_partitioned else ""
     orders.sql(
-        f"INSERT INTO $T {day} VALUES (10, 'milk', 1.10, date'2024-05-01'), "
-        "(11, 'oil', 7.00, date'2024-06-01')"
+        f"INSERT INTO $T {day} VALUES (10, 'milk', 1.10, '2024-05-01'), (11, 'oil', 7.00, '2024-06-01')"
     )
     orders.sql("UPDATE $T SET item = 'sparkling water' WHERE id = 3")
     orders.expected |= {
