@@ -28,7 +28,7 @@ from mutation_api.change_set.writing_order import write_batch
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.errors import MutationError
 from mutation_api.local.arrow_input import arrow_reader
-from mutation_api.local.batches import looked_ahead, sized
+from mutation_api.local.batches import BATCH_PART, looked_ahead, sized
 from mutation_api.local.insert_files import InsertFiles
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.local.plan import LocalPlan, plan_changes
@@ -48,8 +48,6 @@ SORTING_PART = 2
 """One part in SORTING_PART of the memory is for sorting."""
 VERIFYING_PART = 4
 """One part in VERIFYING_PART of the memory may hold the ROW__IDs to look up."""
-BATCH_PART = 32
-"""One part in BATCH_PART of the memory is for the batches that the threads address: there are copies."""
 
 
 def apply_arrow(

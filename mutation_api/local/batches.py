@@ -9,7 +9,10 @@ import pyarrow as pa
 
 from mutation_api.change_set.split import ADDRESSED_ROWS_MAX, joined_batches
 
-__all__ = ["looked_ahead", "sized"]
+__all__ = ["BATCH_PART", "looked_ahead", "sized"]
+
+BATCH_PART = 32
+"""One part in BATCH_PART of the memory is for the batches that are addressed: there are copies."""
 
 
 def looked_ahead(batches: Iterator[pa.RecordBatch], rows: int) -> tuple[Iterator[pa.RecordBatch], bool]:

@@ -13,15 +13,12 @@ from mutation_api.change_set.forecast import SAMPLE_ROWS, Forecast, GroupCount, 
 from mutation_api.change_set.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.change_set.staged_writer import OpenTransaction, check_sink
 from mutation_api.local.arrow_input import arrow_reader
-from mutation_api.local.batches import sized
+from mutation_api.local.batches import BATCH_PART, sized
 from mutation_api.local.insert_files import InsertFiles
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.local.plan import plan_changes
 
 __all__ = ["forecast_arrow"]
-
-_BATCH_PART = 32
-"""One part in _BATCH_PART of the memory is for a batch: there are copies."""
 
 
 def forecast_arrow(
@@ -50,7 +47,7 @@ def forecast_arrow(
     counts: Counter[tuple[str, int, int]] = Counter()
     sample: list[pa.RecordBatch] = []
     sampled = 0
-    for batch in sized(reader, local.memory_bytes // _BATCH_PART):
+    for batch in sized(reader, local.memory_bytes // BATCH_PART):
         transaction.check()
         addressed = files.spread(plan.addressed(batch))
         counts.update(_counted(addressed))

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mutation_api.errors import ConfigurationError
 from mutation_api.spark.jvm import estimated_bytes, plan_kinds
 
-__all__ = ["FEW_BYTES", "FEW_BYTES_DEFAULT", "collected_if_few", "few_bytes"]
+__all__ = ["FEW_BYTES", "FEW_BYTES_DEFAULT", "collected_if_few", "few_bytes", "is_few"]
 
 FEW_BYTES = "spark.hive.mutation.fewBytes"
 """Setting of the session: changes of at most this estimated size are handled by the driver; 0: none are."""
@@ -48,18 +48,17 @@ def few_bytes(spark: SparkSession) -> int:
     return int(text)
 
 
-def collected_if_few(frame: DataFrame) -> pa.Table | None:
-    """The rows, if they are surely within the session's limit; else None.
+def is_few(frame: DataFrame) -> bool:
+    """Whether the rows are surely within the session's limit; evaluates nothing.
 
     Spark estimates the size of a DataFrame by the files or values at its beginning. It does not know how many
     rows a join, ``explode`` or Python gives: those may be many.
     """
     limit = few_bytes(frame.sparkSession)
-    if not limit or not _is_bounded(frame) or estimated_bytes(frame) > limit:
-        return None
+    return limit > 0 and plan_kinds(frame) <= BOUNDED and estimated_bytes(frame) <= limit
+
+
+def collected_if_few(frame: DataFrame) -> pa.Table | None:
+    """The rows of a DataFrame for which :func:`is_few` holds; None if they are more bytes than estimated."""
     rows = frame.toArrow()
-    return rows if rows.nbytes <= limit else None
-
-
-def _is_bounded(frame: DataFrame) -> bool:
-    return plan_kinds(frame) <= BOUNDED
+    return rows if rows.nbytes <= few_bytes(frame.sparkSession) else None

@@ -19,6 +19,7 @@ __all__ = [
     "check_scalar",
     "existing_file",
     "is_row_id",
+    "row_id_ddl",
     "row_id_part",
     "row_id_types",
 ]
@@ -112,3 +113,8 @@ def row_id_types(table: AcidTable) -> dict[str, str]:
     """The fields of ROW__ID and their types."""
     ids = {table.version.transaction_field: "bigint", "bucketid": "int", "rowid": "bigint"}
     return {**ids, PARTITION_FIELD: "string"}
+
+
+def row_id_ddl(table: AcidTable) -> str:
+    """The type of ROW__ID, for Hive and Spark alike."""
+    return f"struct<{','.join(f'{part}:{kind}' for part, kind in row_id_types(table).items())}>"

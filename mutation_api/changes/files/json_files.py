@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.changes.files.file_rules import SAMPLE_ROWS, RowColumns, row_id_types
+from mutation_api.changes.files.file_rules import SAMPLE_ROWS, RowColumns, row_id_ddl
 from mutation_api.changes.files.text_stream import opened_text
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.storage.location import Location
@@ -80,8 +80,7 @@ def read_json_file(
     known = columns.types()
     types = columns.hive_types()
     if columns.has_row_ids:
-        parts = row_id_types(columns.table)
-        text = f"struct<{','.join(f'{part}:{kind}' for part, kind in parts.items())}>"
+        text = row_id_ddl(columns.table)
         known[ROW_ID_COLUMN.lower()] = text
         types[ROW_ID_COLUMN.lower()] = parse_hive_type(text)
     batches: list[dict[str, pa.Array]] = []
@@ -160,7 +159,8 @@ def _arrays(
             misfits.append((wrong.row, name))
     if misfits:
         samples = [
-            f"column {name} ({_kind(types[name])}) has {_shown(rows[row][name])} in row {_shown(rows[row])}"
+            f"column {name} ({spark_type(types[name])}) has {_shown(rows[row][name])} in row "
+            f"{_shown(rows[row])}"
             for row, name in sorted(misfits)[:SAMPLE_ROWS]
         ]
         raise RecordValueError(
@@ -297,10 +297,6 @@ _TEXT_OF: dict[str, Callable[[Any], str | None]] = {
     "binary": _only_text,
 }
 """Texts of values as of :mod:`mutation_api.types.text_values`; None for what is none."""
-
-
-def _kind(kind: HiveType) -> str:
-    return spark_type(kind)
 
 
 def _shown(value: Any) -> str:

@@ -25,8 +25,8 @@ from mutation_api.changes.files.file_rules import (
     RowColumns,
     check_scalar,
     is_row_id,
+    row_id_ddl,
     row_id_part,
-    row_id_types,
 )
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.scan.file_format import file_format
@@ -125,7 +125,7 @@ class RowFiles:
         found = self.spark.read.option("primitivesAsString", True).option("mode", "FAILFAST").json(str(file))
         known = self._columns.types()
         if self.has_row_ids:
-            known[ROW_ID_COLUMN.lower()] = _row_id_ddl(self.table)
+            known[ROW_ID_COLUMN.lower()] = row_id_ddl(self.table)
         self._columns.check(file, found.columns, known)
         types = {
             n.lower(): _parse_datatype_string(known[n.lower()]) for n in found.columns if n.lower() in known
@@ -138,10 +138,6 @@ class RowFiles:
     @property
     def _columns(self) -> RowColumns:
         return RowColumns(self.table, self.others, self.has_row_ids, self.keeps_unknown)
-
-
-def _row_id_ddl(table: AcidTable) -> str:
-    return f"struct<{','.join(f'{part}:{kind}' for part, kind in row_id_types(table).items())}>"
 
 
 def _check_values(table: AcidTable, file: Location, texts: DataFrame, types: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ from mutation_api.orc.read.key_groups import key_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import partition_names
 
-__all__ = ["INSERTED", "KINDS", "MOVED", "Acting", "AnyMerge", "Candidates", "act"]
+__all__ = ["INSERTED", "KINDS", "MOVED", "Acting", "AnyMerge", "Candidates", "act", "struct_of"]
 
 AnyMerge = ResolvedMerge[Any, Any]
 """A checked merge, with expressions of any engine."""
@@ -40,13 +40,13 @@ class Candidates:
 
     Attributes:
         match: on which sides they are.
-        source: all columns of the source, of all its rows.
+        source: all rows of the source.
         source_rows: the source row of each; None without one.
         target: columns of the table's rows, ROW__ID included unless the table is insert-only; None without.
     """
 
     match: Match
-    source: Columns
+    source: pa.RecordBatch
     source_rows: Indices | None
     target: Columns | None
 
@@ -68,15 +68,15 @@ class Candidates:
 
     def source_column(self, name: str) -> pa.Array:
         """The source's values of each row."""
-        return self.source[name].take(pa.array(self.source_rows))
+        return self.source.column(name).take(pa.array(self.source_rows))
 
     def frame(self) -> pa.Table:
         """The rows as expressions see them: a struct for each side."""
         sides: dict[str, pa.Array] = {"": pa.nulls(len(self))}  # literals need the number of rows
-        if self.source_rows is not None and self.source:
-            sides[SOURCE] = _struct({name: self.source_column(name) for name in self.source})
+        if self.source_rows is not None and self.source.num_columns:
+            sides[SOURCE] = self.source.take(pa.array(self.source_rows)).to_struct_array()
         if self.target:
-            sides[TARGET] = _struct({n: c for n, c in self.target.items() if n != ROW_ID_COLUMN})
+            sides[TARGET] = struct_of({n: c for n, c in self.target.items() if n != ROW_ID_COLUMN})
         return pa.table({side: rows for side, rows in sides.items() if side == "" or rows.type.num_fields})
 
 
@@ -88,6 +88,7 @@ class Acting:
         clause: its number.
         rows: the candidates.
         new: new values of all columns, in the table's types; empty for deletes.
+        given: the values of key columns as the clause assigns them, before they are converted.
         kinds: codes of KINDS.
         new_partitions: names of the partitions of inserted and moved rows, null for others.
     """
@@ -95,6 +96,7 @@ class Acting:
     clause: int
     rows: Candidates
     new: Columns
+    given: Columns
     kinds: NDArray[np.int8]
     new_partitions: pa.Array
 
@@ -105,6 +107,7 @@ class Acting:
             self.clause,
             self.rows.take(rows),
             {name: column.take(indices) for name, column in self.new.items()},
+            {name: column.take(indices) for name, column in self.given.items()},
             self.kinds[rows],
             self.new_partitions.take(indices),
         )
@@ -148,14 +151,15 @@ def act(
     action = plan.clauses[number].action
     no_partitions = pa.nulls(len(rows), pa.string())
     if action is Action.DELETE:
-        return Acting(number, rows, {}, np.full(len(rows), DELETED, np.int8), no_partitions)
+        return Acting(number, rows, {}, {}, np.full(len(rows), DELETED, np.int8), no_partitions)
     new = _new_values(table, plan, number, rows, given)
     if action is Action.INSERT:
         kinds = np.full(len(rows), INSERTED, np.int8)
     else:
         kinds = _kinds_of_updates(table, plan, rows, new, write_unchanged=write_unchanged)
     placed = (kinds == INSERTED) | (kinds == MOVED)
-    return Acting(number, rows, new, kinds, _new_partitions(table, new, placed))
+    keys = {key: given[key] for key in plan.keys or () if key in given}
+    return Acting(number, rows, new, keys, kinds, _new_partitions(table, new, placed))
 
 
 def _new_values(
@@ -211,10 +215,11 @@ def _new_partitions(table: AcidTable, new: Columns, placed: NDArray[np.bool_]) -
 def _key_text(plan: AnyMerge, row: Candidates) -> str:
     """The key of a single row, or the whole row if the source has none."""
     if row.source_rows is not None:
-        return json_texts({key: row.source_column(key) for key in plan.keys or ()})[0]
+        return json_texts(struct_of({key: row.source_column(key) for key in plan.keys or ()}))[0]
     assert row.target is not None
-    return json_texts(row.target)[0]
+    return json_texts(struct_of(row.target))[0]
 
 
-def _struct(columns: Columns) -> pa.StructArray:
+def struct_of(columns: Columns) -> pa.StructArray:
+    """The columns as rows; there is at least one."""
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.changes.clauses import SOURCE, TARGET, Action
+from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.changes.converted import check_type
 from mutation_api.changes.duplicates import FirstBy
 from mutation_api.changes.local_merge.acting import Candidates
@@ -22,7 +22,7 @@ from mutation_api.changes.merge_options import MergeOptions
 from mutation_api.changes.resolve import Alternatives
 from mutation_api.errors import RecordValueError
 from mutation_api.scan.expressions import evaluate
-from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition_columns import partition_scalars, partition_type
 
 __all__ = ["ArrowEvaluator", "Evaluator", "with_expressions"]
@@ -33,8 +33,8 @@ Indices = NDArray[np.int64]
 class Evaluator(Protocol):
     """Evaluates conditions and values of a checked merge."""
 
-    def check_types(self) -> None:
-        """Raise RecordLayoutError if values of an assignment can never be stored in their column."""
+    def check_type(self, column: AcidColumn, found: Any) -> None:
+        """Raise RecordLayoutError if no value of a type of the engine can be stored in the column."""
         ...
 
     def clauses(self, rows: Candidates) -> list[tuple[int, Indices]]:
@@ -77,17 +77,12 @@ class ArrowEvaluator:
 
     table: AcidTable
     plan: ArrowMerge
-    source: pa.Table
+    source: pa.RecordBatch
     options: MergeOptions
 
-    def check_types(self) -> None:
+    def check_type(self, column: AcidColumn, found: pa.DataType) -> None:
         """See :class:`Evaluator`."""
-        for clause, values in zip(self.plan.clauses, self.plan.values, strict=True):
-            if clause.action is not Action.DELETE:
-                for column in self.table.all_columns:
-                    if column.name in values:
-                        found = values[column.name][1]
-                        check_type(self.table.full_name, column, found, str(found))
+        check_type(self.table.full_name, column, found, str(found))
 
     def clauses(self, rows: Candidates) -> list[tuple[int, Indices]]:
         """See :class:`Evaluator`."""
@@ -123,8 +118,7 @@ class ArrowEvaluator:
         """See :class:`Evaluator`."""
         rule = self.options.on_duplicate
         assert rule is not None
-        columns = {name: self.source.column(name).combine_chunks() for name in self.source.column_names}
-        return order_of_rows(columns, sort_keys(self.table.full_name, columns, rule.columns))
+        return order_of_rows(self.source, sort_keys(self.table.full_name, self.source.schema, rule.columns))
 
     def partitions(self, names: Sequence[str], alternatives: Alternatives[pc.Expression]) -> list[str]:
         """See :class:`Evaluator`."""
@@ -150,10 +144,9 @@ class ArrowEvaluator:
             ) from error
 
 
-def with_expressions(table: AcidTable, source: pa.Table, options: MergeOptions) -> MergeOptions:
+def with_expressions(table: AcidTable, source: pa.Schema, options: MergeOptions) -> MergeOptions:
     """The options with Arrow expressions in ``on_duplicate``, which are checked as all others are."""
     if options.on_duplicate is None:
         return options
-    columns = dict(zip(source.column_names, source.columns, strict=True))
-    keys = sort_keys(table.full_name, columns, options.on_duplicate.columns)
+    keys = sort_keys(table.full_name, source, options.on_duplicate.columns)
     return replace(options, on_duplicate=FirstBy(tuple(pc.field(SOURCE, name) for name, _ in keys)))

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mutation_api.change_set.layout import is_text
 from mutation_api.errors import RecordLayoutError
 from mutation_api.worker.row_ids import Mask
 
@@ -105,11 +106,6 @@ def _is_exact_number(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_integer(data_type) or pa.types.is_decimal(data_type))
 
 
-def _is_text(data_type: pa.DataType) -> bool:
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(is_kind(data_type) for is_kind in kinds)
-
-
 def _is_binary(data_type: pa.DataType) -> bool:
     kinds = (
         pa.types.is_binary,
@@ -127,7 +123,7 @@ def _is_wall_clock(data_type: pa.DataType) -> bool:
 _FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
     _is_exact_number,
     pa.types.is_floating,
-    _is_text,
+    is_text,
     _is_binary,
     _is_wall_clock,
     pa.types.is_date,

@@ -68,7 +68,7 @@ class LocalMergePlan:
 
     transaction: LookingTransaction
     table: AcidTable
-    source: pa.Table
+    source: pa.RecordBatch
     keys: tuple[str, ...]
     plan: AnyMerge
     evaluator: Evaluator
@@ -77,7 +77,10 @@ class LocalMergePlan:
 
     def __post_init__(self) -> None:
         """Check the types."""
-        self.evaluator.check_types()
+        for values in self.plan.values:
+            for column in self.table.all_columns:
+                if column.name in values:
+                    self.evaluator.check_type(column, values[column.name][1])
         self._keys  # noqa: B018  (refuses keys that cannot be compared)
 
     @cached_property
@@ -179,14 +182,10 @@ class LocalMergePlan:
         lost = np.zeros(self.source.num_rows, np.bool_)
         columns = {}
         for key in self.keys:
-            values, is_lost = key_in_type(self.table.full_name, key, _array(self.source, key), types[key])
+            values, is_lost = key_in_type(self.table.full_name, key, self.source.column(key), types[key])
             columns[key] = values
             lost |= is_lost
-        return SourceKeys(pa.table(columns), lost, self.options.null_safe)
-
-    @cached_property
-    def _source(self) -> dict[str, pa.Array]:
-        return {name: _array(self.source, name) for name in self.source.column_names}
+        return SourceKeys(pa.record_batch(columns), lost, self.options.null_safe)
 
     @property
     def _reader(self) -> TargetRows:
@@ -195,7 +194,7 @@ class LocalMergePlan:
             self.table,
             self.plan.target_columns,
             self.options.prune_buckets,
-            self.local.threads,
+            self.local.thread_count,
         )
 
     def _both_sides(self) -> tuple[tuple[Candidates, Indices], Candidates]:
@@ -206,13 +205,13 @@ class LocalMergePlan:
         taken = np.zeros(self.source.num_rows, np.bool_)
         if pairs is not None:
             taken[pairs.source] = True
-        unmatched = Candidates(Match.NOT_MATCHED, self._source, np.flatnonzero(~taken), None)
+        unmatched = Candidates(Match.NOT_MATCHED, self.source, np.flatnonzero(~taken), None)
         empty = np.zeros(0, np.int64)
         if pairs is None:
-            return (Candidates(Match.MATCHED, self._source, empty, None), empty), unmatched
+            return (Candidates(Match.MATCHED, self.source, empty, None), empty), unmatched
         indices = pa.array(pairs.target)
         columns = {name: column.take(indices) for name, column in target.items()}
-        return (Candidates(Match.MATCHED, self._source, pairs.source, columns), pairs.target), unmatched
+        return (Candidates(Match.MATCHED, self.source, pairs.source, columns), pairs.target), unmatched
 
     def _matching_target(self) -> dict[str, pa.Array]:
         """The table's rows that have a key of the source; no columns if there are none."""
@@ -236,7 +235,7 @@ class LocalMergePlan:
         byte_count = self.source.nbytes
         for batch in self._reader.read(self._rest):
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-            for each in self._acting(Candidates(Match.NOT_MATCHED_BY_SOURCE, self._source, None, columns)):
+            for each in self._acting(Candidates(Match.NOT_MATCHED_BY_SOURCE, self.source, None, columns)):
                 byte_count += sum(column.nbytes for column in (*each.new.values(), each.row_ids))
                 what = "the rows of the table that the source lacks"
                 check_memory(self.table.full_name, what, byte_count, self.local)
@@ -271,7 +270,7 @@ class LocalMergePlan:
         texts: list[str] = []
         for each in checked:
             for key in self.keys:
-                if len(texts) < ROWS_SHOWN and key in self.plan.values[each.clause]:
+                if len(texts) < ROWS_SHOWN and key in each.given:
                     texts += self._altered(each, key)
         if texts:
             raise RecordValueError(
@@ -282,7 +281,7 @@ class LocalMergePlan:
         return checked
 
     def _altered(self, each: Acting, key: str) -> list[str]:
-        given = self.evaluator.assigned(each.clause, each.rows)[key]
+        given = each.given[key]
         if given.type == each.new[key].type and given.equals(each.new[key]):
             return []
         kept, is_lost = key_in_type(self.table.full_name, key, given, each.new[key].type)
@@ -327,11 +326,13 @@ class _Doubled:
         if not inserts or self._are_unique(inserts):
             return found
         rest = [each for each in found if not (each.kinds == INSERTED).any()]
-        keys = pa.table({key: pa.concat_arrays([each.new[key] for each in inserts]) for key in plan.keys})
+        keys = pa.record_batch(
+            {key: pa.concat_arrays([each.new[key] for each in inserts]) for key in plan.keys}
+        )
         groups = np.zeros(keys.num_rows, np.int64)
         judged = np.zeros(keys.num_rows, np.bool_)
-        positions, codes = KeyFilter(keys, plan.options.null_safe).encode(
-            [_array(keys, key) for key in plan.keys]
+        positions, codes = KeyFilter(pa.Table.from_batches([keys]), plan.options.null_safe).encode(
+            keys.columns
         )
         groups[positions], judged[positions] = codes, True
         sources = np.concatenate([_source_rows(each) for each in inserts])
@@ -359,7 +360,7 @@ class _Doubled:
         if is_reduced:
             return first_of_each(groups, sources, judged)
         count, samples = duplicated(
-            groups, judged, self._plan._source, sources, self._plan.keys, options.duplicates_shown
+            groups, judged, self._plan.source, sources, self._plan.keys, options.duplicates_shown
         )
         self._count += count
         self._samples += samples
@@ -413,8 +414,3 @@ def _counted(groups: pa.Array, kinds: pa.Array) -> list[tuple[Any, str, int]]:
         .aggregate([([], "count_all")])
     )
     return [(row["group"], row["kind"], row["count_all"]) for row in counts.to_pylist()]
-
-
-def _array(rows: pa.Table, name: str) -> pa.Array:
-    column = rows.column(name)
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)

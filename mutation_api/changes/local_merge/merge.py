@@ -23,7 +23,7 @@ from mutation_api.changes.local_merge.evaluator import ArrowEvaluator, with_expr
 from mutation_api.changes.local_merge.expressions import ArrowAnalyser, as_expression, as_value, target_types
 from mutation_api.changes.local_merge.local_plan import LocalMergePlan
 from mutation_api.changes.local_merge.preview_rows import preview_rows
-from mutation_api.changes.local_merge.source_rows import source_rows
+from mutation_api.changes.local_merge.source_rows import plain_batch, source_rows
 from mutation_api.changes.local_merge.written import write_plan
 from mutation_api.changes.merge_options import MergeOptions, checked_options
 from mutation_api.changes.merge_report import MergeReport
@@ -193,12 +193,12 @@ class LocalMerge:
     def _plan(self) -> LocalMergePlan:
         """Check names, types and conditions; reads nothing of the table."""
         self.transaction.check()
-        table, source = self.transaction.table(self.table_name), self.source
-        types = {name: column.type for name, column in zip(source.column_names, source.columns, strict=True)}
+        table, source = self.transaction.table(self.table_name), plain_batch(self.source)
+        types = {field.name: field.type for field in source.schema}
         analyser = ArrowAnalyser(
             table.full_name, types, target_types(table), self.keys, self.options.null_safe
         )
-        checked = with_expressions(table, source, self.options)
+        checked = with_expressions(table, source.schema, self.options)
         plan = resolve(table, analyser, self.keys, None, tuple(self.clauses), checked)
         evaluator = ArrowEvaluator(table, plan, source, self.options)
         return LocalMergePlan(

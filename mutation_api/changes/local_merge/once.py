@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,13 @@ _ORDERS = ("ascending", "descending")
 
 
 def sort_keys(
-    table_name: str, source: Mapping[str, pa.Array], columns: Sequence[str | tuple[str, str]]
+    table_name: str, source: pa.Schema, columns: Sequence[str | tuple[str, str]]
 ) -> tuple[tuple[str, bool], ...]:
     """Columns of the source to order by, in lower case, and whether each descends.
 
     Args:
         table_name: for messages.
-        source: the source's columns.
+        source: types of the source's columns.
         columns: names, or pairs of a name and ``"ascending"`` or ``"descending"``.
 
     Raises:
@@ -36,32 +36,36 @@ def sort_keys(
     """
     pairs = [(each, "ascending") if isinstance(each, str) else tuple(each) for each in columns]
     wrong = [
-        pair for pair in pairs if len(pair) != 2 or pair[0].lower() not in source or pair[1] not in _ORDERS
+        pair
+        for pair in pairs
+        if len(pair) != 2 or pair[0].lower() not in source.names or pair[1] not in _ORDERS
     ]
     if wrong:
         raise ConfigurationError(
             f"table {table_name}: first_by {wrong[0]!r}: expected a column of the source "
-            f"({', '.join(source)}) or a pair of a column and 'ascending' or 'descending'"
+            f"({', '.join(source.names)}) or a pair of a column and 'ascending' or 'descending'"
         )
     for name, _ in pairs:
-        if pa.types.is_nested(source[name.lower()].type):
+        if pa.types.is_nested(source.field(name.lower()).type):
             raise ConfigurationError(
-                f"table {table_name}: first_by {name!r}: a {source[name.lower()].type} has no order"
+                f"table {table_name}: first_by {name!r}: a {source.field(name.lower()).type} has no order"
             )
     return tuple((name.lower(), order == "descending") for name, order in pairs)
 
 
-def order_of_rows(source: Mapping[str, pa.Array], keys: Sequence[tuple[str, bool]]) -> Indices:
+def order_of_rows(source: pa.RecordBatch, keys: Sequence[tuple[str, bool]]) -> Indices:
     """The rank of each source row; ties by the row's content, so that every run decides alike.
 
     Args:
-        source: columns of n rows.
+        source: n rows.
         keys: see :func:`sort_keys`. As in Spark's SQL NULLs come first in ascending and last in descending
             order.
     """
-    texts = pa.array(json_texts(source), pa.string())
+    texts = pa.array(json_texts(source.to_struct_array()), pa.string())
     parts: list[Indices] = [_rank(texts, is_descending=False)]
-    parts += [_rank(source[name], is_descending=is_descending) for name, is_descending in reversed(keys)]
+    parts += [
+        _rank(source.column(name), is_descending=is_descending) for name, is_descending in reversed(keys)
+    ]
     ranks = np.empty(len(texts), np.int64)
     ranks[np.lexsort(parts)] = np.arange(len(texts))
     return ranks
@@ -96,7 +100,7 @@ def first_of_each(groups: Indices, order: Indices, judged: Mask) -> Indices:
 def duplicated(
     groups: Indices,
     judged: Mask,
-    source: Mapping[str, pa.Array],
+    source: pa.RecordBatch,
     source_rows: Indices,
     keys: Sequence[str],
     shown: int,
@@ -106,7 +110,7 @@ def duplicated(
     Args:
         groups: number of the group of n rows, from 0.
         judged: which rows are in a group.
-        source: the source's columns.
+        source: the source's rows.
         source_rows: the source row of each.
         keys: names of the key columns.
         shown: number of keys to describe.
@@ -118,8 +122,8 @@ def duplicated(
     samples = []
     for group in several[:shown].tolist():
         rows = pa.array(source_rows[judged & (groups == group)])
-        found = {name: column.take(rows) for name, column in source.items()}
-        texts = sorted(json_texts(found))
-        key = json_texts({name: found[name].slice(0, 1) for name in keys})[0]
+        found = source.take(rows)
+        texts = sorted(json_texts(found.to_struct_array()))
+        (key,) = json_texts(found.slice(0, 1).select(list(keys)).to_struct_array())
         samples.append(DuplicatedKey(key, len(rows), texts[:ROWS_SHOWN]))
     return len(several), samples

@@ -36,14 +36,15 @@ class SourceKeys:
         null_safe: whether NULL equals NULL.
     """
 
-    rows: pa.Table
+    rows: pa.RecordBatch
     lost: Mask
     null_safe: bool
 
     @cached_property
     def distinct(self) -> pa.Table:
         """The keys that may match, each once."""
-        known = self.rows.filter(pa.array(~self.lost)) if self.lost.any() else self.rows
+        rows = self._filter.keys
+        known = rows.filter(pa.array(~self.lost)) if self.lost.any() else rows
         kept = known if self.null_safe else known.drop_null()
         return kept if self.is_unique else kept.group_by(kept.column_names).aggregate([])
 
@@ -72,16 +73,12 @@ class SourceKeys:
 
     @cached_property
     def _filter(self) -> KeyFilter:
-        return KeyFilter(self.rows, self.null_safe)
+        return KeyFilter(pa.Table.from_batches([self.rows]), self.null_safe)
 
     @cached_property
     def _codes(self) -> tuple[Indices, Indices]:
         """Source rows that may match, and the number of the key of each."""
-        columns = [
-            column.chunk(0) if column.num_chunks else pa.array([], column.type)
-            for column in self.rows.columns
-        ]
-        positions, codes = self._filter.encode(columns)
+        positions, codes = self._filter.encode(self.rows.columns)
         if self.lost.any():
             kept = ~self.lost[positions]
             positions, codes = positions[kept], codes[kept]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.changes.local_merge.acting import KINDS, Acting
+from mutation_api.changes.local_merge.acting import KINDS, Acting, struct_of
 from mutation_api.changes.local_merge.local_plan import LocalMergePlan
 from mutation_api.changes.local_merge.row_texts import json_texts
 from mutation_api.changes.merge_options import CHANGE_COLUMN
@@ -58,7 +58,7 @@ def _named(plan: LocalMergePlan, each: Acting, rows: NDArray[np.int64]) -> Itera
     chosen = each if len(rows) == len(each.kinds) else each.take(rows)
     old = chosen.rows.target or {}
     keys = {key: old[key] if key in old else chosen.new[key] for key in plan.keys}
-    yield from zip(chosen.partitions.to_pylist(), json_texts(keys), rows.tolist(), strict=True)
+    yield from zip(chosen.partitions.to_pylist(), json_texts(struct_of(keys)), rows.tolist(), strict=True)
 
 
 def _sample(kind: str, partition: str, key: str, row: Acting) -> SampleRow:
@@ -69,4 +69,4 @@ def _sample(kind: str, partition: str, key: str, row: Acting) -> SampleRow:
 def _values(columns: Mapping[str, pa.Array]) -> dict[str, object] | None:
     if not columns:
         return None
-    return row_values(pa.StructArray.from_arrays(list(columns.values()), names=list(columns))[0])
+    return row_values(struct_of(columns)[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -17,11 +16,8 @@ from mutation_api.changes.preview import row_values
 __all__ = ["json_texts"]
 
 
-def json_texts(columns: Mapping[str, pa.Array]) -> list[str]:
-    """The rows of some columns as n JSON texts, nulls included."""
-    if not columns:
-        return []
-    rows = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+def json_texts(rows: pa.StructArray) -> list[str]:
+    """N rows as JSON texts, nulls included."""
     return [_json(row_values(row)) for row in rows]
 
 

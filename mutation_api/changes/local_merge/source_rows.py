@@ -9,7 +9,7 @@ from mutation_api.local.arrow_input import arrow_reader
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.types.plain_array import plain_array
 
-__all__ = ["check_memory", "source_rows"]
+__all__ = ["check_memory", "plain_batch", "source_rows"]
 
 
 def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Table:
@@ -37,8 +37,12 @@ def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Tabl
         byte_count += batch.nbytes
         check_memory(table_name, "the source", byte_count, local)
         batches.append(batch)
-    rows = pa.Table.from_batches(batches, reader.schema)
-    return pa.table([plain_array(column) for column in rows.columns], names=names)
+    return pa.Table.from_batches(batches, reader.schema).rename_columns(names)
+
+
+def plain_batch(rows: pa.Table) -> pa.RecordBatch:
+    """The rows in one batch of plain arrays, without a copy if they are that already."""
+    return pa.record_batch([plain_array(column) for column in rows.columns], names=rows.column_names)
 
 
 def check_memory(table_name: str, what: str, byte_count: int, local: LocalOptions) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
+import contextlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,6 +12,7 @@ from mutation_api.change_set.staged_writer import OpenTransaction
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.key_groups import KeyGroups, group_keys
 from mutation_api.orc.read.partition_plan import plan_partitions
+from mutation_api.orc.read.read_ahead import read_in_turn
 from mutation_api.orc.read.snapshot_split import SnapshotSplit
 from mutation_api.orc.read.split_rows import split_rows
 from mutation_api.table.acid_table import AcidTable
@@ -45,14 +44,14 @@ class TargetRows:
         table: its descriptor.
         columns: names of the columns to read, in table order.
         prune_buckets: leave out buckets to which no key hashes.
-        threads: number of splits that are read side by side; None for one on each core.
+        threads: number of splits that are decoded at a time.
     """
 
     transaction: OpenTransaction
     table: AcidTable
     columns: Sequence[str]
     prune_buckets: bool
-    threads: int | None
+    threads: int
 
     def keyed(
         self, keys: pa.Table, partitions: Sequence[str], *, null_safe: bool, excludes: bool = False
@@ -89,35 +88,17 @@ class TargetRows:
 
     def read(self, keyed: KeyedSplits) -> Iterator[pa.RecordBatch]:
         """The wanted rows, split by split; their columns include ROW__ID, see :func:`split_rows`."""
-        splits, groups = keyed.splits, keyed.groups
-        table = self.table
+        table, groups = self.table, keyed.groups
         valid_ids = self.transaction.valid_ids(table.full_name)
         wanted = set(self.columns)
         columns = [column for column in table.all_columns if column.name in wanted]
         options = ReadOptions(TimestampForm.MICROSECONDS, batch_rows=BATCH_ROWS)
 
-        def read(split: SnapshotSplit) -> list[pa.RecordBatch]:
+        def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
             is_checked = groups.checks_placement(split)
-            return list(
-                split_rows(table, split, valid_ids, columns, options, groups, checks_placement=is_checked)
-            )
+            return split_rows(table, split, valid_ids, columns, options, groups, checks_placement=is_checked)
 
-        threads = self.threads or os.cpu_count() or 1
-        if threads == 1 or len(splits) < 2:
-            for split in splits:
+        with contextlib.closing(read_in_turn(keyed.splits, read, threads=self.threads)) as found:
+            for _, rows in found:
                 self.transaction.check()
-                yield from read(split)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            ahead: deque[Future[list[pa.RecordBatch]]] = deque()
-            try:
-                for split in splits:
-                    self.transaction.check()
-                    ahead.append(pool.submit(read, split))
-                    if len(ahead) > threads:
-                        yield from ahead.popleft().result()
-                while ahead:
-                    yield from ahead.popleft().result()
-            finally:
-                for each in ahead:
-                    each.cancel()
+                yield rows

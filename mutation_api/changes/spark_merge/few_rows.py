@@ -6,21 +6,20 @@ rules of Spark's join, and where they might not be, or rows may be many, there i
 
 from __future__ import annotations
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import DataType, IntegralType
 
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import Clause
-from mutation_api.changes.local_merge.expressions import target_types
 from mutation_api.changes.local_merge.local_plan import LocalMergePlan
+from mutation_api.changes.local_merge.source_rows import plain_batch
 from mutation_api.changes.merge_options import MergeOptions
 from mutation_api.changes.resolve import resolve
 from mutation_api.changes.spark_merge.expressions import Expression, ExpressionAnalyser
 from mutation_api.changes.spark_merge.sides import Sides
 from mutation_api.changes.spark_merge.spark_evaluator import SparkEvaluator
 from mutation_api.local.local_options import LocalOptions
-from mutation_api.spark.few_rows import collected_if_few, few_bytes
-from mutation_api.types.plain_array import plain_array
+from mutation_api.spark.few_rows import collected_if_few, is_few
 
 __all__ = ["few_rows_plan"]
 
@@ -53,26 +52,25 @@ def few_rows_plan(
     Raises:
         RecordLayoutError, TableNotMutableError: see :func:`mutation_api.changes.resolve.resolve`.
     """
-    spark = source.sparkSession
-    if keys is None or not few_bytes(spark):
+    if keys is None or not is_few(source):
         return None
     transaction.check()
+    spark = source.sparkSession
     table = transaction.table(table_name)
     sides = Sides.of(table, source)
     analyser = ExpressionAnalyser(spark, table.full_name, sides.source_schema, sides.target_schema)
     plan = resolve(table, analyser, keys, None, clauses, options)
+    if not all(_is_sure(analyser.source[key], analyser.target[key]) for key in keys):
+        return None
     found = collected_if_few(sides.source)
     if found is None:
         return None
-    rows = pa.table([plain_array(column) for column in found.columns], names=found.column_names)
-    wanted = target_types(table)
-    if not all(_is_sure(rows.schema.field(key).type, wanted[key]) for key in keys):
-        return None
+    rows = plain_batch(found)
     evaluator = SparkEvaluator(spark, table, plan, rows, sides.source_schema, sides.target_schema, options)
     merge = LocalMergePlan(transaction, table, rows, keys, plan, evaluator, options, LocalOptions())
     return merge if merge.bytes_to_read <= READ_BYTES_MAX else None
 
 
-def _is_sure(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _is_sure(found: DataType, wanted: DataType) -> bool:
     """Whether equal values are those that Spark's join finds equal."""
-    return bool(found == wanted or (pa.types.is_integer(found) and pa.types.is_integer(wanted)))
+    return found == wanted or (isinstance(found, IntegralType) and isinstance(wanted, IntegralType))

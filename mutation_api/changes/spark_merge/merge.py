@@ -171,7 +171,7 @@ class MergeInto:
             DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
             After all these nothing is written. Else as :func:`mutation_api.spark.apply_changes`.
         """
-        if num_partitions is None and (few := self._few_rows_plan()) is not None:
+        if (few := self._few_rows_plan(num_partitions)) is not None:
             return write_plan(few, insert_files, options, before_writing)
         with self._planned() as plan:
             report = plan.report(is_dry_run=False)
@@ -208,7 +208,7 @@ class MergeInto:
             ConnectionFailedError: the metastore could not be asked for locks of others.
             Else what :meth:`merge` would raise before it writes.
         """
-        if num_partitions is None and (few := self._few_rows_plan()) is not None:
+        if (few := self._few_rows_plan(num_partitions)) is not None:
             report = few.report(is_dry_run=True)
             return dataclasses.replace(report, preview=preview_rows(few, samples, insert_files))
         with self._planned(keeps_old_rows=samples > 0) as plan:
@@ -225,7 +225,9 @@ class MergeInto:
             )
             return dataclasses.replace(report, preview=preview)
 
-    def _few_rows_plan(self) -> LocalMergePlan | None:
+    def _few_rows_plan(self, num_partitions: int | None) -> LocalMergePlan | None:
+        if num_partitions is not None:  # the user asks for tasks
+            return None
         with translated_worker_errors(f"merging into {self.table_name}"):
             return few_rows_plan(
                 self.transaction, self.table_name, self.source, self.keys, tuple(self.clauses), self.options

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql.types import DataType, LongType, StructField, StructType
 
-from mutation_api.changes.clauses import SOURCE, TARGET, Action
+from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.changes.local_merge.acting import Candidates
 from mutation_api.changes.merge_options import MergeOptions
 from mutation_api.changes.resolve import Alternatives
@@ -27,7 +27,7 @@ from mutation_api.changes.spark_merge.first_rows import order_of
 from mutation_api.changes.spark_merge.prune import partitions_where
 from mutation_api.changes.spark_merge.row_outcome import first_holding
 from mutation_api.spark.write.plan import wall_clock_type
-from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = ["SparkEvaluator"]
 
@@ -53,19 +53,14 @@ class SparkEvaluator:
     spark: SparkSession
     table: AcidTable
     plan: SparkMerge
-    source: pa.Table
+    source: pa.RecordBatch
     source_schema: StructType
     target_schema: StructType
     options: MergeOptions
 
-    def check_types(self) -> None:
-        """Raise RecordLayoutError if values of an assignment can never be stored in their column."""
-        for clause, values in zip(self.plan.clauses, self.plan.values, strict=True):
-            if clause.action is not Action.DELETE:
-                for column in self.table.all_columns:
-                    if column.name in values:
-                        found = wall_clock_type(values[column.name][1])
-                        check_spark_type(self.table.full_name, column, found)
+    def check_type(self, column: AcidColumn, found: DataType) -> None:
+        """Raise RecordLayoutError if no value of a type of Spark's can be stored in the column."""
+        check_spark_type(self.table.full_name, column, wall_clock_type(found))
 
     def clauses(self, rows: Candidates) -> list[tuple[int, Indices]]:
         """The rows of each clause: of those for which it is the first that holds."""
@@ -92,8 +87,7 @@ class SparkEvaluator:
         rule = self.options.on_duplicate
         assert rule is not None
         everything = np.arange(self.source.num_rows)
-        columns = {name: self.source.column(name).combine_chunks() for name in self.source.column_names}
-        rows = Candidates(self.plan.clauses[0].match, columns, everything, None)
+        rows = Candidates(self.plan.clauses[0].match, self.source, everything, None)
         rank = sf.row_number().over(Window.orderBy(*order_of(rule)))
         (ranks,) = self._evaluated(rows, [rank])
         found: Indices = ranks.to_numpy().astype(np.int64)
