@@ -89,6 +89,7 @@ class JudgeProcess(Stoppable):
         self._requests: IO[str] = self._process.stdin
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._ended = False
         self._reader = threading.Thread(
             target=self._read_answers, args=(self._process.stdout,), name=f"{name}-answers", daemon=True
         )
@@ -108,6 +109,8 @@ class JudgeProcess(Stoppable):
                 taken for the answer to the next request.
         """
         with self._lock:
+            if self._ended:  # a pipe may still take a line of one whose output has ended
+                raise JudgeError(f"{self.name} has ended.\n{self.log_tail()}")
             try:
                 self._requests.write(json.dumps(request) + "\n")
                 self._requests.flush()
@@ -151,6 +154,7 @@ class JudgeProcess(Stoppable):
                 f"{self.log_tail()}"
             ) from error
         if not line:
+            self._ended = True
             raise JudgeError(f"{self.name} ended at {_brief(request)}.\n{self.log_tail()}")
         return line
 

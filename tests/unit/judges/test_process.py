@@ -36,10 +36,9 @@ def test_a_request_is_answered(tmp_path: Path) -> None:
 
 def test_a_program_that_ends_is_told_and_can_be_closed(tmp_path: Path) -> None:
     """The error shows its log; a request that it never got is dropped."""
-    echo = program(tmp_path)
-    with pytest.raises(JudgeError, match="it is over"):
-        echo.ask({"do": "end"}, timeout_seconds=30)
-    with pytest.raises(JudgeError, match="has ended"):
-        echo.ask({"do": "x"}, timeout_seconds=30)
-    echo.close()
-    echo.close()
+    with program(tmp_path) as echo:
+        with pytest.raises(JudgeError, match="it is over"):
+            echo.ask({"do": "end"}, timeout_seconds=30)
+        with pytest.raises(JudgeError, match="has ended"):
+            echo.ask({"do": "x"}, timeout_seconds=30)
+        echo.close()
