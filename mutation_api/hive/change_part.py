@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.change_set.layout import ROW_ID_FIELDS, ChangeLayout, GivenColumn, match_columns
 from mutation_api.errors import RecordLayoutError, RecordValueError
-from mutation_api.orc.read.split_rows import full_row_id_type
+from mutation_api.reader.split_rows import full_row_id_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import arrow_type, parse_hive_type

@@ -15,7 +15,7 @@ from mutation_api.client.transaction import Transaction
 from mutation_api.hive.change_part import DELETE, INSERT, UPDATE
 from mutation_api.hive.table_changes import TableChanges
 from mutation_api.local.local_options import LocalOptions
-from mutation_api.orc.read.read_ahead import WAITING_BYTES_DEFAULT
+from mutation_api.reader.read_ahead import WAITING_BYTES_DEFAULT
 from mutation_api.scan.table_scan import TableScan
 from mutation_api.scan.table_view import open_table
 from mutation_api.table.snapshot_view import SnapshotView

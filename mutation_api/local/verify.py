@@ -28,9 +28,9 @@ from mutation_api.change_set.staged_writer import OpenTransaction, check_known_p
 from mutation_api.change_set.unknown_rows import UNKNOWN_ROWS_SHOWN, UnknownRow, unknown_rows_error
 from mutation_api.errors import ConfigurationError
 from mutation_api.local.threads import Watch, in_turn
-from mutation_api.orc.read.partition_plan import plan_partitions
-from mutation_api.orc.read.snapshot_reader import read_split
-from mutation_api.orc.read.snapshot_split import SnapshotSplit
+from mutation_api.reader.partition_plan import plan_partitions
+from mutation_api.reader.snapshot_reader import read_split
+from mutation_api.reader.snapshot_split import SnapshotSplit
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["WantedRows"]

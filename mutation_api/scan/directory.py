@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from metastore_client.valid_ids import NO_OPEN_ID, ValidIdList, ValidTxnList, ValidWriteIdList
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError, DirectoryStateError, ReadError
-from mutation_api.orc.read.table_directory import find_partitions, is_written_by_hive_4, uses_write_ids
+from mutation_api.reader.table_directory import find_partitions, is_written_by_hive_4, uses_write_ids
 from mutation_api.scan.table_view import TableView
 from mutation_api.storage.location import Location, LocationLike
 from mutation_api.table.acid_table import AcidColumn, AcidTable

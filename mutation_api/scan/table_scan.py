@@ -1,7 +1,7 @@
 """TableScan: which rows and columns of a table are read, and in which form; reads them as Arrow batches.
 
 It reads in this process, without Spark or JVM, several splits at a time
-(:mod:`mutation_api.orc.read.read_ahead`).
+(:mod:`mutation_api.reader.read_ahead`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, column_type
-from mutation_api.orc.read.partition_plan import plan_partitions
-from mutation_api.orc.read.read_ahead import WAITING_BYTES_DEFAULT, read_in_turn
-from mutation_api.orc.read.snapshot_split import SnapshotSplit
-from mutation_api.orc.read.split_rows import full_row_id_type, split_rows
+from mutation_api.reader.partition_plan import plan_partitions
+from mutation_api.reader.read_ahead import WAITING_BYTES_DEFAULT, read_in_turn
+from mutation_api.reader.snapshot_split import SnapshotSplit
+from mutation_api.reader.split_rows import full_row_id_type, split_rows
 from mutation_api.scan.optional_packages import optional_package
 from mutation_api.scan.partition_values import PartitionCondition, matching_partitions
 from mutation_api.scan.row_filter import RowFilter

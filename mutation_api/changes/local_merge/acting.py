@@ -17,7 +17,7 @@ from mutation_api.changes.converted import converted
 from mutation_api.changes.local_merge.differences import differs
 from mutation_api.changes.local_merge.row_texts import json_texts
 from mutation_api.changes.resolve import ResolvedMerge
-from mutation_api.orc.read.key_groups import key_type
+from mutation_api.reader.key_groups import key_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import partition_names
 

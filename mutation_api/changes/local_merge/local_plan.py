@@ -39,7 +39,7 @@ from mutation_api.changes.resolve import Alternatives
 from mutation_api.errors import RecordValueError
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.orc.read.key_filter import KeyFilter
-from mutation_api.orc.read.split_rows import full_row_id_type
+from mutation_api.reader.split_rows import full_row_id_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.worker.row_ids import Mask
 
@@ -91,7 +91,7 @@ class LocalMergePlan:
             RecordValueError: a value does not fit its column, or a key to insert would be stored as another.
             DuplicateKeyError: several source rows would act on one row, or insert one key.
             ConfigurationError: the rows need more memory than allowed.
-            DirectoryStateError, CorruptFileError: see :func:`mutation_api.orc.read.split_rows.split_rows`.
+            DirectoryStateError, CorruptFileError: see :func:`mutation_api.reader.split_rows.split_rows`.
         """
         wanted = self.plan.matches
         found: list[Acting] = []

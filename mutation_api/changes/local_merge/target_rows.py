@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from mutation_api.change_set.staged_writer import OpenTransaction
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.read.key_groups import KeyGroups, group_keys
-from mutation_api.orc.read.partition_plan import plan_partitions
-from mutation_api.orc.read.read_ahead import read_in_turn
-from mutation_api.orc.read.snapshot_split import SnapshotSplit
-from mutation_api.orc.read.split_rows import split_rows
+from mutation_api.reader.key_groups import KeyGroups, group_keys
+from mutation_api.reader.partition_plan import plan_partitions
+from mutation_api.reader.read_ahead import read_in_turn
+from mutation_api.reader.snapshot_split import SnapshotSplit
+from mutation_api.reader.split_rows import split_rows
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["KeyedSplits", "TargetRows"]

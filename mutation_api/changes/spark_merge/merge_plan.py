@@ -44,7 +44,7 @@ from mutation_api.changes.spark_merge.row_outcome import (
 )
 from mutation_api.changes.spark_merge.sides import Sides
 from mutation_api.errors import RecordValueError
-from mutation_api.orc.read.key_groups import key_type
+from mutation_api.reader.key_groups import key_type
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.read.snapshot_frame import snapshot, snapshot_by_bucket
 from mutation_api.spark.write.plan import default_num_partitions

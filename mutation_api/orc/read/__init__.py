@@ -1,1 +1,1 @@
-"""From the files of a table to the rows of a snapshot."""
+"""From an ORC file to its events, as Arrow batches."""

@@ -18,8 +18,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.pandas.functions import arrow_udf
 
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.orc.read.key_groups import group_keys, key_type
-from mutation_api.orc.read.snapshot_split import SnapshotSplit
+from mutation_api.reader.key_groups import group_keys, key_type
+from mutation_api.reader.snapshot_split import SnapshotSplit
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.read.split_reader import TASKS_PER_CORE, SplitReader, snapshot_ddl
 from mutation_api.table.acid_table import AcidTable

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import ConfigurationError, RecordLayoutError, listed
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.read.key_groups import group_keys
-from mutation_api.orc.read.partition_plan import plan_partitions
+from mutation_api.reader.key_groups import group_keys
+from mutation_api.reader.partition_plan import plan_partitions
 from mutation_api.spark.active_session import given_or_active
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
@@ -88,7 +88,7 @@ def snapshot(
         ConfigurationError: the view is a client, or there is no session.
         RecordLayoutError: the table lacks a column or partition, or keys have another type.
         TableNotMutableError: Spark cannot hold a column (uniontype); name the others in ``columns``.
-        DirectoryStateError: see :func:`mutation_api.orc.read.snapshot_reader.plan_splits`.
+        DirectoryStateError: see :func:`mutation_api.reader.snapshot_reader.plan_splits`.
         ClientError: the view does not have the table, is not open, or has lost its lock.
         The evaluation raises pyspark's exception, whose text ends with our CorruptFileError,
         DirectoryStateError or RecordValueError. Within

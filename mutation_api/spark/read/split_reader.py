@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.orc.read.column_reader import ReadOptions
-from mutation_api.orc.read.key_groups import KeyGroups
-from mutation_api.orc.read.read_ahead import read_in_turn
-from mutation_api.orc.read.snapshot_split import SnapshotSplit
-from mutation_api.orc.read.split_rows import split_rows
+from mutation_api.reader.key_groups import KeyGroups
+from mutation_api.reader.read_ahead import read_in_turn
+from mutation_api.reader.snapshot_split import SnapshotSplit
+from mutation_api.reader.split_rows import split_rows
 from mutation_api.spark.jvm import spark_context
 from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings

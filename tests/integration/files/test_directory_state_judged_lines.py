@@ -20,7 +20,7 @@ from mutation_api.acid.layout import (
 )
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
-from mutation_api.orc.read.partition_files import BASE_MARKER
+from mutation_api.reader.partition_files import BASE_MARKER
 from tests.support.directory_cases import base_directory_name
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)]

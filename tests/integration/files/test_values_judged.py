@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.reader.partition_plan import plan_splits
+from mutation_api.reader.snapshot_reader import read_split
 from mutation_api.spark.write.job import apply_changes
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.writer_options import WriterOptions

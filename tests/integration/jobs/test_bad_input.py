@@ -29,8 +29,8 @@ from mutation_api.errors import (
     RowIdNotFoundError,
     TableNotMutableError,
 )
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.reader.partition_plan import plan_splits
+from mutation_api.reader.snapshot_reader import read_split
 from mutation_api.spark.read.snapshot_frame import snapshot
 from mutation_api.spark.write.job import apply_changes
 from mutation_api.storage.connect import storage_at

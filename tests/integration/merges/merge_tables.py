@@ -25,8 +25,8 @@ from mutation_api.acid.bucket_codec import bucket_ids
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.reader.partition_plan import plan_splits
+from mutation_api.reader.snapshot_reader import read_split
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 from mutation_api.worker.coordinator import MutatorCoordinator

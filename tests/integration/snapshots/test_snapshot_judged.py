@@ -16,8 +16,8 @@ from mutation_api.acid.directory_state import choose_directories
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.reader.partition_plan import plan_splits
+from mutation_api.reader.snapshot_reader import read_split
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.json_row import json_values

@@ -14,8 +14,8 @@ from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.transaction import Transaction
 from mutation_api.commit.manifest import STAGING_PREFIX
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.reader.partition_plan import plan_splits
+from mutation_api.reader.snapshot_reader import read_split
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry

@@ -12,9 +12,9 @@ from judges.storages.s3_server import S3Server
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.old_events import refuse_old_events
-from mutation_api.orc.read.partition_plan import plan_partitions, plan_splits
-from mutation_api.orc.read.read_ahead import read_in_turn
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.reader.partition_plan import plan_partitions, plan_splits
+from mutation_api.reader.read_ahead import read_in_turn
+from mutation_api.reader.snapshot_reader import read_split
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location

@@ -18,8 +18,8 @@ from metastore_client.model import CompactionType, DataOperationType
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction import Transaction
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.reader.partition_plan import plan_splits
+from mutation_api.reader.snapshot_reader import read_split
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable

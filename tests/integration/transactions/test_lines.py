@@ -26,8 +26,8 @@ from mutation_api.bucketing.bucket_hash import bucket_ids as buckets_of
 from mutation_api.bucketing.bucket_hash import hash_columns
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.reader.partition_plan import plan_splits
+from mutation_api.reader.snapshot_reader import read_split
 from mutation_api.table.json_column import column_from_json
 from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
 from mutation_api.upkeep.create_acid_table import create_acid_table

@@ -39,8 +39,8 @@ from mutation_api.errors import (
     TransactionAbortedError,
     TransactionStateError,
 )
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.reader.partition_plan import plan_splits
+from mutation_api.reader.snapshot_reader import read_split
 from mutation_api.table.serializer import AcidTableSerializer
 from mutation_api.worker.coordinator import MutatorCoordinator
 from mutation_api.worker.record_inspector import RecordInspector

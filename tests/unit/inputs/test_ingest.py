@@ -26,8 +26,8 @@ from mutation_api.errors import (
     SourcePositionError,
 )
 from mutation_api.inputs.watermark import Watermark, Watermarks, ensure_watermark_table
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.reader.partition_plan import plan_splits
+from mutation_api.reader.snapshot_reader import read_split
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.change_source import Entry, ListSource, entries, position
 from tests.support.client_support import files_below

@@ -9,9 +9,9 @@ import pyarrow as pa
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.orc.read.column_reader import ReadOptions
-from mutation_api.orc.read.key_groups import KeyGroups
-from mutation_api.orc.read.snapshot_reader import read_split, row_id_type
-from mutation_api.orc.read.snapshot_split import SnapshotSplit
+from mutation_api.reader.key_groups import KeyGroups
+from mutation_api.reader.snapshot_reader import read_split, row_id_type
+from mutation_api.reader.snapshot_split import SnapshotSplit
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition_columns import partition_scalars
 
@@ -45,7 +45,7 @@ def split_rows(
         options: form of timestamps and size of batches.
         groups: return only the rows that these keys select; its partition passes ``has_partition``.
         row_ids: whether ROW__ID is returned; an insert-only table has none.
-        checks_placement: see :func:`~mutation_api.orc.read.snapshot_reader.read_split`.
+        checks_placement: see :func:`~mutation_api.reader.snapshot_reader.read_split`.
 
     Yields:
         Batches, none empty: ROW__ID if wanted, then the columns. In a partitioned table ROW__ID has the field

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from mutation_api.orc.read.snapshot_split import SnapshotSplit
+from mutation_api.reader.snapshot_split import SnapshotSplit
 from mutation_api.storage.connect import reading_threads, storage_at
 
 __all__ = ["WAITING_BYTES_DEFAULT", "read_in_turn"]

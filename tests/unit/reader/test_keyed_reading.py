@@ -17,8 +17,8 @@ from mutation_api.errors import RecordLayoutError
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.orc.read.orc_input import OrcInput
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split
+from mutation_api.reader.partition_plan import plan_splits
+from mutation_api.reader.snapshot_reader import read_split
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.support.acid_files import Event, write_events, write_orc

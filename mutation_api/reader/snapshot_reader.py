@@ -21,9 +21,9 @@ from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, colu
 from mutation_api.orc.read.event_chunk import EventChunk
 from mutation_api.orc.read.event_reader import read_events
 from mutation_api.orc.read.file_columns import Wanted
-from mutation_api.orc.read.file_merge import merge_files
 from mutation_api.orc.read.key_filter import KeyFilter
-from mutation_api.orc.read.snapshot_split import SnapshotSplit, takes_deletes_of_all_buckets
+from mutation_api.reader.file_merge import merge_files
+from mutation_api.reader.snapshot_split import SnapshotSplit, takes_deletes_of_all_buckets
 from mutation_api.storage.connect import storage_at
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.named_columns import named_data_columns

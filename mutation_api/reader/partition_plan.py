@@ -19,8 +19,8 @@ from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
-from mutation_api.orc.read.partition_files import list_partition_files
-from mutation_api.orc.read.snapshot_split import SnapshotSplit, takes_deletes_of_all_buckets
+from mutation_api.reader.partition_files import list_partition_files
+from mutation_api.reader.snapshot_split import SnapshotSplit, takes_deletes_of_all_buckets
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.side_by_side import side_by_side

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.acid.version import AcidVersion
-from mutation_api.orc.read.partition_plan import plan_splits
+from mutation_api.reader.partition_plan import plan_splits
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.support.acid_files import write_events

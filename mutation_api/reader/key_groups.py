@@ -17,7 +17,7 @@ from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.bucketing.placement import tells_bucket
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.orc.read.key_filter import KeyFilter
-from mutation_api.orc.read.snapshot_split import SnapshotSplit
+from mutation_api.reader.snapshot_split import SnapshotSplit
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition_columns import partition_scalars
 from mutation_api.types.hive_type import arrow_type, parse_hive_type

@@ -12,9 +12,9 @@ from metastore_client.valid_ids import ValidIdList, ValidTxnList, ValidWriteIdLi
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordLayoutError
-from mutation_api.orc.read.partition_files import BASE_MARKER
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split, row_id_type, snapshot_schema
+from mutation_api.reader.partition_files import BASE_MARKER
+from mutation_api.reader.partition_plan import plan_splits
+from mutation_api.reader.snapshot_reader import read_split, row_id_type, snapshot_schema
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.support.acid_files import ROW_TYPE, Event, inserts, write_events, write_orc

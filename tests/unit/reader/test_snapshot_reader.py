@@ -17,8 +17,8 @@ from mutation_api.orc.format.orc_proto import POSTSCRIPT_FOOTER_LENGTH
 from mutation_api.orc.format.protobuf import with_numbers
 from mutation_api.orc.format.tail import parse_tail
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.read.partition_plan import plan_splits
-from mutation_api.orc.read.snapshot_reader import read_split, snapshot_schema
+from mutation_api.reader.partition_plan import plan_splits
+from mutation_api.reader.snapshot_reader import read_split, snapshot_schema
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.support.acid_files import inserts, write_events, write_orc

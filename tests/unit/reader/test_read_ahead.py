@@ -10,8 +10,8 @@ import pytest
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
-from mutation_api.orc.read.read_ahead import AHEAD_SPLITS, SMALL_BYTES, read_in_turn
-from mutation_api.orc.read.snapshot_split import SnapshotSplit
+from mutation_api.reader.read_ahead import AHEAD_SPLITS, SMALL_BYTES, read_in_turn
+from mutation_api.reader.snapshot_split import SnapshotSplit
 from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location

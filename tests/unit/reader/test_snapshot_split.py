@@ -6,7 +6,7 @@ import pytest
 
 from mutation_api.errors import DirectoryStateError
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
-from mutation_api.orc.read.snapshot_split import SnapshotSplit
+from mutation_api.reader.snapshot_split import SnapshotSplit
 from mutation_api.storage.location import Location
 
 
