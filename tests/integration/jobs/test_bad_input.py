@@ -7,7 +7,7 @@ no staging is left, that Hive reads the same rows, and that the transaction afte
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -29,13 +29,16 @@ from mutation_api.errors import (
     RowIdNotFoundError,
     TableNotMutableError,
 )
+from mutation_api.local.apply import apply_arrow
 from mutation_api.reader.partition_plan import plan_splits
 from mutation_api.reader.snapshot_reader import read_split
+from mutation_api.spark.few_rows import FEW_BYTES_DEFAULT
 from mutation_api.spark.read.snapshot_frame import snapshot
 from mutation_api.spark.write.job import apply_changes
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.worker.coordinator import MutatorCoordinator
+from tests.fixtures.fix_spark import few_rows_to_the_driver
 from tests.integration.conftest import MakeTable
 from tests.integration.storages.remote_table import hidden
 from tests.integration.transactions.live_table import LiveTable, RowId, insert
@@ -92,15 +95,22 @@ def refused(table: LiveTable, error: type[MutationError], *words: str) -> Iterat
     before = table.state()
     with pytest.raises(error) as caught:
         yield
-    message = str(caught.value)
-    assert type(caught.value) is error, message
+    check_message(table, caught.value, error, words)
+    assert table.state() == before
+    assert hidden(table.location) == [], "staging is left"
+    assert_works(table, before.rows)
+
+
+def check_message(
+    table: LiveTable, found: MutationError, error: type[MutationError], words: Sequence[str]
+) -> None:
+    """It is short, of exactly this class, and names what is wrong."""
+    message = str(found)
+    assert type(found) is error, message
     missing = [word for word in (table.info.name, *words) if word not in message]
     assert not missing, f"{missing} not in: {message}"
     assert len(message) < LONGEST_MESSAGE, message
     assert not [stack for stack in STACKS if stack in message], message
-    assert table.state() == before
-    assert hidden(table.location) == [], "staging is left"
-    assert_works(table, before.rows)
 
 
 def assert_works(table: LiveTable, rows: tuple[Any, ...]) -> None:
@@ -118,8 +128,16 @@ def assert_works(table: LiveTable, rows: tuple[Any, ...]) -> None:
 def refused_apply(
     table: LiveTable, changes: DataFrame, error: type[MutationError], *words: str, **options: Any
 ) -> None:
-    """The change set must be refused so."""
+    """The change set must be refused so, in one transaction: without Spark, by the driver, and by tasks."""
     with refused(table, error, *words), table.transaction() as transaction:
+        how = {name: value for name, value in options.items() if name != "num_partitions"}
+        with pytest.raises(error) as caught:
+            apply_arrow(transaction, table.full_name, changes.toArrow(), **how)
+        check_message(table, caught.value, error, words)
+        with few_rows_to_the_driver(changes.sparkSession, FEW_BYTES_DEFAULT):
+            with pytest.raises(error) as caught:
+                apply_changes(transaction, table.full_name, changes, **how)
+        check_message(table, caught.value, error, words)
         apply_changes(transaction, table.full_name, changes, **options)
 
 
@@ -259,7 +277,6 @@ def test_columns_that_do_not_fit(
 ) -> None:
     """Wrong types, missing, extra and doubled columns: refused before any job runs; each is named."""
     tracker = spark.sparkContext.statusTracker()
-    jobs = set(tracker.getJobIdsForGroup())
     expressions = dict(columns)
     if "operation" in columns:
         changes = inserts(spark).drop("operation")
@@ -269,7 +286,10 @@ def test_columns_that_do_not_fit(
         changes = inserts(spark).selectExpr("*", "'b' AS MSG")
     else:
         changes = inserts(spark, **expressions)
-    refused_apply(wide, changes, RecordLayoutError, *words)
+    jobs = set(tracker.getJobIdsForGroup())
+    # By Spark alone: the other engine names types in Arrow's words.
+    with refused(wide, RecordLayoutError, *words), wide.transaction() as transaction:
+        apply_changes(transaction, wide.full_name, changes)
     assert set(tracker.getJobIdsForGroup()) == jobs
 
 

@@ -26,7 +26,8 @@ from mutation_api.changes.local_merge.merge import LocalMerge
 from mutation_api.changes.merge_options import COLLECTED_KEYS_DEFAULT
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import DuplicateKeyError, RecordValueError
-from mutation_api.spark.few_rows import FEW_BYTES, FEW_BYTES_DEFAULT
+from mutation_api.spark.few_rows import FEW_BYTES_DEFAULT
+from tests.fixtures.fix_spark import few_rows_to_the_driver
 from tests.fixtures.fix_judge import new_database
 from tests.integration.merges.local_engine import begun_locally, source_table
 from tests.integration.merges.merge_by_sql import SqlMerge
@@ -167,17 +168,6 @@ def judge_merge(
             said.refuses(given)
         else:
             assert in_order(said.run(given, expected)) == after, "Hive's own SQL"
-
-
-@contextlib.contextmanager
-def few_rows_to_the_driver(spark: SparkSession, limit: int) -> Iterator[None]:
-    """Let the driver itself do merges of few rows, up to a limit."""
-    before = spark.conf.get(FEW_BYTES)
-    spark.conf.set(FEW_BYTES, str(limit))
-    try:
-        yield
-    finally:
-        spark.conf.set(FEW_BYTES, str(before))
 
 
 def merged(begun: MergeInto | LocalMerge) -> MergeReport:
