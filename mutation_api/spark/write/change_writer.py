@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from mutation_api.change_set.writing_order import WritingOrder, write_batch
+from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.errors import MutationError
 from mutation_api.spark.write.change_splitter import batches_in
 from mutation_api.storage.connect import configure_storage
@@ -47,6 +48,13 @@ class ChangeWriter:
         Everything that may fail happens before the first yield.
         """
         configure_storage(self.storage)
+        return (manifest.to_json() for manifest in self.write(pieces))
+
+    def write(self, pieces: Iterable[bytes]) -> tuple[DeltaManifest, ...]:
+        """Write all changes of one task; returns what was written.
+
+        Raises: as :meth:`mutation_api.worker.coordinator.MutatorCoordinator.insert` and its other methods.
+        """
         table = AcidTableSerializer.decode(self.table_text)
         coordinator = MutatorCoordinator(
             table, writer_id=self.writer_id, attempt_id=_attempt_id(), options=self.options
@@ -54,13 +62,12 @@ class ChangeWriter:
         try:
             for batch in self.in_order(table.full_name, pieces):
                 write_batch(coordinator, batch)
-            manifests = coordinator.close()
+            return coordinator.close()
         except BaseException:
             _abort_quietly(coordinator)
             raise
         finally:
             give_back()
-        return (manifest.to_json() for manifest in manifests)
 
     def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         """All changes of a task, in the order in which they are written."""

@@ -8,6 +8,7 @@ attempts' files.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 import uuid
@@ -32,6 +33,7 @@ from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.errors import MutationError
 from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.few_rows import collected_if_few, is_few
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.read.snapshot_frame import snapshot
 from mutation_api.spark.worker_errors import translated_worker_errors
@@ -87,7 +89,8 @@ def apply_changes(
         changes: any DataFrame; this call evaluates it.
         operation_column: name of the operation column.
         num_partitions: number of writing tasks. By default the session's shuffle partitions, at most four for
-            each core, or two if closing files waits (HDFS).
+            each core, or two if closing files waits (HDFS); changes that are surely few
+            (``spark.hive.mutation.fewBytes``) are written by the driver.
         insert_files: for unbucketed tables, the number of files over which the inserts of a partition are
             spread, by a hash of their content. By default one for each writing task, in a partitioned table
             at most INSERT_FILES_PER_PARTITION; only one if ``wants_one_writer_if_unbucketed``.
@@ -113,14 +116,16 @@ def apply_changes(
     with transaction.changing(table.full_name):
         transaction.check()
         context = spark_context(changes.sparkSession)
-        plan = plan_changes(
+        plan_for = functools.partial(
+            plan_changes,
             table,
             changes,
             transaction.valid_ids(table.full_name),
-            num_partitions=num_partitions,
             insert_files=insert_files,
             operation_column=operation_column,
         )
+        by_driver = num_partitions is None and is_few(changes)
+        plan = plan_for(num_partitions=1 if by_driver else num_partitions)
         writer_id = uuid.uuid4().hex
         text = AcidTableSerializer.encode(table)
         storage = worker_settings(context, table_roots(table))
@@ -131,7 +136,10 @@ def apply_changes(
                 if verify_row_ids:
                     _verify(transaction, table, plan.addresses())
                 verified = time.monotonic()
-                manifests = _run(table, plan, writer)
+                manifests = _written_by_driver(table, plan, writer) if by_driver else None
+                if manifests is None:
+                    plan = plan_for(num_partitions=num_partitions) if by_driver else plan
+                    manifests = _run(table, plan, writer)
             remove_losing_attempts(table, writer_id, manifests)
             check_partitions_exist(transaction, table, manifests)
             transaction.add_manifests(table.full_name, writer_id, manifests)
@@ -187,8 +195,22 @@ def _verify(transaction: OpenTransaction, table: AcidTable, addresses: DataFrame
         verify_changed_row_ids(table, addresses, known)
 
 
+def _written_by_driver(
+    table: AcidTable, plan: ChangePlan, writer: ChangeWriter
+) -> tuple[DeltaManifest, ...] | None:
+    """Few rows take longer to distribute than to write. None if they are more bytes than estimated."""
+    with translated_worker_errors(_what(table)):
+        rows = collected_if_few(plan.changes)
+    if rows is None:
+        return None
+    return writer.write(plan.pieces_of(rows, writer.options.sort_memory_bytes))
+
+
 def _run(table: AcidTable, plan: ChangePlan, writer: ChangeWriter) -> tuple[DeltaManifest, ...]:
-    what = f"table {table.full_name}, transaction {table.txn_id}: writing the changes"
-    with translated_worker_errors(what), counted_by_rows(plan.changes.sparkSession):
+    with translated_worker_errors(_what(table)), counted_by_rows(plan.changes.sparkSession):
         lines = plan.split(writer.options.sort_memory_bytes).mapPartitions(writer.__call__).collect()
     return tuple(DeltaManifest.from_json(line) for line in lines)
+
+
+def _what(table: AcidTable) -> str:
+    return f"table {table.full_name}, transaction {table.txn_id}: writing the changes"

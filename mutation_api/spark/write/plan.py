@@ -7,8 +7,10 @@ because adaptive execution would coalesce them to one if the groups are skewed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark import RDD
 from pyspark.errors import PySparkException
@@ -110,9 +112,16 @@ class ChangePlan:
 
     def split(self, sort_memory_bytes: int) -> RDD[bytes]:
         """The changes in pieces. One task gets all changes of a (partition, bucket); see ChangeSplitter."""
-        splitter = ChangeSplitter(self.addresser, self.tasks, sort_memory_bytes // SPLIT_PARTS)
-        pieces = self.changes.mapInArrow(splitter.__call__, SPLIT_DDL)
+        pieces = self.changes.mapInArrow(self._splitter(sort_memory_bytes).__call__, SPLIT_DDL)
         return raw_bytes(pieces.repartitionById(self.tasks, sf.col(TASK)).select(CHANGES))
+
+    def pieces_of(self, rows: pa.Table, sort_memory_bytes: int) -> Iterator[bytes]:
+        """The collected changes in pieces, as :meth:`split` gives them to the only task."""
+        for piece in self._splitter(sort_memory_bytes)(iter(rows.to_batches())):
+            yield from piece[CHANGES].to_pylist()
+
+    def _splitter(self, sort_memory_bytes: int) -> ChangeSplitter:
+        return ChangeSplitter(self.addresser, self.tasks, sort_memory_bytes // SPLIT_PARTS)
 
 
 def plan_changes(

@@ -134,9 +134,9 @@ def refused_apply(
         with pytest.raises(error) as caught:
             apply_arrow(transaction, table.full_name, changes.toArrow(), **how)
         check_message(table, caught.value, error, words)
-        with few_rows_to_the_driver(changes.sparkSession, FEW_BYTES_DEFAULT):
-            with pytest.raises(error) as caught:
-                apply_changes(transaction, table.full_name, changes, **how)
+        few_rows = few_rows_to_the_driver(changes.sparkSession, FEW_BYTES_DEFAULT)
+        with few_rows, pytest.raises(error) as caught:
+            apply_changes(transaction, table.full_name, changes, **how)
         check_message(table, caught.value, error, words)
         apply_changes(transaction, table.full_name, changes, **options)
 

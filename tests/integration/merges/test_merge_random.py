@@ -8,7 +8,6 @@ on a copy of the table say what it would have done. A failing case prints its se
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import random
 from collections.abc import Callable, Iterator
@@ -27,8 +26,8 @@ from mutation_api.changes.merge_options import COLLECTED_KEYS_DEFAULT
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import DuplicateKeyError, RecordValueError
 from mutation_api.spark.few_rows import FEW_BYTES_DEFAULT
-from tests.fixtures.fix_spark import few_rows_to_the_driver
 from tests.fixtures.fix_judge import new_database
+from tests.fixtures.fix_spark import few_rows_to_the_driver
 from tests.integration.merges.local_engine import begun_locally, source_table
 from tests.integration.merges.merge_by_sql import SqlMerge
 from tests.integration.merges.merge_cases import (
