@@ -32,6 +32,7 @@ BENCHMARKS = {
     "empty_transaction": "benchmarks.empty_transaction",
     "many_partitions": "benchmarks.many_partitions",
     "merge": "benchmarks.merge",
+    "small_work": "benchmarks.small_work",
     "ingest": "benchmarks.ingest",
     "storage": "benchmarks.storage",
     "publish": "benchmarks.publish",
@@ -48,7 +49,7 @@ TOGETHER = ("write", "insert_only", "skew")
 
 JOINT = "+"
 
-LONG = ("flights", "merge", "ingest", "storage", "large_change_set")
+LONG = ("flights", "merge", "small_work", "ingest", "storage", "large_change_set")
 """These take minutes even with few rows; a quick run of all leaves them out."""
 
 

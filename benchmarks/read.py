@@ -1,4 +1,4 @@
-"""Reading a snapshot, beside Spark reading the same files without knowing what they are.
+"""Reading a snapshot, beside readers that take the same files without knowing what they are.
 
     python -m benchmarks read               # 10,000,000 rows, 1 % of them deleted
     python -m benchmarks read --quick       # 1,000,000
@@ -9,6 +9,9 @@ Spark's sink ``noop``, which takes rows and keeps nothing. Spark's reader fails 
 all six columns of the events are asked for, so it reads ``operation`` and ``currentTransaction`` too, which
 are the same in all rows; of the rows' own columns it reads what is asked for. Before the first round the rows
 of both are counted.
+
+Then without Spark: ``ours-local`` is ``scan(...).to_arrow()`` of all columns, ``pyarrow`` is
+``pyarrow.dataset`` on the data files alone, deleted rows included.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset as pds
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
@@ -39,11 +44,20 @@ from benchmarks.measuring.measure import (
 )
 from benchmarks.measuring.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
-from mutation_api import MutatorClient, MutatorClientBuilder, Snapshot, apply_changes, local_session, snapshot
+from mutation_api import (
+    HiveSnapshot,
+    MutatorClient,
+    MutatorClientBuilder,
+    Snapshot,
+    apply_changes,
+    connect,
+    local_session,
+    snapshot,
+)
 
 __all__ = ["HELP", "add_arguments", "run"]
 
-HELP = "read a snapshot with ROW__IDs, beside Spark reading the bare files"
+HELP = "read a snapshot, beside Spark and pyarrow reading the bare files"
 
 ROWS_DEFAULT = 10_000_000
 QUICK_ROWS = 1_000_000
@@ -51,6 +65,7 @@ ROUNDS = Rounds(5, warm_up=2)
 BUCKETS = 8
 DELETED_PERCENT = 1
 AIM_RATIO = 1.25
+LOCAL_AIM_RATIO = 1.5
 CORES = 2
 DRIVER_MEMORY = "4g"
 RESULTS = Path(__file__).parent / "results" / "read.json"
@@ -58,8 +73,10 @@ RESULTS = Path(__file__).parent / "results" / "read.json"
 DATABASE, TABLE_NAME = "default", "rows_to_read"
 TABLE = f"{DATABASE}.{TABLE_NAME}"
 COLUMNS = "id bigint, msg string, v double"
-READS = {"one column": ("id",), "all columns": ("id", "msg", "v")}
+NAMES = tuple(column.split()[0] for column in COLUMNS.split(", "))
+READS = {"one column": ("id",), "all columns": NAMES}
 OURS, SPARK = "ours", "spark"
+OURS_LOCAL, PYARROW = "ours-local", "pyarrow"
 EVENT_SCHEMA = (
     "operation int, originalTransaction bigint, bucket int, rowId bigint, currentTransaction bigint, "
     "row struct<{row}>"
@@ -81,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Stage.opened(rows) as stage:
         is_right = stage.is_right()
         cases = [run_case(stage, what, columns, rounds, is_right=is_right) for what, columns in READS.items()]
+        cases.append(run_local_case(stage, rounds))
         for case in cases:
             show_case(case)
     if arguments.save:
@@ -91,7 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
             versions=", ".join(versions("pyspark", "pyarrow")),
             machine=machine(),
         )
-    return 0 if is_right and not any("failure" in f for c in cases for f in c["contestants"].values()) else 1
+    failed = any("failure" in figures for case in cases for figures in case["contestants"].values())
+    return 0 if all(case["is_right"] for case in cases) and not failed else 1
 
 
 @dataclass(frozen=True)
@@ -105,6 +124,7 @@ class Stage:
     deleted: int
     spark: SparkSession
     snapshot: Snapshot
+    local: HiveSnapshot
     files: tuple[str, ...]
     kinds: dict[int, str]
 
@@ -124,7 +144,9 @@ class Stage:
             deleted = fill(client, spark, rows)
             directory = metastore.warehouse / TABLE_NAME
             files = tuple(sorted(map(str, directory.glob("delta_*/bucket_*"))))
-            yield cls(rows, deleted, spark, client.open_snapshot(TABLE), files, kinds)
+            opened = stack.enter_context(client.open_snapshot(TABLE))
+            local = stack.enter_context(stack.enter_context(connect(metastore.uri)).snapshot(TABLE))
+            yield cls(rows, deleted, spark, opened, local, files, kinds)
 
     def ours(self, columns: Sequence[str]) -> DataFrame:
         """The snapshot's rows."""
@@ -139,6 +161,19 @@ class Stage:
     def is_right(self) -> bool:
         """Whether ours sees all rows but the deleted ones, and Spark all."""
         counts = self.ours(["id"]).count(), self.bare(["id"]).select(*EVENT_COLUMNS).rdd.count()
+        return counts == (self.rows - self.deleted, self.rows)
+
+    def ours_local(self) -> pa.Table:
+        """The snapshot's rows, without Spark."""
+        return self.local.table(TABLE).scan(columns=NAMES).to_arrow()
+
+    def bare_local(self) -> pa.Table:
+        """What lies in the files with rows, by pyarrow."""
+        return pds.dataset(list(self.files), format="orc").to_table(columns=["row"])
+
+    def is_local_right(self) -> bool:
+        """As :meth:`is_right`, without Spark."""
+        counts = self.ours_local().num_rows, self.bare_local().num_rows
         return counts == (self.rows - self.deleted, self.rows)
 
 
@@ -166,16 +201,39 @@ def run_case(
     stage: Stage, what: str, columns: Sequence[str], rounds: tuple[int, int], *, is_right: bool
 ) -> dict[str, Any]:
     """Both read the columns in turn; ``rounds`` are measured ones and those before."""
+    kinds, nowhere = ("driver", "java", "python"), Path(stage.files[0]).parent
+    ours = Contestant(OURS, lambda _: consume(stage.ours(columns)), kinds, nowhere)
+    theirs = Contestant(SPARK, lambda _: consume(stage.bare(columns)), kinds, nowhere)
+    return compare(stage, what, (ours, theirs), rounds, AIM_RATIO, is_right=is_right)
+
+
+def run_local_case(stage: Stage, rounds: tuple[int, int]) -> dict[str, Any]:
+    """The whole rows as one Arrow table, without Spark."""
+    kinds, nowhere = ("driver",), Path(stage.files[0]).parent
+    ours = Contestant(OURS_LOCAL, lambda _: stage.ours_local(), kinds, nowhere)
+    theirs = Contestant(PYARROW, lambda _: stage.bare_local(), kinds, nowhere)
+    is_right = stage.is_local_right()
+    return compare(
+        stage, "all columns, without Spark", (ours, theirs), rounds, LOCAL_AIM_RATIO, is_right=is_right
+    )
+
+
+def compare(
+    stage: Stage,
+    what: str,
+    contestants: tuple[Contestant, Contestant],
+    rounds: tuple[int, int],
+    aim_ratio: float,
+    *,
+    is_right: bool,
+) -> dict[str, Any]:
+    """Ours and the other one in turn."""
     repeat, warm_up = rounds
     label = f"{stage.rows:,} rows, {what}"
     tell(label)
-    nowhere = Path(stage.files[0]).parent
-    contestants = [
-        Contestant(OURS, lambda _: consume(stage.ours(columns)), ("driver", "java", "python"), nowhere),
-        Contestant(SPARK, lambda _: consume(stage.bare(columns)), ("driver", "java", "python"), nowhere),
-    ]
     results = alternate(contestants, repeat, Watch(stage.kinds), warm_up=warm_up, tell=tell)
     both = all(result.usages for result in results)
+    pair = f"{contestants[0].name} / {contestants[1].name}"
     return {
         "case": label,
         "text": (
@@ -184,6 +242,7 @@ def run_case(
         ),
         "rows": stage.rows,
         "contestants": {result.name: as_figures(result) for result in results},
-        "ratios": {f"{OURS} / {SPARK}": compared(*results)} if both else {},
-        "aims": {f"{OURS} / {SPARK}": {"wall": AIM_RATIO}},
+        "ratios": {pair: compared(*results)} if both else {},
+        "aims": {pair: {"wall": aim_ratio}},
+        "is_right": is_right,
     }
