@@ -1,12 +1,12 @@
 """Drivers that are killed at a step of their own choosing; run as a program by test_commit_faults.
 
-    python -m tests.integration.drivers.dying_driver URI TABLE=STEP…
+    python -m tests.integration.drivers.dying_driver URI WRITER TABLE=STEP…
 
 Each driver is a process of its own and commits one transaction into its TABLE (partitioned by ds): one row
-into ds='old', one into the new ds='new'. Every call to the metastore, everything that changes the storage in
-which the table lies, and every request to an object store is a step; before step number STEP the driver kills
-itself. With STEP 0 it runs to the end and prints the steps, one a line. The exit status is 0 if every driver
-ended as it should.
+into ds='old', one into the new ds='new'. The WRITER is one of WRITERS. Every call to the metastore,
+everything that changes the storage in which the table lies, and every request to an object store is a step;
+before step number STEP the driver kills itself. With STEP 0 it runs to the end and prints the steps, one a
+line. The exit status is 0 if every driver ended as it should.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 from metastore_client.remote.thrift_client import connect
+from mutation_api.changes.local_merge.merge import local_merge
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction import Transaction
+from mutation_api.local.local_options import LocalOptions
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.worker.coordinator import MutatorCoordinator
@@ -104,7 +108,7 @@ class SteppedMetastore:
         return self._steps.wrap(name, getattr(self._client, name))
 
 
-def drive(uri: str, full_name: str, last_step: int) -> None:
+def drive(uri: str, writer: str, full_name: str, last_step: int) -> None:
     steps = Steps(last_step)
     metastore: Any = SteppedMetastore(connect(uri), steps)
     database, table = full_name.split(".")
@@ -116,7 +120,7 @@ def drive(uri: str, full_name: str, last_step: int) -> None:
         .build()
     )
     with client, client.new_transaction() as transaction:
-        insert(transaction, full_name)
+        WRITERS[writer](transaction, full_name)
     steps.is_counting = False
     print("\n".join(steps.names), flush=True)
 
@@ -128,7 +132,17 @@ def insert(transaction: Transaction, full_name: str) -> None:
     transaction.add_manifests(full_name, coordinator.writer_id, coordinator.close())
 
 
-def main(uri: str, *drivers: str) -> int:
+def merge(transaction: Transaction, full_name: str) -> None:
+    """The same by the local engine; by one thread, so that the steps have one order."""
+    rows = pa.table({"id": [1, 2], "msg": ["new row"] * 2, "ds": ["old", "new"]})
+    merging = local_merge(transaction, full_name, source=rows, on=["id", "ds"], local=LocalOptions(threads=1))
+    merging.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+WRITERS = {"coordinator": insert, "local-merge": merge}
+
+
+def main(uri: str, writer: str, *drivers: str) -> int:
     """Run the drivers one after the other; forked, so that the imports are paid for once."""
     for driver in drivers:
         full_name, _, step = driver.partition("=")
@@ -136,7 +150,7 @@ def main(uri: str, *drivers: str) -> int:
         if child == 0:
             status = 1
             try:
-                drive(uri, full_name, int(step))
+                drive(uri, writer, full_name, int(step))
                 status = 0
             finally:
                 os._exit(status)

@@ -25,7 +25,7 @@ from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import FakeClock
 from tests.fixtures.fix_hive_elsewhere import ELSEWHERE
 from tests.fixtures.fix_metastore import acid_table_info
-from tests.integration.drivers.dying_driver import insert
+from tests.integration.drivers.dying_driver import WRITERS, insert
 from tests.integration.storages.remote_table import hidden, text_for_judge
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leaves_nothing")]
@@ -56,11 +56,11 @@ def _rows(hive: HiveJudge, full_name: str) -> list[list[object]]:
     return sorted(hive.sql(f"SELECT id, msg, ds FROM {full_name}"))
 
 
-def _drive(hive: HiveJudge, drivers: dict[str, int]) -> str:
+def _drive(hive: HiveJudge, writer: str, drivers: dict[str, int]) -> str:
     """Run a driver for each table up to its step; what they print."""
     words = [f"{table}={step}" for table, step in drivers.items()]
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.integration.drivers.dying_driver", hive.uri, *words],
+        [sys.executable, "-m", "tests.integration.drivers.dying_driver", hive.uri, writer, *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -118,7 +118,13 @@ def _client(metastore: ThriftMetastoreClient, full_name: str, clock: FakeClock |
 
 
 def _check_killed_at_steps(
-    hive: HiveJudge, database: str, metastore: ThriftMetastoreClient, *, every: bool, sweeps: bool
+    hive: HiveJudge,
+    database: str,
+    metastore: ThriftMetastoreClient,
+    writer: str,
+    *,
+    every: bool,
+    sweeps: bool,
 ) -> list[str]:
     """Kill a driver for each step, or for the last one of some names; gives all steps.
 
@@ -129,7 +135,7 @@ def _check_killed_at_steps(
     complete = f"{database}.complete"
     metastore.create_table(_table_info(hive, complete))
     _commit(metastore, [complete], [("old", 0, "old row")])
-    steps = _drive(hive, {complete: 0}).split()
+    steps = _drive(hive, writer, {complete: 0}).split()
     assert {"lock", "add_dynamic_partitions", "publish", "commit_txn"} <= set(steps)
     assert _rows(hive, complete) == ALL_ROWS
 
@@ -139,7 +145,7 @@ def _check_killed_at_steps(
     _commit(metastore, tables, [("old", 0, "old row")])
     only_old = {f"k{n}": [("old", 0, "old row")] for n in tried}
 
-    _drive(hive, dict(zip(tables, tried, strict=True)))
+    _drive(hive, writer, dict(zip(tables, tried, strict=True)))
     assert _rows_by_table(hive, metastore, root, tables) == only_old, steps
     hive.time_out_transactions(0)
     hive.initiator()
@@ -161,11 +167,12 @@ def _last(steps: Sequence[str], name: str) -> int:
     return len(steps) - steps[::-1].index(name)
 
 
+@pytest.mark.parametrize("writer", WRITERS)
 def test_killed_at_every_step_between_open_and_commit(
-    hive: Hive23, hive_database: str, metastore: ThriftMetastoreClient
+    hive: Hive23, hive_database: str, metastore: ThriftMetastoreClient, writer: str
 ) -> None:
     """Kill -9 of the driver before each of its steps: all or nothing, and no leftovers."""
-    _check_killed_at_steps(hive, hive_database, metastore, every=True, sweeps=False)
+    _check_killed_at_steps(hive, hive_database, metastore, writer, every=True, sweeps=False)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +195,7 @@ def test_killed_at_steps_elsewhere(
     monkeypatch.setenv("HADOOP_CONF_DIR", str(conf_elsewhere))
     with connect(hive_elsewhere.uri) as metastore:
         steps = _check_killed_at_steps(
-            hive_elsewhere, database_elsewhere, metastore, every=every, sweeps=True
+            hive_elsewhere, database_elsewhere, metastore, "coordinator", every=every, sweeps=True
         )
     assert {"create", "stage", "close"} <= set(steps)
     assert (storage == "s3") == ("request" in steps)
