@@ -30,6 +30,8 @@ from mutation_api.types.plain_array import struct_fields
 
 __all__ = ["FileColumns", "Wanted", "names_in_file"]
 
+_SMALL_BYTES = 64 * 1024
+"""Reading a file of this size takes less than finding out what need not be read of it."""
 _NAMELESS_COLUMN = re.compile(r"_col([0-9]+)")
 
 
@@ -110,7 +112,7 @@ class FileColumns:
     def stripes_without_keys(self) -> frozenset[int]:
         """Stripes that hold none of the wanted keys, by the ranges that the file's writer recorded."""
         only = self.wanted.only
-        if only is None:
+        if only is None or 0 < self.file.byte_count <= _SMALL_BYTES:
             return frozenset()
         columns = [c for c in self.wanted.key_columns if c.name in self.in_file]
         stored = dict(zip(self._names(columns), columns, strict=True))

@@ -4,6 +4,9 @@ pyarrow's encoder compresses with its bundled zlib, which takes longer than ever
 produces the same format in a quarter of the time (figures: DESIGN.md). So pyarrow encodes without
 compression, and this module compresses its streams, a stripe at a time, while the file is being written.
 
+A file that fits a block of the disk is left as it is: compressed it would take the same room, and longer to
+write.
+
 Changes in a file: each stream becomes chunks; the row index says where a row group begins in them
 (:mod:`.row_index`); the lengths of streams, stripes and sections change; the postscript names the codec. All
 other bytes are passed on unchanged.
@@ -48,7 +51,9 @@ from mutation_api.orc.format.protobuf import (
 from mutation_api.orc.format.tail import StripeInfo, parse_tail
 from mutation_api.orc.write.row_index import MovedRowIndex
 
-__all__ = ["FileCompressor"]
+__all__ = ["KEPT_BYTES_DEFAULT", "FileCompressor"]
+
+KEPT_BYTES_DEFAULT = 4096
 
 _LEVEL = 3
 """The best level: files are 1 % larger than with zlib at the level that ORC calls fast."""
@@ -87,12 +92,19 @@ class FileCompressor:
         sink: destination of the compressed file.
         schema: the file's schema.
         block_bytes: bytes of a stream that are compressed together.
+        kept_bytes: files up to this size stay uncompressed.
     """
 
-    def __init__(self, sink: _Sink, schema: pa.Schema, block_bytes: int) -> None:
+    def __init__(
+        self, sink: _Sink, schema: pa.Schema, block_bytes: int, kept_bytes: int = KEPT_BYTES_DEFAULT
+    ) -> None:
         self._sink = sink
         self._row_index = MovedRowIndex(schema, block_bytes)
         self._block_bytes = block_bytes
+        self._kept_bytes = kept_bytes
+        self._small: list[bytes] | None = []
+        """All bytes so far, as long as the file may stay as it is."""
+        self._small_bytes = 0
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._read = 0
@@ -108,16 +120,15 @@ class FileCompressor:
             OSError: the sink cannot write.
             CorruptFileError: this version does not know the layout of a stripe.
         """
-        if not self._read:
-            self._emit(MAGIC)
-        self._pending.append(bytes(data))
-        self._pending_bytes += len(data)
-        self._read += len(data)
-        if self._read == len(MAGIC):
-            self._pending, self._pending_bytes = [], 0
-        elif footer := self._footer(self._pending[-1]):
-            self._compress_stripe(memoryview(b"".join(self._pending)), footer)
-            self._pending, self._pending_bytes = [], 0
+        if self._small is None:
+            self._take(bytes(data))
+            return len(data)
+        self._small.append(bytes(data))
+        self._small_bytes += len(data)
+        if self._small_bytes > self._kept_bytes:
+            small, self._small, self._small_bytes = self._small, None, 0
+            for each in small:
+                self._take(each)
         return len(data)
 
     def finish(self) -> None:
@@ -127,6 +138,9 @@ class FileCompressor:
             OSError: the sink cannot write.
             CorruptFileError: the tail contradicts the stripes before it.
         """
+        if self._small is not None:
+            self._emit(b"".join(self._small))
+            return
         rest = b"".join(self._pending)
         tail = parse_tail(rest)
         stripes = tuple(
@@ -158,7 +172,7 @@ class FileCompressor:
 
     def tell(self) -> int:
         """Number of bytes written so far."""
-        return self._read
+        return self._read + self._small_bytes
 
     def flush(self) -> None:
         """Do nothing."""
@@ -169,6 +183,18 @@ class FileCompressor:
     def _emit(self, data: bytes) -> None:
         self._written += len(data)
         self._sink.write(data)
+
+    def _take(self, data: bytes) -> None:
+        if not self._read:
+            self._emit(MAGIC)
+        self._pending.append(data)
+        self._pending_bytes += len(data)
+        self._read += len(data)
+        if self._read == len(MAGIC):
+            self._pending, self._pending_bytes = [], 0
+        elif footer := self._footer(data):
+            self._compress_stripe(memoryview(b"".join(self._pending)), footer)
+            self._pending, self._pending_bytes = [], 0
 
     def _footer(self, data: bytes) -> _StripeFooter | None:
         """Parse the last bytes as a footer; None if they are not one."""

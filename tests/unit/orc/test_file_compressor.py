@@ -18,7 +18,7 @@ from mutation_api.orc.format.compression import Compression
 from mutation_api.orc.format.protobuf import bytes_field, number_field
 from mutation_api.orc.format.stripe_sections import parse_statistics
 from mutation_api.orc.format.tail import parse_tail
-from mutation_api.orc.write.file_compressor import FileCompressor
+from mutation_api.orc.write.file_compressor import KEPT_BYTES_DEFAULT, FileCompressor
 
 BLOCK_BYTES = 1024
 STRIDE = 500
@@ -65,7 +65,7 @@ COLUMNS = {
 def compressed(table: pa.Table, *, stripe_size: int = 64 * 1024 * 1024, rows_a_write: int = ROWS) -> bytes:
     """The file of a table."""
     sink = io.BytesIO()
-    compressor = FileCompressor(sink, table.schema, BLOCK_BYTES)
+    compressor = FileCompressor(sink, table.schema, BLOCK_BYTES, kept_bytes=0)
     encode(table, compressor, stripe_size=stripe_size, rows_a_write=rows_a_write)
     compressor.finish()
     return sink.getvalue()
@@ -125,7 +125,7 @@ def test_unions_read_back_from_any_row_group() -> None:
     offsets = pa.array([n // 2 for n in range(ROWS)], pa.int32())
     values = pa.UnionArray.from_dense(tags, offsets, [COLUMNS["bigint"], COLUMNS["text"]], ["a", "b"])
     kept = io.BytesIO()
-    compressor = FileCompressor(kept, pa.schema([("c", values.type)]), BLOCK_BYTES)
+    compressor = FileCompressor(kept, pa.schema([("c", values.type)]), BLOCK_BYTES, kept_bytes=0)
     writer = opened(compressor, stripe_size=64 * 1024 * 1024)
     writer.write(pa.table({"c": values}))
     writer.close()
@@ -163,6 +163,20 @@ def test_streams_that_do_not_shrink_are_stored_as_they_are() -> None:
     file = compressed(table)
     assert orc.read_table(io.BytesIO(file)).equals(table)
     assert ROWS * 40 < len(file) < ROWS * 43
+
+
+@pytest.mark.parametrize(("rows", "is_kept"), [(0, True), (10, True), (ROWS, False)])
+def test_a_file_that_fits_a_block_of_the_disk_is_left_as_it_is(rows, is_kept) -> None:
+    """Byte for byte; a larger one is compressed."""
+    table = pa.table({"c": COLUMNS["text"]}).slice(0, rows)
+    sink, kept = io.BytesIO(), Kept()
+    compressor = FileCompressor(sink, table.schema, BLOCK_BYTES)
+    for target in (compressor, kept):
+        encode(table, target, stripe_size=64 * 1024 * 1024, rows_a_write=ROWS)
+    compressor.finish()
+    assert (len(kept.bytes()) <= KEPT_BYTES_DEFAULT) is is_kept
+    assert (sink.getvalue() == kept.bytes()) is is_kept
+    assert orc.read_table(io.BytesIO(sink.getvalue())).equals(table)
 
 
 def test_a_file_without_rows() -> None:
@@ -225,7 +239,7 @@ def test_memory_holds_one_stripe() -> None:
     """What came before the last stripe's end has been passed on."""
     table = pa.table({"c": COLUMNS["double"]})
     sink = Kept()
-    compressor = FileCompressor(sink, table.schema, BLOCK_BYTES)
+    compressor = FileCompressor(sink, table.schema, BLOCK_BYTES, kept_bytes=0)
     encode(table, compressor, stripe_size=1, rows_a_write=1_000)
     before = sink.tell()
     compressor.finish()
@@ -249,7 +263,7 @@ def test_an_encoder_that_writes_in_other_pieces_is_understood_or_refused(change,
     kept = Kept()
     encode(table, kept, stripe_size=64 * 1024 * 1024, rows_a_write=ROWS)
     sink = io.BytesIO()
-    compressor = FileCompressor(sink, table.schema, BLOCK_BYTES)
+    compressor = FileCompressor(sink, table.schema, BLOCK_BYTES, kept_bytes=0)
     for piece in change(kept.pieces):
         compressor.write(piece)
     if message:
