@@ -20,6 +20,7 @@ __all__ = [
     "analyzed_plan",
     "estimated_bytes",
     "hadoop_configuration",
+    "is_surely_empty",
     "jvm_of",
     "plan_kinds",
     "raw_bytes",
@@ -60,6 +61,13 @@ def estimated_bytes(frame: DataFrame) -> int:
     """Spark's estimate of the DataFrame's size; exact for cached rows."""
     _refuse_connect(frame.sparkSession)
     return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+
+
+def is_surely_empty(frame: DataFrame) -> bool:
+    """Whether Spark knows without a job that the DataFrame has no rows."""
+    _refuse_connect(frame.sparkSession)
+    most = frame._jdf.queryExecution().optimizedPlan().maxRows()
+    return bool(most.isDefined()) and int(str(most.get())) == 0
 
 
 def plan_kinds(frame: DataFrame) -> set[str]:

@@ -30,7 +30,7 @@ from mutation_api.bucketing.placement import tells_bucket
 from mutation_api.changes.analysis import Equality
 from mutation_api.changes.clauses import SOURCE, TARGET, Match
 from mutation_api.changes.spark_merge.sides import Sides
-from mutation_api.spark.jvm import estimated_bytes
+from mutation_api.spark.jvm import estimated_bytes, is_surely_empty
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.table.acid_table import AcidTable
 
@@ -219,13 +219,22 @@ def match_rows(
         return _joined(source, read(wanted, None if is_by_source else keys), condition, wanted)
     parts = []
     if rest := wanted - {Match.NOT_MATCHED_BY_SOURCE}:
-        cached.append(read(rest, keys).persist())
-        parts.append(_joined(source, _broadcast_if_small(cached[-1]), condition, rest))
+        parts.append(_read_and_joined(source, read(rest, keys), condition, rest, cached))
     if is_by_source:
         left = read({Match.NOT_MATCHED_BY_SOURCE}, keys, without_keys=True)
         nothing = sf.lit(None).cast(source.schema[SOURCE].dataType)
         parts.append(left.select(nothing.alias(SOURCE), TARGET))
     return parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
+
+
+def _read_and_joined(
+    source: DataFrame, target: DataFrame, condition: Column, wanted: Set[Match], cached: list[DataFrame]
+) -> DataFrame:
+    """A table, or partitions, without rows need no search."""
+    if is_surely_empty(target):
+        return _joined(source, target, condition, wanted)
+    cached.append(target.persist())
+    return _joined(source, _broadcast_if_small(cached[-1]), condition, wanted)
 
 
 def _joined(source: DataFrame, target: DataFrame, condition: Column, wanted: Set[Match]) -> DataFrame:

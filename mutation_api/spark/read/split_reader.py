@@ -39,6 +39,9 @@ def read_splits(
     groups: KeyGroups | None = None,
 ) -> DataFrame:
     """The rows of the splits that the keys select, in the form of :func:`~.snapshot_frame.snapshot`."""
+    ddl = snapshot_ddl(table, reader.columns)
+    if not splits:
+        return spark.createDataFrame([], ddl)  # of which Spark knows that it is empty
     rows = _NumberedSplits(
         table_text=AcidTableSerializer.encode(table),
         splits=tuple(split.to_json() for split in splits),
@@ -47,7 +50,7 @@ def read_splits(
         # DataFrame is gone: until then it may be evaluated again.
         keys=None if groups is None else spark_context(spark).broadcast(groups),
     )
-    return _numbers(spark, len(splits)).mapInArrow(rows, snapshot_ddl(table, reader.columns))
+    return _numbers(spark, len(splits)).mapInArrow(rows, ddl)
 
 
 @dataclass(frozen=True)
