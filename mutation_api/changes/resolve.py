@@ -23,7 +23,8 @@ class ResolvedMerge(Generic[E, T]):
     """Clauses whose names, types and conditions are right.
 
     ``values`` holds the value and its type by clause and column. ``target_columns`` are the columns to read,
-    in table order. ``equalities`` are columns that are equal in matching rows. ``is_equalities_alone``: they
+    in table order; of ``compared_alone`` it matters only whether they differ from what updates of matched
+    rows assign. ``equalities`` are columns that are equal in matching rows. ``is_equalities_alone``: they
     are the whole condition, so rows in which they are equal match. ``matched_where`` selects the partitions
     in which matched rows count, ``by_source_where`` those in which rows without a source row count.
     """
@@ -33,6 +34,7 @@ class ResolvedMerge(Generic[E, T]):
     clauses: tuple[Clause[E], ...]
     values: tuple[Mapping[str, tuple[E, T]], ...]
     target_columns: tuple[str, ...]
+    compared_alone: frozenset[str]
     equalities: tuple[Equality, ...]
     is_equalities_alone: bool
     matched_where: Alternatives[E]
@@ -107,7 +109,8 @@ class _Resolver(Generic[E, T]):
             sides = (SOURCE,)
             read += [analyser.analyse(c, sides, "first_by") for c in self.options.on_duplicate.columns]
         self._check_extra({name for each in read for name in each.source_columns} | self._counted())
-        needed = {name for each in read for name in each.target_columns} | self._carried(values)
+        evaluated = {name for each in read for name in each.target_columns}
+        needed = evaluated | self._carried(values)
         ordered = tuple(name for name in analyser.target if name in needed)
         conjuncts = analyser.conjuncts(on, (SOURCE, TARGET), "the condition of on")
         equalities = tuple(c.equality for c in conjuncts if c.equality)
@@ -117,6 +120,7 @@ class _Resolver(Generic[E, T]):
             self.clauses,
             tuple(values),
             ordered,
+            frozenset(needed - evaluated - self._kept(values) - self.table.placing_columns),
             equalities,
             len(equalities) == len(conjuncts),
             *self._partitions_where(conjuncts),
@@ -223,3 +227,13 @@ class _Resolver(Generic[E, T]):
                 carried |= names - set(assigned) if self.options.write_unchanged else names
                 carried |= self.table.placing_columns
         return carried
+
+    def _kept(self, values: Sequence[Mapping[str, object]]) -> set[str]:
+        """Columns of which an update of matched rows keeps the old values."""
+        updates = [
+            set(assigned)
+            for clause, assigned in zip(self.clauses, values, strict=True)
+            if (clause.match, clause.action) == (Match.MATCHED, Action.UPDATE)
+        ]
+        names = set(self.analyser.target)
+        return {name for name in names if not all(name in assigned for assigned in updates)}

@@ -21,7 +21,18 @@ from mutation_api.reader.key_groups import key_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import partition_names
 
-__all__ = ["INSERTED", "KINDS", "MOVED", "Acting", "AnyMerge", "Candidates", "act", "struct_of"]
+__all__ = [
+    "INSERTED",
+    "KINDS",
+    "MOVED",
+    "UNCHANGED",
+    "UPDATED",
+    "Acting",
+    "AnyMerge",
+    "Candidates",
+    "act",
+    "struct_of",
+]
 
 AnyMerge = ResolvedMerge[Any, Any]
 """A checked merge, with expressions of any engine."""
@@ -185,8 +196,9 @@ def _kinds_of_updates(
     table: AcidTable, plan: AnyMerge, rows: Candidates, new: Columns, *, write_unchanged: bool
 ) -> NDArray[np.int8]:
     names = {name for values in plan.values for name in values}
-    compared = names & table.placing_columns if write_unchanged else names
     assert rows.target is not None
+    names &= rows.target.keys()  # the others are compared later, if need be
+    compared = names & table.placing_columns if write_unchanged else names
     moved = np.zeros(len(rows), np.bool_)
     changed = np.zeros(len(rows), np.bool_)
     for name in compared:

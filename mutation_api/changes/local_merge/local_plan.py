@@ -29,13 +29,12 @@ from mutation_api.changes.local_merge.differences import differs
 from mutation_api.changes.local_merge.evaluator import Evaluator
 from mutation_api.changes.local_merge.expressions import target_types
 from mutation_api.changes.local_merge.key_columns import key_in_type
+from mutation_api.changes.local_merge.late_columns import settled
 from mutation_api.changes.local_merge.once import duplicated, first_of_each
 from mutation_api.changes.local_merge.pairs import SourceKeys
-from mutation_api.changes.local_merge.source_rows import check_memory
-from mutation_api.changes.local_merge.target_rows import KeyedSplits, TargetRows
+from mutation_api.changes.local_merge.table_side import TableSide
 from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
 from mutation_api.changes.merge_report import MergeReport
-from mutation_api.changes.resolve import Alternatives
 from mutation_api.errors import RecordValueError
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.orc.read.key_filter import KeyFilter
@@ -61,6 +60,7 @@ class LocalMergePlan:
         evaluator: evaluates their expressions.
         options: of the merge.
         local: memory and threads.
+        shows_rows: whether old values of all compared columns are wanted, as a preview shows them.
 
     Raises:
         RecordLayoutError: key columns cannot be compared, or values never be stored.
@@ -74,6 +74,7 @@ class LocalMergePlan:
     evaluator: Evaluator
     options: MergeOptions
     local: LocalOptions
+    shows_rows: bool = False
 
     def __post_init__(self) -> None:
         """Check the types."""
@@ -103,8 +104,10 @@ class LocalMergePlan:
             if Match.NOT_MATCHED in wanted:
                 found += self._checked_keys(doubled.once_a_key(self._acting(unmatched)))
         doubled.check()
+        side = self._table_side
+        found = settled(self.table.full_name, found, side.late, self.keys, side.late_rows)
         if Match.NOT_MATCHED_BY_SOURCE in wanted:
-            found += self._by_source()
+            found += side.others()
         return tuple(found)
 
     def report(self, *, is_dry_run: bool) -> MergeReport:
@@ -151,30 +154,24 @@ class LocalMergePlan:
     @property
     def bytes_to_read(self) -> int:
         """Size of the table's files that are read, in part."""
-        return sum(keyed.byte_count for keyed in (self._matching, self._rest) if keyed is not None)
+        return self._table_side.bytes_to_read
 
     # ---- sides
 
     @cached_property
-    def _matching(self) -> KeyedSplits | None:
-        """Splits that may hold rows with a key of the source."""
-        if self.plan.matches == {Match.NOT_MATCHED_BY_SOURCE} or not self._keys.distinct.num_rows:
-            return None
-        return self._keyed(self.plan.matched_where, excludes=False)
-
-    @cached_property
-    def _rest(self) -> KeyedSplits | None:
-        """Splits that may hold other rows, if a clause acts on them."""
-        if Match.NOT_MATCHED_BY_SOURCE not in self.plan.matches:
-            return None
-        return self._keyed(self.plan.by_source_where, excludes=True)
-
-    def _keyed(self, where: Alternatives[Any], *, excludes: bool) -> KeyedSplits | None:
-        partitions = self._partitions(where)
-        if not partitions:
-            return None
-        keys, null_safe = self._keys.distinct, self.options.null_safe
-        return self._reader.keyed(keys, partitions, null_safe=null_safe, excludes=excludes)
+    def _table_side(self) -> TableSide:
+        return TableSide(
+            self.transaction,
+            self.table,
+            self.source.nbytes,
+            self._keys,
+            self.plan,
+            self.evaluator,
+            self.options,
+            self.local,
+            self.shows_rows,
+            self._acting_alone,
+        )
 
     @cached_property
     def _keys(self) -> SourceKeys:
@@ -187,71 +184,25 @@ class LocalMergePlan:
             lost |= is_lost
         return SourceKeys(pa.record_batch(columns), lost, self.options.null_safe)
 
-    @property
-    def _reader(self) -> TargetRows:
-        return TargetRows(
-            self.transaction,
-            self.table,
-            self.plan.target_columns,
-            self.options.prune_buckets,
-            self.local.thread_count,
-        )
-
     def _both_sides(self) -> tuple[tuple[Candidates, Indices], Candidates]:
         """Pairs, with the number of the target's row of each, and source rows without a pair."""
-        target = self._matching_target()
-        keys = self._keys
-        pairs = keys.pairs([target[key] for key in self.keys]) if target else None
+        target = self._table_side.matching()
+        pairs = None if target is None else self._keys.pairs([target.column(key) for key in self.keys])
         taken = np.zeros(self.source.num_rows, np.bool_)
         if pairs is not None:
             taken[pairs.source] = True
         unmatched = Candidates(Match.NOT_MATCHED, self.source, np.flatnonzero(~taken), None)
         empty = np.zeros(0, np.int64)
-        if pairs is None:
+        if target is None or pairs is None:
             return (Candidates(Match.MATCHED, self.source, empty, None), empty), unmatched
-        indices = pa.array(pairs.target)
-        columns = {name: column.take(indices) for name, column in target.items()}
+        columns = _columns(target.take(pa.array(pairs.target)))
         return (Candidates(Match.MATCHED, self.source, pairs.source, columns), pairs.target), unmatched
 
-    def _matching_target(self) -> dict[str, pa.Array]:
-        """The table's rows that have a key of the source; no columns if there are none."""
-        if self._matching is None:
-            return {}
-        batches = []
-        byte_count = 0
-        what = "the source and the rows of the table that it matches"
-        for batch in self._reader.read(self._matching):
-            byte_count += batch.nbytes
-            check_memory(self.table.full_name, what, self.source.nbytes + byte_count, self.local)
-            batches.append(batch)
-        if not batches:
-            return {}
-        rows = pa.concat_batches(batches)
-        return dict(zip(rows.schema.names, rows.columns, strict=True))
-
-    def _by_source(self) -> Iterator[Acting]:
-        if self._rest is None:
-            return
-        byte_count = self.source.nbytes
-        for batch in self._reader.read(self._rest):
-            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-            for each in self._acting(Candidates(Match.NOT_MATCHED_BY_SOURCE, self.source, None, columns)):
-                byte_count += sum(column.nbytes for column in (*each.new.values(), each.row_ids))
-                what = "the rows of the table that the source lacks"
-                check_memory(self.table.full_name, what, byte_count, self.local)
-                yield each
-
-    def _partitions(self, alternatives: Alternatives[Any]) -> list[str]:
-        """Names of the partitions whose rows may count; '' for an unpartitioned table."""
-        table = self.table
-        if not table.partition_keys:
-            return [""]
-        if not alternatives:
-            return []
-        names = [partition.name for partition in self.transaction.partitions(table.full_name)]
-        return self.evaluator.partitions(names, alternatives)
-
     # ---- steps
+
+    def _acting_alone(self, rows: pa.RecordBatch) -> list[Acting]:
+        """The acting ones among rows of the table that the source lacks."""
+        return self._acting(Candidates(Match.NOT_MATCHED_BY_SOURCE, self.source, None, _columns(rows)))
 
     def _acting(self, rows: Candidates) -> list[Acting]:
         return [
@@ -287,6 +238,10 @@ class LocalMergePlan:
         kept, is_lost = key_in_type(self.table.full_name, key, given, each.new[key].type)
         altered = np.flatnonzero(is_lost | differs(kept, each.new[key]))[:ROWS_SHOWN]
         return [f"{key}={given[at].as_py()!r} as {each.new[key][at].as_py()!r}" for at in altered.tolist()]
+
+
+def _columns(rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    return dict(zip(rows.schema.names, rows.columns, strict=True))
 
 
 class _Doubled:

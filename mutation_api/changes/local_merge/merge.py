@@ -186,11 +186,11 @@ class LocalMerge:
             ConnectionFailedError: the metastore could not be asked for locks of others.
             Else what :meth:`execute` would raise before it writes.
         """
-        plan = self._plan()
+        plan = self._plan(shows_rows=samples > 0)
         report = plan.report(is_dry_run=True)
         return dataclasses.replace(report, preview=preview_rows(plan, samples, insert_files))
 
-    def _plan(self) -> LocalMergePlan:
+    def _plan(self, *, shows_rows: bool = False) -> LocalMergePlan:
         """Check names, types and conditions; reads nothing of the table."""
         self.transaction.check()
         table, source = self.transaction.table(self.table_name), plain_batch(self.source)
@@ -202,7 +202,7 @@ class LocalMerge:
         plan = resolve(table, analyser, self.keys, None, tuple(self.clauses), checked)
         evaluator = ArrowEvaluator(table, plan, source, self.options)
         return LocalMergePlan(
-            self.transaction, table, source, self.keys, plan, evaluator, self.options, self.local
+            self.transaction, table, source, self.keys, plan, evaluator, self.options, self.local, shows_rows
         )
 
     def _then(

@@ -73,6 +73,19 @@ class TargetRows:
             excludes=excludes,
             prunes_buckets=self.prune_buckets,
         )
+        return self._planned(partitions, groups)
+
+    def all_rows(self, partitions: Sequence[str]) -> KeyedSplits:
+        """All splits of some partitions, and all of their rows.
+
+        Args:
+            partitions: as of :meth:`keyed`.
+        """
+        groups = KeyGroups(None, False, dict.fromkeys(partitions, (0, 0)), False, {}, self.table.num_buckets)
+        return self._planned(partitions, groups)
+
+    def _planned(self, partitions: Sequence[str], groups: KeyGroups) -> KeyedSplits:
+        table = self.table
         locations = {
             name: table.partition_location(name) for name in partitions if groups.has_partition(name)
         }

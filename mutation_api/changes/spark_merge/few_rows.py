@@ -34,6 +34,8 @@ def few_rows_plan(
     keys: tuple[str, ...] | None,
     clauses: tuple[Clause[Expression], ...],
     options: MergeOptions,
+    *,
+    shows_rows: bool,
 ) -> LocalMergePlan | None:
     """The plan of a merge of few rows.
 
@@ -44,6 +46,7 @@ def few_rows_plan(
         keys: key columns; None if the merge has another condition.
         clauses: in their order.
         options: of the merge.
+        shows_rows: as of :class:`LocalMergePlan`.
 
     Returns:
         None if rows may be many, the condition is more than equal keys, or keys have types for which only
@@ -67,7 +70,8 @@ def few_rows_plan(
         return None
     rows = plain_batch(found)
     evaluator = SparkEvaluator(spark, table, plan, rows, sides.source_schema, sides.target_schema, options)
-    merge = LocalMergePlan(transaction, table, rows, keys, plan, evaluator, options, LocalOptions())
+    local = LocalOptions()
+    merge = LocalMergePlan(transaction, table, rows, keys, plan, evaluator, options, local, shows_rows)
     return merge if merge.bytes_to_read <= READ_BYTES_MAX else None
 
 

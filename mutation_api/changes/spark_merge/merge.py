@@ -208,7 +208,7 @@ class MergeInto:
             ConnectionFailedError: the metastore could not be asked for locks of others.
             Else what :meth:`merge` would raise before it writes.
         """
-        if (few := self._few_rows_plan(num_partitions)) is not None:
+        if (few := self._few_rows_plan(num_partitions, shows_rows=samples > 0)) is not None:
             report = few.report(is_dry_run=True)
             return dataclasses.replace(report, preview=preview_rows(few, samples, insert_files))
         with self._planned(keeps_old_rows=samples > 0) as plan:
@@ -225,12 +225,20 @@ class MergeInto:
             )
             return dataclasses.replace(report, preview=preview)
 
-    def _few_rows_plan(self, num_partitions: int | None) -> LocalMergePlan | None:
+    def _few_rows_plan(
+        self, num_partitions: int | None, *, shows_rows: bool = False
+    ) -> LocalMergePlan | None:
         if num_partitions is not None:  # the user asks for tasks
             return None
         with translated_worker_errors(f"merging into {self.table_name}"):
             return few_rows_plan(
-                self.transaction, self.table_name, self.source, self.keys, tuple(self.clauses), self.options
+                self.transaction,
+                self.table_name,
+                self.source,
+                self.keys,
+                tuple(self.clauses),
+                self.options,
+                shows_rows=shows_rows,
             )
 
     def _task_count(self, report: MergeReport) -> int:
