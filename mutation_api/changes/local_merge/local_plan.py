@@ -29,9 +29,9 @@ from mutation_api.changes.local_merge.differences import differs
 from mutation_api.changes.local_merge.evaluator import Evaluator
 from mutation_api.changes.local_merge.expressions import target_types
 from mutation_api.changes.local_merge.key_columns import key_in_type
+from mutation_api.changes.local_merge.limits import check_memory
 from mutation_api.changes.local_merge.once import duplicated, first_of_each
 from mutation_api.changes.local_merge.pairs import SourceKeys
-from mutation_api.changes.local_merge.source_rows import check_memory
 from mutation_api.changes.local_merge.target_rows import KeyedSplits, TargetRows
 from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
 from mutation_api.changes.merge_report import MergeReport
@@ -90,7 +90,7 @@ class LocalMergePlan:
         Raises:
             RecordValueError: a value does not fit its column, or a key to insert would be stored as another.
             DuplicateKeyError: several source rows would act on one row, or insert one key.
-            ConfigurationError: the rows need more memory than allowed.
+            LocalEngineError: the rows need more memory than allowed.
             DirectoryStateError, CorruptFileError: see :func:`mutation_api.reader.split_rows.split_rows`.
         """
         wanted = self.plan.matches

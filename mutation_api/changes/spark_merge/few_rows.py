@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType, IntegralType
 
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import Clause
+from mutation_api.changes.local_merge.limits import READ_BYTES_MAX
 from mutation_api.changes.local_merge.local_plan import LocalMergePlan
 from mutation_api.changes.local_merge.source_rows import plain_batch
 from mutation_api.changes.merge_options import MergeOptions
@@ -22,9 +23,6 @@ from mutation_api.local.local_options import LocalOptions
 from mutation_api.spark.few_rows import collected_if_few, is_few
 
 __all__ = ["few_rows_plan"]
-
-READ_BYTES_MAX = 256 << 20
-"""Size of the table's files up to which the driver reads them itself."""
 
 
 def few_rows_plan(
