@@ -1,1 +1,1 @@
-"""Merges of Arrow data in this process, without Spark."""
+"""Merges and comparisons of Arrow data in this process, without Spark."""

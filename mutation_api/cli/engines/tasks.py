@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,8 +11,11 @@ from mutation_api.changes.merge_rules import MergeRules
 from mutation_api.client.transaction import Transaction
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.snapshot_view import SnapshotView
+from mutation_api.upkeep.past_snapshot import PastSnapshot
 
-__all__ = ["MergeFiles", "MergeTask"]
+__all__ = ["CompareStates", "DiffTask", "FileState", "MergeFiles", "MergeTask", "TableState"]
 
 
 @dataclass(frozen=True)
@@ -52,3 +55,53 @@ class MergeFiles(Protocol):
     """Merges in an open transaction, or reports what that would do."""
 
     def __call__(self, transaction: Transaction) -> MergeReport: ...
+
+
+@dataclass(frozen=True)
+class TableState:
+    """The rows of a table that an open snapshot sees."""
+
+    view: SnapshotView
+    table_name: str
+
+
+@dataclass(frozen=True)
+class FileState:
+    """The rows in a file."""
+
+    file: Location
+    format_name: str
+
+
+@dataclass(frozen=True)
+class DiffTask:
+    """The comparison of two states of a table.
+
+    Attributes:
+        table: the table.
+        old: its rows; changes name their ROW__IDs.
+        new: what it is compared with.
+        past: one of the two states, if it is an earlier one: its history is checked when the files to read
+            are chosen.
+        keys: key columns.
+        operation_column: name of the operation column.
+        output: file for the changes; None: they are only counted.
+        output_format: its format.
+        local: settings of the local engine.
+    """
+
+    table: AcidTable
+    old: TableState
+    new: TableState | FileState
+    past: PastSnapshot | None
+    keys: Sequence[str]
+    operation_column: str
+    output: Location | None
+    output_format: str | None
+    local: LocalOptions
+
+
+class CompareStates(Protocol):
+    """Compares, saves the changes if that is wanted, and counts them by operation."""
+
+    def __call__(self, task: DiffTask) -> Mapping[str, int]: ...
