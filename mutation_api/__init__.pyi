@@ -36,6 +36,7 @@ from .errors import DuplicateKeyError as DuplicateKeyError
 from .errors import GroupRevisitedError as GroupRevisitedError
 from .errors import InputError as InputError
 from .errors import InputFormatError as InputFormatError
+from .errors import LocalEngineError as LocalEngineError
 from .errors import LockError as LockError
 from .errors import LockLostError as LockLostError
 from .errors import LockNotAcquiredError as LockNotAcquiredError

@@ -5,6 +5,7 @@
     MutationError                     root: one ``except`` catches all of ours; never raised itself
     ├─ ClientError                    the driver side
     │   ├─ ConfigurationError         an option or a hive-site.xml value makes no sense
+    │   │   └─ LocalEngineError           what Spark's engine does and the local one does not
     │   ├─ ConnectionFailedError      no metastore could be reached, or it went away
     │   ├─ TableNotMutableError       the table breaks a rule; the message says which
     │   ├─ TransactionError
@@ -61,6 +62,7 @@ __all__ = [
     "GroupRevisitedError",
     "InputError",
     "InputFormatError",
+    "LocalEngineError",
     "LockError",
     "LockLostError",
     "LockNotAcquiredError",
@@ -93,6 +95,10 @@ class ClientError(MutationError):
 
 class ConfigurationError(ClientError):
     """An option or a configuration value makes no sense."""
+
+
+class LocalEngineError(ConfigurationError):
+    """Spark's engine does it; the local engine does not, or not with a result that is surely the same."""
 
 
 class ConnectionFailedError(ClientError):

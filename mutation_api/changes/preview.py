@@ -26,6 +26,7 @@ __all__ = [
     "Preview",
     "SampleRow",
     "foreign_locks",
+    "python_value",
     "row_values",
 ]
 
@@ -123,20 +124,20 @@ def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str | None])
 
 def row_values(row: pa.Scalar) -> dict[str, Any] | None:
     """The fields of a struct as Python values; None if it is null."""
-    return {name: _value(value) for name, value in row.items()} if row.is_valid else None
+    return {name: python_value(value) for name, value in row.items()} if row.is_valid else None
 
 
-def _value(scalar: pa.Scalar) -> Any:
+def python_value(scalar: pa.Scalar) -> Any:
     """The value in Python's type, or as text if the type cannot hold it: Python has no year 10000."""
     if not scalar.is_valid:
         return None
     if pa.types.is_struct(scalar.type):
         return row_values(scalar)
     if pa.types.is_map(scalar.type):
-        pairs = [(_value(each["key"]), _value(each["value"])) for each in scalar.values]
+        pairs = [(python_value(each["key"]), python_value(each["value"])) for each in scalar.values]
         return pairs if pa.types.is_nested(scalar.type.key_type) else dict(pairs)
     if pa.types.is_nested(scalar.type):
-        return [_value(each) for each in scalar.values]
+        return [python_value(each) for each in scalar.values]
     try:
         return scalar.as_py()
     except (ValueError, OverflowError):

@@ -20,8 +20,9 @@ import argparse
 import dataclasses
 import json
 
+from mutation_api.change_set.apply_summary import ApplySummary
 from mutation_api.changes.files.file_rules import existing_file
-from mutation_api.cli.arguments.engine_arguments import add_engine_argument, chosen_engine, engine_module
+from mutation_api.cli.arguments.engine_arguments import add_engine_argument, by_engine, engine_module
 from mutation_api.cli.arguments.files import add_format_argument, input_format, location_from
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.arguments.write_arguments import (
@@ -29,7 +30,9 @@ from mutation_api.cli.arguments.write_arguments import (
     add_write_arguments,
     writing_client,
 )
+from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.tables.catalog import split_full_name
+from mutation_api.storage.location import Location
 
 __all__ = ["add_arguments", "run"]
 
@@ -60,14 +63,28 @@ def run(arguments: argparse.Namespace) -> int:
     file = existing_file(arguments.changes)
     format_name = input_format(file, arguments.format)
     split_full_name(arguments.table)
-    engine = chosen_engine(arguments.engine, [file])
     with (
         metastore_from(arguments) as metastore,
         writing_client(metastore, arguments) as client,
+    ):
+        engine, summary = by_engine(
+            arguments.engine, [file], lambda engine: _applied(client, engine, file, format_name, arguments)
+        )
+    if arguments.json:
+        print(json.dumps({**dataclasses.asdict(summary), "engine": engine}))
+    else:
+        print(f"{summary} ({engine})")
+    return 0
+
+
+def _applied(
+    client: MutatorClient, engine: str, file: Location, format_name: str, arguments: argparse.Namespace
+) -> ApplySummary:
+    with (
         engine_module("apply", engine).opened(APP_NAME) as apply_file,
         client.new_transaction() as transaction,
     ):
-        summary = apply_file(
+        summary: ApplySummary = apply_file(
             transaction,
             arguments.table,
             file,
@@ -75,8 +92,4 @@ def run(arguments: argparse.Namespace) -> int:
             operation_column=arguments.operation_column,
             verify_row_ids=arguments.verify_row_ids,
         )
-    if arguments.json:
-        print(json.dumps({**dataclasses.asdict(summary), "engine": engine}))
-    else:
-        print(f"{summary} ({engine})")
-    return 0
+    return summary

@@ -19,7 +19,10 @@ CSV and JSON are read with the table's types. A text that cannot be parsed as it
 that names the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty field
 ("") is the empty text.
 
-Files are local paths, or locations that Spark can read and write, such as hdfs://namenode/airports.csv.
+Files are local paths, or locations such as hdfs://namenode/airports.csv.
+
+For the choice of the engine the bytes of the table's files count like those of the --against file. The local
+engine holds both states in memory.
 """
 
 from __future__ import annotations
@@ -30,12 +33,17 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-
-from mutation_api.changes.files.change_files import save_changes
+from mutation_api.changes.diff_rules import OPERATIONS
 from mutation_api.changes.files.file_rules import check_scalar, existing_file
-from mutation_api.changes.files.row_files import RowFiles
-from mutation_api.changes.spark_merge.diff import OPERATIONS, count_operations, diff
+from mutation_api.cli.arguments.engine_arguments import (
+    AUTO,
+    ENGINE_OPTIONS,
+    add_engine_argument,
+    add_memory_argument,
+    by_engine,
+    engine_module,
+    local_options,
+)
 from mutation_api.cli.arguments.files import (
     add_format_argument,
     add_output_argument,
@@ -46,14 +54,13 @@ from mutation_api.cli.arguments.files import (
 from mutation_api.cli.arguments.list_arguments import add_key_argument, key_columns
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.arguments.option_names import in_option_names, option_names
-from mutation_api.cli.arguments.spark_session import spark_session
 from mutation_api.cli.arguments.write_arguments import add_operation_column_argument
+from mutation_api.cli.engines.tasks import DiffTask, FileState, TableState
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.scan.file_format import FORMATS, extension
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.spark.worker_errors import translated_worker_errors
+from mutation_api.scan.table_view import open_table, table_bytes
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.upkeep.past_snapshot import PastSnapshot
@@ -89,6 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output_argument(parser, "a .csv, .json, .orc or .parquet file; an existing one is replaced")
     parser.add_argument("--summary", action="store_true", help="only count the differences")
     add_operation_column_argument(parser)
+    add_engine_argument(parser)
+    add_memory_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     add_metastore_arguments(parser)
 
@@ -97,26 +106,23 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare, save the changes and print their counts; 0 with or without differences."""
     _check_usage(arguments)
     split_full_name(arguments.table)
-    keys, column = key_columns(arguments.key), arguments.operation_column
-    file_format = None if arguments.output is None else output_format(arguments.output)
+    key_columns(arguments.key)
+    output_format_name = None if arguments.output is None else output_format(arguments.output)
     with (
-        in_option_names(option_names("operation_column")),
+        in_option_names({**option_names("operation_column"), **ENGINE_OPTIONS}),
         metastore_from(arguments) as metastore,
         MutatorClientBuilder().metastore(metastore).build() as client,
-        spark_session(APP_NAME) as spark,
-        translated_worker_errors(f"comparing table {arguments.table}"),
     ):
-        table, old, new = _states(spark, client, arguments)
-        if file_format == "csv":
-            check_scalar(table)
-        changes = diff(table, old, new, keys, operation_column=column)
-        try:
-            counts = count_operations(changes, column)
-            if file_format is not None:
-                save_changes(changes, arguments.output, file_format, order=[*keys, column])
-        finally:
-            changes.unpersist()  # else Spark serves the cache to the next reader of files with these names
-    _print(table, counts, as_json=arguments.json)
+        task = _task(client, arguments, output_format_name)
+        if output_format_name == "csv":
+            check_scalar(task.table)
+        engine, counts = by_engine(
+            arguments.engine,
+            [task.new.file] if isinstance(task.new, FileState) else [],
+            lambda engine: _compared(engine, task),
+            table_bytes=_table_bytes(task) if arguments.engine == AUTO else 0,
+        )
+    _print(task.table, counts, engine, as_json=arguments.json)
     return 0
 
 
@@ -130,30 +136,51 @@ def _check_usage(arguments: argparse.Namespace) -> None:
         refuse("--format goes with --against FILE")
 
 
+def _compared(engine: str, task: DiffTask) -> Mapping[str, int]:
+    with engine_module("diff", engine).opened(APP_NAME) as compare:
+        counts: Mapping[str, int] = compare(task)
+        return counts
+
+
+def _task(client: MutatorClient, arguments: argparse.Namespace, output_format_name: str | None) -> DiffTask:
+    old, new, past = _states(client, arguments)
+    return DiffTask(
+        table=old.view.table(arguments.table),
+        old=old,
+        new=new,
+        past=past,
+        keys=key_columns(arguments.key),
+        operation_column=arguments.operation_column,
+        output=arguments.output,
+        output_format=output_format_name,
+        local=local_options(arguments),
+    )
+
+
 def _states(
-    spark: SparkSession, client: MutatorClient, arguments: argparse.Namespace
-) -> tuple[AcidTable, DataFrame, DataFrame]:
-    """The table, and the two states. Changes name ROW__IDs of the first state."""
+    client: MutatorClient, arguments: argparse.Namespace
+) -> tuple[TableState, TableState | FileState, PastSnapshot | None]:
+    """The two states, and the one that is past. Changes name ROW__IDs of the first state."""
     name = arguments.table
     if arguments.since_write_id is not None:
         opened = client.open_snapshot(name)
         past = PastSnapshot(opened, name, arguments.since_write_id)
-        then, now = snapshot(past, name, spark=spark), snapshot(opened, name, spark=spark)
-        past.check_history(name)
-        return (opened.table(name), *((now, then) if arguments.undo else (then, now)))
+        then, now = TableState(past, name), TableState(opened, name)
+        return (now, then, past) if arguments.undo else (then, now, past)
     against = Location.given(arguments.against)
     if not _is_file_name(arguments, against):
         opened = client.open_snapshot(name, arguments.against)
-        return (
-            opened.table(name),
-            snapshot(opened, name, spark=spark),
-            snapshot(opened, arguments.against, spark=spark),
-        )
+        return TableState(opened, name), TableState(opened, arguments.against), None
     opened = client.open_snapshot(name)
-    table = opened.table(name)
     file = existing_file(against)
-    rows = RowFiles(spark, table, has_row_ids=True).read(file, input_format(file, arguments.format))
-    return table, snapshot(opened, name, spark=spark), rows
+    new = FileState(file, input_format(file, arguments.format))
+    return TableState(opened, name), new, None
+
+
+def _table_bytes(task: DiffTask) -> int:
+    """Size of the tables' files."""
+    tables = [each for each in (task.old, task.new) if isinstance(each, TableState)]
+    return sum(table_bytes(open_table(each.view, each.table_name)) for each in tables)
 
 
 def _file_or_table(text: str) -> str:
@@ -174,10 +201,10 @@ def _is_file_name(arguments: argparse.Namespace, against: Location) -> bool:
     )
 
 
-def _print(table: AcidTable, counts: Mapping[str, int], *, as_json: bool) -> None:
+def _print(table: AcidTable, counts: Mapping[str, int], engine: str, *, as_json: bool) -> None:
     if as_json:
         named = {name: counts[operation] for operation, name in _COUNTS.items()}
-        print(json.dumps({"table": table.full_name, **named}))
+        print(json.dumps({"table": table.full_name, **named, "engine": engine}))
         return
     shown = ", ".join(f"{counts[each]:,} {each}s" for each in OPERATIONS)
-    print(f"{table.full_name}: {shown}" if any(counts.values()) else f"{table.full_name}: no differences")
+    print(f"{table.full_name}: {shown if any(counts.values()) else 'no differences'} ({engine})")

@@ -14,8 +14,12 @@ CSV and JSON are read with the table's types. A text that cannot be parsed as it
 that names the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty field
 ("") is the empty text.
 
-Files are local paths, or locations that Spark can read, such as hdfs://namenode/changes.csv or
-s3a://bucket/changes.
+Files are local paths, or locations such as hdfs://namenode/changes.csv or s3a://bucket/changes.
+
+The local engine reads conditions of comparisons joined by AND: a column, =, <>, <, <=, > or >=, and a literal
+of the column's own kind ('text', 12, 1.5, TRUE; a date as '2024-02-29'), or IS [NOT] NULL; and orders by a
+column. All other SQL is Spark's: with --engine auto it gets these merges, and those that read more than
+256 MiB of the table's files.
 """
 
 from __future__ import annotations
@@ -23,12 +27,17 @@ from __future__ import annotations
 import argparse
 import json
 
-from pyspark.sql import SparkSession
-
 from mutation_api.changes.files.file_rules import existing_file
-from mutation_api.changes.files.row_files import RowFiles
 from mutation_api.changes.merge_report import MergeReport
-from mutation_api.changes.spark_merge.merge_rules import merge_by_rules
+from mutation_api.cli.arguments.engine_arguments import (
+    ENGINE_OPTIONS,
+    add_engine_argument,
+    add_memory_argument,
+    by_engine,
+    engine_module,
+    local_options,
+    read_bytes_max,
+)
 from mutation_api.cli.arguments.files import add_format_argument, input_format, location_from
 from mutation_api.cli.arguments.list_arguments import add_key_argument, key_columns
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
@@ -39,11 +48,10 @@ from mutation_api.cli.arguments.rule_arguments import (
     check_rule_usage,
     rules_from,
 )
-from mutation_api.cli.arguments.spark_session import spark_session
 from mutation_api.cli.arguments.write_arguments import add_write_arguments, writing_client
+from mutation_api.cli.engines.tasks import MergeTask
+from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.tables.catalog import split_full_name
-from mutation_api.client.transaction import Transaction
-from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location
 
 __all__ = ["add_arguments", "run"]
@@ -75,6 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "hash says",
     )
     add_write_arguments(parser)
+    add_engine_argument(parser)
+    add_memory_argument(parser)
     parser.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
     add_metastore_arguments(parser)
@@ -87,36 +97,44 @@ def run(arguments: argparse.Namespace) -> int:
     for file in files:
         input_format(file, arguments.format)
     split_full_name(arguments.table)
+    task = _task(arguments, files)
     with (
-        in_option_names(RULE_OPTIONS),
+        in_option_names({**RULE_OPTIONS, **ENGINE_OPTIONS}),
         metastore_from(arguments) as metastore,
         writing_client(metastore, arguments) as client,
-        spark_session(APP_NAME) as spark,
     ):
-        with client.new_transaction() as transaction:
-            report = _merged(spark, transaction, files, arguments)
-        print(json.dumps(report.to_dict()) if arguments.json else report)
+        engine, report = by_engine(arguments.engine, files, lambda engine: _merged(client, engine, task))
+    if arguments.json:
+        print(json.dumps({**report.to_dict(), "engine": engine}))
+    else:
+        first, *others = str(report).splitlines()
+        print(f"{first} ({engine})", *others, sep="\n")
     return 0
 
 
-def _merged(
-    spark: SparkSession, transaction: Transaction, files: list[Location], arguments: argparse.Namespace
-) -> MergeReport:
-    table = transaction.table(arguments.table)
-    with translated_worker_errors(f"merging into {table.full_name}"):
-        merge = merge_by_rules(
-            transaction,
-            table.full_name,
-            source=RowFiles(spark, table, keeps_unknown=True).read_all(files, arguments.format),
-            on=key_columns(arguments.key),
-            rules=rules_from(arguments),
-            null_safe=arguments.null_safe,
-            missing_columns=arguments.missing_columns,
-            write_unchanged=arguments.write_unchanged,
-            prune_buckets=not arguments.all_buckets,
-        )
-        if not arguments.dry_run:
-            return merge.merge()
-        report = merge.dry_run()
-    transaction.abort()
+def _task(arguments: argparse.Namespace, files: list[Location]) -> MergeTask:
+    return MergeTask(
+        table_name=arguments.table,
+        files=files,
+        format_name=arguments.format,
+        keys=key_columns(arguments.key),
+        rules=rules_from(arguments),
+        null_safe=arguments.null_safe,
+        missing_columns=arguments.missing_columns,
+        write_unchanged=arguments.write_unchanged,
+        prune_buckets=not arguments.all_buckets,
+        is_dry_run=arguments.dry_run,
+        read_bytes_max=read_bytes_max(arguments.engine),
+        local=local_options(arguments),
+    )
+
+
+def _merged(client: MutatorClient, engine: str, task: MergeTask) -> MergeReport:
+    with (
+        engine_module("merge", engine).opened(APP_NAME, task) as merge,
+        client.new_transaction() as transaction,
+    ):
+        report: MergeReport = merge(transaction)
+        if task.is_dry_run:
+            transaction.abort()
     return report

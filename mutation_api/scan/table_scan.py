@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
@@ -104,7 +104,7 @@ class TableScan:
         """Schema of all batches: ROW__ID if wanted, then the columns. Raises as :attr:`selected`."""
         return pa.schema([*self._row_id_fields(), *map(self._field, self.selected)])
 
-    def by_partition(self) -> Iterator[PartitionRows]:
+    def by_partition(self) -> Generator[PartitionRows, None, None]:
         """The rows, ordered by partition name, bucket and ROW__ID.
 
         This call lists the directories once. Files are read as the batches are consumed; end the iterator
@@ -194,7 +194,7 @@ class TableScan:
         batches = (rows for _, rows in self._by_partition(waiting_bytes))
         return pa.RecordBatchReader.from_batches(self.schema, batches)
 
-    def _by_partition(self, waiting_bytes: int | None) -> Iterator[PartitionRows]:
+    def _by_partition(self, waiting_bytes: int | None) -> Generator[PartitionRows, None, None]:
         if self.limit is not None and self.limit < 0:
             raise ConfigurationError(f"limit {self.limit}: it cannot be below 0")
         if self.row_ids and not self.view.table.version.has_row_ids:
@@ -276,7 +276,7 @@ class _SplitReader:
         return (*self.selected, *others)
 
 
-def _first_rows(batches: Iterator[PartitionRows], limit: int | None) -> Iterator[PartitionRows]:
+def _first_rows(batches: Iterator[PartitionRows], limit: int | None) -> Generator[PartitionRows, None, None]:
     if limit is None:
         yield from batches
         return

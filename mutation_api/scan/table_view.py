@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
+from mutation_api.reader.partition_plan import plan_partitions
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.snapshot_view import SnapshotView
 
-__all__ = ["TableView", "open_table"]
+__all__ = ["TableView", "open_table", "table_bytes"]
 
 
 def _nothing() -> None:
@@ -65,3 +66,9 @@ def open_table(view: SnapshotView, table_name: str) -> TableView:
         view.valid_txn_list,
         view.check,
     )
+
+
+def table_bytes(view: TableView) -> int:
+    """Size of the files in which the visible rows are. Lists directories; raises as a scan of the view."""
+    splits = plan_partitions(view.table, view.locations, view.valid_ids, view.valid_txns, is_whole_table=True)
+    return sum(split.byte_count for split in splits)

@@ -16,8 +16,7 @@ from pyspark.sql import SparkSession
 from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client.model import TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
-from mutation_api.cli import diff, merge
-from mutation_api.cli.engines import apply_by_spark
+from mutation_api.cli.engines import apply_by_spark, diff_by_spark, merge_by_spark
 from mutation_api.cli.main import main
 from tests.fixtures.fix_hive_elsewhere import judge_elsewhere
 from tests.fixtures.fix_judge import new_database
@@ -156,7 +155,7 @@ def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[R
     What a command caches it drops again, or Spark gives it to the next that reads files of these names.
     """
     spark.catalog.clearCache()  # what other tests left
-    for module in (apply_by_spark, diff, merge):
+    for module in (apply_by_spark, diff_by_spark, merge_by_spark):
         monkeypatch.setattr(module, "spark_session", lambda name: contextlib.nullcontext(spark))
 
     def run_command(*words: object) -> subprocess.CompletedProcess[str]:

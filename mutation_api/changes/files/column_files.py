@@ -11,7 +11,7 @@ import pyarrow.orc
 import pyarrow.parquet
 import pyorc
 
-from mutation_api.errors import ConfigurationError, CorruptFileError
+from mutation_api.errors import ConfigurationError, CorruptFileError, LocalEngineError
 from mutation_api.orc.format.tail import read_tail
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -19,12 +19,12 @@ from mutation_api.storage.protocol import FileEntry
 from mutation_api.types.calendar import FIRST_GREGORIAN_DAY
 from mutation_api.types.plain_array import plain_array
 
-__all__ = ["read_column_file"]
+__all__ = ["SPARK_TYPE", "WALL_CLOCK", "read_column_file"]
 
 _SECONDS_PER_DAY = 86_400
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _BATCH_ROWS = 1 << 16
-_SPARK_TYPE, _WALL_CLOCK = "spark.sql.catalyst.type", "timestamp_ntz"
+SPARK_TYPE, WALL_CLOCK = "spark.sql.catalyst.type", "timestamp_ntz"
 """The mark of a wall clock in an ORC file that Spark wrote."""
 _LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 """Metadata of a Parquet file whose early dates are those of the hybrid calendar."""
@@ -39,8 +39,9 @@ def read_column_file(file: Location, entries: Sequence[FileEntry], format_name: 
         format_name: ``orc`` or ``parquet``.
 
     Raises:
-        ConfigurationError: a file cannot be read as this format, or has values that engines read differently
-            (also from the batches), or files of a folder have different columns.
+        ConfigurationError: a file cannot be read as this format (also from the batches), or files of a folder
+            have different columns.
+        LocalEngineError: a file has values that only Spark can tell (also from the batches).
     """
     if not entries:
         return pa.table({}).to_reader()
@@ -69,7 +70,7 @@ class _OrcFile:
                 assert isinstance(kinds, pyorc.Struct)
             with storage.open_input(file) as stream:
                 found = pyarrow.orc.ORCFile(stream).schema
-        self._clocks = [kinds[name].attributes.get(_SPARK_TYPE) == _WALL_CLOCK for name in found.names]
+        self._clocks = [kinds[name].attributes.get(SPARK_TYPE) == WALL_CLOCK for name in found.names]
         self.schema = pa.schema(
             [
                 pa.field(field.name, pa.timestamp("us") if is_clock else field.type)
@@ -105,7 +106,7 @@ class _ParquetFile:
             metadata = source.metadata.metadata or {}
         self._is_legacy = any(key in metadata for key in _LEGACY_KEYS)
         if instants:
-            raise ConfigurationError(
+            raise LocalEngineError(
                 f"{file.shown}: INT96 ({', '.join(instants)}) is an instant to some and a wall clock to "
                 "others: read it with Spark, or write it as TIMESTAMP"
             )
@@ -134,7 +135,7 @@ def _readable(file: Location, format_name: str) -> Iterator[None]:
 def _refuse_early(batch: pa.RecordBatch, file: Location) -> None:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if any(map(_is_early, _leaves(column))):
-            raise ConfigurationError(
+            raise LocalEngineError(
                 f"{file.shown}: column {name} has dates before 1582-10-15, and the file does not tell their "
                 "calendar: read it with Spark, or write it as JSON or CSV"
             )

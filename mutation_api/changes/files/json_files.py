@@ -30,7 +30,12 @@ import pyarrow as pa
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.files.file_rules import SAMPLE_ROWS, RowColumns, row_id_ddl
 from mutation_api.changes.files.text_stream import opened_text
-from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
+from mutation_api.errors import (
+    ConfigurationError,
+    LocalEngineError,
+    RecordLayoutError,
+    RecordValueError,
+)
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type, spark_type
@@ -75,7 +80,8 @@ def read_json_file(
     Raises:
         RecordLayoutError: columns are unknown, or differ only in case.
         RecordValueError: a value is none of its column's type; the message names some.
-        ConfigurationError: a line is no JSON object, or the rows are too many.
+        ConfigurationError: a line is no JSON object.
+        LocalEngineError: the rows are too many.
     """
     known = columns.types()
     types = columns.hive_types()
@@ -95,7 +101,7 @@ def read_json_file(
             counts.append(len(rows))
             byte_count += sum(array.nbytes for array in batch.values())
             if byte_count > memory_bytes:
-                raise ConfigurationError(
+                raise LocalEngineError(
                     f"{file.shown}: JSON must be held in memory, and its rows have more than "
                     f"{memory_bytes:,} bytes: use CSV or Parquet, more memory, or the engine Spark"
                 )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from mutation_api.errors import ConfigurationError
+from mutation_api.errors import ConfigurationError, LocalEngineError
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 
@@ -24,11 +24,12 @@ def opened_text(file: Location) -> Iterator[io.BufferedReader]:
     """The bytes of a file.
 
     Raises:
-        ConfigurationError: it is packed otherwise, or the storage cannot be read, here or in the block.
+        ConfigurationError: the storage cannot be read, here or in the block.
+        LocalEngineError: it is packed otherwise.
     """
     name = file.name.lower()
     if name.endswith(_UNKNOWN):
-        raise ConfigurationError(f"{file.shown}: only {', '.join(_PACKED)} are unpacked without Spark")
+        raise LocalEngineError(f"{file.shown}: only {', '.join(_PACKED)} are unpacked without Spark")
     codec = next((codec for ending, codec in _PACKED.items() if name.endswith(ending)), None)
     try:
         with storage_at(file).open_input(file) as stream:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Match
 from mutation_api.changes.converted import converted
-from mutation_api.changes.local_merge.differences import differs
-from mutation_api.changes.local_merge.row_texts import json_texts
+from mutation_api.changes.keyed_rows.differences import differs
+from mutation_api.changes.keyed_rows.row_texts import json_texts
 from mutation_api.changes.resolve import ResolvedMerge
 from mutation_api.reader.key_groups import key_type
 from mutation_api.table.acid_table import AcidTable

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.changes.converted import check_type
 from mutation_api.changes.duplicates import FirstBy
+from mutation_api.changes.keyed_rows.once import order_of_rows, sort_keys
 from mutation_api.changes.local_merge.acting import Candidates
 from mutation_api.changes.local_merge.expressions import ArrowMerge
-from mutation_api.changes.local_merge.once import order_of_rows, sort_keys
 from mutation_api.changes.merge_options import MergeOptions
 from mutation_api.changes.resolve import Alternatives
 from mutation_api.errors import RecordValueError

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.clauses import Action, Match
+from mutation_api.changes.keyed_rows.differences import differs
+from mutation_api.changes.keyed_rows.pairs import SourceKeys
 from mutation_api.changes.local_merge.acting import UNCHANGED, UPDATED, Acting, AnyMerge
-from mutation_api.changes.local_merge.differences import differs
 from mutation_api.changes.local_merge.expressions import target_types
-from mutation_api.changes.local_merge.pairs import SourceKeys
 from mutation_api.errors import DirectoryStateError
 from mutation_api.table.acid_table import AcidTable
 

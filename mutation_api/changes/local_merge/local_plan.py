@@ -16,6 +16,10 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import Action, Match
 from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
+from mutation_api.changes.keyed_rows.differences import differs
+from mutation_api.changes.keyed_rows.key_columns import key_in_type
+from mutation_api.changes.keyed_rows.once import duplicated, first_of_each
+from mutation_api.changes.keyed_rows.pairs import SourceKeys
 from mutation_api.changes.local_merge.acting import (
     INSERTED,
     KINDS,
@@ -25,13 +29,9 @@ from mutation_api.changes.local_merge.acting import (
     Candidates,
     act,
 )
-from mutation_api.changes.local_merge.differences import differs
 from mutation_api.changes.local_merge.evaluator import Evaluator
 from mutation_api.changes.local_merge.expressions import target_types
-from mutation_api.changes.local_merge.key_columns import key_in_type
 from mutation_api.changes.local_merge.late_columns import settled
-from mutation_api.changes.local_merge.once import duplicated, first_of_each
-from mutation_api.changes.local_merge.pairs import SourceKeys
 from mutation_api.changes.local_merge.table_side import TableSide
 from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
 from mutation_api.changes.merge_report import MergeReport
@@ -91,7 +91,7 @@ class LocalMergePlan:
         Raises:
             RecordValueError: a value does not fit its column, or a key to insert would be stored as another.
             DuplicateKeyError: several source rows would act on one row, or insert one key.
-            ConfigurationError: the rows need more memory than allowed.
+            LocalEngineError: the rows need more memory than allowed.
             DirectoryStateError, CorruptFileError: see :func:`mutation_api.reader.split_rows.split_rows`.
         """
         wanted = self.plan.matches

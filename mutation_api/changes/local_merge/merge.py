@@ -19,11 +19,12 @@ from mutation_api.change_set.apply_summary import ApplySummary
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
+from mutation_api.changes.keyed_rows.limits import check_read_bytes
+from mutation_api.changes.keyed_rows.source_rows import plain_batch, source_rows
 from mutation_api.changes.local_merge.evaluator import ArrowEvaluator, with_expressions
 from mutation_api.changes.local_merge.expressions import ArrowAnalyser, as_expression, as_value, target_types
 from mutation_api.changes.local_merge.local_plan import LocalMergePlan
 from mutation_api.changes.local_merge.preview_rows import preview_rows
-from mutation_api.changes.local_merge.source_rows import plain_batch, source_rows
 from mutation_api.changes.local_merge.written import write_plan
 from mutation_api.changes.merge_options import MergeOptions, checked_options
 from mutation_api.changes.merge_report import MergeReport
@@ -71,7 +72,7 @@ def local_merge(
         source: the rows to merge: anything with the Arrow C stream interface. It is read once, and held in
             memory with the rows of the table that it matches.
         on: key columns that both sides have. They are compared as Spark does; types for which Arrow could
-            not are refused, see :mod:`mutation_api.changes.local_merge.key_columns`.
+            not are refused, see :mod:`mutation_api.changes.keyed_rows.key_columns`.
         null_safe: whether NULL equals NULL; in SQL it does not.
         on_duplicate: what to do if several source rows would act on one row or insert one key: ``"error"``,
             or ``first_by("updated")``, ``first_by(("updated", "descending"))``.
@@ -84,7 +85,8 @@ def local_merge(
         local: memory and threads.
 
     Raises:
-        ConfigurationError: an option is invalid, or the source needs more memory than allowed.
+        ConfigurationError: an option is invalid.
+        LocalEngineError: the source needs more memory than allowed.
         RecordLayoutError: the source is no Arrow data, or has a column twice.
     """
     options = checked_options(
@@ -108,7 +110,8 @@ class LocalMerge:
     """A merge under construction; made by :func:`local_merge`.
 
     ``write`` takes the change set as :func:`~mutation_api.local.apply.apply_arrow` does. It may keep it and
-    return None, to write it together with other changes.
+    return None, to write it together with other changes. ``read_bytes_max`` is the size of the table's files
+    up to which they are read; None: of any size.
     """
 
     transaction: LookingTransaction
@@ -119,6 +122,7 @@ class LocalMerge:
     local: LocalOptions
     clauses: list[Clause[pc.Expression]] = field(default_factory=list)
     write: Callable[..., ApplySummary | None] = apply_arrow
+    read_bytes_max: int | None = None
 
     def when_matched_update_all(self, when: Condition = None) -> LocalMerge:
         """Give every column of rows on both sides the source's value."""
@@ -170,7 +174,7 @@ class LocalMerge:
                 one; the message names the row's key.
             TableNotMutableError: the table is insert-only, and a clause does more than insert.
             DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
-            ConfigurationError: the merge needs more memory than allowed.
+            LocalEngineError: the merge needs more memory than allowed, or see ``read_bytes_max``.
             After all these nothing is written. Else as :func:`mutation_api.apply_changes`.
         """
         return write_plan(self._plan(), insert_files, options, before_writing, self.write)
@@ -201,9 +205,12 @@ class LocalMerge:
         checked = with_expressions(table, source.schema, self.options)
         plan = resolve(table, analyser, self.keys, None, tuple(self.clauses), checked)
         evaluator = ArrowEvaluator(table, plan, source, self.options)
-        return LocalMergePlan(
+        merge = LocalMergePlan(
             self.transaction, table, source, self.keys, plan, evaluator, self.options, self.local, shows_rows
         )
+        if self.read_bytes_max is not None:  # it lists directories
+            check_read_bytes(table.full_name, merge.bytes_to_read, self.read_bytes_max)
+        return merge
 
     def _then(
         self, match: Match, when: Condition, action: Action, values: Values | None = None

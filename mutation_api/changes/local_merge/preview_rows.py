@@ -10,9 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
+from mutation_api.changes.keyed_rows.row_texts import json_texts
 from mutation_api.changes.local_merge.acting import KINDS, Acting, struct_of
 from mutation_api.changes.local_merge.local_plan import LocalMergePlan
-from mutation_api.changes.local_merge.row_texts import json_texts
 from mutation_api.changes.merge_options import CHANGE_COLUMN
 from mutation_api.changes.preview import SHOWN_KINDS, Preview, SampleRow, foreign_locks, row_values
 from mutation_api.local.forecast import forecast_arrow

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import Match
+from mutation_api.changes.keyed_rows.limits import check_memory
+from mutation_api.changes.keyed_rows.pairs import SourceKeys
+from mutation_api.changes.keyed_rows.target_rows import KeyedSplits, TargetRows
 from mutation_api.changes.local_merge.acting import Acting, AnyMerge
 from mutation_api.changes.local_merge.evaluator import Evaluator
 from mutation_api.changes.local_merge.late_columns import late_columns
-from mutation_api.changes.local_merge.pairs import SourceKeys
-from mutation_api.changes.local_merge.source_rows import check_memory
-from mutation_api.changes.local_merge.target_rows import KeyedSplits, TargetRows
 from mutation_api.changes.merge_options import MergeOptions
 from mutation_api.changes.resolve import Alternatives
 from mutation_api.local.local_options import LocalOptions

@@ -13,19 +13,24 @@ from pyspark.sql import Column, DataFrame
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.change_set.layout import OPERATION_COLUMN_DEFAULT
+from mutation_api.changes.diff_rules import (
+    NEW_STATE,
+    OLD_STATE,
+    OPERATIONS,
+    check_states,
+    checked_key,
+    not_unique,
+)
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT
 from mutation_api.changes.spark_merge.assignment import any_of, differs, stored
 from mutation_api.changes.spark_merge.row_outcome import json_text
 from mutation_api.changes.spark_merge.sides import column_type
-from mutation_api.errors import ConfigurationError, DuplicateKeyError, RecordLayoutError
+from mutation_api.errors import DuplicateKeyError
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["OPERATIONS", "count_operations", "diff"]
-
-OPERATIONS = ("insert", "update", "delete")
-"""What a change set does to rows."""
+__all__ = ["count_operations", "diff"]
 
 _ROW, _IS_OLD = "__row", "__is_old"
 _OLD, _NEW, _OLD_COUNT, _NEW_COUNT = "__old", "__new", "__old_count", "__new_count"
@@ -68,12 +73,10 @@ def diff(
         RecordValueError: a value of ``new`` does not fit its column.
         DuplicateKeyError: a key occurs more than once in one of the two; the message names keys.
     """
-    wanted = _check_keys(table, key)
-    _check_operation_column(table, operation_column)
-    if ROW_ID_COLUMN not in old.columns:
-        raise RecordLayoutError(f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}")
+    wanted = checked_key(table, key, operation_column)
+    check_states(table, old.columns, new.columns)
     converted = _as_stored(table, new, wanted)
-    states = {"the table": old, "what it is compared with": converted}
+    states = {OLD_STATE: old, NEW_STATE: converted}
     compared = _by_key(table, old, converted, wanted)
     changes = _changes(table, compared, operation_column).persist()
     try:
@@ -91,38 +94,9 @@ def count_operations(changes: DataFrame, operation_column: str = OPERATION_COLUM
     return {operation: found.get(operation, 0) for operation in OPERATIONS}
 
 
-def _check_keys(table: AcidTable, keys: Sequence[str]) -> tuple[str, ...]:
-    wanted = tuple(name.lower() for name in keys)
-    known = [c.name for c in table.all_columns]
-    unknown = [name for name in wanted if name not in known]
-    if not wanted or unknown or len(set(wanted)) < len(wanted):
-        raise ConfigurationError(
-            f"table {table.full_name}: {list(keys)} cannot be its key: name at least one of its columns, "
-            f"each once; they are {', '.join(known)}"
-        )
-    maps = [c.name for c in table.all_columns if c.name in wanted and "map<" in column_type(c).simpleString()]
-    if maps:
-        raise ConfigurationError(f"table {table.full_name}: maps cannot be keys: {', '.join(maps)}")
-    return wanted
-
-
-def _check_operation_column(table: AcidTable, name: str) -> None:
-    if name.lower() in [c.name for c in table.all_columns]:
-        raise ConfigurationError(
-            f"table {table.full_name} has a column {name!r} itself; give the operation another name with "
-            "operation_column"
-        )
-
-
 def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The table's columns, in its order and its types."""
     names = [f.name for f in new.schema.fields if f.name.lower() != ROW_ID_COLUMN.lower()]
-    known = [c.name for c in table.all_columns]
-    if sorted(n.lower() for n in names) != sorted(known):
-        raise RecordLayoutError(
-            f"table {table.full_name} has the columns {', '.join(known)}; what it is compared with must have "
-            f"the same, found {', '.join(names)}"
-        )
     found = {name.lower(): (sf.col(quoted(name)), new.schema[name].dataType) for name in names}
     key = json_text(sf.struct(*[found[k][0].alias(k) for k in keys]))
     columns = [
@@ -197,14 +171,9 @@ def _check_doubled(
     for where, frame in states.items():
         counted = frame.groupBy(*[quoted(k) for k in keys]).count().where("count > 1")
         key = json_text(sf.struct(*[sf.col(quoted(k)).alias(k) for k in keys]))
-        shown = counted.select(key, "count").limit(DUPLICATES_SHOWN_DEFAULT).collect()
+        shown = counted.select(key, "count").limit(DUPLICATES_SHOWN_DEFAULT + 1).collect()
         if shown:
-            samples = "; ".join(f"{name} in {count:,} rows" for name, count in sorted(map(tuple, shown)))
-            more = "; …" if len(shown) == DUPLICATES_SHOWN_DEFAULT else ""
-            raise DuplicateKeyError(
-                f"table {table.full_name}: the key {', '.join(keys)} is not unique in {where}: "
-                f"{samples}{more}. Choose a unique key, or keep one row for each"
-            )
+            raise not_unique(table, keys, where, [(row[0], row[1]) for row in shown])
     raise DuplicateKeyError(
         f"table {table.full_name}: a key occurred twice, but only once when it was looked up, so one of the "
         "states gives different rows each time it is evaluated: materialise it first"

@@ -11,8 +11,9 @@ from pyspark.sql.types import DataType, IntegralType
 
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import Clause
+from mutation_api.changes.keyed_rows.limits import READ_BYTES_MAX
+from mutation_api.changes.keyed_rows.source_rows import plain_batch
 from mutation_api.changes.local_merge.local_plan import LocalMergePlan
-from mutation_api.changes.local_merge.source_rows import plain_batch
 from mutation_api.changes.merge_options import MergeOptions
 from mutation_api.changes.resolve import resolve
 from mutation_api.changes.spark_merge.expressions import Expression, ExpressionAnalyser
@@ -22,9 +23,6 @@ from mutation_api.local.local_options import LocalOptions
 from mutation_api.spark.few_rows import collected_if_few, is_few
 
 __all__ = ["few_rows_plan"]
-
-READ_BYTES_MAX = 256 << 20
-"""Size of the table's files up to which the driver reads them itself."""
 
 
 def few_rows_plan(

@@ -1,8 +1,7 @@
-"""MergeRules: a merge described as people type it, by conditions whose columns need no side before them."""
+"""merge_by_rules: a merge described by rules; Spark reads their conditions."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,40 +11,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.changes.duplicates import first_by
+from mutation_api.changes.merge_rules import MergeRules, parsed_order, rule_clauses
+from mutation_api.changes.spark_merge.expressions import Expression
 from mutation_api.changes.spark_merge.merge import MergeInto, merge_into
 from mutation_api.changes.spark_merge.short_names import names_side, with_sides
-from mutation_api.errors import ConfigurationError
 
-__all__ = ["MergeRules", "merge_by_rules"]
-
-_ORDER = re.compile(
-    r"(?P<value>.+?)(?:\s+(?P<order>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.I | re.S
-)
-
-
-@dataclass(frozen=True)
-class MergeRules:
-    """What happens to rows; conditions are SQL, and None always holds.
-
-    Unless told otherwise matched rows are updated and the source's others inserted. A column without
-    ``source.`` or ``target.`` before it is the source's if that has it; in ``delete_missing_when`` it is the
-    table's.
-
-    ``delete_when``: matched rows that are deleted; None for none. A row of the source for which it holds is
-    never inserted. ``update_when``, ``insert_when``: which rows are; ``updates``, ``inserts``: whether any
-    are. ``delete_missing_when``: rows of the table alone that are deleted; ``deletes_missing``: all of them.
-    ``first_by``: of several source rows of one key the first in this order counts, ``updated DESC``; none:
-    several are an error.
-    """
-
-    delete_when: str | None = None
-    update_when: str | None = None
-    insert_when: str | None = None
-    delete_missing_when: str | None = None
-    updates: bool = True
-    inserts: bool = True
-    deletes_missing: bool = False
-    first_by: tuple[str, ...] = ()
+__all__ = ["merge_by_rules"]
 
 
 def merge_by_rules(
@@ -79,8 +50,8 @@ def merge_by_rules(
     """
     table = transaction.table(table_name)
     target = (*table.column_names, *table.partition_key_names)
-    names = _Names(source.sparkSession, tuple(source.columns), target)
-    orders = [names.order(text) for text in rules.first_by]
+    conditions = _SqlConditions(source.sparkSession, tuple(source.columns), target)
+    orders = [conditions.order(text) for text in rules.first_by]
     merge = merge_into(
         transaction,
         table.full_name,
@@ -92,61 +63,46 @@ def merge_by_rules(
         write_unchanged=write_unchanged,
         prune_buckets=prune_buckets,
     )
-    delete_when = names.of_both(rules.delete_when)
-    if delete_when is not None:
-        merge.whenMatched(delete_when).delete()
-    if rules.updates:
-        merge.whenMatched(names.of_both(rules.update_when)).updateAll()
-    if rules.inserts:
-        merge.whenNotMatched(names.inserted(delete_when, rules.insert_when)).insertAll()
-    if rules.deletes_missing or rules.delete_missing_when is not None:
-        merge.whenNotMatchedBySource(names.of_target(rules.delete_missing_when)).delete()
+    merge.clauses += rule_clauses(rules, conditions)
     return merge
 
 
 @dataclass(frozen=True)
-class _Names:
-    """Puts the side before the names of columns that lack it; what both sides have is the source's."""
+class _SqlConditions:
+    """Conditions as SQL with the side before each column; what both sides have is the source's.
+
+    A :class:`~mutation_api.changes.merge_rules.RuleConditions`.
+    """
 
     spark: SparkSession
     source: Sequence[str]
     target: Sequence[str]
 
-    def of_both(self, condition: str | None) -> str | None:
-        return self._with_sides(condition, {**self._all(TARGET), **self._all(SOURCE)})
+    def of_both(self, text: str) -> Expression:
+        return with_sides(self.spark, text, {**self._all(TARGET), **self._all(SOURCE)})
 
-    def of_target(self, condition: str | None) -> str | None:
-        return self._with_sides(condition, self._all(TARGET))
+    def of_source(self, text: str) -> Expression:
+        return with_sides(self.spark, text, self._all(SOURCE))
 
-    def inserted(self, delete_when: str | None, insert_when: str | None) -> str | None:
-        """Which unmatched rows are inserted: none that say that their row is gone."""
-        wanted = self._with_sides(insert_when, self._all(SOURCE))
-        if delete_when is None:
-            return wanted
-        if names_side(self.spark, delete_when, TARGET):
-            if wanted is None:
-                raise ConfigurationError(
-                    f"delete_when {delete_when!r} reads the table's row, which a row to be inserted "
-                    "does not have: say with insert_when which rows are inserted, or give inserts=False"
-                )
-            return wanted
-        stays = f"NOT coalesce(({delete_when}), false)"
+    def of_target(self, text: str) -> Expression:
+        return with_sides(self.spark, text, self._all(TARGET))
+
+    def reads_target(self, text: str) -> bool:
+        sides = {**self._all(TARGET), **self._all(SOURCE)}
+        return names_side(self.spark, with_sides(self.spark, text, sides), TARGET)
+
+    def unless(self, gone: Expression, wanted: Expression | None) -> Expression:
+        stays = f"NOT coalesce(({gone}), false)"
         return stays if wanted is None else f"({wanted}) AND {stays}"
 
     def order(self, text: str) -> Column:
         """``updated DESC NULLS LAST`` as a Column; Spark's parser would take DESC for a name."""
-        found = _ORDER.fullmatch(text.strip())
-        if found is None:
-            raise ConfigurationError(f"first_by {text!r}: expected SQL [ASC|DESC] [NULLS FIRST|LAST]")
-        column = sf.expr(with_sides(self.spark, found["value"], self._all(SOURCE)))
-        order = (found["order"] or "asc").lower()
-        nulls = (found["nulls"] or ("last" if order == "desc" else "first")).lower()
+        found = parsed_order(text)
+        column = sf.expr(with_sides(self.spark, found.value, self._all(SOURCE)))
+        order, nulls = "desc" if found.is_descending else "asc", "last" if found.nulls_last else "first"
         sort: Callable[[], Column] = getattr(column, f"{order}_nulls_{nulls}")
         return sort()
 
-    def _all(self, side: str) -> dict[str, str]:
+    def _all(self, side: str) -> Mapping[str, str]:
         names = self.source if side == SOURCE else self.target
         return {name.lower(): side for name in names}
-
-    def _with_sides(self, condition: str | None, sides: Mapping[str, str]) -> str | None:
-        return None if condition is None else with_sides(self.spark, condition, sides)

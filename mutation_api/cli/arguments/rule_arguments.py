@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from mutation_api.changes.spark_merge.merge_rules import MergeRules
+from mutation_api.changes.merge_rules import MergeRules
 from mutation_api.cli.arguments.option_names import option_names
 
 __all__ = ["RULE_OPTIONS", "add_rule_arguments", "check_rule_usage", "rules_from"]

@@ -135,6 +135,7 @@ def default_is_hdfs(spark: SparkSession, hdfs: MiniHdfs) -> Iterator[None]:
     spark.conf.unset("fs.defaultFS")
 
 
+@pytest.mark.parametrize("engine", ["spark", "local"])
 @pytest.mark.parametrize("hive_on_hdfs", ["2.3"], indirect=True)
 def test_files_of_changes_on_hdfs(
     hive_on_hdfs: HiveJudge,
@@ -143,11 +144,13 @@ def test_files_of_changes_on_hdfs(
     default_is_hdfs: None,
     run_here: Run,
     tmp_path: Path,
+    engine: str,
 ) -> None:
     """Saved, edited, applied, merged and compared there; plain paths are local though Spark's default is
     HDFS.
     """
     name, where = f"{database_on_hdfs}.t", ("--metastore", hive_on_hdfs.uri)
+    chosen = ("--engine", engine)
     hive_on_hdfs.sql(
         f"CREATE TABLE {name} (id int, msg string) CLUSTERED BY (id) INTO 2 BUCKETS STORED AS ORC "
         "TBLPROPERTIES ('transactional'='true')"
@@ -173,7 +176,7 @@ def test_files_of_changes_on_hdfs(
     writer.writeheader()
     writer.writerows([{**first, "msg": "new"}, second, {"operation": "insert", "id": 4, "msg": "four"}])
     put(changes, text.getvalue().encode())
-    run("apply", name, changes, "--verify-row-ids")
+    run("apply", name, changes, "--verify-row-ids", *chosen)
     expected = {int(row["id"]): row["msg"] for row in rows} | {int(first["id"]): "new", 4: "four"}
     del expected[int(second["id"])]
     assert seen() == sorted(expected.items())
@@ -186,6 +189,7 @@ def test_files_of_changes_on_hdfs(
         "id",
         "--source",
         put(hdfs_root / "m.json", b'{"id": 4, "msg": "IV"}\n'),
+        *chosen,
     )
     expected[4] = "IV"
     assert seen() == sorted(expected.items())
@@ -197,16 +201,18 @@ def test_files_of_changes_on_hdfs(
     put(hdfs_root / "dump.csv", dump.encode())
     output = put(hdfs_root / "diff.csv", b"old")
     for against, target in ((local, tmp_path / "diff.csv"), (hdfs_root / "dump.csv", output)):
-        words = ("diff", "--table", name, "--key", "id", "--against", against, "--output", target)
+        words = ("diff", "--table", name, "--key", "id", "--against", against, "--output", target, *chosen)
         assert "1 inserts, 1 updates, 0 deletes" in run(*words)
     assert (tmp_path / "diff.csv").read_bytes() == get(output)
     assert [each for each in names(hdfs_root) if each.startswith(".")] == []
-    run("apply", name, output)
+    run("apply", name, output, *chosen)
     assert seen() == sorted(wanted.items())
 
-    missing = run_here("apply", name, hdfs_root / "none.csv", *where)
+    missing = run_here("apply", name, hdfs_root / "none.csv", *chosen, *where)
     assert missing.returncode == EXIT_FAILED
-    assert f"ConfigurationError: {hdfs_root}/none.csv cannot be read as csv" in missing.stderr
+    none = f"{hdfs_root}/none.csv"
+    reason = f"{none} cannot be read as csv" if engine == "spark" else f"there is no file {none}"
+    assert f"ConfigurationError: {reason}" in missing.stderr
     assert "there is no file /none.csv" in run_here("apply", name, "/none.csv", *where).stderr
 
 
@@ -243,12 +249,13 @@ def test_files_of_changes_on_s3(
         return done
 
     put(s3_root / "c.csv", b"operation,id,msg,ds\ninsert,100,hundred,a\n")
-    run("apply", table.full_name, s3_root / "c.csv")
+    chosen = ("--engine", "spark")
+    run("apply", table.full_name, s3_root / "c.csv", *chosen)
     assert ("ds=a", 100, "hundred") in table.values()
     put(s3_root / "dump.csv", b"id,msg,ds\n100,HUNDRED,a\n")
     words = ("diff", "--table", table.full_name, "--key", "id,ds", "--against", s3_root / "dump.csv")
-    run(*words, "--output", s3_root / "diff.json")
-    run("apply", table.full_name, s3_root / "diff.json")
+    run(*words, "--output", s3_root / "diff.json", *chosen)
+    run("apply", table.full_name, s3_root / "diff.json", *chosen)
     assert table.values() == [("ds=a", 100, "HUNDRED")]
     assert names(s3_root) == ["c.csv", "diff.json", "dump.csv"]
 

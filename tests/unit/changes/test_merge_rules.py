@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from mutation_api.acid.version import AcidVersion
 from mutation_api.changes.clauses import Clause
 from mutation_api.changes.duplicates import FirstBy
+from mutation_api.changes.merge_rules import MergeRules
 from mutation_api.changes.spark_merge.merge import MergeInto
-from mutation_api.changes.spark_merge.merge_rules import MergeRules, merge_by_rules
+from mutation_api.changes.spark_merge.merge_rules import merge_by_rules
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
@@ -87,7 +88,7 @@ def test_what_says_that_a_row_is_gone_is_not_inserted(source: DataFrame) -> None
     ]
     with pytest.raises(
         ConfigurationError,
-        match=r"delete_when .*target.old.* reads the table's row.* with insert_when .* or give inserts=False",
+        match=r"delete_when 'old > seen' reads the table's row.* with insert_when .* or give inserts=False",
     ):
         described(source, delete_when="old > seen")
     found = clauses(source, delete_when="old > seen", insert_when="op = 'I'", updates=False)

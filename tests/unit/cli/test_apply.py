@@ -107,13 +107,14 @@ def test_without_pyspark_there_is_one_engine(tmp_path: Path) -> None:
         chosen_engine(SPARK, [large])
 
 
-def test_a_small_command_imports_nothing_large() -> None:
+@pytest.mark.parametrize("command", ["apply", "merge", "diff"])
+def test_a_small_command_imports_nothing_large(command: str) -> None:
     """Neither the other engine nor what pyarrow would look for."""
     program = (
         "import sys, pyarrow\n"
-        "import mutation_api.cli.main, mutation_api.cli.apply\n"
+        f"import mutation_api.cli.main, mutation_api.cli.{command}\n"
         "from mutation_api.cli.arguments.engine_arguments import engine_module\n"
-        "engine_module('apply', 'local')\n"
+        f"engine_module({command!r}, 'local')\n"
         "pyarrow.array([1])\n"
         "print({'pyspark', 'pandas', 'matplotlib'} & set(sys.modules))\n"
         "print(pyarrow.table({'a': [1]}).to_pandas()['a'].tolist())\n"

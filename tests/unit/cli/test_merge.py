@@ -1,14 +1,30 @@
-"""``hive-mutate merge``: its usage."""
+"""``hive-mutate merge``: its usage; what the local engine does, and which engine gets which merge."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import json
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
-from mutation_api.cli.main import EXIT_FAILED, EXIT_USAGE, main
+from metastore_client.model import ColumnInfo
+from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api import MutatorClientBuilder, TableScan, open_table
+from mutation_api.cli import merge
+from mutation_api.cli.arguments import engine_arguments
+from mutation_api.cli.arguments.engine_arguments import LOCAL, SPARK
+from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.upkeep.create_acid_table import create_acid_table
 
 NEEDED = ("merge", "--table", "d.t", "--key", "id", "--source", "x.csv")
+SENT_TO_SPARK = "Spark has it"
+
+Rows = list[tuple[Any, ...]]
 
 
 @pytest.mark.parametrize(
@@ -20,6 +36,8 @@ NEEDED = ("merge", "--table", "d.t", "--key", "id", "--source", "x.csv")
         ((*NEEDED, "--delete-missing", "--delete-missing-when", "true"), "give either --delete-missing or"),
         ((*NEEDED, "--no-update", "--no-insert"), "--no-update and --no-insert leave nothing to do"),
         ((*NEEDED, "--missing-columns", "skip"), "invalid choice: 'skip'"),
+        ((*NEEDED, "--engine", "hive"), "invalid choice: 'hive'"),
+        ((*NEEDED, "--local-memory", "0"), "'0': expected a whole number of MiB, at least 1"),
     ],
 )
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
@@ -31,13 +49,14 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: tuple[str, ...],
 
 
 def test_help_tells_what_happens_to_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    """The defaults, and what a deletion means for inserts."""
+    """The defaults, what a deletion means for inserts, and which SQL needs Spark."""
     with pytest.raises(SystemExit) as caught:
         main(["merge", "--help"])
     assert caught.value.code == 0
     printed = capsys.readouterr().out
     assert "the others are inserted" in printed
     assert "A row for which --delete-when holds is never inserted." in printed
+    assert "All other SQL is Spark's" in printed
 
 
 def test_files_are_looked_for_before_anything_is_begun(
@@ -50,3 +69,204 @@ def test_files_are_looked_for_before_anything_is_begun(
     (tmp_path / "x.txt").touch()
     assert main([*NEEDED[:-1], str(tmp_path / "x.txt"), *nowhere]) == EXIT_FAILED
     assert "name the format with --format, one of csv, json, orc, parquet" in capsys.readouterr().err
+
+
+@pytest.fixture
+def metastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryMetastore:
+    """What the command connects to; it has the table ``default.t (id int, msg string, ds string)``."""
+    result = InMemoryMetastore(tmp_path / "warehouse", capabilities=HIVE_4_1)
+    columns = [ColumnInfo("id", "int"), ColumnInfo("msg", "string")]
+    create_acid_table(
+        result, "default.t", columns, [ColumnInfo("ds", "string")], clustered_by=["id"], num_buckets=2
+    )
+    monkeypatch.setattr(merge, "metastore_from", lambda _: contextlib.nullcontext(result))
+    return result
+
+
+@pytest.fixture(autouse=True)
+def spark_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who gives work to Spark gets an error that says so."""
+    real = engine_arguments.engine_module
+
+    def module(command: str, engine: str) -> ModuleType:
+        assert engine != SPARK, SENT_TO_SPARK
+        return real(command, engine)
+
+    monkeypatch.setattr(merge, "engine_module", module)
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pyspark looks as if it were not installed."""
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyspark" else real(name))
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(metastore: InMemoryMetastore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Merge a CSV of this text; returns status, output and errors."""
+
+    def merged(text: str, *words: object) -> tuple[int, str, str]:
+        file = tmp_path / "x.csv"
+        file.write_text(text)
+        needed = ("merge", "--table", "default.t", "--key", "id", "--source", file)
+        status = main([str(word) for word in (*needed, *words)])
+        return status, *capsys.readouterr()
+
+    assert merged("id,msg,ds\n1,one,a\n2,two,a\n3,three,b\n", "--create-partitions")[0] == EXIT_OK
+    return merged
+
+
+def rows_of(metastore: InMemoryMetastore) -> Rows:
+    """The rows of the table."""
+    with MutatorClientBuilder().metastore(metastore).build() as client:
+        view = client.open_snapshot("default.t")
+        found = TableScan(open_table(view, "default.t"), columns=["id", "msg", "ds"]).to_arrow().to_pylist()
+    return sorted(tuple(row.values()) for row in found)
+
+
+def test_marked_rows_are_deleted(metastore: InMemoryMetastore, run: Run) -> None:
+    """Updated, inserted and deleted rows; a dry run reports the same, and writes nothing."""
+    text = "op,id,msg,ds\nU,1,ONE,a\nD,2,,\nI,4,four,c\nD,9,,\nU,3,three,b\n"
+    words = ("--delete-when", "op = 'D'", "--create-partitions")
+    before = rows_of(metastore)
+    status, out, err = run(text, *words, "--dry-run", "--json")
+    assert status == EXIT_OK, err
+    report = json.loads(out)
+    counts = {"inserted": 1, "updated": 1, "deleted": 1, "moved": 0, "unchanged": 1}
+    assert {name: report[name] for name in counts} == counts
+    assert (report["engine"], report["dry_run"], report["new_partitions"]) == (LOCAL, True, ["ds=c"])
+    assert len(report["samples"]) == 3
+    assert rows_of(metastore) == before
+    status, out, err = run(text, *words)
+    assert status == EXIT_OK, err
+    assert out.splitlines()[0] == (
+        "default.t: merged 1 inserted, 1 updated, 1 deleted, 0 moved, 1 unchanged (local)"
+    )
+    assert rows_of(metastore) == [(1, "ONE", "a"), (3, "three", "b"), (4, "four", "c")]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "expected"),
+    [
+        (
+            "id,msg,ds\n1,x,a\n7,x,a\n",
+            ("--update-when", "target.msg = 'two' AND msg <> 'z'", "--no-insert"),
+            [(1, "one", "a"), (2, "two", "a"), (3, "three", "b")],
+        ),
+        (
+            "id,msg,ds\n2,x,a\n7,x,a\n8,y,a\n",
+            ("--update-when", "target.msg = 'two'", "--insert-when", "msg = 'y'"),
+            [(1, "one", "a"), (2, "x", "a"), (3, "three", "b"), (8, "y", "a")],
+        ),
+        (
+            "id,msg,ds\n1,x,a\n",
+            ("--delete-missing-when", "ds = 'a' AND id > 1"),
+            [(1, "x", "a"), (3, "three", "b")],
+        ),
+        ("id,msg,ds\n1,x,a\n", ("--delete-missing", "--no-update"), [(1, "one", "a")]),
+        (
+            "id,msg,ds,seen\n1,x,a,1\n1,y,a,3\n1,z,a,2\n",
+            ("--first-by", "source.seen desc", "--first-by", "msg"),
+            [(1, "y", "a"), (2, "two", "a"), (3, "three", "b")],
+        ),
+        (
+            "id,msg,ds,gone\n1,x,a,y\n7,x,a,\n8,y,a,y\n",
+            ("--delete-when", "gone = 'y' AND target.msg IS NOT NULL", "--insert-when", "gone IS NULL"),
+            [(2, "two", "a"), (3, "three", "b"), (7, "x", "a")],
+        ),
+        (
+            "id\n1\n9\n",
+            ("--no-insert", "--write-unchanged", "--all-buckets"),
+            [(1, "one", "a"), (2, "two", "a"), (3, "three", "b")],
+        ),
+    ],
+)
+def test_rules(
+    metastore: InMemoryMetastore, run: Run, text: str, words: tuple[str, ...], expected: Rows
+) -> None:
+    """What each option does to the table."""
+    status, _, err = run(text, *words, "--engine", LOCAL)
+    assert status == EXIT_OK, err
+    assert rows_of(metastore) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        (
+            "id,msg,ds\n1,a,a\n1,b,a\n",
+            (),
+            "DuplicateKeyError: table default.t: 1 key has several source rows",
+        ),
+        ("id,msg,ds\none,a,a\n", (), "column id (int) has 'one' in row"),
+        ("id,colour\n1,red\n", (), "columns that the table does not have and no condition reads: colour"),
+        ("id,msg\n1,a\n", ("--missing-columns", "error"), "the source lacks the columns ds"),
+        (
+            "id,msg,ds\n1,a,a\n",
+            ("--delete-when", "target.msg = 'x'"),
+            "--delete-when \"target.msg = 'x'\" reads the table's row, which a row to be inserted does not "
+            "have: say with --insert-when which rows are inserted, or give --no-insert",
+        ),
+    ],
+)
+def test_what_is_refused(
+    metastore: InMemoryMetastore, run: Run, text: str, words: tuple[str, ...], message: str
+) -> None:
+    """One line, options called as they are on the command line; nothing is written."""
+    before = rows_of(metastore)
+    status, out, err = run(text, *words)
+    assert (status, out) == (EXIT_FAILED, "")
+    assert message in err
+    assert rows_of(metastore) == before
+
+
+FOR_SPARK = [
+    ("id,msg\n1,a\n", ("--update-when", "upper(msg) = 'A'"), 'only Spark reads the condition "upper(msg)'),
+    ("id,msg\n1,a\n", ("--update-when", "id = '1'"), "only Spark compares 'id', of type int32, with '1'"),
+    ("id,msg\n1,a\n", ("--insert-when", "colour = 'red'"), "'colour' is no column: source has id, msg"),
+    ("id,msg,n\n1,a,2\n", ("--first-by", "cast(n AS int)"), "--first-by 'cast(n AS int)': only Spark orders"),
+    ("id,msg,n\n1,a,2\n", ("--first-by", "n DESC NULLS FIRST"), "only Spark orders by it"),
+    ("id,msg\n1,a\n", ("--first-by", "colour"), "only Spark orders by it; without it the source has columns"),
+    (
+        "id,msg,ds\n" + "7,a,a\n" * 100_000,
+        ("--local-memory", "1", "--first-by", "msg"),
+        "the source would take more than the 1,048,576 bytes that the local engine may hold",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "words", "message"), FOR_SPARK)
+def test_what_only_spark_does(
+    metastore: InMemoryMetastore, run: Run, text: str, words: tuple[str, ...], message: str
+) -> None:
+    """Refused with advice by --engine local; given to Spark otherwise, before anything is written."""
+    before = rows_of(metastore)
+    status, out, err = run(text, *words, "--engine", LOCAL)
+    assert (status, out) == (EXIT_FAILED, "")
+    assert err.startswith("hive-mutate merge: ConfigurationError: --engine local: ")
+    assert message in err
+    assert err.rstrip().endswith("Change that, or leave it to --engine spark")
+    with pytest.raises(AssertionError, match=SENT_TO_SPARK):
+        run(text, *words)
+    assert rows_of(metastore) == before
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_without_pyspark(run: Run) -> None:
+    """The reason, and what to install."""
+    status, _, err = run("id,msg\n1,a\n", "--update-when", "upper(msg) = 'A'")
+    assert status == EXIT_FAILED
+    assert "only Spark reads the condition" in err
+    assert "pyspark is not installed: pip install hive-mutation-api[spark]" in err
+
+
+def test_large_tables_are_read_by_spark(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the local engine is asked for; and what has no keys of the source does not count."""
+    monkeypatch.setattr(engine_arguments, "READ_BYTES_MAX", 10)
+    with pytest.raises(AssertionError, match=SENT_TO_SPARK):
+        run("id,msg\n1,a\n")
+    assert run("id,msg\n1,a\n", "--engine", LOCAL)[0] == EXIT_OK

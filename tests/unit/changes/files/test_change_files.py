@@ -12,15 +12,23 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyspark.sql.functions as sf
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from mutation_api.acid.version import AcidVersion
+from mutation_api.changes.files.arrow_change_files import save_arrow_changes
 from mutation_api.changes.files.arrow_files import ArrowFiles
 from mutation_api.changes.files.change_files import read_changes, save_changes
 from mutation_api.changes.files.file_rules import RowColumns
-from mutation_api.errors import ConfigurationError, MutationError, RecordLayoutError, RecordValueError
+from mutation_api.errors import (
+    ClientError,
+    ConfigurationError,
+    LocalEngineError,
+    MutationError,
+    RecordLayoutError,
+    RecordValueError,
+)
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
@@ -155,38 +163,100 @@ def test_json_values_that_do_not_fit_are_refused(read: Read, tmp_path: Path, val
         read(tmp_path / "c.json", f'{{"operation": "insert", "id": {value}}}\n', "json")
 
 
+DAY, AT = datetime.date(1500, 2, 28), datetime.datetime(1969, 12, 31, 23, 59, 59, 123456)
+CHANGES = [
+    ("delete", (7, 1, 3, "ds= x"), 1, "", Decimal("-0.10"), DAY, AT, 0.1, " x"),
+    ("insert", None, 1, ' a "b", \\c\r\nd ', None, None, None, float("inf"), "y"),
+    ("insert", None, 1, "x\ny\rz", Decimal("0.00"), DAY, AT.replace(year=1), -float("inf"), "\t"),
+    ("update", (2**40, 0, 0, "ds=y"), 2, None, Decimal("9999.99"), DAY, AT, -1e300, "y"),
+    ("update", (2**40, 0, 1, "ds=y"), 3, "NULL", None, DAY, AT.replace(microsecond=0), -0.0, "\\"),
+]
+"""Sorted by id and operation."""
+SCHEMA = (
+    "operation string, ROW__ID struct<transactionid:bigint,bucketid:int,rowid:bigint,partition:string>, "
+    "id int, msg string, price decimal(6,2), day date, at timestamp_ntz, ratio double, ds string"
+)
+
+
+def changes_of(rows: list[tuple[Any, ...]]) -> pa.Table:
+    """The rows as a change set."""
+    names = ("transactionid", "bucketid", "rowid", "partition")
+    row_ids = [None if row[1] is None else dict(zip(names, row[1], strict=True)) for row in rows]
+    kinds = {"operation": pa.string(), "id": pa.int32(), "msg": pa.string(), "price": pa.decimal128(6, 2)}
+    kinds |= {"day": pa.date32(), "at": pa.timestamp("us"), "ratio": pa.float64(), "ds": pa.string()}
+    columns = dict(zip(kinds, zip(*(row[:1] + row[2:] for row in rows), strict=True), strict=True))
+    row_id = pa.struct(
+        [(n, k) for n, k in zip(names, (pa.int64(), pa.int32(), pa.int64(), pa.string()), strict=True)]
+    )
+    made = pa.table({name: pa.array(columns[name], kind) for name, kind in kinds.items()})
+    return made.add_column(1, "ROW__ID", pa.array(row_ids, row_id))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["csv", "json", "orc", "parquet"])
-def test_changes_are_read_as_they_were_saved(spark: SparkSession, tmp_path: Path, file_format: str) -> None:
+def test_changes_are_read_as_they_were_saved(
+    spark: SparkSession, engine: str, tmp_path: Path, file_format: str
+) -> None:
     """No digit, blank, line end or empty text is lost; one file, sorted, and no other left beside it."""
-    row_id = "ROW__ID struct<transactionid:bigint,bucketid:int,rowid:bigint,partition:string>"
-    schema = (
-        f"operation string, {row_id}, id int, msg string, price decimal(6,2), day date, at timestamp_ntz, "
-        "ratio double, ds string"
-    )
-    day, at = datetime.date(1500, 2, 28), datetime.datetime(1969, 12, 31, 23, 59, 59, 123456)
-    rows = [
-        ("delete", (7, 1, 3, "ds= x"), 1, "", Decimal("-0.10"), day, at, 0.1, " x"),
-        ("insert", None, 1, ' a "b", \\c\r\nd ', None, None, None, float("inf"), "y"),
-        ("update", (2**40, 0, 0, "ds=y"), 2, None, Decimal("9999.99"), day, at, -1e300, "y"),
-    ]
     path = tmp_path / f"changes.{file_format}"
     path.write_text("an older file")
-    changes = spark.createDataFrame(rows[::-1], schema)
-    save_changes(changes, Location.given(path), file_format, order=["id", "operation"])
+    changes = changes_of(CHANGES)
+    if engine == "spark":
+        frame = spark.createDataFrame(changes.take(list(range(len(CHANGES)))[::-1]), SCHEMA)
+        save_changes(frame, Location.given(path), file_format, order=["id", "operation", "day"])
+    else:
+        save_arrow_changes(changes, Location.given(path), file_format)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
-    assert _values(rows_by_spark(spark, path, None, TYPED), changes.columns) == rows
-    if file_format != "orc":
-        assert _values(rows_by_local(path, None, TYPED), changes.columns) == rows
+    assert repr(_values(rows_by_spark(spark, path, None, TYPED), changes.column_names)) == repr(CHANGES)
+    if file_format == "orc" and engine == "spark":
+        message = r"column day has dates before 1582-10-15, and the file does"
+        with pytest.raises(ConfigurationError, match=message):
+            rows_by_local(path, None, TYPED)
         return
-    with pytest.raises(
-        ConfigurationError, match=r"column day has dates before 1582-10-15, and the file does"
+    assert repr(_values(rows_by_local(path, None, TYPED), changes.column_names)) == repr(CHANGES)
+
+
+@pytest.mark.slow
+def test_orc_files_of_spark_are_read_without_it(spark: SparkSession, tmp_path: Path) -> None:
+    """If their dates are those of every calendar."""
+    path = tmp_path / "changes.orc"
+    later = [(*row[:5], datetime.date(1600, 2, 29), AT, *row[7:]) for row in CHANGES]
+    frame = spark.createDataFrame(changes_of(later), SCHEMA)
+    save_changes(frame, Location.given(path), order=["id", "operation", "msg"])
+    found = _values(rows_by_local(path, None, TYPED), frame.columns)
+    assert sorted(map(repr, found)) == sorted(map(repr, later))
+
+
+def test_what_the_local_engine_saves_in_no_file(tmp_path: Path) -> None:
+    """Values that a format does not hold for both engines; an older file stays as it is."""
+    maps = pa.table({"m": pa.array([[(1, 2)]], pa.map_(pa.int32(), pa.int32()))})
+    clocks = pa.table({"a": pa.array([[AT]], pa.list_(pa.timestamp("us")))})
+    texts = pa.table({"t": ["a\x01"]})
+    for made, suffix, message in (
+        (maps, "json", r"column 'm', map<int32, int32>: keys of maps are texts in JSON"),
+        (clocks, "orc", r"column 'a', list<.*>: timestamps within others"),
+        (texts, "csv", r"column 't' has a text with a character 0 or 1"),
     ):
-        rows_by_local(path, None, TYPED)
-    later = changes.withColumn("day", sf.make_date(sf.lit(1600), sf.lit(2), sf.lit(29)))
-    save_changes(later, Location.given(path), file_format, order=["id", "operation"])
-    (*_, last) = _values(rows_by_local(path, None, TYPED), changes.columns)
-    assert last == (*rows[-1][:5], datetime.date(1600, 2, 29), *rows[-1][6:])
+        path = tmp_path / f"x.{suffix}"
+        path.write_text("older")
+        with pytest.raises(LocalEngineError, match=message):
+            save_arrow_changes(made, Location.given(path))
+        assert path.read_text() == "older"
+    with pytest.raises(ClientError, match="the file cannot be written"):
+        save_arrow_changes(texts, Location.given(tmp_path / "none" / "x.json"))
+
+
+def test_saved_csv_is_plain(tmp_path: Path) -> None:
+    """Quotes only where they are needed; a link is kept, and what it leads to replaced."""
+    (tmp_path / "target.csv").write_text("older")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "target.csv")
+    save_arrow_changes(changes_of(CHANGES[:1]), Location.given(tmp_path / "link.csv"))
+    assert (tmp_path / "link.csv").is_symlink()
+    fields = [f"ROW__ID.{name}" for name in ("transactionid", "bucketid", "rowid", "partition")]
+    assert (tmp_path / "target.csv").read_text().splitlines() == [
+        f"operation,{','.join(fields)},id,msg,price,day,at,ratio,ds",
+        'delete,7,1,3,ds= x,1,"",-0.10,1500-02-28,1969-12-31 23:59:59.123456,0.1," x"',
+    ]
 
 
 def _values(rows: Rows, names: list[str]) -> list[tuple[Any, ...]]:

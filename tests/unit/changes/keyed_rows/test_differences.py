@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mutation_api.changes.local_merge.differences import differs
+from mutation_api.changes.keyed_rows.differences import differs
 
 NAN = float("nan")
 STRUCT = pa.struct([("a", pa.int32()), ("f", pa.float64())])

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey
-from mutation_api.changes.local_merge.row_texts import json_texts
+from mutation_api.changes.keyed_rows.row_texts import json_texts
 from mutation_api.errors import ConfigurationError
 from mutation_api.worker.row_ids import Mask
 
-__all__ = ["duplicated", "first_of_each", "order_of_rows", "sort_keys"]
+__all__ = ["dense_ranks", "duplicated", "first_of_each", "order_of_rows", "sort_keys"]
 
 Indices = NDArray[np.int64]
 
@@ -62,17 +62,18 @@ def order_of_rows(source: pa.RecordBatch, keys: Sequence[tuple[str, bool]]) -> I
             order.
     """
     texts = pa.array(json_texts(source.to_struct_array()), pa.string())
-    parts: list[Indices] = [_rank(texts, is_descending=False)]
+    parts: list[Indices] = [dense_ranks(texts, is_descending=False)]
     parts += [
-        _rank(source.column(name), is_descending=is_descending) for name, is_descending in reversed(keys)
+        dense_ranks(source.column(name), is_descending=is_descending)
+        for name, is_descending in reversed(keys)
     ]
     ranks = np.empty(len(texts), np.int64)
     ranks[np.lexsort(parts)] = np.arange(len(texts))
     return ranks
 
 
-def _rank(values: pa.Array, *, is_descending: bool) -> Indices:
-    """Dense ranks; NULL is the least value."""
+def dense_ranks(values: pa.Array, *, is_descending: bool) -> Indices:
+    """Dense ranks of n values: NULL is the least, NaN the greatest."""
     ranks = np.zeros(len(values), np.int64)
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     ranks[valid] = pc.rank(values.drop_null(), sort_keys="ascending", tiebreaker="dense").to_numpy()

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from mutation_api.changes.local_merge.key_columns import key_in_type
+from mutation_api.changes.keyed_rows.key_columns import key_in_type
 from mutation_api.errors import RecordLayoutError
 
 NAN = float("nan")

@@ -25,7 +25,7 @@ from mutation_api.change_set.layout import is_text
 from mutation_api.errors import RecordLayoutError
 from mutation_api.worker.row_ids import Mask
 
-__all__ = ["key_in_type"]
+__all__ = ["are_comparable", "key_in_type"]
 
 _DIGITS = 20
 """Digits of the largest integers of 64 bits."""
@@ -51,7 +51,7 @@ def key_in_type(table_name: str, name: str, values: pa.Array, wanted: pa.DataTyp
         return values, nothing
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), wanted), nothing
-    if not _are_comparable(values.type, wanted):
+    if not are_comparable(values.type, wanted):
         raise RecordLayoutError(
             f"table {table_name}: key column {name!r}: values of type {values.type} cannot be compared with "
             f"the table's {wanted}; cast the source's column"
@@ -130,5 +130,8 @@ _FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
 )
 
 
-def _are_comparable(found: pa.DataType, wanted: pa.DataType) -> bool:
+def are_comparable(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether key values of these types are compared here as Spark compares them."""
+    if pa.types.is_null(found) or (found == wanted and not pa.types.is_nested(wanted)):
+        return True
     return any(is_member(found) and is_member(wanted) for is_member in _FAMILIES)

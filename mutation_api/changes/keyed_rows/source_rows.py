@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
-from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.changes.keyed_rows.limits import check_memory
+from mutation_api.errors import LocalEngineError, RecordLayoutError
 from mutation_api.local.arrow_input import arrow_reader
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.types.plain_array import plain_array
 
-__all__ = ["check_memory", "plain_batch", "source_rows"]
+__all__ = ["check_wall_clocks", "plain_batch", "source_rows"]
 
 
 def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Table:
@@ -22,7 +25,7 @@ def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Tabl
 
     Raises:
         RecordLayoutError: two columns differ at most in case, or it is no Arrow data.
-        ConfigurationError: it needs more memory than allowed.
+        LocalEngineError: it needs more memory than allowed.
     """
     reader = arrow_reader(source, f"table {table_name}: the source")
     names = [name.lower() for name in reader.schema.names]
@@ -45,11 +48,17 @@ def plain_batch(rows: pa.Table) -> pa.RecordBatch:
     return pa.record_batch([plain_array(column) for column in rows.columns], names=rows.column_names)
 
 
-def check_memory(table_name: str, what: str, byte_count: int, local: LocalOptions) -> None:
-    """Raise ConfigurationError if ``byte_count`` is more than the engine may hold."""
-    if byte_count > local.memory_bytes:
-        raise ConfigurationError(
-            f"table {table_name}: {what} would take more than the {local.memory_bytes:,} bytes that the "
-            "local engine may hold: merge in several parts, allow more with LocalOptions(memory_bytes=…), "
-            "or merge with Spark"
+def check_wall_clocks(table_name: str, what: str, types: Mapping[str, pa.DataType]) -> None:
+    """Raise LocalEngineError if columns hold instants: their wall clock depends on a session of Spark."""
+    instants = [name for name, kind in types.items() if _has_zone(kind)]
+    if instants:
+        raise LocalEngineError(
+            f"table {table_name}: {', '.join(instants)} of {what} holds instants, which only Spark shows in "
+            "the zone of its session; write them as wall clocks"
         )
+
+
+def _has_zone(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind):
+        return kind.tz is not None
+    return any(_has_zone(kind.field(number).type) for number in range(kind.num_fields))

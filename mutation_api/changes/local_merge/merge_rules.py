@@ -1,0 +1,164 @@
+"""local_merge_by_rules: a merge described by rules, in this process.
+
+What Spark would surely do alike is done here: conditions of :mod:`.simple_conditions`, orders by a column,
+keys of types that are compared as Spark compares them. All else raises LocalEngineError before the table is
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.change_set.staged_writer import LookingTransaction
+from mutation_api.changes.clauses import SOURCE, TARGET
+from mutation_api.changes.duplicates import FirstBy, first_by
+from mutation_api.changes.keyed_rows.key_columns import are_comparable
+from mutation_api.changes.keyed_rows.source_rows import check_wall_clocks
+from mutation_api.changes.local_merge.expressions import target_types
+from mutation_api.changes.local_merge.merge import LocalMerge, local_merge
+from mutation_api.changes.local_merge.simple_conditions import (
+    parsed_column,
+    parsed_condition,
+    resolved_condition,
+)
+from mutation_api.changes.merge_rules import MergeRules, parsed_order, rule_clauses
+from mutation_api.errors import LocalEngineError
+from mutation_api.local.local_options import LocalOptions
+
+__all__ = ["check_rules", "local_merge_by_rules"]
+
+
+def check_rules(rules: MergeRules) -> None:
+    """Look at the texts alone. Raises LocalEngineError: only Spark reads one of them."""
+    for text in rules.conditions:
+        parsed_condition(text)
+    for text in rules.first_by:
+        _order_column(text)
+
+
+def local_merge_by_rules(
+    transaction: LookingTransaction,
+    table_name: str,
+    *,
+    source: pa.RecordBatchReader,
+    on: Sequence[str],
+    rules: MergeRules,
+    null_safe: bool = False,
+    missing_columns: str = "null",
+    write_unchanged: bool = False,
+    prune_buckets: bool = True,
+    read_bytes_max: int | None = None,
+    local: LocalOptions | None = None,
+) -> LocalMerge:
+    """Describe a merge by rules; ``execute()`` or ``dry_run()`` of what this returns ends it.
+
+    Args:
+        transaction: begun; the table is one of its sinks.
+        table_name: ``database.table``.
+        source: the rows to merge; they are read by this call.
+        on: key columns, which both sides have.
+        rules: what happens to rows.
+        null_safe: see :func:`~mutation_api.changes.local_merge.merge.local_merge`.
+        missing_columns: likewise.
+        write_unchanged: likewise.
+        prune_buckets: likewise.
+        read_bytes_max: size of the table's files that are read here; None: of any size.
+        local: memory and threads.
+
+    Raises:
+        LocalEngineError: only Spark reads the rules, or compares these types; or the source needs more memory
+            than allowed.
+        ConfigurationError: rules contradict one another, or an option makes no sense.
+        RecordLayoutError: the source has a column twice.
+    """
+    table = transaction.table(table_name)
+    check_rules(rules)
+    types = {field.name.lower(): field.type for field in source.schema}
+    target = target_types(table)
+    _check_types(table.full_name, types, target, on)
+    merge = local_merge(
+        transaction,
+        table.full_name,
+        source=source,
+        on=on,
+        null_safe=null_safe,
+        on_duplicate=_first_by(types, rules.first_by) or "error",
+        missing_columns=missing_columns,
+        write_unchanged=write_unchanged,
+        prune_buckets=prune_buckets,
+        local=local,
+    )
+    merge.read_bytes_max = read_bytes_max
+    merge.clauses += rule_clauses(rules, _SimpleConditions(types, target))
+    return merge
+
+
+@dataclass(frozen=True)
+class _SimpleConditions:
+    """Conditions as Arrow expressions; a :class:`~mutation_api.changes.merge_rules.RuleConditions`."""
+
+    source: Mapping[str, pa.DataType]
+    target: Mapping[str, pa.DataType]
+
+    def of_both(self, text: str) -> pc.Expression:
+        return resolved_condition(text, self.source, self.target)[0]
+
+    def of_source(self, text: str) -> pc.Expression:
+        return resolved_condition(text, self.source, self.target, (SOURCE,))[0]
+
+    def of_target(self, text: str) -> pc.Expression:
+        return resolved_condition(text, self.source, self.target, (TARGET,))[0]
+
+    def reads_target(self, text: str) -> bool:
+        return TARGET in resolved_condition(text, self.source, self.target)[1]
+
+    def unless(self, gone: pc.Expression, wanted: pc.Expression | None) -> pc.Expression:
+        stays = ~pc.coalesce(gone, pc.scalar(False))
+        return stays if wanted is None else wanted & stays
+
+
+def _first_by(types: Mapping[str, pa.DataType], texts: Sequence[str]) -> FirstBy | None:
+    orders = []
+    for text in texts:
+        name, is_descending = _order_column(text)
+        if name not in types or not _has_sure_order(types[name]):
+            raise LocalEngineError(
+                f"first_by {text!r}: only Spark orders by it; without it the source has columns "
+                f"{', '.join(types)}, and floats and nested types have no order"
+            )
+        orders.append((name, "descending" if is_descending else "ascending"))
+    return first_by(*orders) if orders else None
+
+
+def _order_column(text: str) -> tuple[str, bool]:
+    """The column, and whether it descends."""
+    order = parsed_order(text)
+    column = parsed_column(order.value)
+    if column is None or column[0] == TARGET or order.nulls_last != order.is_descending:
+        raise LocalEngineError(
+            f"first_by {text!r}: only Spark orders by it; without it an order is a column, with ASC or DESC, "
+            "in which NULL is the least value"
+        )
+    return column[1], order.is_descending
+
+
+def _has_sure_order(kind: pa.DataType) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_signed_integer, pa.types.is_decimal, pa.types.is_date32)
+    return any(is_kind(kind) for is_kind in kinds) or kind == pa.timestamp("us")
+
+
+def _check_types(
+    table_name: str, source: Mapping[str, pa.DataType], target: Mapping[str, pa.DataType], on: Sequence[str]
+) -> None:
+    """Raise LocalEngineError if only Spark compares a key, or knows the wall clock of an instant."""
+    check_wall_clocks(table_name, "the source", source)
+    for name in (name.lower() for name in on):
+        if name in source and name in target and not are_comparable(source[name], target[name]):
+            raise LocalEngineError(
+                f"table {table_name}: only Spark compares the key column {name!r}, {source[name]} in the "
+                f"source and {target[name]} in the table; cast the source's column"
+            )

@@ -1,0 +1,196 @@
+"""Conditions in SQL that the local engine evaluates itself, because their meaning is beyond doubt.
+
+A condition is one comparison, or several joined by ``AND``; keywords and names in any case::
+
+    [source.|target.]column  =|<>|!=|<|<=|>|>=  literal
+    [source.|target.]column  IS [NOT] NULL
+
+=======================  ========================================  ===================================
+column                   literals                                  compared
+=======================  ========================================  ===================================
+text                     ``'text'``                                by its bytes
+tinyint … bigint         whole numbers of at most 18 digits        as numbers
+decimal(p,s)             numbers that fit the column's type        as numbers
+boolean                  ``TRUE``, ``FALSE``, only for equality    as truth values
+date                     ``'2024-02-29'``                          as days
+every type               ``IS [NOT] NULL``
+=======================  ========================================  ===================================
+
+A text has no quote and no backslash in it; names are ASCII letters, digits and ``_``. All else, such as OR,
+functions, arithmetic, doubles (NaN, rounding), timestamps, and texts compared with numbers, is left to Spark,
+whose rules depend on its settings.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.changes.clauses import SOURCE, TARGET
+from mutation_api.errors import LocalEngineError
+
+__all__ = ["Comparison", "parsed_column", "parsed_condition", "resolved_condition"]
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_COLUMN = rf"(?:(?P<side>source|target)\.)?(?P<name>{_NAME})"
+_COMPARISON = re.compile(
+    rf"\s*{_COLUMN}\s*(?:(?P<operator><=|>=|<>|!=|=|<|>)\s*(?P<literal>'[^'\\]*'|-?\d+(?:\.\d+)?(?![\w.])|"
+    rf"(?:TRUE|FALSE)\b)|\bIS\s+(?P<null>(?:NOT\s+)?NULL)\b)\s*",
+    re.I | re.A,
+)
+_AND = re.compile(r"AND\b", re.I | re.A)
+_NO_COLUMNS = frozenset(("and", "case", "exists", "false", "interval", "not", "null", "true"))
+"""Words that begin an expression of SQL, though columns may be called so."""
+_SUBSTITUTED = "${"
+"""Begins a variable that Spark replaces by its value, in texts too."""
+
+_OPERATORS: Mapping[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
+    "=": lambda column, literal: column == literal,
+    "<>": lambda column, literal: column != literal,
+    "!=": lambda column, literal: column != literal,
+    "<": lambda column, literal: column < literal,
+    "<=": lambda column, literal: column <= literal,
+    ">": lambda column, literal: column > literal,
+    ">=": lambda column, literal: column >= literal,
+}
+_EQUALITIES = ("=", "<>", "!=")
+_DIGITS_MAX = 18
+"""Digits of a whole number that 64 bits surely hold."""
+_DATE = re.compile(r"(?!0000)\d{4}-\d{2}-\d{2}", re.A)
+
+Types = Mapping[str, pa.DataType]
+Literal = str | int | Decimal | bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A column, in lower case, compared with a literal; or ``IS NULL``, ``IS NOT NULL``, without one.
+
+    ``side`` is None if the text does not say it.
+    """
+
+    side: str | None
+    column: str
+    operator: str
+    literal: Literal | None = None
+
+
+def parsed_condition(text: str) -> tuple[Comparison, ...]:
+    """The comparisons, all of which must hold. Raises LocalEngineError: it is no such condition."""
+    found, at = [], 0
+    while (match := _COMPARISON.match(text, at)) is not None and match["name"].lower() not in _NO_COLUMNS:
+        found.append(_comparison(match))
+        at = match.end()
+        joined = _AND.match(text, at)
+        if joined is None:
+            break
+        at = joined.end()
+    else:
+        raise _unread(text)
+    if at < len(text) or _SUBSTITUTED in text:
+        raise _unread(text)
+    return tuple(found)
+
+
+def parsed_column(text: str) -> tuple[str | None, str] | None:
+    """Side, if it is there, and name of a column; None if the text is something else."""
+    found = re.fullmatch(_COLUMN, text.strip(), re.I | re.A)
+    if found is None or found["name"].lower() in _NO_COLUMNS:
+        return None
+    return found["side"] and found["side"].lower(), found["name"].lower()
+
+
+def resolved_condition(
+    text: str, source: Types, target: Types, preferred: Sequence[str] = (SOURCE, TARGET)
+) -> tuple[pc.Expression, frozenset[str]]:
+    """The condition over the structs ``source`` and ``target``, and the sides that it reads.
+
+    Args:
+        text: the condition.
+        source: types of the source's columns by name, in lower case.
+        target: types of the table's columns.
+        preferred: the sides on which a column without a side is looked for, in this order.
+
+    Raises:
+        LocalEngineError: it is no such condition, a column is unknown, or a type is not compared here.
+    """
+    types = {SOURCE: source, TARGET: target}
+    parts, sides = [], set()
+    for each in parsed_condition(text):
+        wanted = preferred if each.side is None else (each.side,)
+        side = next((side for side in wanted if each.column in types[side]), None)
+        if side is None:
+            known = "; ".join(f"{side} has {', '.join(types[side])}" for side in wanted)
+            raise LocalEngineError(f"the condition {text!r}: {each.column!r} is no column: {known}")
+        parts.append(_expression(text, each, pc.field(side, each.column), types[side][each.column]))
+        sides.add(side)
+    return reduce(lambda one, other: one & other, parts), frozenset(sides)
+
+
+def _comparison(match: re.Match[str]) -> Comparison:
+    side, name = match["side"] and match["side"].lower(), match["name"].lower()
+    if match["null"]:
+        return Comparison(side, name, " ".join(("IS", *match["null"].upper().split())))
+    return Comparison(side, name, match["operator"], _literal(match["literal"]))
+
+
+def _literal(text: str) -> Literal:
+    if text.startswith("'"):
+        return text[1:-1]
+    if text.upper() in ("TRUE", "FALSE"):
+        return text.upper() == "TRUE"
+    return Decimal(text) if "." in text else int(text)
+
+
+def _expression(text: str, found: Comparison, column: pc.Expression, kind: pa.DataType) -> pc.Expression:
+    if found.literal is None:
+        return column.is_null() if found.operator == "IS NULL" else column.is_valid()
+    literal = found.literal
+    compare = _OPERATORS[found.operator]
+    if pa.types.is_string(kind) and isinstance(literal, str):
+        return compare(column, pc.scalar(literal))
+    if pa.types.is_boolean(kind) and isinstance(literal, bool) and found.operator in _EQUALITIES:
+        return compare(column, pc.scalar(literal))
+    if pa.types.is_date32(kind) and (day := _day(literal)) is not None:
+        return compare(column, pc.scalar(pa.scalar(day, kind)))
+    if pa.types.is_signed_integer(kind) and type(literal) is int and abs(literal) < 10**_DIGITS_MAX:
+        return compare(column.cast(pa.int64()), pc.scalar(pa.scalar(literal, pa.int64())))
+    if pa.types.is_decimal(kind) and (number := _decimal(literal, kind)) is not None:
+        return compare(column, pc.scalar(pa.scalar(number, kind)))
+    raise LocalEngineError(
+        f"the condition {text!r}: only Spark compares {found.column!r}, of type {kind}, with {literal!r} "
+        f"by {found.operator}"
+    )
+
+
+def _day(literal: Any) -> datetime.date | None:
+    if not isinstance(literal, str) or not _DATE.fullmatch(literal):
+        return None
+    try:
+        return datetime.date.fromisoformat(literal)
+    except ValueError:
+        return None
+
+
+def _decimal(literal: Any, kind: pa.DataType) -> Decimal | None:
+    """The number, if the column's type holds it as it is written: neither side is widened or rounded."""
+    if isinstance(literal, bool | str):
+        return None
+    number = Decimal(literal)
+    whole, _, fraction = format(abs(number), "f").partition(".")
+    return number if len(whole) <= kind.precision - kind.scale and len(fraction) <= kind.scale else None
+
+
+def _unread(text: str) -> LocalEngineError:
+    return LocalEngineError(
+        f"only Spark reads the condition {text!r}; without it a condition is column = literal (or <>, <, <=, "
+        ">, >=, IS NULL, IS NOT NULL), or several joined by AND"
+    )
