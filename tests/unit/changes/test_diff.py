@@ -18,8 +18,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mutation_api.acid.version import AcidVersion
+from mutation_api.changes import local_diff as local
 from mutation_api.changes.diff_rules import OPERATIONS
-from mutation_api.changes.local_merge import diff as local
 from mutation_api.changes.local_merge.expressions import target_types
 from mutation_api.changes.spark_merge import diff as by_spark
 from mutation_api.errors import (
