@@ -61,6 +61,7 @@ from .hive.hive_table import HiveTable as HiveTable
 from .hive.hive_table import SnapshotTable as SnapshotTable
 from .hive.hive_transaction import HiveTransaction as HiveTransaction
 from .inputs.collector.collector_source import CollectorSource as CollectorSource
+from .inputs.contradictions import Contradictions as Contradictions
 from .inputs.find_watermarks import find_watermarks as find_watermarks
 from .inputs.ingest import Following as Following
 from .inputs.ingest import ingest as ingest
@@ -69,12 +70,11 @@ from .inputs.ingest_report import IngestReport as IngestReport
 from .inputs.messages.canal import CanalSource as CanalSource
 from .inputs.messages.debezium import DebeziumSource as DebeziumSource
 from .inputs.messages.debezium_values import DebeziumValues as DebeziumValues
+from .inputs.messages.maxwell import MaxwellSource as MaxwellSource
 from .inputs.messages.log_options import LogOptions as LogOptions
 from .inputs.messages.log_options import Positions as Positions
-from .inputs.messages.maxwell import MaxwellSource as MaxwellSource
 from .inputs.mysql.mysql_source import MySqlSource as MySqlSource
 from .inputs.mysql.server import MySqlAddress as MySqlAddress
-from .inputs.reduce import Contradictions as Contradictions
 from .inputs.reduce import ReducedLog as ReducedLog
 from .inputs.reduce import reduce_operations as reduce_operations
 from .inputs.reduce import reduced_log as reduced_log
@@ -83,6 +83,9 @@ from .inputs.source import OPERATION as OPERATION
 from .inputs.source import POSITION as POSITION
 from .inputs.source import Batch as Batch
 from .inputs.source import ChangeSource as ChangeSource
+from .inputs.source import LocalBatch as LocalBatch
+from .inputs.source import LocalChangeSource as LocalChangeSource
+from .inputs.source import LocalOperations as LocalOperations
 from .inputs.source import Position as Position
 from .inputs.source import SourceTable as SourceTable
 from .inputs.source import TableOperations as TableOperations
