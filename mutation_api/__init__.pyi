@@ -67,10 +67,10 @@ from .inputs.ingest import Following as Following
 from .inputs.ingest import ingest as ingest
 from .inputs.ingest_report import IngestedTable as IngestedTable
 from .inputs.ingest_report import IngestReport as IngestReport
-from .inputs.messages.canal import CanalSource as CanalSource
-from .inputs.messages.debezium import DebeziumSource as DebeziumSource
-from .inputs.messages.debezium_values import DebeziumValues as DebeziumValues
-from .inputs.messages.maxwell import MaxwellSource as MaxwellSource
+from .inputs.messages.formats.canal import CanalSource as CanalSource
+from .inputs.messages.formats.debezium import DebeziumSource as DebeziumSource
+from .inputs.messages.formats.debezium_values import DebeziumValues as DebeziumValues
+from .inputs.messages.formats.maxwell import MaxwellSource as MaxwellSource
 from .inputs.messages.log_options import LogOptions as LogOptions
 from .inputs.messages.log_options import Positions as Positions
 from .inputs.mysql.mysql_source import MySqlSource as MySqlSource

@@ -209,7 +209,9 @@ SPARK_ONLY_IN = (
     "mutation_api.spark",
     "mutation_api.changes.spark_merge",
     "mutation_api.changes.files",
-    "mutation_api.inputs",
+    "mutation_api.inputs.reduce",
+    "mutation_api.inputs.engines.spark_engine",
+    "mutation_api.inputs.engines.spark_parts",
     "mutation_api.cli",
 )
 

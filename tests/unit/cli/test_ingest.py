@@ -271,7 +271,7 @@ def test_a_small_run_imports_nothing_large() -> None:
     """Neither Spark nor pandas, whatever file source it is."""
     program = (
         "import sys, pyarrow\n"
-        "from mutation_api.cli.ingest import command, collector, mysql, tungsten\n"
+        "from mutation_api.cli.ingest import command, canal, collector, debezium, maxwell, mysql, tungsten\n"
         "from mutation_api.cli.arguments.engine_arguments import engine_module\n"
         "engine_module('ingest', 'local')\n"
         "pyarrow.array([1])\n"

@@ -12,7 +12,7 @@ from mutation_api.cli.ingest import canal as ingest_canal
 from mutation_api.cli.ingest import debezium as ingest_debezium
 from mutation_api.cli.ingest import maxwell as ingest_maxwell
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.messages.debezium_values import DebeziumValues
+from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
 from mutation_api.inputs.messages.log_options import LogOptions, Positions
 from mutation_api.storage.location import Location
 
