@@ -1,7 +1,8 @@
 """Change sources: logs of operations as tools for change data capture write them, and what applies them.
 
-:func:`mutation_api.ingest` brings tables up to the end of a source, exactly once. A source is a
-:class:`ChangeSource`:
+:func:`mutation_api.ingest` brings tables up to the end of a source, exactly once, by Spark or in this
+process. A source is a :class:`ChangeSource` for the one and a :class:`LocalChangeSource` for the other; all
+of ours are both:
 
 ===================  =========================  ===============================================
 source               what names the log        what it is

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mutation_api.changes.merge_report import MergeReport
-from mutation_api.inputs.reduce import Contradictions
+from mutation_api.inputs.contradictions import Contradictions
 from mutation_api.inputs.source import Position
 
 __all__ = ["IngestReport", "IngestedTable"]
@@ -50,7 +50,8 @@ class IngestReport:
     """A run.
 
     ``before``: positions before it, by the source's names of tables. ``position``: the position that it
-    reached, None if the source had nothing new. ``txn_id`` is None if nothing was committed.
+    reached, None if the source had nothing new. ``txn_id`` is None if nothing was committed. ``engine`` did
+    the work: ``spark`` or ``local``.
     """
 
     source_id: str
@@ -59,6 +60,7 @@ class IngestReport:
     before: Mapping[str, Position]
     position: Position | None
     tables: tuple[IngestedTable, ...]
+    engine: str
 
     @property
     def operation_count(self) -> int:
@@ -70,6 +72,7 @@ class IngestReport:
         return {
             "source": self.source_id,
             "dry_run": self.is_dry_run,
+            "engine": self.engine,
             "txn_id": self.txn_id,
             "before": {name: position.text for name, position in self.before.items()},
             "position": None if self.position is None else self.position.text,
@@ -82,7 +85,7 @@ class IngestReport:
             reached = sorted({position.text for position in self.before.values()})
             return f"{self.source_id}: nothing new" + (f" after {', '.join(reached)}" if reached else "")
         did = "would be applied" if self.is_dry_run else f"applied in transaction {self.txn_id}"
-        lines = [f"{self.source_id}: {did} up to {self.position.text}"]
+        lines = [f"{self.source_id}: {did} up to {self.position.text} ({self.engine})"]
         emptied = [f"  {table.target}: emptied first" for table in self.tables if table.is_emptied]
         if not (self.operation_count or emptied):
             lines.append("  no operations on these tables")

@@ -21,11 +21,15 @@ __all__ = [
     "CONTRADICTIONS",
     "CONTRADICTION_POSITION",
     "DELETE",
+    "DOUBLED",
     "DOUBLED_POSITION",
     "FINDINGS",
     "FIRST_OPERATION",
     "FIRST_POSITION",
     "INSERT",
+    "NOT_ORDERED",
+    "NO_KEY",
+    "NO_OPERATION",
     "OPERATION_COUNT",
     "UPDATE",
     "LogWalk",
@@ -58,6 +62,12 @@ FINDINGS = (
     DOUBLED_POSITION,
 )
 """Columns that the walk appends."""
+
+NO_KEY = "a key column is null, so the row of the operation is not known"
+NOT_ORDERED = "an operation needs a position"
+NO_OPERATION = f"the operation must be one of {INSERT}, {UPDATE}, {DELETE}"
+DOUBLED = "so it is not known which of them is the later one"
+"""Texts about operations that cannot be walked over; whoever sorts them finds these."""
 
 Mask = NDArray[np.bool_]
 

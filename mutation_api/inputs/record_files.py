@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 from mutation_api.errors import InputFormatError, MutationError, RecordLayoutError, RecordValueError
 from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
 from mutation_api.inputs.source import OPERATION, POSITION
-from mutation_api.spark.quoted_name import quoted
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.types.hive_type import parse_hive_type, spark_type
+from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.types.scalar_conversion import MisfitError, UnfitTypeError
 from mutation_api.types.text_values import BinaryText, check_text_type, values_of_texts
 
@@ -26,7 +25,6 @@ __all__ = [
     "FileColumns",
     "RecordFile",
     "operations_batch",
-    "operations_schema",
     "refuse",
 ]
 
@@ -134,20 +132,20 @@ def _check_names(table: AcidTable, known: Collection[str]) -> None:
         )
 
 
-def operations_schema(table: AcidTable, position: Sequence[str]) -> str:
-    """Spark's DDL of a frame of operations on a table; ``position`` names the parts of their positions."""
-    parts = ",".join(f"{part}:bigint" for part in position)
-    columns = [f"{quoted(c.name)} {spark_type(parse_hive_type(c.type))}" for c in table.all_columns]
-    return ", ".join([f"{OPERATION} string", f"{POSITION} struct<{parts}>", *columns])
-
-
 def operations_batch(
     names: Sequence[str],
     operations: pa.Array,
     position: Mapping[str, pa.Array],
     values: Mapping[str, pa.Array],
 ) -> pa.RecordBatch:
-    """A batch of :func:`operations_schema`; ``names`` are the table's columns in its order."""
+    """A batch of operations.
+
+    Args:
+        names: the table's columns in its order.
+        operations: the operations.
+        position: their positions, number by number.
+        values: the values by column.
+    """
     positions = pa.StructArray.from_arrays(list(position.values()), names=list(position))
     arrays = {OPERATION: operations, POSITION: positions, **{name: values[name] for name in names}}
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
@@ -155,7 +153,7 @@ def operations_batch(
 
 @dataclass(frozen=True)
 class RecordFile:
-    """A file of records, as tasks read it: the bytes from ``start`` to ``end``.
+    """A file of records: the bytes from ``start`` to ``end``.
 
     ``fields`` names the fields of a record, for messages. Bytes that were added after the listing lie behind
     ``end``; the next run reads them.

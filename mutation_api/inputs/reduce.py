@@ -1,5 +1,7 @@
 """Reduces a log of operations to the last one of each key, which leaves what replaying the log would leave.
 
+This is Spark's way; :mod:`~mutation_api.inputs.engines.local_reduce` does the same in this process.
+
 The operations of a key are brought together once and sorted. One walk in that order (:mod:`log_walk`) finds
 the last operation, the first, and those that cannot follow the one before: an insert after an insert or
 update, an update or delete after a delete. The walk counts these contradictions. They are usual if a log is
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import reduce
 
 import pyspark.sql.functions as sf
@@ -18,18 +20,26 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError, RecordValueError
+from mutation_api.inputs.contradictions import (
+    OPERATIONS,
+    SAMPLES_SHOWN,
+    SINGULARS,
+    Contradictions,
+    log_contradicts_itself,
+)
 from mutation_api.inputs.log_walk import (
     CONTRADICTION,
     CONTRADICTION_POSITION,
     CONTRADICTIONS,
-    DELETE,
+    DOUBLED,
     DOUBLED_POSITION,
     FINDINGS,
     FIRST_OPERATION,
     FIRST_POSITION,
-    INSERT,
+    NO_KEY,
+    NO_OPERATION,
+    NOT_ORDERED,
     OPERATION_COUNT,
-    UPDATE,
     LogWalk,
 )
 from mutation_api.spark.arrow_batches import counted_by_rows
@@ -37,44 +47,9 @@ from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.worker_errors import raised_in_job, translated_worker_errors
 from mutation_api.spark.write.plan import default_num_partitions
 
-__all__ = [
-    "OPERATIONS",
-    "SAMPLES_SHOWN",
-    "Contradictions",
-    "ReducedLog",
-    "reduce_operations",
-    "reduced_log",
-]
-
-OPERATIONS = (INSERT, UPDATE, DELETE)
-
-SAMPLES_SHOWN = 5
-"""Number of keys that a message about contradictions names."""
+__all__ = ["ReducedLog", "reduce_operations", "reduced_log"]
 
 _ORDER = "__order"
-
-
-@dataclass(frozen=True)
-class Contradictions:
-    """Number of operations that contradict what was there before them, by kind."""
-
-    inserts_of_present: int = 0
-    updates_of_absent: int = 0
-    deletes_of_absent: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.inserts_of_present + self.updates_of_absent + self.deletes_of_absent
-
-    def __add__(self, other: Contradictions) -> Contradictions:
-        """Sum, kind by kind."""
-        return Contradictions(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-    def __str__(self) -> str:
-        """The kinds that occur, for people."""
-        found = [f"{count:,} {name.replace('_', ' ')} keys" for name, count in vars(self).items() if count]
-        return ", ".join(found) or "no contradictions"
 
 
 @dataclass(frozen=True)
@@ -161,7 +136,7 @@ def reduced_log(
             with counted_by_rows(operations.sparkSession):
                 found = log.counted(rows)
             if strict and found.contradictions.total:
-                raise _contradiction_error(what, found.contradictions, log.samples(rows))
+                raise log_contradicts_itself(what, found.contradictions, log.samples(rows))
         yield found
     finally:
         rows.unpersist()
@@ -228,7 +203,7 @@ class _Log:
             self._key_text(),
             " have the same position ",
             _text(sf.col(DOUBLED_POSITION)),
-            ", so it is not known which of them is the later one",
+            f", {DOUBLED}",
         )
         # In the filter, which always runs: Spark does not evaluate a column that is not read.
         return found.where(
@@ -258,7 +233,7 @@ class _Log:
             _text(sf.col(CONTRADICTION_POSITION)).alias("order"),
         )
         shown = found.orderBy("order", "key").limit(SAMPLES_SHOWN).collect()
-        return [f"{_SINGULARS[row['kind']]} key {row['key']} at {row['order']}" for row in shown]
+        return [f"{SINGULARS[row['kind']]} key {row['key']} at {row['order']}" for row in shown]
 
     def _checked(self) -> DataFrame:
         operation = _column(self.operation)
@@ -270,23 +245,15 @@ class _Log:
         wrong = (
             sf.when(
                 reduce(Column.__or__, missing),
-                raised_in_job(
-                    RecordValueError,
-                    *where,
-                    ": a key column is null, so the row of the operation is not known",
-                ),
+                raised_in_job(RecordValueError, *where, f": {NO_KEY}"),
             )
             .when(
                 reduce(Column.__or__, [_column(name).isNull() for name in self.order]),
-                raised_in_job(RecordValueError, *where, ": an operation needs a position"),
+                raised_in_job(RecordValueError, *where, f": {NOT_ORDERED}"),
             )
             .when(
                 ~sf.coalesce(operation.isin(*OPERATIONS), sf.lit(False)),
-                raised_in_job(
-                    RecordValueError,
-                    *where,
-                    f": the operation must be one of {', '.join(OPERATIONS)}",
-                ),
+                raised_in_job(RecordValueError, *where, f": {NO_OPERATION}"),
             )
         )
         kept = self.operations.where(wrong.cast("boolean").isNull())
@@ -296,14 +263,6 @@ class _Log:
         return _text(sf.struct(*[_column(name).alias(name) for name in self.key]))
 
 
-_SINGULARS = {
-    "__inserts_of_present": "insert of the present",
-    "__updates_of_absent": "update of the absent",
-    "__deletes_of_absent": "delete of the absent",
-}
-"""Name of a single contradiction of each kind."""
-
-
 def _walked_type(rows: StructType) -> StructType:
     """Type of the rows that LogWalk makes of operations whose last column is their position."""
     *data, position = rows.fields
@@ -311,16 +270,6 @@ def _walked_type(rows: StructType) -> StructType:
     types: dict[str, DataType] = dict.fromkeys(FINDINGS, position.dataType)
     types |= dict.fromkeys(numbers, LongType()) | dict.fromkeys(texts, StringType())
     return StructType([*data, *(StructField(name, each) for name, each in types.items())])
-
-
-def _contradiction_error(
-    what: str, contradictions: Contradictions, samples: Sequence[str]
-) -> ContradictionError:
-    more = ", …" if contradictions.total > len(samples) else ""
-    return ContradictionError(
-        f"{what} contradicts itself: {contradictions}: {'; '.join(samples)}{more}. Nothing was written. The "
-        "log may have gaps, or parts of it may be there twice; if that is right, run without strict"
-    )
 
 
 def _check_key_type(name: str, data_type: DataType) -> None:

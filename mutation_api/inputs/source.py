@@ -3,26 +3,43 @@
 A source is read inside the transaction that applies it. By then the transaction holds the write lock on the
 watermarks, so no other transaction moves them. The operations and the new watermark become visible together
 or not at all.
+
+A :class:`ChangeSource` gives the operations as DataFrames of Spark, a :class:`LocalChangeSource` as Arrow
+batches for this process. A source may be both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
 
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["OPERATION", "POSITION", "Batch", "ChangeSource", "Position", "SourceTable", "TableOperations"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "OPERATION",
+    "POSITION",
+    "Batch",
+    "ChangeSource",
+    "LocalBatch",
+    "LocalChangeSource",
+    "LocalOperations",
+    "Position",
+    "SourceTable",
+    "TableOperations",
+]
 
 OPERATION = "__operation"
-"""Column of a frame of operations: ``insert``, ``update`` or ``delete``."""
+"""Column of operations: ``insert``, ``update`` or ``delete``."""
 
 POSITION = "__position"
-"""Column of a frame of operations: the operation's position in the log, a struct of bigints that Spark can
-order. No two operations on one key have the same."""
+"""Column of operations: the operation's position in the log, a struct of bigints, which are compared one by
+one. No two operations on one key have the same."""
 
 
 @dataclass(frozen=True, order=True)
@@ -78,8 +95,30 @@ class Batch:
     position: Position | None
 
 
+@dataclass(frozen=True)
+class LocalOperations:
+    """Operations on one table, in any order of rows; as :class:`TableOperations`, without Spark.
+
+    ``operations`` are batches of one schema, of the columns that are named there. Values have Arrow types
+    that fit the target's columns. They are read once. What is wrong with a value may be found only then.
+    """
+
+    table: SourceTable
+    operations: Iterable[pa.RecordBatch]
+    is_emptied: bool = False
+
+
+@dataclass(frozen=True)
+class LocalBatch:
+    """All that a source has after the given positions; as :class:`Batch`, without Spark."""
+
+    tables: tuple[LocalOperations, ...]
+    position: Position | None
+
+
+@runtime_checkable
 class ChangeSource(Protocol):
-    """A log of operations on several tables."""
+    """A log of operations on several tables, as Spark reads it."""
 
     @property
     def source_id(self) -> str:
@@ -98,3 +137,15 @@ class ChangeSource(Protocol):
             RecordLayoutError: the source's columns and the target's do not agree.
             RecordValueError: a value does not fit the target's column.
         """
+
+
+@runtime_checkable
+class LocalChangeSource(Protocol):
+    """A log of operations on several tables, as this process reads it without Spark."""
+
+    @property
+    def source_id(self) -> str:
+        """See :class:`ChangeSource`."""
+
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """See :meth:`ChangeSource.read`."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
@@ -14,13 +15,16 @@ from mutation_api.inputs.source import (
     OPERATION,
     POSITION,
     Batch,
+    LocalBatch,
+    LocalOperations,
     Position,
     SourceTable,
     TableOperations,
 )
-from mutation_api.types.hive_type import parse_hive_type, spark_type
+from mutation_api.types.hive_type import arrow_type, parse_hive_type, spark_type
 
 POSITION_TYPE = StructType([StructField("seqno", LongType()), StructField("row_id", LongType())])
+ARROW_POSITION_TYPE = pa.struct([("seqno", pa.int64()), ("row_id", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -54,18 +58,49 @@ class ListSource:
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
         """All entries later than the tables' positions, up to the end of the log."""
-        end = max((entry.seqno for entry in self.log), default=-1)
-        reached = [after[t.name].order[0] if t.name in after else -1 for t in tables]
-        if all(end <= seqno for seqno in reached) and end in (-1, *reached):
+        end = self._end(tables, after)
+        if end is None:
             return Batch((), None)
         found = [self._operations(spark, table, after.get(table.name)) for table in tables]
         return Batch(tuple(found), position(end))
 
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """The same without Spark."""
+        end = self._end(tables, after)
+        if end is None:
+            return LocalBatch((), None)
+        found = [self._local_operations(table, after.get(table.name)) for table in tables]
+        return LocalBatch(tuple(found), position(end))
+
+    def _end(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> int | None:
+        """The last seqno; None if there is nothing new."""
+        end = max((entry.seqno for entry in self.log), default=-1)
+        reached = [after[t.name].order[0] if t.name in after else -1 for t in tables]
+        return None if all(end <= seqno for seqno in reached) and end in (-1, *reached) else end
+
     def _operations(self, spark: SparkSession, table: SourceTable, after: Position | None) -> TableOperations:
-        columns = (*table.target.columns, *table.target.partition_keys)
+        columns = table.target.all_columns
         types = [StructField(c.name, DataType.fromDDL(spark_type(parse_hive_type(c.type)))) for c in columns]
         schema = StructType([StructField(OPERATION, StringType()), *types])
         schema.add(POSITION, POSITION_TYPE)
+        rows, is_emptied = self._rows(table, after)
+        frame = spark.createDataFrame(rows, schema)
+        return TableOperations(self._named(table), frame, is_emptied=is_emptied)
+
+    def _local_operations(self, table: SourceTable, after: Position | None) -> LocalOperations:
+        """In batches of a row, the last one first: their order does not matter."""
+        types = {c.name: arrow_type(parse_hive_type(c.type)) for c in table.target.all_columns}
+        schema = pa.schema([(OPERATION, pa.string()), *types.items(), (POSITION, ARROW_POSITION_TYPE)])
+        rows, is_emptied = self._rows(table, after)
+        names = ("seqno", "row_id")
+        plain = [(*row[:-1], dict(zip(names, row[-1], strict=True))) for row in reversed(rows)]
+        batches = [
+            pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True))], schema) for row in plain
+        ]
+        return LocalOperations(self._named(table), batches, is_emptied=is_emptied)
+
+    def _rows(self, table: SourceTable, after: Position | None) -> tuple[list[tuple[Any, ...]], bool]:
+        """Operation, values and position of the new entries; whether the table was emptied before them."""
         new = [
             (place, e)
             for place, e in enumerate(self.log)
@@ -73,12 +108,14 @@ class ListSource:
         ]
         truncate = max((place for place, e in new if e.operation == "truncate"), default=-1)
         rows = [
-            (e.operation, *[e.values.get(c.name) for c in columns], (e.seqno, place))
+            (e.operation, *[e.values.get(c.name) for c in table.target.all_columns], (e.seqno, place))
             for place, e in new
             if place > truncate
         ]
-        named = table if table.key else SourceTable(table.name, table.target, self.key)
-        return TableOperations(named, spark.createDataFrame(rows, schema), is_emptied=truncate >= 0)
+        return rows, truncate >= 0
+
+    def _named(self, table: SourceTable) -> SourceTable:
+        return table if table.key else SourceTable(table.name, table.target, self.key)
 
 
 def position(seqno: int) -> Position:

@@ -15,6 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from mutation_api.acid.version import AcidVersion
+from mutation_api.inputs.messages.events import Event, MessageFormat
+from mutation_api.inputs.messages.json_lines import line_number, log_files, log_ranges
+from mutation_api.inputs.messages.log_options import Positions
+from mutation_api.inputs.messages.unwrap import MessageLog
+from mutation_api.inputs.source import OPERATION, POSITION, LocalOperations
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = [
@@ -27,6 +32,8 @@ __all__ = [
     "canal",
     "debezium",
     "debezium_schema",
+    "events_of",
+    "in_order",
     "maxwell",
     "small_table",
     "unscaled",
@@ -120,6 +127,21 @@ def write_log(folder: Path, *files: Sequence[str | bytes]) -> Path:
         data = b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines)
         (folder / f"log-{number}.json").write_bytes(data)
     return folder
+
+
+def events_of(folder: Path, message_format: MessageFormat, positions: Positions) -> dict[int, Event]:
+    """The events of the one file in a folder, by the numbers of their lines."""
+    files = log_files([folder])
+    log = MessageLog(files, log_ranges(files), message_format, positions)
+    found = (each for number in range(len(log.ranges)) for some in log.events(number) for each in some)
+    return {line_number(files[0].location, each.place.offset): each.event for each in found}
+
+
+def in_order(given: LocalOperations) -> list[tuple[Any, ...]]:
+    """Operation and values, in the order of the positions."""
+    rows = [row for batch in given.operations for row in batch.to_pylist()]
+    rows.sort(key=lambda row: tuple(row[POSITION].values()))
+    return [(row.pop(OPERATION), *list(row.values())[1:]) for row in rows]
 
 
 def maxwell(change: Change, **others: Any) -> str:

@@ -4,29 +4,34 @@ The operations become visible in all tables in one transaction, together with th
 to which the source is applied. The next run goes on from there, so a run that is repeated, or was killed
 anywhere, neither loses an operation nor applies one twice. "hive-mutate watermarks" shows the watermarks.
 
+If little is new (--engine), this process does the work without Java, else Spark, with the same result.
+
 KIND is the kind of source; "hive-mutate ingest KIND --help" explains its arguments.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
+import importlib.util
 import json
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from time import sleep
 from types import ModuleType
+from typing import Any
 
-from pyspark.sql import SparkSession
-
-from metastore_client.client import MetastoreClient
+from mutation_api.cli.arguments import engine_arguments
+from mutation_api.cli.arguments.engine_arguments import AUTO, LOCAL, SPARK, chosen_engine, engine_module
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss, add_metastore_arguments, metastore_from
-from mutation_api.cli.arguments.spark_session import spark_session
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
-from mutation_api.inputs.ingest import Following, ingest
+from mutation_api.inputs.engines.choice import EngineBySize
+from mutation_api.inputs.engines.engine import AnySource, Engine
+from mutation_api.inputs.engines.local_engine import LocalEngine
+from mutation_api.inputs.ingest import Following, IngestOptions, ingest_by
 from mutation_api.inputs.ingest_report import IngestReport
-from mutation_api.inputs.source import ChangeSource
 
 __all__ = ["KINDS", "add_arguments", "run"]
 
@@ -92,22 +97,52 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.follow is not None and (arguments.dry_run or arguments.follow <= 0):
         arguments.refuse_usage("--follow takes seconds above 0, and does not go with --dry-run")
     module = _module(arguments.kind)
-    source: ChangeSource = module.source_from(arguments)
+    is_by_spark = chosen_engine(arguments.engine, ()) == SPARK
+    # Before any array is made, since it keeps pandas out.
+    here: LocalEngine | None = None if is_by_spark else engine_module("ingest", LOCAL).ENGINE
+    source: AnySource = module.source_from(arguments)
     with ExitStack() as stack:
         if isinstance(source, AbstractContextManager):
             stack.enter_context(source)
         metastore = stack.enter_context(metastore_from(arguments))
-        spark = stack.enter_context(spark_session(APP_NAME))
-        # Only now: a source may list its files for this, and Spark's configuration says how to reach them.
-        tables = [Following(*each) for each in module.tables_from(arguments)]
-        report = _ingested(metastore, spark, source, tables, arguments)
+        engine = _opened_engine(arguments.engine, here, stack)
+        engine.check(source)
+        ingest = functools.partial(
+            ingest_by, engine, metastore, _tables(module, arguments, engine), source, _options(arguments)
+        )
+        report = ingest()
         _print(report, arguments)
         while arguments.follow is not None:
             sleep(arguments.follow)
-            report = _ingested(metastore, spark, source, tables, arguments)
+            report = ingest()
             if report.position is not None:
                 _print(report, arguments)
     return 0
+
+
+def _opened_engine(given: str, here: LocalEngine | None, stack: ExitStack) -> Engine:
+    """The engine; Spark starts when it is first needed, and stays for the runs that follow.
+
+    ``here`` is that of this process, None if Spark was asked for.
+    """
+
+    @functools.cache
+    def spark() -> Any:
+        return stack.enter_context(engine_module("ingest", SPARK).opened(APP_NAME))
+
+    if here is None:
+        engine: Engine = spark()
+        return engine
+    if given == LOCAL or importlib.util.find_spec("pyspark") is None:
+        return here
+    return EngineBySize(here, engine_arguments.LOCAL_FILE_BYTES_MAX, spark)
+
+
+def _tables(module: ModuleType, arguments: argparse.Namespace, engine: Engine) -> list[Following]:
+    """The tables; a source may list its files for them."""
+    look = functools.partial(module.tables_from, arguments)
+    found = engine.reaching(look) if isinstance(engine, EngineBySize) else look()
+    return [Following(*each) for each in found]
 
 
 def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,23 +176,22 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="when done, wait this long and look for new operations, until interrupted",
     )
+    group.add_argument(
+        "--engine",
+        choices=(AUTO, SPARK, LOCAL),
+        default=AUTO,
+        help="what does the work: Spark, or this process alone, without Java (local). The default, auto, is "
+        f"local if at most {engine_arguments.LOCAL_FILE_BYTES_MAX >> 20} MiB of the log are new, and where "
+        "pyspark is not installed",
+    )
     group.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
     group.add_argument("--json", action="store_true", help="print the report as one JSON object a run")
     group.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
     add_metastore_arguments(parser)
 
 
-def _ingested(
-    metastore: MetastoreClient,
-    spark: SparkSession,
-    source: ChangeSource,
-    tables: list[Following],
-    arguments: argparse.Namespace,
-) -> IngestReport:
-    return ingest(
-        metastore,
-        tables,
-        source,
+def _options(arguments: argparse.Namespace) -> IngestOptions:
+    return IngestOptions(
         watermark_table=arguments.watermark_table,
         dry_run=arguments.dry_run,
         strict=arguments.strict,
@@ -166,7 +200,6 @@ def _ingested(
         lock_timeout_seconds=arguments.lock_timeout,
         listener=ReportLoss(),
         progress=_ignored if arguments.quiet else _reported,
-        spark=spark,
     )
 
 

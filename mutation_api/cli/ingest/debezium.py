@@ -17,8 +17,8 @@ import argparse
 import functools
 
 from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
-from mutation_api.inputs.messages.debezium import DebeziumSource
-from mutation_api.inputs.messages.debezium_values import (
+from mutation_api.inputs.messages.formats.debezium import DebeziumSource
+from mutation_api.inputs.messages.formats.debezium_values import (
     BINARY_MODES,
     DECIMAL_MODES,
     SEMANTIC_TYPES,

@@ -31,32 +31,26 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.errors import ConfigurationError, InputFormatError, SourcePositionError
-from mutation_api.inputs.record_files import (
-    Chunk,
-    FileColumns,
-    RecordFile,
-    operations_batch,
-    operations_schema,
-    refuse,
-)
+from mutation_api.inputs.engines.choice import in_tasks
+from mutation_api.inputs.parts import OperationParts
+from mutation_api.inputs.record_files import Chunk, FileColumns, RecordFile, operations_batch, refuse
 from mutation_api.inputs.separated_text import SeparatedText
-from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
+from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.inputs.source_files import LocationsLike, all_located, children, entry_at, opened, readable
-from mutation_api.spark.credentials import worker_settings
-from mutation_api.spark.jvm import spark_context
-from mutation_api.storage.connect import configure_storage
-from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 from mutation_api.types.text_values import BinaryText
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["CollectorSource", "uid_of"]
 
@@ -120,28 +114,30 @@ class CollectorSource:
             RecordLayoutError: the files' columns and the target's do not agree.
             InputError: the files cannot be read.
         """
+        return in_tasks(spark, self.read_local(tables, after))
+
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """See :class:`~mutation_api.inputs.source.LocalChangeSource`; raises as :meth:`read`."""
         if len(tables) != 1:
             raise ConfigurationError(
                 f"{self.source_id}: raw files are of one table, found {len(tables)} tables to follow"
             )
         (table,) = tables
         with readable(self.source_id):
-            reader = self._reader(table, after.get(table.name))
-            if not reader.parts:
-                return Batch((), None)
-            position = _position(reader.parts[-1])
-        return Batch((TableOperations(table, reader.operations(spark, table)),), position)
+            parts = self._parts(table, after.get(table.name))
+            if not parts.ranges:
+                return LocalBatch((), None)
+            position = _position(parts.ranges[-1])
+        return LocalBatch((LocalOperations(table, parts),), position)
 
-    def _reader(self, table: SourceTable, after: Position | None) -> _Reader:
+    def _parts(self, table: SourceTable, after: Position | None) -> _Parts:
         layout = _Layout.of(self, table)
-        parts = [
-            part for part in _outstanding(_numbered(all_located(self.files)), after) if part.start < part.end
-        ]
-        return _Reader(layout, tuple(parts))
+        files = _outstanding(_numbered(all_located(self.files)), after)
+        return _Parts(layout, tuple(each for each in files if each.start < each.end))
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Range:
     """The bytes of a file that a run reads."""
 
     number: int
@@ -199,30 +195,35 @@ class _Layout:
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """The function that runs in tasks: numbers of files in, batches of operations out."""
+class _Parts(OperationParts):
+    """The outstanding ranges of files; each is a part: only a scan from its start finds its records."""
 
     layout: _Layout
-    parts: tuple[_Part, ...]
-    storage: HadoopSettings = field(default_factory=HadoopSettings)
+    ranges: tuple[_Range, ...]
 
-    def operations(self, spark: SparkSession, table: SourceTable) -> DataFrame:
-        """The operations of all files, a task for each: only a scan from a file's start finds its records."""
-        numbers = spark.range(0, len(self.parts), 1, len(self.parts))
-        storage = worker_settings(spark_context(spark), [part.location for part in self.parts])
-        reader = dataclasses.replace(self, storage=storage)
-        return numbers.mapInArrow(reader, operations_schema(table.target, POSITION_PARTS))
+    @property
+    def part_count(self) -> int:
+        return len(self.ranges)
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        configure_storage(self.storage)
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                part = self.parts[number]
-                file = RecordFile(part.location, part.start, part.end, TEXT, self.layout.field_names)
-                for chunk in file.chunks():
-                    with chunk.located():
-                        operations = self.layout.operations(chunk, part.number)
-                    yield operations
+    @property
+    def byte_count(self) -> int:
+        return sum(each.end - each.start for each in self.ranges)
+
+    @property
+    def locations(self) -> Sequence[Location]:
+        return [each.location for each in self.ranges]
+
+    @property
+    def position(self) -> Sequence[str]:
+        return POSITION_PARTS
+
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        found = self.ranges[number]
+        file = RecordFile(found.location, found.start, found.end, TEXT, self.layout.field_names)
+        for chunk in file.chunks():
+            with chunk.located():
+                operations = self.layout.operations(chunk, found.number)
+            yield operations
 
 
 def _raw_files(given: Location) -> list[FileEntry]:
@@ -237,9 +238,9 @@ def _raw_files(given: Location) -> list[FileEntry]:
     return found
 
 
-def _numbered(given: Sequence[Location]) -> list[_Part]:
+def _numbered(given: Sequence[Location]) -> list[_Range]:
     """The files, whole, by their numbers."""
-    found: dict[int, _Part] = {}
+    found: dict[int, _Range] = {}
     for entry in dict.fromkeys(entry for location in given for entry in _raw_files(location)):
         digits = re.findall(r"\d+", entry.name)
         number = int(digits[-1]) if digits else 0
@@ -248,11 +249,11 @@ def _numbered(given: Sequence[Location]) -> list[_Part]:
                 f"{entry.location.shown}: its number, the last digits of its name, is {number} as that of "
                 f"{found[number].location.shown}, so it is not known which of them is the later one"
             )
-        found[number] = _Part(number, entry.location, 0, entry.size)
+        found[number] = _Range(number, entry.location, 0, entry.size)
     return [found[number] for number in sorted(found)]
 
 
-def _outstanding(files: Sequence[_Part], after: Position | None) -> list[_Part]:
+def _outstanding(files: Sequence[_Range], after: Position | None) -> list[_Range]:
     """Parts of files after the watermark. Raises SourcePositionError: see :meth:`CollectorSource.read`."""
     if after is None:
         return list(files)
@@ -270,7 +271,7 @@ def _outstanding(files: Sequence[_Part], after: Position | None) -> list[_Part]:
     return later
 
 
-def _check_fingerprint(file: _Part, end: int, after: Position) -> None:
+def _check_fingerprint(file: _Range, end: int, after: Position) -> None:
     known = json.loads(after.text)["md5"]
     if file.end < end or _fingerprint(file.location, end) != known:
         raise SourcePositionError(
@@ -287,7 +288,7 @@ def _fingerprint(location: Location, end: int) -> str:
         return hashlib.md5(file.read(min(end, FINGERPRINT_BYTES)), usedforsecurity=False).hexdigest()
 
 
-def _position(last: _Part) -> Position:
+def _position(last: _Range) -> Position:
     fingerprint = _fingerprint(last.location, last.end)
     text = {"file": last.location.name, "number": last.number, "byte": last.end, "md5": fingerprint}
     return Position((last.number, last.end), json.dumps(text))

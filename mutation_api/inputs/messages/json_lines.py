@@ -1,45 +1,44 @@
 """Lines of the files of a JSON log: the files in their order, and each line with the byte at which it begins.
 
 Spark's text reader does not report the position of a line, splits at carriage returns too, and passes on
-bytes that are not UTF-8. So Python reads blocks and numpy splits them, many lines at a time. A file is read
-up to its size when it was listed, so that a growing log gives the same lines on each reading.
+bytes that are not UTF-8. So Python reads blocks and splits them. A file is read up to its size when it was
+listed, so that a growing log gives the same lines on each reading.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-import numpy as np
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-
 from mutation_api.errors import ConfigurationError, InputFormatError
 from mutation_api.inputs.source_files import LocationsLike, all_located, children, entry_at, is_link, opened
-from mutation_api.spark.credentials import worker_settings
-from mutation_api.spark.jvm import spark_context
-from mutation_api.storage.connect import configure_storage
-from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
-__all__ = ["LINES_SCHEMA", "LogFile", "line_location", "line_number", "log_files", "read_lines"]
+__all__ = [
+    "Line",
+    "LogFile",
+    "LogRange",
+    "line_location",
+    "line_number",
+    "log_files",
+    "log_ranges",
+    "read_lines",
+]
 
 RANGE_BYTES = 32 * 1024 * 1024
-"""Bytes of a file that one task reads."""
+"""Bytes of a file that one task of Spark reads."""
 
 BLOCK_BYTES = 4 * 1024 * 1024
 
 LONGEST_LINE = 256 * 1024 * 1024
 """A longer line is not a message. The limit keeps a file that is not a log from filling the memory."""
 
-LINES_SCHEMA = "file int, offset bigint, text string"
-"""``file`` is an index of the list of files; ``text`` is null if the line is not UTF-8."""
+Line = tuple[int, str | None]
+"""The byte at which a line begins, and its text, None if it is not UTF-8."""
 
-_ARROW_SCHEMA = pa.schema([("file", pa.int32()), ("offset", pa.int64()), ("text", pa.string())])
-_RANGES_SCHEMA = "file int, location string, start bigint, stop bigint, size bigint"
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -50,6 +49,15 @@ class LogFile:
     location: Location
     number: int
     size: int
+
+
+@dataclass(frozen=True)
+class LogRange:
+    """Bytes of a file, by its index: lines that begin in [start, stop)."""
+
+    file: int
+    start: int
+    stop: int
 
 
 def log_files(given: LocationsLike) -> tuple[LogFile, ...]:
@@ -71,22 +79,32 @@ def log_files(given: LocationsLike) -> tuple[LogFile, ...]:
     return tuple(LogFile(entry.location, _number(entry.name), entry.size) for entry in ordered)
 
 
-def read_lines(spark: SparkSession, files: Sequence[LogFile]) -> DataFrame:
-    """All lines of the files, blank ones too, as LINES_SCHEMA.
-
-    Raises:
-        In the job: InputFormatError (a file is gone, or shorter than it was; a line has no end).
-    """
-    ranges = [
-        (index, str(file.location), start, min(start + RANGE_BYTES, file.size), file.size)
+def log_ranges(files: Sequence[LogFile]) -> tuple[LogRange, ...]:
+    """Ranges of the files, in which each line begins once."""
+    return tuple(
+        LogRange(index, start, min(start + RANGE_BYTES, file.size))
         for index, file in enumerate(files)
         for start in range(0, file.size, RANGE_BYTES)
-    ]
-    storage = worker_settings(spark_context(spark), [file.location for file in files])
-    frame = spark.createDataFrame(ranges, _RANGES_SCHEMA)
-    if len(ranges) > 1:
-        frame = frame.repartition(len(ranges), "file", "start")
-    return frame.mapInArrow(_LineReader(storage), LINES_SCHEMA)
+    )
+
+
+def read_lines(file: LogFile, part: LogRange) -> Iterator[list[Line]]:
+    """The lines that begin in a range of a file, blank ones too, some at a time.
+
+    Raises:
+        InputFormatError: the file is gone, or shorter than it was; a line has no end.
+    """
+    path = file.location
+    try:
+        with opened(path) as stream:
+            for offset, block in _blocks(stream, part.start, part.stop, file.size):
+                yield list(_lines(offset, block))
+    except (FileNotFoundError, EOFError) as error:
+        raise InputFormatError(
+            f"{path.shown} changed while it was read: {error}; files of a log are only added or appended to"
+        ) from error
+    except OSError as error:
+        raise InputFormatError(f"{path.shown}: the file cannot be read: {error}") from error
 
 
 def line_number(location: Location, offset: int) -> int:
@@ -124,33 +142,6 @@ def _order(location: Location) -> tuple[int, list[tuple[str, int]], str]:
     return _number(location.name), [(text, int(number or -1)) for text, number in parts], location.shown
 
 
-@dataclass(frozen=True)
-class _LineReader:
-    """The function that runs in tasks: ranges of files in, lines out."""
-
-    storage: HadoopSettings
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        configure_storage(self.storage)
-        for batch in batches:
-            for each in batch.to_pylist():
-                yield from _lines_of_range(**each)
-
-
-def _lines_of_range(file: int, location: str, start: int, stop: int, size: int) -> Iterator[pa.RecordBatch]:
-    path = Location.parse(location)
-    try:
-        with opened(path) as stream:
-            for offset, block in _blocks(stream, start, stop, size):
-                yield _lines(file, offset, block)
-    except (FileNotFoundError, EOFError) as error:
-        raise InputFormatError(
-            f"{path.shown} changed while it was read: {error}; files of a log are only added or appended to"
-        ) from error
-    except OSError as error:
-        raise InputFormatError(f"{path.shown}: the file cannot be read: {error}") from error
-
-
 def _blocks(file: BinaryIO, start: int, stop: int, size: int) -> Iterator[tuple[int, bytes]]:
     """Whole lines that begin within [start, stop), in blocks, each with the byte it begins at."""
     at = _first_line(file, start, size)
@@ -183,22 +174,13 @@ def _end_of_line(file: BinaryIO, longest: int) -> bytes:
     return found
 
 
-def _lines(file: int, offset: int, block: bytes) -> pa.RecordBatch:
-    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
-    if not ends.size or ends[-1] < len(block):
-        ends = np.append(ends, len(block))
-    bounds = np.concatenate([[0], ends])
-    buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(block)]
-    texts = _texts(pa.Array.from_buffers(pa.binary(), len(ends), buffers))
-    files = pa.array(np.full(len(ends), file, np.int32))
-    return pa.record_batch([files, pa.array(bounds[:-1] + offset), texts], _ARROW_SCHEMA)
-
-
-def _texts(lines: pa.Array) -> pa.Array:
-    try:
-        return lines.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([_text(line) for line in lines.to_pylist()], pa.string())
+def _lines(offset: int, block: bytes) -> Iterator[Line]:
+    lines = block.split(b"\n")
+    if not lines[-1]:
+        del lines[-1]
+    for line in lines:
+        yield offset, _text(line)
+        offset += len(line) + 1
 
 
 def _text(line: bytes) -> str | None:

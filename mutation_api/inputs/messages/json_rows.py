@@ -1,15 +1,13 @@
-"""Rows of a JSON log in the tasks: texts of JSON values become values of columns, a batch at a time.
-
-Errors in values are found here and not by Spark's expressions: each column would need a dozen of them,
-planned and compiled for each job.
-"""
+"""Rows of a JSON log: JSON values become values of columns, a batch at a time."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,23 +15,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.errors import MutationError, RecordValueError
-from mutation_api.inputs.messages.events import error_called
-from mutation_api.inputs.messages.json_lines import line_location
+from mutation_api.inputs.messages.events import Place, Problem
+from mutation_api.inputs.messages.json_lines import LogFile
+from mutation_api.inputs.messages.json_text import is_rough, text_of
 from mutation_api.inputs.messages.json_values import Reader, is_quoted, values_of_json
 from mutation_api.inputs.source import OPERATION, POSITION
-from mutation_api.storage.connect import configure_storage
-from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.location import Location
 from mutation_api.types.hive_type import HiveType, arrow_type
 from mutation_api.types.scalar_conversion import MisfitError
 
-__all__ = ["ColumnReader", "RowConverter"]
+__all__ = ["ColumnReader", "RowConverter", "Rows"]
 
-_EXACT_KINDS = pa.array(["STRING", "BIGINT", "BOOLEAN", "VOID", "DECIMAL"])
-"""Kinds that are never rounded."""
-
-_INFINITE = pa.array(["Infinity", "-Infinity"])
-_NO_NUMBERS = pa.array(["NaN", "Infinity", "-Infinity"])
+_INFINITE = ("Infinity", "-Infinity")
+_NO_NUMBERS = ("NaN", *_INFINITE)
 
 
 @dataclass(frozen=True)
@@ -47,82 +40,128 @@ class ColumnReader:
     readers: tuple[Reader, ...]
 
 
+@dataclass
+class Rows:
+    """Operations on rows of one table, which become a batch.
+
+    ``positions``: the numbers of each. ``schema_indices``: for each the index of a column's reader.
+    ``values``: the JSON values of each, column by column. ``problem``: the first problem of columns, and its
+    row.
+    """
+
+    operations: list[str] = field(default_factory=list)
+    positions: list[tuple[int, ...]] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    schema_indices: list[int] = field(default_factory=list)
+    values: list[list[object]] = field(default_factory=list)
+    problem: tuple[int, Problem] | None = None
+
+    def __len__(self) -> int:
+        """Number of operations."""
+        return len(self.operations)
+
+    def add(
+        self,
+        operation: str,
+        position: tuple[int, ...],
+        place: Place,
+        schema: int,
+        values: list[object],
+        problem: Problem | None,
+    ) -> None:
+        """Add one operation."""
+        if problem is not None and self.problem is None:
+            self.problem = len(self), problem
+        self.operations.append(operation)
+        self.positions.append(position)
+        self.places.append(place)
+        self.schema_indices.append(schema)
+        self.values.append(values)
+
+    @cached_property
+    def schemas(self) -> NDArray[np.int64]:
+        """The schemas' indices."""
+        return np.array(self.schema_indices, np.int64)
+
+    @cached_property
+    def columns(self) -> list[_Column]:
+        """The values, column by column."""
+        return [_Column(values) for values in zip(*self.values, strict=True)]
+
+    @cached_property
+    def is_delete(self) -> pa.BooleanArray:
+        """Which operations are deletes."""
+        return pc.equal(pa.array(self.operations, pa.string()), "delete")
+
+
+class _Column:
+    """The values of a column as texts."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = values
+        self.texts = pa.array(list(map(text_of, values)), pa.string())
+
+    @cached_property
+    def is_text(self) -> pa.BooleanArray:
+        """Which of them are JSON strings."""
+        return pa.array([value.__class__ is str for value in self.values], pa.bool_())
+
+    @cached_property
+    def is_rough(self) -> pa.BooleanArray:
+        """Which of them were rounded."""
+        return pa.array(list(map(is_rough, self.values)), pa.bool_())
+
+
 @dataclass(frozen=True)
 class RowConverter:
-    """The function that runs in tasks: batches of texts in, batches of operations out.
+    """Makes batches of operations; ``columns`` are those of the target in its order.
 
-    Batches have ``file`` (an index of ``files``), ``offset``, ``schema`` (an index of a column's readers),
-    ``is_rough`` (a number on the line may have been rounded), OPERATION, POSITION, ``problem`` (struct of
-    error, field and text, or null), and ``values``: for each of ``columns`` a struct of text and kind.
-    ``table``: the target's name. ``placeholder``: text that replaces a value that was not logged.
-    ``storage``: settings to reach the files, since an error needs the number of its line.
+    ``table``: the target's name. ``position``: names of the numbers of a position. ``placeholder``: text that
+    replaces a value that was not logged.
     """
 
     table: str
-    files: tuple[Location, ...]
+    files: tuple[LogFile, ...]
+    position: tuple[str, ...]
     columns: tuple[ColumnReader, ...]
     placeholder: str | None
-    storage: HadoopSettings
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Convert.
+    def batch(self, rows: Rows) -> pa.RecordBatch:
+        """Convert; there is at least one operation.
 
         Raises:
             InputFormatError, RecordLayoutError, RecordValueError: names file, line and field.
         """
-        configure_storage(self.storage)
-        for batch in batches:
-            rows = _Rows(batch, len(self.columns))
-            self._refuse_first(rows)
-            values = [self._converted(rows, number) for number in range(len(self.columns))]
-            yield pa.record_batch(
-                [batch.column(OPERATION), batch.column(POSITION), *values],
-                names=[OPERATION, POSITION, *(column.name for column in self.columns)],
-            )
+        self._refuse_first(rows)
+        values = [self._converted(rows, number) for number in range(len(self.columns))]
+        numbers = [pa.array(each, pa.int64()) for each in zip(*rows.positions, strict=True)]
+        positions = pa.StructArray.from_arrays(numbers, names=self.position)
+        return pa.record_batch(
+            [pa.array(rows.operations, pa.string()), positions, *values],
+            names=[OPERATION, POSITION, *(column.name for column in self.columns)],
+        )
 
-    def _refuse_first(self, rows: _Rows) -> None:
-        found = [*_layout_problems(rows.batch)]
+    def _refuse_first(self, rows: Rows) -> None:
+        found = []
+        if rows.problem is not None:
+            row, problem = rows.problem
+            found.append(_Problem(row, problem.error, problem.field, problem.text))
         for number, column in enumerate(self.columns):
-            found += _value_problems(column, rows, number, self.placeholder)
+            found += _value_problems(column, rows, rows.columns[number], self.placeholder)
         if found:
             first = min(found, key=lambda each: each.row)
-            raise first.error(f"{self._location(rows, first.row, first.name)}: {first.text}")
+            raise first.error(f"{rows.places[first.row].shown(self.files, first.name)}: {first.text}")
 
-    def _converted(self, rows: _Rows, number: int) -> pa.Array:
+    def _converted(self, rows: Rows, number: int) -> pa.Array:
         column = self.columns[number]
         try:
-            return _values(rows.texts(number), rows.schemas, column.hive_type, column.readers)
+            return _values(rows.columns[number].texts, rows.schemas, column.hive_type, column.readers)
         except MisfitError as error:
+            where = rows.places[error.row].shown(self.files, column.source_name)
             raise RecordValueError(
-                f"{self._location(rows, error.row, column.source_name)}: {error.value} {error.reason}; "
-                f"column {column.name} of {self.table} is of type {column.hive_type.text}"
+                f"{where}: {error.value} {error.reason}; column {column.name} of {self.table} is of type "
+                f"{column.hive_type.text}"
             ) from None
-
-    def _location(self, rows: _Rows, row: int, name: str) -> str:
-        file = self.files[rows.batch["file"][row].as_py()]
-        return line_location(file, rows.batch["offset"][row].as_py(), name)
-
-
-class _Rows:
-    """A batch, and the values of its columns."""
-
-    def __init__(self, batch: pa.RecordBatch, column_count: int) -> None:
-        self.batch = batch
-        self.schemas = batch.column("schema").to_numpy()
-        self._flat = batch.column("values").flatten()
-        self._count = column_count
-
-    def texts(self, number: int) -> pa.Array:
-        """The texts of a column."""
-        return self._field("text", number)
-
-    def kinds(self, number: int) -> pa.Array:
-        """The kinds of its JSON values; null where there is none."""
-        return self._field("kind", number)
-
-    def _field(self, name: str, number: int) -> pa.Array:
-        indices = np.arange(number, len(self._flat), self._count)
-        return pc.struct_field(self._flat, name).take(pa.array(indices))
 
 
 @dataclass(frozen=True)
@@ -131,32 +170,22 @@ class _Problem:
 
     row: int
     error: type[MutationError]
-    name: str
+    name: str | None
     text: str
 
 
-def _layout_problems(batch: pa.RecordBatch) -> Iterator[_Problem]:
-    """The first row whose columns are not those of the target."""
-    row = _first(batch.column("problem").is_valid())
-    if row is not None:
-        found = batch.column("problem")[row].as_py()
-        yield _Problem(row, error_called(found["error"]), found["field"], found["text"])
-
-
 def _value_problems(
-    column: ColumnReader, rows: _Rows, number: int, placeholder: str | None
+    column: ColumnReader, rows: Rows, found: _Column, placeholder: str | None
 ) -> Iterator[_Problem]:
     """The first row of each kind of error in a column's values."""
-    texts, kinds = rows.texts(number), rows.kinds(number)
-    is_delete = pc.equal(rows.batch.column(OPERATION), "delete")
-    name = column.source_name
+    texts, name = found.texts, column.source_name
     row = _first(texts.is_null()) if column.is_key else None
     if row is not None:
         yield _Problem(row, RecordValueError, name, "a key is never NULL")
     if placeholder is not None:
         encoded = base64.b64encode(placeholder.encode()).decode()
         is_missing = pc.is_in(texts, pa.array([placeholder, encoded]))
-        row = _first(pc.and_(is_missing, pc.invert(is_delete)))
+        row = _first(pc.and_(is_missing, pc.invert(rows.is_delete)))
         if row is not None:
             text = (
                 f"{placeholder!r} means that the value was not logged; set REPLICA IDENTITY FULL "
@@ -164,40 +193,38 @@ def _value_problems(
             )
             yield _Problem(row, RecordValueError, name, text)
     for schema, reader in enumerate(column.readers):
-        row = _first(_is_misquoted(texts, kinds, rows.schemas == schema, reader))
+        row = _first(_is_misquoted(found, rows.schemas == schema, reader))
         if row is not None:
             wanted = "a JSON string" if is_quoted(reader) else "a JSON number"
-            found = texts[row].as_py()
-            shown = json.dumps(found, ensure_ascii=False) if kinds[row].as_py() == "STRING" else found
+            value = texts[row].as_py()
+            shown = json.dumps(value, ensure_ascii=False) if found.is_text[row].as_py() else value
             text = f"must be {wanted}, to be read as {reader.name}, and is {shown}"
             yield _Problem(row, RecordValueError, name, text)
-    row = _first(pc.and_(rows.batch.column("is_rough"), _may_be_rounded(texts, kinds, column.hive_type)))
+    row = _first(_is_lost(found, column.hive_type))
     if row is not None:
         text = (
-            "the line has a number of more digits than can be read exactly, or out of range; have the source "
-            "write such numbers as strings"
+            "the value has a number of more digits than can be read exactly, or out of range; have the "
+            "source write such numbers as strings"
         )
         yield _Problem(row, RecordValueError, name, text)
 
 
-def _is_misquoted(
-    texts: pa.Array, kinds: pa.Array, is_of_schema: NDArray[np.bool_], reader: Reader
-) -> pa.Array:
+def _is_misquoted(found: _Column, is_of_schema: NDArray[np.bool_], reader: Reader) -> pa.Array:
     """Whether the JSON kinds of values are not those that the reader needs."""
     wanted = is_quoted(reader)
     if wanted is None:
-        return pa.array(np.zeros(len(texts), bool))
-    is_other = pc.not_equal(pc.equal(kinds, "STRING"), wanted)
+        return pa.array(np.zeros(len(found.texts), bool))
+    is_other = pc.not_equal(found.is_text, wanted)
     if not wanted:
-        is_other = pc.and_(is_other, pc.invert(pc.is_in(texts, _NO_NUMBERS)))
-    return pc.and_(pc.and_(is_other, texts.is_valid()), pa.array(is_of_schema))
+        is_other = pc.and_(is_other, pc.invert(pc.is_in(found.texts, pa.array(_NO_NUMBERS))))
+    return pc.and_(pc.and_(is_other, found.texts.is_valid()), pa.array(is_of_schema))
 
 
-def _may_be_rounded(texts: pa.Array, kinds: pa.Array, hive_type: HiveType) -> pa.Array:
-    """Whether Spark may have rounded values, or made them infinite, on a rough line."""
+def _is_lost(found: _Column, hive_type: HiveType) -> pa.Array:
+    """Whether values were rounded, or made infinite; a column of doubles rounds in any case."""
     if hive_type.kind in ("float", "double"):
-        return pc.and_(pc.is_in(texts, _INFINITE), pc.not_equal(kinds, "STRING"))
-    return pc.and_(kinds.is_valid(), pc.invert(pc.is_in(kinds, _EXACT_KINDS)))
+        return pc.and_(pc.is_in(found.texts, pa.array(_INFINITE)), pc.invert(found.is_text))
+    return found.is_rough
 
 
 def _first(is_wrong: pa.Array) -> int | None:
@@ -207,7 +234,7 @@ def _first(is_wrong: pa.Array) -> int | None:
 
 
 def _values(
-    texts: pa.Array, schemas: NDArray[np.int32], hive_type: HiveType, readers: Sequence[Reader]
+    texts: pa.Array, schemas: NDArray[np.int64], hive_type: HiveType, readers: Sequence[Reader]
 ) -> pa.Array:
     """Values of texts; the reader of each depends on its message's schema."""
     if len(set(readers)) == 1:

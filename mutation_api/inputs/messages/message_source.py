@@ -10,7 +10,8 @@ nothing is guessed. The modules:
 ``order``           positions of operations, and which of them are applied already
 ``table_changes``   schema changes and truncates
 ``shape``           columns of messages and of the target, and the key
-``json_rows``       the values, in the tasks; ``json_values`` has the readers
+``json_rows``       the values; ``json_values`` has the readers
+``message_parts``   the operations of a table, range by range of the files
 ==================  ==========================================================================================
 
 The last line of a file needs no end, but must be a whole message.
@@ -20,32 +21,32 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-
-import pyspark.sql.functions as sf
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from mutation_api.errors import ConfigurationError
+from mutation_api.inputs.engines.choice import each_in_tasks, in_tasks
 from mutation_api.inputs.messages.events import MessageFormat
-from mutation_api.inputs.messages.first_look import LogFacts, TableFacts, look
-from mutation_api.inputs.messages.json_lines import LogFile, log_files
+from mutation_api.inputs.messages.first_look import FirstLook, LogFacts, TableFacts
+from mutation_api.inputs.messages.json_lines import log_files, log_ranges
 from mutation_api.inputs.messages.log_options import LogOptions
-from mutation_api.inputs.messages.order import STEPS, Order, chosen_order, file_number
+from mutation_api.inputs.messages.message_parts import MessageParts
+from mutation_api.inputs.messages.order import Order, chosen_order
 from mutation_api.inputs.messages.shape import Shape
-from mutation_api.inputs.messages.unwrap import log_events
-from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable, TableOperations
+from mutation_api.inputs.messages.unwrap import MessageLog
+from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.inputs.source_files import LocationsLike, readable
-from mutation_api.spark.credentials import worker_settings
-from mutation_api.spark.jvm import spark_context
-from mutation_api.spark.worker_errors import translated_worker_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["MessageSource"]
 
 logger = logging.getLogger(__name__)
 
-_OF_LINES = ("file", "offset", "is_rough", "schema")
-"""Columns of events with the location of an operation, and with the index of its schema."""
+_LookAt = Callable[[FirstLook], Iterable[LogFacts]]
+"""Looks at all ranges of a log."""
 
 
 @dataclass(frozen=True)
@@ -90,25 +91,49 @@ class MessageSource(ABC):
             InputError: the files cannot be read.
             Others: see there.
         """
+
+        def looked(look: FirstLook) -> Iterable[LogFacts]:
+            locations = [file.location for file in look.log.files]
+            what = f"{self.source_id}: reading the log"
+            return each_in_tasks(spark, look.at, len(look.log.ranges), locations, what)
+
+        return in_tasks(spark, self._batch(tables, after, looked))
+
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """See :class:`~mutation_api.inputs.source.LocalChangeSource`; raises as :meth:`read`."""
+        return self._batch(tables, after, lambda look: map(look.at, range(len(look.log.ranges))))
+
+    def byte_count(self) -> int:
+        """Bytes of the log, all of which each run reads.
+
+        Raises: as :meth:`read`, as far as the files are concerned.
+        """
+        with readable(self.source_id):
+            return sum(file.size for file in log_files(self.files))
+
+    def _batch(
+        self, tables: Sequence[SourceTable], after: Mapping[str, Position], looked: _LookAt
+    ) -> LocalBatch:
         _check_tables(tables)
         with readable(self.source_id):
             files = log_files(self.files)
-        if not any(file.size for file in files):
-            return Batch((), None)
-        with readable(self.source_id), translated_worker_errors(f"{self.source_id}: reading the log"):
-            events = log_events(spark, files, self.format, self.options.positions)
-            facts = look(events, files, [table.name for table in tables])
-            if facts.has_nothing:
-                return Batch((), None)
-            order = self._order(files, facts, after)
-            return _Reading(self, files, events, facts, order).batch(tables, after)
+        log = MessageLog(files, log_ranges(files), self.format, self.options.positions)
+        if not log.ranges:
+            return LocalBatch((), None)
+        look = FirstLook(log, tuple(table.name for table in tables))
+        with readable(self.source_id):
+            facts = look.whole(looked(look))
+            if not (facts.tables or facts.changes):
+                return LocalBatch((), None)
+            return _Reading(self, log, facts, self._order(look, facts, after), look).batch(tables, after)
 
-    def _order(self, files: Sequence[LogFile], facts: LogFacts, after: Mapping[str, Position]) -> Order:
+    def _order(self, look: FirstLook, facts: LogFacts, after: Mapping[str, Position]) -> Order:
         """Order of the operations; refuses a log that cannot be applied after the watermarks."""
         asked = self.options.positions
-        order = chosen_order(self.source_id, files, [each.order for each in facts.tables.values()], asked)
+        found = [each.order for each in facts.tables.values()]
+        order = chosen_order(self.source_id, look.log.files, found, asked)
         order.check_watermarks(self.source_id, after)
-        facts.changes.refuse(self.options, order, after)
+        look.changes(facts).refuse(self.options, order, after)
         return order
 
 
@@ -117,14 +142,14 @@ class _Reading:
     """A log after the first look, which may be applied."""
 
     source: MessageSource
-    files: tuple[LogFile, ...]
-    events: DataFrame
+    log: MessageLog
     facts: LogFacts
     order: Order
+    look: FirstLook
 
-    def batch(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> Batch:
+    def batch(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
         """The operations after the watermarks."""
-        truncates = self.facts.changes.truncates(self.order)
+        truncates = self.look.changes(self.facts).truncates(self.order)
         found, reached = [], [position.order for position in after.values()]
         for table in tables:
             facts = self.facts.tables.get(table.name)
@@ -133,64 +158,21 @@ class _Reading:
                 continue
             before = after[table.name].order if table.name in after else ()
             truncate = truncates.get(table.name, ())
-            last = max(self.order.last(facts.order) or (), truncate)
+            last = max(self.order.last(facts.order), truncate)
             if last > before:
                 operations = self._operations(table, facts, max(before, truncate))
                 found.append(replace(operations, is_emptied=truncate > before))
                 reached.append(last)
         if not found:
-            return Batch((), None)
+            return LocalBatch((), None)
         end = max(reached)
-        return Batch(tuple(found), Position(end, self.order.described(end)))
+        return LocalBatch(tuple(found), Position(end, self.order.described(end)))
 
-    def _operations(self, table: SourceTable, facts: TableFacts, after: tuple[int, ...]) -> TableOperations:
+    def _operations(self, table: SourceTable, facts: TableFacts, after: tuple[int, ...]) -> LocalOperations:
         """The operations on a table after a position; after () all."""
         shape = Shape.of(table, facts.shape, self.source.format, self.source.options)
-        values = self._rows(table, facts, shape, after).select(
-            *_OF_LINES,
-            OPERATION,
-            POSITION,
-            shape.problem().alias("problem"),
-            shape.values().alias("values"),
-        )
-        locations = [file.location for file in self.files]
-        storage = worker_settings(spark_context(values.sparkSession), locations)
-        converter = shape.converter(locations, self.source.format.placeholder, storage)
-        typed = values.mapInArrow(converter, shape.ddl(values))
-        return TableOperations(replace(table, key=shape.key), typed)
-
-    def _rows(self, table: SourceTable, facts: TableFacts, shape: Shape, after: tuple[int, ...]) -> DataFrame:
-        """A row for each operation: _OF_LINES, OPERATION, POSITION, and ``row``, the fields of the row."""
-        events = self.events.where((sf.col("kind") == "row") & (sf.col("table") == table.name))
-        images = events.select(
-            "file",
-            "offset",
-            file_number(self.files).alias("number"),
-            "is_rough",
-            "op",
-            "log_position",
-            "key",
-            facts.shape.schema_index().alias("schema"),
-            sf.posexplode("rows").alias("index", "images"),
-        )
-        operations = images.select("*", sf.explode(shape.operations()).alias("o")).select(
-            *_OF_LINES,
-            "number",
-            "log_position",
-            sf.col("o.operation").alias(OPERATION),
-            (sf.col("index").cast("bigint") * STEPS + sf.col("o.step")).alias("step"),
-            sf.col("o.row").alias("row"),
-        )
-        return _behind(operations.withColumn(POSITION, self.order.position()), after)
-
-
-def _behind(operations: DataFrame, after: tuple[int, ...]) -> DataFrame:
-    """The operations after a position; after () all."""
-    if not after:
-        return operations
-    fields = operations.schema[POSITION].dataType.names  # type: ignore[attr-defined]
-    low = sf.struct(*[sf.lit(n).cast("bigint").alias(f) for n, f in zip(after, fields, strict=True)])
-    return operations.where(sf.col(POSITION) > low)
+        parts = MessageParts(self.log, shape, self.order, after)
+        return LocalOperations(replace(table, key=shape.key), parts)
 
 
 def _check_tables(tables: Sequence[SourceTable]) -> None:

@@ -14,66 +14,63 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-
-import pyspark.sql.functions as sf
-from pyspark.sql import Column, Row
+from dataclasses import dataclass, field
 
 from mutation_api.errors import InputFormatError, SourcePositionError
-from mutation_api.inputs.messages.events import LOG_POSITION_NUMBERS, event_location
+from mutation_api.inputs.messages.events import Event, LoggedEvent, Place
 from mutation_api.inputs.messages.json_lines import LogFile
 from mutation_api.inputs.messages.log_options import Positions
+from mutation_api.inputs.messages.shape import STEPS
 from mutation_api.inputs.source import Position
 from mutation_api.storage.location import Location
 
-__all__ = ["STEPS", "Order", "OrderFacts", "chosen_order", "file_number", "order_aggregates"]
+__all__ = ["Order", "OrderFacts", "chosen_order"]
 
-STEPS = 2
-"""Largest number of operations of one row of a message."""
+_LINE = ("file", "offset", "step")
+_LOG = ("log0", "log1", "log2")
+"""Names of the numbers of positions."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class OrderFacts:
     """Facts of a first look about the order of one table's messages.
 
     ``messages``: number of messages of rows and of truncates; ``unordered``: number of those without a
     position. ``last_log_position`` and ``last_line``: position of the last operation, by the messages and by
-    lines.
+    lines; () if there is none.
     """
 
-    messages: int
-    unordered: int
-    first_unordered: Row | None
-    last_log_position: tuple[int, ...] | None
-    last_line: tuple[int, ...] | None
-    logs: tuple[str, ...]
+    messages: int = 0
+    unordered: int = 0
+    first_unordered: Place | None = None
+    last_log_position: tuple[int, ...] = ()
+    last_line: tuple[int, ...] = ()
+    logs: set[str] = field(default_factory=set)
 
-    @classmethod
-    def of(cls, looked: Row) -> OrderFacts:
-        """The facts in a row of the columns of :func:`order_aggregates`."""
-        return cls(
-            looked.messages,
-            looked.unordered,
-            looked.first_unordered,
-            looked.last_log_position and tuple(looked.last_log_position),
-            looked.last_line and tuple(looked.last_line),
-            tuple(looked.logs),
-        )
+    def add(self, found: LoggedEvent, number: int) -> None:
+        """Add a row or truncate; ``number`` is that of its file."""
+        event = found.event
+        self.messages += 1
+        if event.log is not None:
+            self.logs.add(event.log)
+        if event.log_position is None:
+            self.unordered += 1
+            self.first_unordered = min(self.first_unordered or found.place, found.place)
+        if event.kind == "row":
+            line = (number, found.place.offset, len(event.rows) * STEPS - 1)
+            self.last_line = max(self.last_line, line)
+            if event.log_position is not None:
+                self.last_log_position = max(self.last_log_position, (*event.log_position, *line))
 
-
-def order_aggregates(files: Sequence[LogFile], is_ours: Column, is_row: Column) -> list[Column]:
-    """Aggregates of events for :class:`OrderFacts`; the conditions select messages and rows."""
-    unordered = is_ours & sf.col("log_position").isNull()
-    last_step = (sf.size("rows").cast("bigint") * STEPS) - 1
-    line = [file_number(files), sf.col("offset"), last_step]
-    return [
-        sf.count(sf.when(is_ours, 1)).alias("messages"),
-        sf.count(sf.when(unordered, 1)).alias("unordered"),
-        sf.min(sf.when(unordered, sf.struct("file", "offset"))).alias("first_unordered"),
-        sf.max(sf.when(is_row, _numbers(_log_position() + line))).alias("last_log_position"),
-        sf.max(sf.when(is_row, _numbers(line))).alias("last_line"),
-        sf.collect_set(sf.when(is_ours, sf.col("log"))).alias("logs"),
-    ]
+    def merge(self, other: OrderFacts) -> None:
+        """Add the facts of another part of the log."""
+        self.messages += other.messages
+        self.unordered += other.unordered
+        places = [each for each in (self.first_unordered, other.first_unordered) if each is not None]
+        self.first_unordered = min(places, default=None)
+        self.last_log_position = max(self.last_log_position, other.last_log_position)
+        self.last_line = max(self.last_line, other.last_line)
+        self.logs |= other.logs
 
 
 @dataclass(frozen=True)
@@ -83,20 +80,25 @@ class Order:
     by: Positions
     log: str
 
-    def position(self) -> Column:
-        """Position of an operation; ``step`` is its index in the event, ``number`` the file's number."""
-        positions = [number.alias(f"log{i}") for i, number in enumerate(_log_position())]
-        lines = [sf.col("number").alias("file"), sf.col("offset"), sf.col("step")]
-        return sf.struct(*(positions if self.by is Positions.MESSAGE else ()), *lines)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of a position's numbers."""
+        return (*_LOG, *_LINE) if self.by is Positions.MESSAGE else _LINE
 
-    def position_of(self, event: Row, files: Sequence[LogFile]) -> tuple[int, ...]:
-        """Position of an event in the driver."""
+    def before_steps(self, found: LoggedEvent, files: Sequence[LogFile]) -> tuple[int, ...]:
+        """The position of an event's operations, but for the step of each."""
+        return (*self._in_log(found.event), files[found.place.file].number, found.place.offset)
+
+    def position_of(self, found: LoggedEvent, files: Sequence[LogFile]) -> tuple[int, ...]:
+        """The position of an event."""
+        return (*self.before_steps(found, files), 0)
+
+    def _in_log(self, event: Event) -> tuple[int, ...]:
         has_position = self.by is Positions.MESSAGE and event.log_position is not None
-        position = tuple(event.log_position) if has_position else ()
-        return (*position, files[event.file].number, event.offset, 0)
+        return event.log_position or () if has_position else ()
 
-    def last(self, facts: OrderFacts) -> tuple[int, ...] | None:
-        """Position of the last operation on a table, or a later one before the next message."""
+    def last(self, facts: OrderFacts) -> tuple[int, ...]:
+        """Position of the last operation on a table, or a later one before the next message; () without."""
         return facts.last_log_position if self.by is Positions.MESSAGE else facts.last_line
 
     def described(self, order: tuple[int, ...]) -> str:
@@ -139,7 +141,7 @@ def chosen_order(
     if unordered:
         first = min(fact.first_unordered for fact in facts if fact.first_unordered is not None)
         raise InputFormatError(
-            f"{event_location(files, first)}: the message has no position in the source's log, as "
+            f"{first.shown(files)}: the message has no position in the source's log, as "
             f"{messages - unordered} of {messages} others do, so its order among them is not known; if the "
             "lines are in the order of the log, ask for the order of lines"
         )
@@ -152,12 +154,6 @@ def chosen_order(
     return Order(Positions.MESSAGE, logs[0] if logs else "")
 
 
-def file_number(files: Sequence[LogFile]) -> Column:
-    """Number in the name of an event's file."""
-    numbers = sf.create_map(*[sf.lit(n) for index, file in enumerate(files) for n in (index, file.number)])
-    return numbers[sf.col("file")].cast("bigint")
-
-
 def _check_numbers(files: Sequence[LogFile]) -> None:
     by_number: dict[int, Location] = {}
     for file in files:
@@ -168,15 +164,6 @@ def _check_numbers(files: Sequence[LogFile]) -> None:
                 "log increasing numbers"
             )
         by_number[file.number] = file.location
-
-
-def _log_position() -> list[Column]:
-    return [sf.col("log_position")[i] for i in range(LOG_POSITION_NUMBERS)]
-
-
-def _numbers(columns: Sequence[Column]) -> Column:
-    """A struct that Spark can order."""
-    return sf.struct(*[column.alias(f"n{i}") for i, column in enumerate(columns)])
 
 
 def _shown(by: str, log: str) -> str:

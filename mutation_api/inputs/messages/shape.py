@@ -7,28 +7,25 @@ one, is refused, unless the user chose to read it as NULL, or to leave it out.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-
-import pyspark.sql.functions as sf
-from pyspark.sql import Column, DataFrame, Row
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError
-from mutation_api.inputs.messages.events import MessageFormat, problem
-from mutation_api.inputs.messages.json_rows import ColumnReader, RowConverter
+from mutation_api.inputs.messages.events import Event, Images, MessageFormat, Problem
+from mutation_api.inputs.messages.json_rows import ColumnReader
+from mutation_api.inputs.messages.json_text import Fields, text_of
 from mutation_api.inputs.messages.json_values import Reader, can_read
 from mutation_api.inputs.messages.log_options import LogOptions
-from mutation_api.inputs.messages.variants import field_of, kind_of, text_of
-from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
-from mutation_api.spark.quoted_name import quoted
-from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.location import Location
-from mutation_api.types.hive_type import HiveType, parse_hive_type, spark_type
+from mutation_api.inputs.source import SourceTable
+from mutation_api.types.hive_type import HiveType, parse_hive_type
 
-__all__ = ["Shape", "ShapeFacts", "shape_aggregates"]
+__all__ = ["STEPS", "RowOperation", "Shape", "ShapeFacts"]
+
+STEPS = 2
+"""Largest number of operations of one row of a message."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ShapeFacts:
     """Facts of a first look about the rows of one table's messages.
 
@@ -36,54 +33,53 @@ class ShapeFacts:
     ``key_names``: keys that messages name. ``columns``: those of the widest row.
     """
 
-    schemas: tuple[str, ...]
-    has_no_schema: bool
-    key_names: tuple[tuple[str, ...], ...]
-    columns: tuple[str, ...]
+    schemas: set[str] = field(default_factory=set)
+    has_no_schema: bool = False
+    key_names: set[tuple[str, ...]] = field(default_factory=set)
+    columns: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, looked: Row) -> ShapeFacts:
-        """The facts in a row of the columns of :func:`shape_aggregates`."""
-        return cls(
-            tuple(sorted(looked.schemas)),
-            looked.schemaless > 0,
-            tuple(tuple(names) for names in looked.key_names),
-            tuple(looked["columns"] or ()),
-        )
+    def add(self, event: Event) -> None:
+        """Add a row."""
+        if event.schema is None:
+            self.has_no_schema = True
+        else:
+            self.schemas.add(event.schema)
+        if event.key_names is not None:
+            self.key_names.add(event.key_names)
+        if event.rows:
+            row = event.rows[0].after or event.rows[0].before or ()
+            if len(row) > len(self.columns):
+                self.columns = tuple(row)
+
+    def merge(self, other: ShapeFacts) -> None:
+        """Add the facts of another part of the log."""
+        self.schemas |= other.schemas
+        self.has_no_schema |= other.has_no_schema
+        self.key_names |= other.key_names
+        self.columns = max(self.columns, other.columns, key=len)
 
     @property
     def all_schemas(self) -> tuple[str | None, ...]:
         """The schemas, then None if some messages have none."""
-        return (*self.schemas, *([None] if self.has_no_schema else []))
-
-    def schema_index(self) -> Column:
-        """Index of an event's schema in :attr:`all_schemas`."""
-        found = sf.lit(len(self.schemas))
-        if len(self.schemas) == 1:
-            return sf.when(sf.col("schema").isNotNull(), 0).otherwise(found)
-        for index, schema in enumerate(self.schemas):
-            found = sf.when(sf.col("schema") == schema, index).otherwise(found)
-        return found
+        return (*sorted(self.schemas), *([None] if self.has_no_schema else []))
 
 
-def shape_aggregates(is_row: Column) -> list[Column]:
-    """Aggregates of events for :class:`ShapeFacts`; the condition selects rows."""
-    row = sf.coalesce(sf.col("rows")[0]["after"], sf.col("rows")[0]["before"])
-    return [
-        sf.collect_set(sf.when(is_row, sf.col("schema"))).alias("schemas"),
-        sf.count(sf.when(is_row & sf.col("schema").isNull(), 1)).alias("schemaless"),
-        sf.collect_set(sf.when(is_row, sf.col("key_names"))).alias("key_names"),
-        sf.max_by(sf.map_keys(row), sf.when(is_row, sf.size(row))).alias("columns"),
-    ]
+@dataclass(frozen=True)
+class RowOperation:
+    """An operation on a row: its name, number in the row's message, and the row; None if there is none."""
+
+    operation: str
+    step: int
+    row: Fields | None
 
 
 @dataclass(frozen=True)
 class Shape:
     """How rows of a table's messages become rows of its target.
 
-    ``names``: the columns' names in the source, in the order of ``columns``. ``readers``: a tuple for each
-    schema of the messages. ``ignored``: columns of the source that are left out. ``optional``: those of
-    ``names`` that a message may lack.
+    ``names``: the columns' names in the source, in the order of ``columns``. ``schemas``: those of the
+    messages, None if messages have none; ``readers``: a tuple for each. ``ignored``: columns of the source
+    that are left out. ``optional``: those of ``names`` that a message may lack.
     """
 
     table: SourceTable
@@ -92,6 +88,7 @@ class Shape:
     key: tuple[str, ...]
     ignored: tuple[str, ...]
     optional: tuple[str, ...]
+    schemas: tuple[str | None, ...]
     readers: tuple[tuple[Reader, ...], ...]
 
     @staticmethod
@@ -118,6 +115,7 @@ class Shape:
             _key(table, facts, [name for name, _ in columns]),
             tuple(column for t, _, column in _parted(options.ignored_columns) if t == table.name),
             tuple(n for (c, _), n in zip(columns, names, strict=True) if _is_optional(options, table, c, n)),
+            facts.all_schemas,
             readers,
         )
 
@@ -126,100 +124,71 @@ class Shape:
         """The key's columns in the source."""
         return tuple(n for (c, _), n in zip(self.columns, self.names, strict=True) if c in self.key)
 
-    def operations(self) -> Column:
-        """Array of the operations that ``op``, ``images`` and ``key`` of an event describe."""
-        before, after, key, op = (
-            sf.col("images.before"),
-            sf.col("images.after"),
-            sf.col("key"),
-            sf.col("op"),
-        )
-        moved = sf.lit(False)
-        for name in self.key_names:
-            moved |= ~text_of(field_of(before, name)).eqNullSafe(text_of(field_of(after, name)))
-        has_key = functools.reduce(
-            Column.__and__, [sf.map_contains_key(before, name) for name in self.key_names]
-        )
-        old = sf.when(sf.coalesce(has_key, sf.lit(False)), before).otherwise(sf.coalesce(key, before))
-        both = sf.array(_operation("delete", 0, before), _operation("insert", 1, after))
-        return (
-            sf.when(op == "delete", sf.array(_operation("delete", 0, old)))
-            .when((op == "update") & before.isNotNull() & moved, both)
-            .otherwise(sf.array(_operation(op, 0, after)))
-        )
+    def operations(self, event: Event, number: int) -> Iterator[RowOperation]:
+        """The operations that an event describes with one of its rows."""
+        images, op = event.rows[number], event.op
+        assert op is not None
+        step = number * STEPS
+        if op == "delete":
+            has_key = images.before is not None and all(name in images.before for name in self.key_names)
+            yield RowOperation(op, step, images.before if has_key or event.key is None else event.key)
+        elif op == "update" and self._is_moved(images):
+            yield RowOperation("delete", step, images.before)
+            yield RowOperation("insert", step + 1, images.after)
+        else:
+            yield RowOperation(op, step, images.after)
 
-    def values(self) -> Column:
-        """Array of the columns' values: text and kind of JSON value; for a delete only those of the key.
+    def _is_moved(self, images: Images) -> bool:
+        before, after = images.before, images.after or {}
+        if before is None:
+            return False
+        return any(text_of(before.get(name)) != text_of(after.get(name)) for name in self.key_names)
 
-        One expression for all columns, so that Spark's plan does not grow with them.
-        """
-        row, is_delete = sf.col("row"), sf.col(OPERATION) == "delete"
-
-        def value(name: Column) -> Column:
-            found = sf.when(~is_delete | name.isin(*self.key_names), sf.try_element_at(row, name))
-            return sf.struct(text_of(found).alias("text"), kind_of(found).alias("kind"))
-
-        return sf.transform(_texts(self.names), value)
-
-    def problem(self) -> Column:
-        """Problem of the columns of a row, or null."""
-        row, is_delete = sf.col("row"), sf.col(OPERATION) == "delete"
-        names = sf.map_keys(row)
-        needed = [name for name in self.names if name not in self.optional]
-        lacking = sf.array_except(sf.when(is_delete, _texts(self.key_names)).otherwise(_texts(needed)), names)
-        others = sf.array_except(names, _texts([*self.names, *self.ignored]))
+    def problem(self, operation: RowOperation) -> Problem | None:
+        """Problem of the columns of a row, or None."""
+        row, is_delete = operation.row, operation.operation == "delete"
         target = self.table.target.full_name
-        return (
-            sf.when(
-                row.isNull(),
-                problem(InputFormatError, "key", "the message has no row before the delete, and no key"),
+        if row is None:
+            text = "the message has no row before the delete, and no key"
+            return Problem(InputFormatError, "key", text)
+        needed = self.key_names if is_delete else self._needed
+        lacking = [name for name in needed if name not in row]
+        if lacking:
+            text = (
+                f"the message does not have this column of {target}; it has {', '.join(row)}. If it may be "
+                "missing, choose to read it as NULL"
             )
-            .when(
-                sf.size(lacking) > 0,
-                problem(
-                    RecordLayoutError,
-                    lacking[0],
-                    f"the message does not have this column of {target}; it has ",
-                    sf.array_join(names, ", "),
-                    ". If it may be missing, choose to read it as NULL",
-                ),
-            )
-            .when(
-                ~is_delete & (sf.size(others) > 0),
-                problem(
-                    RecordLayoutError,
-                    others[0],
-                    f"{target} has no such column; add it there, or choose to leave it out",
-                ),
-            )
-        )
+            return Problem(RecordLayoutError, lacking[0], text)
+        if not is_delete and not row.keys() <= self._known:
+            (other, *_) = sorted(row.keys() - self._known)
+            text = f"{target} has no such column; add it there, or choose to leave it out"
+            return Problem(RecordLayoutError, other, text)
+        return None
 
-    def ddl(self, values: DataFrame) -> str:
-        """Schema of the operations."""
-        position = values.schema[POSITION].dataType.simpleString()
-        columns = [f"{quoted(name)} {spark_type(hive_type)}" for name, hive_type in self.columns]
-        return ", ".join([f"{OPERATION} string", f"{POSITION} {position}", *columns])
+    def values(self, operation: RowOperation) -> list[object]:
+        """The JSON values of the columns; for a delete only those of the key."""
+        row = operation.row or {}
+        if operation.operation == "delete":
+            return [row.get(name) if name in self.key_names else None for name in self.names]
+        return [row.get(name) for name in self.names]
 
-    def converter(
-        self, files: Sequence[Location], placeholder: str | None, storage: HadoopSettings
-    ) -> RowConverter:
-        """The function that turns texts into values, batch by batch, in the tasks."""
-        columns = tuple(
+    @functools.cached_property
+    def column_readers(self) -> tuple[ColumnReader, ...]:
+        """The readers of each column."""
+        return tuple(
             ColumnReader(
                 column, hive_type, name, name in self.key_names, tuple(each[i] for each in self.readers)
             )
             for i, ((column, hive_type), name) in enumerate(zip(self.columns, self.names, strict=True))
         )
-        return RowConverter(self.table.target.full_name, tuple(files), columns, placeholder, storage)
 
+    @functools.cached_property
+    def _needed(self) -> tuple[str, ...]:
+        return tuple(name for name in self.names if name not in self.optional)
 
-def _operation(operation: str | Column, step: int, row: Column) -> Column:
-    name = sf.lit(operation) if isinstance(operation, str) else operation
-    return sf.struct(name.alias("operation"), sf.lit(step).cast("bigint").alias("step"), row.alias("row"))
-
-
-def _texts(names: Sequence[str]) -> Column:
-    return sf.array(*[sf.lit(name) for name in names]).cast("array<string>")
+    @functools.cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset((*self.names, *self.ignored))
 
 
 def _parted(names: Collection[str]) -> list[tuple[str, str, str]]:
@@ -256,9 +225,10 @@ def _key(table: SourceTable, facts: ShapeFacts, columns: Sequence[str]) -> tuple
     if table.key:
         key = tuple(name.lower() for name in table.key)
     elif len(facts.key_names) == 1:
-        key = tuple(name.lower() for name in facts.key_names[0])
+        (names,) = facts.key_names
+        key = tuple(name.lower() for name in names)
     else:
-        found = "; ".join(", ".join(names) for names in facts.key_names)
+        found = "; ".join(", ".join(names) for names in sorted(facts.key_names))
         raise ConfigurationError(
             f"table {table.name}: the messages name {f'several keys ({found})' if found else 'no key'}; name "
             "the columns that identify a row"

@@ -7,132 +7,88 @@ JSON in a string. Blank lines and messages that are null (tombstones) are left o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import pyspark.sql.functions as sf
-from pyspark.sql import Column, DataFrame, SparkSession
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from mutation_api.errors import InputFormatError
-from mutation_api.inputs.messages.events import MessageFormat, problem
-from mutation_api.inputs.messages.json_lines import LogFile, read_lines
-from mutation_api.inputs.messages.log_options import Positions
-from mutation_api.inputs.messages.variants import (
-    field_of,
-    fields_of,
-    is_end,
-    is_null,
-    is_rough,
-    is_text,
-    strict_json,
-    text_of,
+from mutation_api.inputs.messages.events import (
+    Event,
+    LoggedEvent,
+    Message,
+    MessageFormat,
+    Place,
+    Problem,
 )
+from mutation_api.inputs.messages.json_lines import LogFile, LogRange, read_lines
+from mutation_api.inputs.messages.json_text import fields_of, parsed
+from mutation_api.inputs.messages.log_options import Positions
 
-__all__ = ["log_events"]
+__all__ = ["MessageLog"]
 
-_OF_LINES = ("file", "offset", "is_no_text", "is_rough")
-"""Columns that every step keeps."""
+_BLANKS = " \t\r\n"
 
-
-def log_events(
-    spark: SparkSession, files: Sequence[LogFile], message_format: MessageFormat, positions: Positions
-) -> DataFrame:
-    """Events of the lines, a row for each message: ``file``, ``offset``, ``is_rough`` and EVENT_FIELDS.
-
-    ``is_rough``: a number of the line may have been rounded.
-    """
-    messages = _unwrapped(_messages(read_lines(spark, files)))
-    return _with_damage(message_format.events(messages, positions))
-
-
-def _messages(lines: DataFrame) -> DataFrame:
-    """Messages of all lines; ``is_damaged`` marks lines that are not messages."""
-    text = sf.regexp_replace("text", r"\A([^\t]*)\t", "$1,")
-    parsed = lines.where(sf.col("text").isNull() | (sf.trim(sf.col("text"), sf.lit(" \t\r\n")) != "")).select(
-        "file",
-        "offset",
-        sf.instr("text", "\t").alias("tabs"),
-        sf.col("text").isNull().alias("is_no_text"),
-        is_rough(sf.col("text")).alias("is_rough"),
-        strict_json(text).alias("values"),
-    )
-    size = sf.when(sf.col("tabs") > 0, sf.lit(3)).otherwise(sf.lit(2))
-    values = sf.when(sf.size("values") == size, sf.col("values"))
-    return parsed.select(
-        *_OF_LINES,
-        (values.isNull() | ~is_end(values[size - 1])).alias("is_damaged"),
-        sf.when(size == 3, values[0]).alias("key"),
-        values[size - 2].alias("value"),
-    )
-
-
-def _unwrapped(messages: DataFrame) -> DataFrame:
-    """Remove the wrappers of tools, and leave out messages that are null."""
-    whole = _out_of_texts(_out_of_objects(messages))
-    return _settled(whole).where(sf.col("is_damaged") | ~sf.coalesce(is_null(sf.col("value")), sf.lit(True)))
-
-
-def _out_of_objects(messages: DataFrame) -> DataFrame:
-    fields = fields_of(sf.col("value"))
-    has_value = sf.map_contains_key(fields, "value") & ~sf.map_contains_key(fields, "op")
-    has_payload = sf.map_contains_key(fields, "payload") & sf.map_contains_key(fields, "topic")
-    inner = sf.when(has_value, field_of(fields, "value")).when(has_payload, field_of(fields, "payload"))
-    is_wrapped = sf.coalesce(has_value | has_payload, sf.lit(False))
-    return messages.withColumn("is_wrapped", is_wrapped).select(
-        *_OF_LINES,
-        "is_damaged",
-        sf.when(sf.col("is_wrapped"), field_of(fields, "key")).otherwise(sf.col("key")).alias("key"),
-        sf.when(sf.col("is_wrapped"), inner).otherwise(sf.col("value")).alias("value"),
-    )
-
-
-def _out_of_texts(messages: DataFrame) -> DataFrame:
-    texts = {name: sf.when(_is_message_text(name), text_of(sf.col(name))) for name in ("key", "value")}
-    parsed = messages.select("*", *[strict_json(text).alias(f"{name}s") for name, text in texts.items()])
-    damaged = sf.lit(False)
-    for name, text in texts.items():
-        inside = sf.col(f"{name}s")
-        damaged |= text.isNotNull() & (inside.isNull() | (sf.size(inside) != 2))
-    return parsed.select(
-        *_OF_LINES,
-        (sf.col("is_damaged") | sf.coalesce(damaged, sf.lit(False))).alias("is_damaged"),
-        *[
-            sf.when(_is_message_text(name), sf.col(f"{name}s")[0]).otherwise(sf.col(name)).alias(name)
-            for name in texts
-        ],
-    )
-
-
-def _is_message_text(name: str) -> Column:
-    """Whether a message is in a string. The schema of an object would show it too, but takes long to find."""
-    return fields_of(sf.col(name)).isNull() & is_text(sf.col(name))
-
-
-def _settled(frame: DataFrame) -> DataFrame:
-    """The same rows; Spark moves no filter below this step.
-
-    Otherwise it replaces the columns in a filter by their expressions, down to the lines: a plan of half a
-    megabyte that parses each line many times. No filter moves past an expression that is not deterministic.
-    """
-    return frame.withColumn("offset", sf.when(sf.spark_partition_id() >= 0, sf.col("offset")))
-
-
-def _with_damage(events: DataFrame) -> DataFrame:
-    """Events; those of lines that are not messages are damaged."""
-    no_field = sf.lit(None).cast("string")
-    no_text = problem(InputFormatError, no_field, "the line is not UTF-8")
-    no_json = problem(
+_NO_TEXT = Event("damaged", problem=Problem(InputFormatError, None, "the line is not UTF-8"))
+_NO_JSON = Event(
+    "damaged",
+    problem=Problem(
         InputFormatError,
-        no_field,
+        None,
         "the line is not one whole JSON message; is it cut off, are two of them on it, or has an object two "
         "fields of one name?",
-    )
-    is_damaged = sf.col("is_no_text") | sf.col("is_damaged")
-    whole = events.withColumns(
-        {
-            "kind": sf.when(is_damaged, "damaged").otherwise(sf.col("kind")),
-            "problem": sf.when(sf.col("is_no_text"), no_text)
-            .when(is_damaged, no_json)
-            .otherwise(sf.col("problem")),
-        }
-    )
-    return _settled(whole)
+    ),
+)
+
+
+@dataclass(frozen=True)
+class MessageLog:
+    """A log's files and their format; pickled for tasks.
+
+    ``ranges`` are parts of the files, see :func:`~mutation_api.inputs.messages.json_lines.log_ranges`.
+    ``positions``: what orders operations.
+    """
+
+    files: tuple[LogFile, ...]
+    ranges: tuple[LogRange, ...]
+    format: MessageFormat
+    positions: Positions
+
+    def events(self, number: int) -> Iterator[list[LoggedEvent]]:
+        """The events of a range, some at a time. Raises InputFormatError: a file cannot be read."""
+        part = self.ranges[number]
+        for lines in read_lines(self.files[part.file], part):
+            found = []
+            for offset, text in lines:
+                event = self._event(text)
+                if event is not None:
+                    found.append(LoggedEvent(Place(part.file, offset), event))
+            yield found
+
+    def _event(self, text: str | None) -> Event | None:
+        """The event of a line; None if it has no message."""
+        if text is None:
+            return _NO_TEXT
+        if not text.strip(_BLANKS):
+            return None
+        try:
+            message = _message(text)
+        except ValueError:
+            return _NO_JSON
+        return None if message.value is None else self.format.event(message, self.positions)
+
+
+def _message(text: str) -> Message:
+    """The message of a line, without wrappers. Raises ValueError: it has none."""
+    before, tab, behind = text.partition("\t")
+    key, value = (parsed(before), parsed(behind)) if tab else (None, parsed(text))
+    fields = fields_of(value)
+    if fields is not None:
+        if "value" in fields and "op" not in fields:
+            key, value = fields.get("key"), fields["value"]
+        elif "payload" in fields and "topic" in fields:
+            key, value = fields.get("key"), fields["payload"]
+    return Message(_out_of_text(key), _out_of_text(value))
+
+
+def _out_of_text(value: object) -> object:
+    """The JSON in a text; any other value itself."""
+    return parsed(value) if value.__class__ is str else value

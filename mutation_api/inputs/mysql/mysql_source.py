@@ -5,8 +5,8 @@ before anything is read. A table without a watermark is read with SELECT. The po
 before the rows are read, so that no change falls between the two. Changes made meanwhile are in the log as
 well, and are applied on top in the same transaction; that is harmless because rows have keys.
 
-``read`` takes the end of the log once, and gives all that was committed up to there. It reads the log's rows
-one by one and writes them as Arrow batches to Parquet files, which are all that Spark reads.
+Reading takes the end of the log once, and gives all that was committed up to there. It reads the log's rows
+one by one and writes them as Arrow batches to Parquet files, which are all that an engine reads.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pymysql.converters import encoders
 from pymysql.cursors import SSCursor
-from pyspark.sql import SparkSession
 
 from mutation_api.errors import ConfigurationError, InputError, InputFormatError, RecordLayoutError
+from mutation_api.inputs.engines.choice import check_machines, in_tasks
 from mutation_api.inputs.mysql.binary_log import BinaryLog, RowImages, Undone
 from mutation_api.inputs.mysql.column_types import (
     TIME_ZONE_DEFAULT,
@@ -45,15 +45,17 @@ from mutation_api.inputs.mysql.server import (
     MySqlServer,
 )
 from mutation_api.inputs.mysql.spill import Spill, TargetColumn
-from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
+from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.inputs.source_files import located
-from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location, LocationLike
 from mutation_api.types.hive_type import parse_hive_type
 
-__all__ = ["Collected", "MySqlSource"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["MySqlSource"]
 
 FETCH_ROWS = 100
 SELECT_ROWS = 10_000
@@ -63,18 +65,8 @@ NET_WRITE_TIMEOUT_SECONDS = 3600
 """Time that the server waits while we write rows; its default of a minute is short for a busy machine."""
 
 _OWN_NAME = "hive-mutate-"
-_ONE_MACHINE = "local"
-"""Prefix of the Spark masters whose tasks all run on this machine."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Collected:
-    """Files of the tables that have operations, and the position reached; None if nothing is new."""
-
-    tables: tuple[tuple[SourceTable, Spill], ...]
-    position: Position | None
 
 
 class MySqlSource:
@@ -102,8 +94,8 @@ class MySqlSource:
                 that Hive lacks is an error.
             seen_to: positions in the log (``file:offset``) of statements that were carried out in Hive by
                 hand.
-            spill_directory: folder for the files that Spark reads, on any storage; Spark's executors must
-                see it. Default: the system's folder for temporary files, which serves Spark on one machine.
+            spill_directory: folder for the files of rows, on any storage; Spark's executors must see it.
+                Default: the system's folder for temporary files, which serves Spark on one machine.
 
         Raises:
             ConfigurationError: an option has a value that is not valid.
@@ -154,15 +146,12 @@ class MySqlSource:
             InputError: a statement changed a table without row events, the log has an unknown event, or the
                 files for Spark cannot be written.
         """
-        self._check_spill_directory(spark)
-        found = self.collect(tables, after)
-        if found.position is None:
-            return Batch((), None)
-        operations = tuple(TableOperations(table, spill.to_frame(spark)) for table, spill in found.tables)
-        return Batch(operations, found.position)
+        if self._spill_directory is None:
+            check_machines(spark, self.source_id)
+        return in_tasks(spark, self.read_local(tables, after))
 
-    def collect(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> Collected:
-        """The part of :meth:`read` that needs no Spark; raises the same errors."""
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """See :class:`~mutation_api.inputs.source.LocalChangeSource`; raises as :meth:`read`."""
         self._server.check_settings()
         positions = {name: LogPosition.of(after[name]) for name in (t.name for t in tables) if name in after}
         for position in {position.order: position for position in positions.values()}.values():
@@ -178,21 +167,13 @@ class MySqlSource:
             positions |= dict.fromkeys((plan.table.name for plan in new), self._select(new, spills))
         now = self._server.position()
         if not new and all(position.order >= now.order for position in positions.values()):
-            return Collected((), None)
+            return LocalBatch((), None)
         self._replay(plans, spills, positions, now)
         for spill in spills.values():
             spill.close()
-        used = tuple((plan.table, spills[name]) for name, plan in plans.items() if spills[name].row_count)
-        return Collected(used, now.to_position())
-
-    def _check_spill_directory(self, spark: SparkSession) -> None:
-        master = spark_context(spark).master or _ONE_MACHINE
-        if self._spill_directory is None and not master.startswith(_ONE_MACHINE):
-            raise ConfigurationError(
-                f"{self.source_id}: Spark runs on {master}, whose machines do not see the folder for "
-                f"temporary files of this one, {tempfile.gettempdir()}: name a folder that all of them see, "
-                "for rows until they are applied (--spill, spill_directory), such as hdfs:///tmp"
-            )
+        used = [(plan.table, spills[name]) for name, plan in plans.items() if spills[name].row_count]
+        operations = tuple(LocalOperations(table, spill.written()) for table, spill in used)
+        return LocalBatch(operations, now.to_position())
 
     def _spills(self, plans: Mapping[str, _Plan]) -> dict[str, Spill]:
         self._remove_files()
@@ -205,7 +186,13 @@ class MySqlSource:
         # Also if the source is not closed, as at the end of a command.
         self._remove_files = weakref.finalize(self, _remove, folder)
         return {
-            name: Spill(folder / str(number), f"{self._database}.{name}", plan.columns, self._options)
+            name: Spill(
+                folder / str(number),
+                f"{self._database}.{name}",
+                plan.columns,
+                self._options,
+                is_of_this_machine=self._spill_directory is None,
+            )
             for number, (name, plan) in enumerate(plans.items())
         }
 

@@ -1,7 +1,7 @@
-"""Operations on one table, written to a Parquet file for Spark as they arrive; memory holds one batch.
+"""Operations on one table, written to a Parquet file as they arrive; memory holds one batch.
 
-The driver writes the file and Spark's tasks read it. Both use our own storages, so the tasks reach what the
-driver reaches.
+This process writes the file, and reads it, or Spark's tasks do. All use our own storages, so the tasks reach
+what the driver reaches.
 """
 
 from __future__ import annotations
@@ -13,28 +13,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.errors import InputError, RecordValueError
 from mutation_api.inputs.mysql.column_types import SourceColumn, ValueOptions, family_of, to_column
+from mutation_api.inputs.parts import OperationParts
 from mutation_api.inputs.source import OPERATION, POSITION
-from mutation_api.spark.credentials import worker_settings
-from mutation_api.spark.jvm import spark_context
-from mutation_api.spark.quoted_name import quoted
-from mutation_api.storage.connect import configure_storage, storage_at
-from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile
 from mutation_api.storage.replacing import stream_into
-from mutation_api.types.hive_type import HiveType, spark_type
+from mutation_api.types.hive_type import HiveType
 
-__all__ = ["Spill", "TargetColumn"]
+__all__ = ["Spill", "SpilledOperations", "TargetColumn"]
 
 ROWS_PER_BATCH = 20_000
 BYTES_PER_BATCH = 64 << 20
 """A batch is written when it has this number of rows, or about this number of bytes."""
-_TASKS_PER_CORE = 4
 POSITION_FIELDS = ("file", "offset", "event", "row")
 """Parts of a position: log file, offset at which the transaction begins, event in it, row in the event."""
 
@@ -52,17 +48,25 @@ class Spill:
     """The file of one table; it is created with the first rows."""
 
     def __init__(
-        self, folder: Location, table: str, columns: Sequence[TargetColumn], options: ValueOptions
+        self,
+        folder: Location,
+        table: str,
+        columns: Sequence[TargetColumn],
+        options: ValueOptions,
+        *,
+        is_of_this_machine: bool = True,
     ) -> None:
         """Begin without a file.
 
         Args:
-            folder: folder for the file; Spark's executors must see it.
+            folder: folder for the file.
             table: the source's name for it, for messages.
             columns: the columns, in the order of the values that are added.
             options: how values are converted.
+            is_of_this_machine: whether other machines do not see the folder.
         """
         self.row_count = 0
+        self._is_of_this_machine = is_of_this_machine
         self.location = folder / "operations.parquet"
         self._table = table
         self._columns = columns
@@ -76,7 +80,7 @@ class Spill:
         self._undone: list[tuple[int, int, int, int]] = []
         self._file: OutputFile | None = None
         self._writer: pq.ParquetWriter | None = None
-        self._batch_count = 0
+        self._batch_bytes: list[int] = []
 
     def add(self, operation: str, position: tuple[int, int, int, int], row: Sequence[Any]) -> None:
         """Add one operation with a row of the log."""
@@ -134,23 +138,11 @@ class Spill:
             self._file.close()
         self._writer = None
 
-    def to_frame(self, spark: SparkSession) -> DataFrame:
-        """All operations that were added and not undone, in the target's types.
-
-        Call it after :meth:`close`; at least one operation must have been added.
-        """
-        position = ",".join(f"{name}:bigint" for name in POSITION_FIELDS)
-        columns = [f"{quoted(column.name)} {spark_type(column.type)}" for column in self._columns]
-        schema = f"{OPERATION} string, {POSITION} struct<{position}>, {', '.join(columns)}"
-        tasks = min(self._batch_count, _TASKS_PER_CORE * spark_context(spark).defaultParallelism)
-        storage = worker_settings(spark_context(spark), [self.location])
-        numbers = spark.range(0, self._batch_count, 1, tasks)
-        rows = numbers.mapInArrow(_BatchReader(self.location, storage), schema)
-        file, offset, event, _ = (quoted(POSITION, name) for name in POSITION_FIELDS)
-        for *transaction, first, last in self._undone:
-            condition = f"{file} = {transaction[0]} AND {offset} = {transaction[1]}"
-            rows = rows.where(f"NOT ({condition} AND {event} BETWEEN {first} AND {last})")
-        return rows
+    def written(self) -> SpilledOperations:
+        """All operations that were added and not undone. Call it after :meth:`close`."""
+        return SpilledOperations(
+            self.location, tuple(self._batch_bytes), tuple(self._undone), self._is_of_this_machine
+        )
 
     def _flush(self) -> None:
         self._byte_count = 0
@@ -180,7 +172,7 @@ class Spill:
             if self._writer is None:
                 self._writer = self._opened(batch.schema)
             self._writer.write_table(batch)  # one row group
-        self._batch_count += 1
+        self._batch_bytes.append(batch.nbytes)
         self._written_to = positions[-1]
         self.row_count += len(operations)
 
@@ -209,22 +201,62 @@ class Spill:
 
 
 @dataclass(frozen=True)
-class _BatchReader:
-    """The function that runs in tasks: numbers of batches in, batches of operations out."""
+class SpilledOperations(OperationParts):
+    """The operations of a :class:`Spill`; each batch is a part.
+
+    ``undone``: events that the log rolled back: first two numbers of their positions, then the third numbers
+    of the first and the last. ``is_private``: the file lies in this machine's folder for temporary files.
+    """
 
     location: Location
-    storage: HadoopSettings
+    batch_bytes: tuple[int, ...]
+    undone: tuple[tuple[int, int, int, int], ...]
+    is_private: bool
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        configure_storage(self.storage)
+    @property
+    def is_of_this_machine(self) -> bool:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        return self.is_private
+
+    @property
+    def part_count(self) -> int:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        return len(self.batch_bytes)
+
+    @property
+    def byte_count(self) -> int:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        return sum(self.batch_bytes)
+
+    @property
+    def locations(self) -> Sequence[Location]:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        return [self.location]
+
+    @property
+    def position(self) -> Sequence[str]:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        return POSITION_FIELDS
+
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
         try:
             with storage_at(self.location).open_input(self.location) as stream:
                 parquet = pq.ParquetFile(stream, pre_buffer=True)
-                for batch in batches:
-                    for number in batch.column(0).to_pylist():
-                        yield from parquet.read_row_group(number, use_threads=False).to_batches()
+                for batch in parquet.read_row_group(number, use_threads=False).to_batches():
+                    yield self._kept(batch)
         except OSError as error:
             raise InputError(
-                f"{self.location.shown}: a task cannot read the rows that were kept there until they are "
-                f"applied: {error}; name a location that all of Spark's machines see"
+                f"{self.location.shown}: the rows that were kept there until they are applied cannot be "
+                f"read: {error}; name a location that all of Spark's machines see"
             ) from error
+
+    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        file, offset, event, _ = batch.column(POSITION).flatten()
+        for first_number, second_number, first, last in self.undone:
+            is_transaction = pc.and_(pc.equal(file, first_number), pc.equal(offset, second_number))
+            is_event = pc.and_(pc.greater_equal(event, first), pc.less_equal(event, last))
+            is_undone = pc.and_(is_transaction, is_event)
+            batch = batch.filter(pc.invert(is_undone))
+            file, offset, event, _ = batch.column(POSITION).flatten()
+        return batch

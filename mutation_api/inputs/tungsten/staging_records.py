@@ -122,7 +122,7 @@ class RecordLayout:
     def batches(
         self, file: RecordFile, first_seqno: int, after: tuple[int, int] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Operations of a file, many at a time, as :func:`operations_schema` describes them.
+        """Operations of a file, many at a time, as :func:`operations_batch` makes them.
 
         Args:
             file: the file, or a part of it.

@@ -27,15 +27,16 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError, SourcePositionError
-from mutation_api.inputs.record_files import FileColumns, RecordFile, operations_schema
+from mutation_api.inputs.engines.choice import in_tasks
+from mutation_api.inputs.parts import OperationParts
+from mutation_api.inputs.record_files import FileColumns, RecordFile
 from mutation_api.inputs.separated_text import DamagedRecordError, SeparatedText
-from mutation_api.inputs.source import Batch, Position, SourceTable, TableOperations
+from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.inputs.source_files import entry_at, located, opened, readable
 from mutation_api.inputs.tungsten.staging_files import (
     StagingFile,
@@ -55,17 +56,15 @@ from mutation_api.inputs.tungsten.staging_records import (
     HeaderField,
     RecordLayout,
 )
-from mutation_api.spark.credentials import worker_settings
-from mutation_api.spark.jvm import spark_context
-from mutation_api.storage.connect import configure_storage
-from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location, LocationLike
 from mutation_api.types.text_values import BinaryText
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["TungstenSource"]
 
 _TABLES_SHOWN = 20
-_TASKS_PER_CORE = 4
 
 _Reached = tuple[int, int]
 """Sequence number and row id of the last record that was applied, or will be."""
@@ -155,26 +154,30 @@ class TungstenSource:
             SourcePositionError: the files end before what was applied.
             RecordLayoutError: the files' columns and the target's do not agree.
         """
+        return in_tasks(spark, self.read_local(tables, after))
+
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """See :class:`~mutation_api.inputs.source.LocalChangeSource`; raises as :meth:`read`."""
         known = {name: _own_position(name, position) for name, position in after.items()}
         reached = {name: position for name, position in known.items() if position is not None}
         found = []
         for table in tables:
             with readable(self.source_id):
-                new = self._reader(table, reached.get(table.name))
+                new = self._parts(table, reached.get(table.name))
             if new is not None:
-                reached[table.name], reader = new
-                keyed = dataclasses.replace(table, key=reader.layout.key)
-                found.append(TableOperations(keyed, reader.operations(spark, keyed)))
+                reached[table.name], parts = new
+                keyed = dataclasses.replace(table, key=parts.layout.key)
+                found.append(LocalOperations(keyed, parts))
         if not found:
-            return Batch((), None)
+            return LocalBatch((), None)
         order = max([*(position.order for position in after.values()), *reached.values()])
-        return Batch(tuple(found), Position(order, _position_text(reached)))
+        return LocalBatch(tuple(found), Position(order, _position_text(reached)))
 
     def _folder(self) -> Location:
         return located(self.staging) / self.service
 
-    def _reader(self, table: SourceTable, after: _Reached | None) -> tuple[_Reached, _Reader] | None:
-        """The position of a table's last record, and the reader of the new ones; None if nothing is new."""
+    def _parts(self, table: SourceTable, after: _Reached | None) -> tuple[_Reached, _Parts] | None:
+        """The position of a table's last record, and the parts with new ones; None if nothing is new."""
         name = self.full_name(table.name)
         layout = self._layout(table, name)
         outstanding = self._outstanding(name, layout, after)
@@ -182,7 +185,7 @@ class TungstenSource:
             return None
         last, files = outstanding
         parts = [(i, *part) for i, file in enumerate(files) for part in splits(file, self.text)]
-        return last, _Reader(layout, tuple(files), self.text, after, tuple(parts))
+        return last, _Parts(layout, tuple(files), self.text, after, tuple(parts))
 
     def _layout(self, table: SourceTable, name: str) -> RecordLayout:
         metadata = {} if self.metadata is None else _read_metadata(located(self.metadata))
@@ -227,33 +230,36 @@ class TungstenSource:
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """The function that runs in tasks: numbers of file parts in, batches of operations out."""
+class _Parts(OperationParts):
+    """Ranges of files, with operations after a position; ``ranges``: index of the file, first byte, end."""
 
     layout: RecordLayout
     files: tuple[StagingFile, ...]
     text: SeparatedText
     after: _Reached | None
-    parts: tuple[tuple[int, int, int], ...]
-    """Of each part: index of the file, first byte, byte after the last."""
-    storage: HadoopSettings = field(default_factory=HadoopSettings)
+    ranges: tuple[tuple[int, int, int], ...]
 
-    def operations(self, spark: SparkSession, table: SourceTable) -> DataFrame:
-        """The operations of all files."""
-        tasks = min(len(self.parts), _TASKS_PER_CORE * spark_context(spark).defaultParallelism)
-        numbers = spark.range(0, len(self.parts), 1, tasks)
-        storage = worker_settings(spark_context(spark), [file.location for file in self.files])
-        reader = dataclasses.replace(self, storage=storage)
-        return numbers.mapInArrow(reader, operations_schema(table.target, POSITION_PARTS))
+    @property
+    def part_count(self) -> int:
+        return len(self.ranges)
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        configure_storage(self.storage)
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                index, start, end = self.parts[number]
-                staged = self.files[index]
-                file = RecordFile(staged.location, start, end, self.text, self.layout.field_names)
-                yield from self.layout.batches(file, staged.number, self.after)
+    @property
+    def byte_count(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def locations(self) -> Sequence[Location]:
+        return [file.location for file in self.files]
+
+    @property
+    def position(self) -> Sequence[str]:
+        return POSITION_PARTS
+
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        index, start, end = self.ranges[number]
+        staged = self.files[index]
+        file = RecordFile(staged.location, start, end, self.text, self.layout.field_names)
+        yield from self.layout.batches(file, staged.number, self.after)
 
 
 def _is_folder(location: Location) -> bool:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from judges.mariadb import MariaDb
 from metastore_client.remote.thrift_client import connect
-from mutation_api import Following, IngestReport, MySqlAddress, MySqlSource, ingest
+from mutation_api import Following, IngestReport, LocalOptions, MySqlAddress, MySqlSource, ingest
 from mutation_api.inputs.mysql.server import MySqlServer
 from mutation_api.spark.local_session import local_session
 from mutation_api.storage.local import LocalStorage
@@ -37,12 +37,22 @@ def source_of(port: int, database: str) -> MySqlSource:
 
 
 def ingest_all(
-    metastore: Any, spark: SparkSession, source: MySqlSource, hive_database: str, user: str | None = None
+    metastore: Any,
+    spark: SparkSession | None,
+    source: MySqlSource,
+    hive_database: str,
+    user: str | None = None,
 ) -> IngestReport:
-    """Bring all tables of the workload up to the end of the log."""
+    """Bring all tables of the workload up to the end of the log; without Spark in this process."""
     tables = [Following(name, f"{hive_database}.{name}") for name in TABLES]
     return ingest(
-        metastore, tables, source, user=user, lock_timeout_seconds=LOCK_TIMEOUT_SECONDS, spark=spark
+        metastore,
+        tables,
+        source,
+        user=user,
+        lock_timeout_seconds=LOCK_TIMEOUT_SECONDS,
+        spark=spark,
+        local=LocalOptions() if spark is None else None,
     )
 
 

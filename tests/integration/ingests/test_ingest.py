@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +15,7 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import TxnAbortedError
 from metastore_client.model import ColumnInfo, LockState, TxnState
 from metastore_client.remote.thrift_client import connect
-from mutation_api import Batch, Following, IngestReport, ingest
+from mutation_api import Following, IngestReport, LocalBatch, LocalOptions, ingest
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.errors import LockNotAcquiredError
 from mutation_api.inputs.watermark import Watermarks
@@ -39,6 +39,18 @@ PARTS = 6
 """Tests among which the long run shares all steps."""
 
 LONG = (pytest.mark.long, pytest.mark.timeout(1800))
+
+
+Engine = Mapping[str, Any]
+"""The argument of ``ingest`` that asks for an engine."""
+
+LOCAL: Engine = {"local": LocalOptions()}
+
+
+@pytest.fixture(params=["spark", "local"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine."""
+    return LOCAL if request.param == "local" else {"spark": request.getfixturevalue("spark")}
 
 
 class Died(BaseException):
@@ -85,8 +97,8 @@ class Mortal:
 class Shop:
     """Two tables that follow a source: orders, and customers by country."""
 
-    def __init__(self, make_table: MakeTable, spark: SparkSession, layout: str) -> None:
-        self.spark = spark
+    def __init__(self, make_table: MakeTable, engine: Engine, layout: str) -> None:
+        self.engine = engine
         self.orders: LiveTable = make_table(keys="", buckets=1, layout=layout)
         self.customers: LiveTable = make_table(keys="country string", buckets=1, layout=layout)
         self.metastore = self.orders.metastore
@@ -134,7 +146,7 @@ class Shop:
             create_partitions=True,
             user=USER,
             **options,
-            spark=self.spark,
+            **self.engine,
         )
 
     def bury(self) -> None:
@@ -168,14 +180,14 @@ class Shop:
 @pytest.mark.parametrize("part", [None, *[pytest.param(n, marks=LONG) for n in range(PARTS)]])
 def test_b10_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
     make_table: MakeTable,
-    spark: SparkSession,
+    engine: Engine,
     monkeypatch: pytest.MonkeyPatch,
     part: int | None,
 ) -> None:
     """B10: between any two calls to the metastore or changes of files. Tables and watermarks are those of
     before, or all new; the next run makes them new, as replaying the whole log one by one does.
     """
-    shop = Shop(make_table, spark, "default")
+    shop = Shop(make_table, engine, "default")
     for _ in range(2):
         shop.go_on()
         steps = shop.steps(monkeypatch)
@@ -213,10 +225,10 @@ class Slow(ListSource):
         self.is_read = threading.Event()
         self.may_go_on = threading.Event()
 
-    def read(self, *arguments: Any) -> Batch:
+    def read_local(self, *arguments: Any) -> LocalBatch:
         self.is_read.set()
         assert self.may_go_on.wait(100)
-        return super().read(*arguments)
+        return super().read_local(*arguments)
 
 
 @pytest.fixture
@@ -226,11 +238,9 @@ def second(hive: Hive23) -> Iterator[MetastoreClient]:
         yield metastore
 
 
-def test_of_two_runs_at_once_the_second_waits(
-    make_table: MakeTable, spark: SparkSession, second: MetastoreClient
-) -> None:
+def test_of_two_runs_at_once_the_second_waits(make_table: MakeTable, second: MetastoreClient) -> None:
     """It sees what the first has left, so nothing is applied twice; or it gives up and says who holds it."""
-    shop = Shop(make_table, spark, "legacy")
+    shop = Shop(make_table, LOCAL, "legacy")
     shop.go_on()
     source = Slow(shop.log)
     with ThreadPoolExecutor(2) as pool:
@@ -258,7 +268,9 @@ def test_of_two_runs_at_once_the_second_waits(
 def test_tables_and_watermarks_on_every_line(
     hive_line: HiveJudge, line_database: str, spark: SparkSession
 ) -> None:
-    """Hive's own SQL reads both, and may correct the watermark; the next run goes on from what it says."""
+    """Hive's own SQL reads both, and may correct the watermark; the next run goes on from what it says,
+    whichever engine it has.
+    """
     name, marks = f"{line_database}.orders", f"{line_database}.mutation_watermarks"
     columns = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))
     log = entries("1 insert 1 one\n2 insert 2 two\n3 update 1 uno\n4 delete 2")
@@ -268,15 +280,14 @@ def test_tables_and_watermarks_on_every_line(
 
     with connect(hive_line.uri) as metastore:
         create_acid_table(metastore, name, columns, clustered_by=["id"], num_buckets=2)
-        for end in (2, 4):
-            report = ingest(
-                metastore, [Following("orders", name, ("id",))], ListSource(log[:end]), spark=spark
-            )
+        engines: Sequence[Engine] = ({"spark": spark}, LOCAL)
+        for end, engine in zip((2, 4), engines, strict=True):
+            report = ingest(metastore, [Following("orders", name, ("id",))], ListSource(log[:end]), **engine)
         assert rows("id, msg", name) == [[1, "uno"]]
         shown = "source_id, source_table, target_table, position_order, position_text, txn_id"
         assert rows(shown, marks) == [["list:test", "orders", name, "[4]", '{"seqno": 4}', report.txn_id]]
         hive_line.sql(f"UPDATE {marks} SET position_order = '[2]', position_text = 'by hand'")
-        report = ingest(metastore, [Following("orders", name, ("id",))], ListSource(log), spark=spark)
+        report = ingest(metastore, [Following("orders", name, ("id",))], ListSource(log), **LOCAL)
         assert report.before["orders"].text == "by hand"
         assert report.tables[0].merge.total.changed == 0
         assert rows("id, msg", name) == [[1, "uno"]]

@@ -30,7 +30,7 @@ from mutation_api import (
     SourceTable,
     TungstenSource,
 )
-from mutation_api.cli.ingest import command as ingest
+from mutation_api.cli.engines import ingest_by_spark
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.errors import InputError, InputFormatError, MutationError
 from mutation_api.inputs.tungsten.staging_files import splits, staging_files
@@ -219,7 +219,7 @@ def test_what_cannot_be_reached_is_told(s3_root: Location, kind: str) -> None:
 @pytest.fixture
 def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     """The command, on the Spark that runs already."""
-    monkeypatch.setattr(ingest, "spark_session", lambda name: contextlib.nullcontext(spark))
+    monkeypatch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
     yield lambda *words: main([str(word) for word in words])
 
 
@@ -323,4 +323,4 @@ def test_rows_that_cannot_be_kept(s3_root: Location, mariadb: MariaDb, mariadb_d
         MySqlSource(address, mariadb_database, spill_directory="s3a://nowhere/x") as source,
         pytest.raises(InputError, match=r"\.t: the rows that are kept .* written to s3a://nowhere/x/hive"),
     ):
-        source.collect([table], {})
+        source.read_local([table], {})

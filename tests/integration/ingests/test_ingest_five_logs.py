@@ -35,6 +35,7 @@ from mutation_api import (
     CollectorSource,
     DebeziumSource,
     Following,
+    LocalOptions,
     MaxwellSource,
     TungstenSource,
     ingest,
@@ -139,12 +140,16 @@ class Followers:
             for table in self.tables:
                 self._create(tool, table)
 
-    def ingest(self, spark: SparkSession, logs: Logs, tool: str) -> int:
-        """Bring the tool's tables up to the end of its log; tells how many operations that were."""
+    def ingest(self, engine: Mapping[str, Any], logs: Logs, tool: str) -> int:
+        """Bring the tool's tables up to the end of its log; tells how many operations that were.
+
+        ``engine``: the argument that asks for one.
+        """
         count = 0
         for source, tables in logs.sources(tool):
             following = [self._following(tool, table) for table in tables]
-            report = ingest(self.metastore, following, source, spark=spark)
+            report = ingest(self.metastore, following, source, **engine)
+            assert report.engine in engine
             count += sum(each.operations for each in report.tables)
         return count
 
@@ -227,9 +232,9 @@ def followers(
 def test_five_logs_of_one_workload_give_one_table(
     followers: Followers, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """One slice, written and then ingested from all five logs; the long run goes on from there."""
+    """A slice for each engine, written and then ingested from all five logs; the long run goes on."""
     followers.create(all_columns=False)
-    follow(followers, spark, tmp_path, random.Random(5), slices=1, transactions=40)
+    follow(followers, spark, tmp_path, random.Random(5), slices=2, transactions=20)
 
 
 @pytest.mark.long
@@ -250,13 +255,14 @@ def follow(
     slices: int,
     transactions: int,
 ) -> None:
-    """Change the source, write the logs and ingest them, in turn; compare in the end."""
+    """Change the source, write the logs and ingest them, by Spark and here in turn; compare in the end."""
+    engines: list[Mapping[str, Any]] = [{"spark": spark}, {"local": LocalOptions()}]
     log = LogFollower(followers.mariadb, followers.tables)
     logs = Logs(folder, followers.tables)
     with Workload(followers.mariadb, followers.tables[0].database, rng) as workload:
-        for _ in range(slices):
+        for number in range(slices):
             workload.run(transactions)
             logs.add(log.transactions())
             for tool in TOOLS:
-                assert followers.ingest(spark, logs, tool)
+                assert followers.ingest(engines[number % 2], logs, tool)
     assert followers.check()

@@ -20,7 +20,8 @@ from judges.mariadb import MariaDb
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import ColumnInfo, TableInfo, TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
-from mutation_api.cli.ingest import command as ingest
+from mutation_api.cli.arguments import engine_arguments
+from mutation_api.cli.engines import ingest_by_spark
 from mutation_api.cli.ingest.mysql import PASSWORD_VARIABLE
 from mutation_api.cli.main import main
 from mutation_api.types.hive_type import parse_hive_type
@@ -61,8 +62,8 @@ class Pair:
         for table in TABLES:
             self._create(table)
 
-    def ingest(self, spark: SparkSession) -> None:
-        """Bring Hive up to MariaDB."""
+    def ingest(self, spark: SparkSession | None) -> None:
+        """Bring Hive up to MariaDB, by Spark or here."""
         with source_of(self.mariadb.port, self.database) as source:
             ingest_all(self.metastore, spark, source, self.hive_database)
 
@@ -133,16 +134,21 @@ def test_b2_b10_slices_of_a_random_workload_leave_hive_like_the_source(
     pair: Pair, spark: SparkSession
 ) -> None:
     """After each slice, the first of which is the full select, Hive's rows are the source's."""
-    follow_slices(pair, spark, random.Random(7), slices=2, transactions=60)
+    follow_slices(pair, spark, random.Random(7), slices=3, transactions=40)
 
 
 def test_the_command_follows_a_table(
     pair: Pair, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """First all rows, then what changed, then nothing; the password is in no line."""
+    """First all rows, by Spark since they are many; then what changed, then nothing; the password is in no
+    line.
+    """
     monkeypatch.setenv(PASSWORD_VARIABLE, pair.mariadb.password)
     # The command stops the Spark that it starts; here it would be everybody's.
-    monkeypatch.setattr(ingest, "spark_session", lambda name: contextlib.nullcontext(spark))
+    monkeypatch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
+    rows = ", ".join(f"('many', {number}, 1.00, 'x')" for number in range(100, 1100))
+    pair.mariadb.sql(f"INSERT INTO {pair.database}.customers VALUES {rows}")
+    monkeypatch.setattr(engine_arguments, "LOCAL_FILE_BYTES_MAX", 10_000)
     source = f"mysql://{pair.mariadb.user}@127.0.0.1:{pair.mariadb.port}/{pair.database}"
     command = ["ingest", "mysql", "--source", source, "--tables", "customers"]
     command += ["--database", pair.hive_database, "--metastore", pair.hive.uri]
@@ -157,7 +163,9 @@ def test_the_command_follows_a_table(
         assert main(command) == 0
         said.append("".join(capsys.readouterr()))
         assert pair.hive_rows("customers") == source_rows(pair.mariadb, pair.database, "customers")
+    assert [line.endswith(" (spark)") for line in said[0].splitlines()].count(True) == 1
     assert "applied in transaction" in said[1]
+    assert " (local)" in said[1]
     assert "nothing new" in said[2]
     assert pair.mariadb.password not in "".join(said)
 
@@ -186,11 +194,11 @@ def test_many_deaths(pair: Pair, spark: SparkSession, seed: int) -> None:
 def follow_slices(
     pair: Pair, spark: SparkSession, rng: random.Random, *, slices: int, transactions: int
 ) -> None:
-    """Change the source and follow, in turn; compare each time."""
+    """Change the source and follow, here and by Spark in turn; compare each time."""
     with Workload(pair.mariadb, pair.database, rng) as workload:
-        for _ in range(slices):
+        for number in range(slices):
             workload.run(rng.randint(1, transactions))
-            pair.ingest(spark)
+            pair.ingest(spark if number % 2 else None)
             assert pair.check()
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -28,8 +27,7 @@ from mutation_api.inputs.mysql import spill
 from mutation_api.inputs.mysql.binary_log import BinaryLog, RowImages, Undone
 from mutation_api.inputs.mysql.mysql_source import MySqlSource
 from mutation_api.inputs.mysql.server import LogPosition, MySqlAddress, MySqlServer
-from mutation_api.inputs.mysql.spill import Spill
-from mutation_api.inputs.source import OPERATION, POSITION, Position, SourceTable
+from mutation_api.inputs.source import OPERATION, POSITION, LocalOperations, Position, SourceTable
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.fixtures.fix_clock import wait_until
 
@@ -67,8 +65,8 @@ class Shop:
         """Operations on one table in their order, positions left out; and the position reached."""
         with MySqlSource(self.address, self.database, **options) as source:
             tables = [SourceTable(table, acid_table(types), tuple(key))]
-            found = source.collect(tables, {} if after is None else {table: after})
-            return [row for _, spill in found.tables for row in rows_of(spill)], found.position
+            found = source.read_local(tables, {} if after is None else {table: after})
+            return [row for each in found.tables for row in rows_of(each)], found.position
 
     def now(self) -> Position:
         """Where the log ends."""
@@ -79,9 +77,9 @@ class Shop:
             server.close()
 
 
-def rows_of(spill: Spill) -> list[tuple[Any, ...]]:
-    """The rows of the files, without Spark, which would only make them slower to get."""
-    rows = pq.read_table(spill.location.path).to_pylist()
+def rows_of(given: LocalOperations) -> list[tuple[Any, ...]]:
+    """The operations of a table in their order."""
+    rows = [row for batch in given.operations for row in batch.to_pylist()]
     rows.sort(key=lambda row: tuple(row[POSITION].values()))
     return [(row.pop(OPERATION), *list(row.values())[1:]) for row in rows]
 
@@ -153,8 +151,8 @@ def test_b1_a_unique_key_is_enough(shop: Shop) -> None:
         "CREATE TABLE t (id INT NOT NULL, msg VARCHAR(20), UNIQUE (id))", "INSERT INTO t VALUES (1, 'a')"
     )
     with MySqlSource(shop.address, shop.database) as source:
-        found = source.collect([SourceTable("t", acid_table(TWO))], {})
-    assert [table.key for table, _ in found.tables] == [("id",)]
+        found = source.read_local([SourceTable("t", acid_table(TWO))], {})
+    assert [each.table.key for each in found.tables] == [("id",)]
 
 
 def test_b1_a_key_that_rows_can_share_is_refused(shop: Shop) -> None:
@@ -235,11 +233,11 @@ def test_b2_select_shows_all_tables_as_of_one_moment(shop: Shop, monkeypatch: py
     shop.run(T, "CREATE TABLE u LIKE t", "INSERT INTO t VALUES (1, 'a')", "INSERT INTO u VALUES (1, 'a')")
     with MySqlSource(shop.address, shop.database) as source:
         tables = [SourceTable("t", acid_table(TWO)), SourceTable("u", acid_table(TWO))]
-        first = source.collect(tables[:1], {})
+        first = source.read_local(tables[:1], {})
         assert first.position
         shop.run("INSERT INTO t VALUES (2, 'b')", "INSERT INTO u VALUES (2, 'b')")
-        both = source.collect(tables, {"t": first.position})
-        assert {table.name: spill.row_count for table, spill in both.tables} == {"t": 1, "u": 2}
+        both = source.read_local(tables, {"t": first.position})
+        assert {each.table.name: len(rows_of(each)) for each in both.tables} == {"t": 1, "u": 2}
 
 
 def test_a_source_without_news_has_no_position(shop: Shop) -> None:
@@ -380,8 +378,8 @@ def test_ddl_before_the_place_from_which_a_table_is_read_does_not_stop_it(shop: 
     shop.run("INSERT INTO t VALUES (2, 'b')")
     with MySqlSource(shop.address, shop.database) as source:
         tables = [SourceTable("t", acid_table(TWO)), SourceTable("u", acid_table(TWO))]
-        found = source.collect(tables, {"t": ahead, "u": behind})
-        rows = {table.name: rows_of(spill) for table, spill in found.tables}
+        found = source.read_local(tables, {"t": ahead, "u": behind})
+        rows = {each.table.name: rows_of(each) for each in found.tables}
     assert rows == {"t": [("insert", 2, "b")], "u": [("insert", 1, "a")]}
 
 
@@ -580,7 +578,7 @@ def test_a_server_that_does_not_answer_is_named(shop: Shop) -> None:
     """With the account, so that a wrong address shows."""
     source = MySqlSource(replace(shop.address, port=1), shop.database)
     with pytest.raises(ConnectionFailedError, match=r"judge@127\.0\.0\.1:1"):
-        source.collect([], {})
+        source.read_local([], {})
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,19 @@ import argparse
 import contextlib
 import json
 import pkgutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import cli
 from mutation_api.cli import watermarks
+from mutation_api.cli.engines import ingest_by_spark
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, main
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -72,10 +74,14 @@ def metastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryMetast
     return made
 
 
-@pytest.fixture
-def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark that runs already."""
-    monkeypatch.setattr(ingest, "spark_session", lambda name: contextlib.nullcontext(spark))
+@pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.slow), "local"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each engine; of Spark the session that runs already."""
+    name: str = request.param
+    if name == "spark":
+        spark = request.getfixturevalue("spark")
+        monkeypatch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
+    return name
 
 
 @pytest.mark.parametrize(
@@ -149,28 +155,26 @@ def test_a_kind_whose_package_is_missing(
     assert expected in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_what_a_run_prints(
-    metastore: InMemoryMetastore, session: None, capsys: pytest.CaptureFixture[str]
+    metastore: InMemoryMetastore, engine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A dry run, a run as JSON with its steps on standard error, and one that finds nothing new."""
-    assert main([*NEEDED, "--dry-run", "--quiet"]) == EXIT_OK
+    words = ("--engine", engine)
+    assert main([*NEEDED, "--dry-run", "--quiet", *words]) == EXIT_OK
     printed = capsys.readouterr()
-    assert printed.out.splitlines()[0] == 'list:test: would be applied up to {"seqno": 3}'
+    assert printed.out.splitlines()[0] == f'list:test: would be applied up to {{"seqno": 3}} ({engine})'
     assert printed.err == ""
-    assert main(["ingest", "list", "--entries", "2", "--json"]) == EXIT_OK
+    assert main(["ingest", "list", "--entries", "2", "--json", *words]) == EXIT_OK
     printed = capsys.readouterr()
     report = json.loads(printed.out)
     assert (report["position"], report["tables"][0]["inserted"]) == ('{"seqno": 2}', 2)
+    assert report["engine"] == engine
     assert "default.orders: 2 operations on 2 keys" in printed.err.splitlines()
-    assert main(["ingest", "list", "--entries", "2", "--quiet"]) == EXIT_OK
+    assert main(["ingest", "list", "--entries", "2", "--quiet", *words]) == EXIT_OK
     assert capsys.readouterr().out == 'list:test: nothing new after {"seqno": 2}\n'
 
 
-@pytest.mark.slow
-def test_a_refusal_is_one_line(
-    metastore: InMemoryMetastore, session: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refusal_is_one_line(metastore: InMemoryMetastore, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 1."""
     assert main(["ingest", "list", "--entries", "2", "--quiet"]) == EXIT_OK
     words = ("--watermark-table", "default.other", "--strict", "--quiet")
@@ -180,10 +184,8 @@ def test_a_refusal_is_one_line(
     )
 
 
-@pytest.mark.slow
 def test_it_follows_until_it_is_interrupted(
     metastore: InMemoryMetastore,
-    session: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -209,10 +211,7 @@ def test_it_follows_until_it_is_interrupted(
     assert source.is_closed
 
 
-@pytest.mark.slow
-def test_watermarks_are_shown(
-    metastore: InMemoryMetastore, session: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watermarks_are_shown(metastore: InMemoryMetastore, capsys: pytest.CaptureFixture[str]) -> None:
     """As a table and as JSON, by table and by source; none where nothing was applied."""
     assert main(["watermarks", "--table", "default.orders"]) == EXIT_OK
     assert capsys.readouterr().out == "no watermarks in default.mutation_watermarks\n"
@@ -236,3 +235,47 @@ def test_watermarks_are_shown(
     for other in (("--source", "list:other", "--table", "default.x"), ("--table", "default.x")):
         assert main(["watermarks", *other]) == EXIT_OK
         assert capsys.readouterr().out == "no watermarks in default.mutation_watermarks\n"
+
+
+class SparkOnlySource:
+    """As a user may have written it for Spark."""
+
+    source_id = "mine:x"
+
+    def read(self, spark: object, tables: object, after: object) -> object:
+        raise AssertionError("it is not read")
+
+
+def test_a_source_that_only_spark_reads(
+    metastore: InMemoryMetastore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked to do without Spark, the command refuses before it takes a lock; else it starts Spark."""
+    monkeypatch.setattr(ListKind, "source_from", lambda arguments: SparkOnlySource())
+    assert main([*NEEDED, "--engine", "local", "--quiet"]) == EXIT_FAILED
+    error = capsys.readouterr().err
+    assert "ConfigurationError: source mine:x can be read by Spark only" in error
+    assert metastore.get_all_tables("default") == ["orders"]
+
+    class StartedError(Exception):
+        pass
+
+    def started(name: str) -> None:
+        raise StartedError
+
+    monkeypatch.setattr(ingest_by_spark, "spark_session", started)
+    with pytest.raises(StartedError):
+        main([*NEEDED, "--quiet"])
+
+
+def test_a_small_run_imports_nothing_large() -> None:
+    """Neither Spark nor pandas, whatever file source it is."""
+    program = (
+        "import sys, pyarrow\n"
+        "from mutation_api.cli.ingest import command, canal, collector, debezium, maxwell, mysql, tungsten\n"
+        "from mutation_api.cli.arguments.engine_arguments import engine_module\n"
+        "engine_module('ingest', 'local')\n"
+        "pyarrow.array([1])\n"
+        "print({'pyspark', 'py4j', 'pandas'} & set(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["set()"]

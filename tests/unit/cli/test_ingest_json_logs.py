@@ -1,20 +1,28 @@
-"""Arguments of ``hive-mutate ingest debezium``, ``maxwell`` and ``canal``."""
+"""``hive-mutate ingest debezium``, ``maxwell`` and ``canal``: arguments, and a small log."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from metastore_client.model import ColumnInfo
+from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.cli.ingest import canal as ingest_canal
+from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.ingest import debezium as ingest_debezium
 from mutation_api.cli.ingest import maxwell as ingest_maxwell
+from mutation_api.cli.main import EXIT_OK, main
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.messages.debezium_values import DebeziumValues
+from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
 from mutation_api.inputs.messages.log_options import LogOptions, Positions
 from mutation_api.storage.location import Location
+from mutation_api.upkeep.create_acid_table import create_acid_table
+from tests.support.json_messages import Change, maxwell, write_log
 
 
 def parsed(module: ModuleType, *texts: str) -> argparse.Namespace:
@@ -120,3 +128,22 @@ def test_semantic_types_that_are_none() -> None:
     )
     with pytest.raises(ConfigurationError, match=r"s\.t\.c.*io\.debezium\.Odd.*MicroTimestamp"):
         ingest_debezium.source_from(arguments)
+
+
+def test_a_small_log_is_applied_without_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the command, which says so; what was applied is not applied again."""
+    made = InMemoryMetastore(tmp_path / "warehouse", capabilities=HIVE_4_1)
+    columns = (ColumnInfo("id", "bigint"), ColumnInfo("note", "string"))
+    create_acid_table(made, "default.t", columns, clustered_by=["id"], num_buckets=1)
+    monkeypatch.setattr(ingest, "metastore_from", lambda arguments: contextlib.nullcontext(made))
+    row = {"id": 1, "note": "a"}
+    changes = [Change("insert", None, row, 1, 4), Change("update", row, {**row, "note": "b"}, 1, 5)]
+    log = write_log(tmp_path / "log", [maxwell(change) for change in changes])
+    words = ("ingest", "maxwell", "--files", str(log), "--table", "shop.orders=default.t", "--json")
+    assert main([*words, "--metastore", "thrift://n:1", "--quiet"]) == EXIT_OK
+    report = json.loads(capsys.readouterr().out)
+    assert (report["engine"], report["tables"][0]["inserted"]) == ("local", 1)
+    assert main([*words, "--metastore", "thrift://n:1", "--quiet"]) == EXIT_OK
+    assert json.loads(capsys.readouterr().out)["position"] is None

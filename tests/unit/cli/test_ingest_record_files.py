@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.cli import diff
+from mutation_api.cli.arguments import engine_arguments
+from mutation_api.cli.engines import ingest_by_spark
 from mutation_api.cli.ingest import collector as ingest_collector
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.ingest import tungsten as ingest_tungsten
@@ -140,7 +142,7 @@ def sales(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) 
     create_acid_table(made, "default.sales", columns, clustered_by=["id"], num_buckets=1)
     for module in (ingest, diff):
         monkeypatch.setattr(module, "metastore_from", lambda arguments: contextlib.nullcontext(made))
-    monkeypatch.setattr(ingest, "spark_session", lambda name: contextlib.nullcontext(spark))
+    monkeypatch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
     return "default.sales"
 
 
@@ -155,9 +157,13 @@ def difference(table: str, dump: Path, rows: str, capsys: pytest.CaptureFixture[
 
 @pytest.mark.slow
 def test_t14_the_table_is_checked_against_a_dump_of_the_source(
-    sales: str, staging: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sales: str,
+    staging: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """After two runs it is the source; a run that fails leaves it as it is."""
+    """After two runs it is the source; a run that fails leaves it as it is. What is large Spark applies."""
     words = ("ingest", "tungsten", "--staging", staging, "--service", "alpha", "--quiet")
     command = [
         str(word) for word in (*words, "--table", f"chicago={sales}:id", "--metastore", "thrift://n:1")
@@ -165,9 +171,13 @@ def test_t14_the_table_is_checked_against_a_dump_of_the_source(
     dump = tmp_path / "dump.csv"
     write(staging, 10, "I 1 1 one", "I 2 2 two", "D 3 1", "I 4 3 three")
     assert main(command) == EXIT_OK
+    assert capsys.readouterr().out.splitlines()[0].endswith(" (local)")
     write(staging, 103, "D 1 3", "I 1 3 THREE", "D 2 2")
     write(staging, 12, "I 1 4 four")
-    assert main(command) == EXIT_OK
+    with monkeypatch.context() as patched:
+        patched.setattr(engine_arguments, "LOCAL_FILE_BYTES_MAX", 50)
+        assert main(command) == EXIT_OK
+    assert capsys.readouterr().out.splitlines()[0].endswith(" (spark)")
     assert difference(sales, dump, "3,three 5,five", capsys) == f"{sales}: 1 inserts, 1 updates, 1 deletes"
     write(staging, 104, "I 1 9 nine", "X 2 1")
     assert main(command) == EXIT_FAILED

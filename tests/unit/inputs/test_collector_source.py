@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -211,10 +210,9 @@ def read(spark: SparkSession, raw: Path, after: Position | None = None, **option
 
 
 def read_here(raw: Path, table: SourceTable = PEOPLE) -> None:
-    """What tasks do, in this process: Spark tries a task that fails four times."""
-    reader = CollectorSource(raw, "people")._reader(table, None)
-    numbers = pa.record_batch([pa.array(range(len(reader.parts)))], names=["id"])
-    list(reader(iter([numbers])))
+    """In this process: Spark tries a task that fails several times."""
+    for each in CollectorSource(raw, "people").read_local([table], {}).tables:
+        list(each.operations)
 
 
 def rows(batch: Batch) -> list[tuple[Any, ...]]:
@@ -351,7 +349,7 @@ def test_files_lie_where_they_may(tmp_path: Path) -> None:
     for name in ("old/raw-2", "old/raw-1", "raw-10", "raw-9"):
         (tmp_path / name).write_text(RAW)
     given = [tmp_path / "raw-10", tmp_path / "old", tmp_path / "raw-9", str(tmp_path / "old" / "raw-1")]
-    parts = CollectorSource(given, "people")._reader(PEOPLE, None).parts
+    parts = CollectorSource(given, "people")._parts(PEOPLE, None).ranges
     assert [part.location.shown.removeprefix(f"{tmp_path}/") for part in parts] == [
         "old/raw-1",
         "old/raw-2",

@@ -9,12 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TxnState
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
-from mutation_api import Contradictions, Following, IngestReport, MergeCounts, Position, ingest
+from mutation_api import (
+    Contradictions,
+    Following,
+    IngestReport,
+    LocalOptions,
+    MergeCounts,
+    Position,
+    ingest,
+)
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.errors import (
     ConfigurationError,
@@ -49,12 +56,19 @@ FIRST = """
 AFTER_FIRST = [(1, "uno"), (2, "two")]
 
 
-class Warehouse:
-    """A metastore in memory with a table ``default.orders``."""
+ENGINES = ("spark", "local")
 
-    def __init__(self, place: Path, spark: SparkSession, capabilities: Any = HIVE_4_1) -> None:
+
+class Warehouse:
+    """A metastore in memory with a table ``default.orders``.
+
+    ``engine``: the name of the engine that ingests, and the argument that asks for it.
+    """
+
+    def __init__(self, place: Path, engine: tuple[str, Any], capabilities: Any = HIVE_4_1) -> None:
         self.metastore: MetastoreClient = InMemoryMetastore(place, capabilities=capabilities)
-        self.spark = spark
+        self.engine, asked = engine
+        self.by: dict[str, Any] = {self.engine: asked}
         self.place = place
         self.create("default.orders")
 
@@ -63,7 +77,7 @@ class Warehouse:
         create_acid_table(self.metastore, name, columns, partition_keys, clustered_by=["id"], num_buckets=1)
 
     def ingest(self, source: ListSource, *tables: Following, **options: Any) -> IngestReport:
-        return ingest(self.metastore, tables or (ORDERS,), source, **options, spark=self.spark)
+        return ingest(self.metastore, tables or (ORDERS,), source, **options, **self.by)
 
     def rows(self, name: str = "default.orders") -> list[tuple[Any, ...]]:
         with MutatorClientBuilder().metastore(self.metastore).build() as client:
@@ -86,9 +100,16 @@ class Warehouse:
         return [t.id for t in self.metastore.get_open_txns().txns if t.state is TxnState.OPEN]
 
 
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> tuple[str, Any]:
+    """Each engine."""
+    name: str = request.param
+    return name, LocalOptions() if name == "local" else request.getfixturevalue("spark")
+
+
 @pytest.fixture
-def warehouse(tmp_path: Path, spark: SparkSession) -> Warehouse:
-    return Warehouse(tmp_path, spark)
+def warehouse(tmp_path: Path, engine: tuple[str, Any]) -> Warehouse:
+    return Warehouse(tmp_path, engine)
 
 
 def test_operations_and_watermark_are_applied_together(warehouse: Warehouse) -> None:
@@ -103,7 +124,7 @@ def test_operations_and_watermark_are_applied_together(warehouse: Warehouse) -> 
     assert (table.operations, table.keys, table.merge.total) == (6, 4, MergeCounts(inserted=2))
     assert table.contradictions == Contradictions(deletes_of_absent=1)
     assert str(report).splitlines() == [
-        f'list:test: applied in transaction {report.txn_id} up to {{"seqno": 5}}',
+        f'list:test: applied in transaction {report.txn_id} up to {{"seqno": 5}} ({warehouse.engine})',
         "  TABLE           OPERATIONS  KEYS  INSERTED  UPDATED  DELETED  MOVED  UNCHANGED",
         "  default.orders           6     4         2        0        0      0          0",
         "  default.orders: 1 deletes of absent keys",
@@ -118,7 +139,7 @@ def test_operations_and_watermark_are_applied_together(warehouse: Warehouse) -> 
     assert [each.order for each in warehouse.marks()] == [(7,)]
     assert warehouse.open_txns() == []
     values = report.to_dict()
-    assert values["source"] == "list:test"
+    assert (values["source"], values["engine"]) == ("list:test", warehouse.engine)
     assert (values["before"], values["position"]) == ({"orders": '{"seqno": 5}'}, '{"seqno": 7}')
     assert values["tables"][0]["contradictions"]["inserts_of_present"] == 0  # type: ignore[index]
 
@@ -227,7 +248,7 @@ def test_b10_a_failure_moves_neither_table_nor_watermark(
     for owner, name in (
         (Watermarks, "write"),
         (type(warehouse.metastore), "clear_accurate_statistics"),
-        (ListSource, "read"),
+        (ListSource, {"spark": "read", "local": "read_local"}[warehouse.engine]),
     ):
         with monkeypatch.context() as patched, pytest.raises(InputFormatError, match="broken"):
             patched.setattr(owner, name, _fails)
@@ -342,6 +363,9 @@ def test_a_source_that_was_set_back(warehouse: Warehouse) -> None:
         def read(self, spark, tables, after):  # type: ignore[no-untyped-def]
             return dataclasses.replace(super().read(spark, tables, {}), position=Position((2,), "two"))
 
+        def read_local(self, tables, after):  # type: ignore[no-untyped-def]
+            return dataclasses.replace(super().read_local(tables, {}), position=Position((2,), "two"))
+
     with pytest.raises(SourcePositionError, match=r"its position two \[2\] lies before"):
         warehouse.ingest(SetBack(entries(FIRST)))
     assert (warehouse.rows(), warehouse.marks(), warehouse.files()) == before
@@ -359,9 +383,9 @@ def test_who_holds_the_watermarks_is_waited_for(warehouse: Warehouse) -> None:
     assert warehouse.rows() == []
 
 
-def test_tables_of_hive_2(tmp_path: Path, spark: SparkSession) -> None:
+def test_tables_of_hive_2(tmp_path: Path, engine: tuple[str, Any]) -> None:
     """Without write ids."""
-    warehouse = Warehouse(tmp_path, spark, HIVE_2_3)
+    warehouse = Warehouse(tmp_path, engine, HIVE_2_3)
     for end in (3, 5, 6):
         warehouse.ingest(ListSource(entries(FIRST)[:end]))
     assert warehouse.rows() == AFTER_FIRST
@@ -410,7 +434,7 @@ def test_tables_that_make_no_sense(
 ) -> None:
     """Refused before anything is asked of the source or the metastore."""
     with pytest.raises(ConfigurationError, match=message):
-        ingest(warehouse.metastore, tables, ListSource([]), **options, spark=warehouse.spark)
+        ingest(warehouse.metastore, tables, ListSource([]), **options, **warehouse.by)
     assert warehouse.metastore.get_all_tables("default") == ["orders"]
 
 

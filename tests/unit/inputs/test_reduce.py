@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -21,6 +19,7 @@ from mutation_api.errors import (
 )
 from mutation_api.inputs.log_walk import FIRST_OPERATION, FIRST_POSITION
 from mutation_api.spark.worker_errors import translated_worker_errors
+from tests.support.operation_logs import KEY, LETTERS, random_log, replayed
 
 pytestmark = pytest.mark.slow
 
@@ -28,47 +27,6 @@ SCHEMA = (
     "operation string, position struct<seqno:bigint,row:bigint>, number decimal(12,2), day date, text "
     "string, value double, items array<int>"
 )
-KEY = ("number", "day", "text")
-WORDS = ("insert", "update", "delete")
-LETTERS = {"I": "insert", "U": "update", "D": "delete"}
-
-Log = list[tuple[Any, ...]]
-
-
-def random_log(rng: random.Random, count: int) -> Log:
-    """Operations on few keys of three columns; positions give their order, the list is not sorted."""
-    days = [datetime.date(1600, 1, 1), datetime.date(2020, 2, 29), datetime.date(9999, 12, 31)]
-    keys = [
-        (Decimal(n) / 100, rng.choice(days), rng.choice(["", "a", "A", "a ", "é", "日本"]))
-        for n in rng.choices(range(-300, 300), k=count // 5)
-    ]
-    places = rng.sample([(n, row) for n in range(count) for row in range(3)], count)
-    return [
-        (rng.choice(WORDS), place, *rng.choice(keys), rng.choice([None, 0.5, -1e300]), [n])
-        for n, place in enumerate(places)
-    ]
-
-
-def replayed(log: Log) -> tuple[dict[Any, tuple[Any, ...]], set[Any], dict[str, int]]:
-    """Row by row: the rows left, the keys last deleted, contradictions."""
-    rows: dict[Any, tuple[Any, ...]] = {}
-    gone: set[Any] = set()
-    found = dict.fromkeys(vars(Contradictions()), 0)
-    for operation, _, *values in sorted(log, key=lambda each: each[1]):
-        key = tuple(values[:3])
-        if operation == "insert" and key in rows:
-            found["inserts_of_present"] += 1
-        if operation == "update" and key in gone:
-            found["updates_of_absent"] += 1
-        if operation == "delete" and key in gone:
-            found["deletes_of_absent"] += 1
-        if operation == "delete":
-            rows.pop(key, None)
-            gone.add(key)
-        else:
-            rows[key] = tuple(values)
-            gone.discard(key)
-    return rows, gone, found
 
 
 def test_reduction_equals_replaying_row_by_row(spark: SparkSession) -> None:
@@ -235,41 +193,41 @@ def test_a_strict_message_names_some_of_many(spark: SparkSession) -> None:
 BAD = "operation string, position struct<at:bigint>, id int, region string"
 
 
-@pytest.mark.parametrize(
-    ("rows", "error", "message"),
-    [
-        (
-            [("insert", (1,), 1, "x"), ("update", (2,), 1, None)],
-            RecordValueError,
-            'operation {"operation":"update"}, key {"id":1,"region":null}, position {"position":{"at":2}}: a '
-            "key column is null, so the row of the operation is not known",
-        ),
-        (
-            [("insert", (1,), 1, "x"), ("delete", (1,), 1, "x"), ("delete", (1,), 2, "x")],
-            ContradictionError,
-            'two operations on key {"id":1,"region":"x"} have the same position {"position":{"at":1}}, so '
-            "it is not known which of them is the later one",
-        ),
-        (
-            [("INSERT", (1,), 1, "x")],
-            RecordValueError,
-            'operation {"operation":"INSERT"}, key {"id":1,"region":"x"}, position {"position":{"at":1}}: '
-            "the operation must be one of insert, update, delete",
-        ),
-        (
-            [(None, (1,), 1, "x")],
-            RecordValueError,
-            'operation {"operation":null}, key {"id":1,"region":"x"}, position {"position":{"at":1}}: '
-            "the operation must be one of insert, update, delete",
-        ),
-        (
-            [("insert", None, 1, "a\nb")],
-            RecordValueError,
-            'operation {"operation":"insert"}, key {"id":1,"region":"a\\nb"}, position {"position":null}: an '
-            "operation needs a position",
-        ),
-    ],
-)
+WRONG_ROWS: Any = [
+    (
+        [("insert", (1,), 1, "x"), ("update", (2,), 1, None)],
+        RecordValueError,
+        'operation {"operation":"update"}, key {"id":1,"region":null}, position {"position":{"at":2}}: a '
+        "key column is null, so the row of the operation is not known",
+    ),
+    (
+        [("insert", (1,), 1, "x"), ("delete", (1,), 1, "x"), ("delete", (1,), 2, "x")],
+        ContradictionError,
+        'two operations on key {"id":1,"region":"x"} have the same position {"position":{"at":1}}, so '
+        "it is not known which of them is the later one",
+    ),
+    (
+        [("INSERT", (1,), 1, "x")],
+        RecordValueError,
+        'operation {"operation":"INSERT"}, key {"id":1,"region":"x"}, position {"position":{"at":1}}: '
+        "the operation must be one of insert, update, delete",
+    ),
+    (
+        [(None, (1,), 1, "x")],
+        RecordValueError,
+        'operation {"operation":null}, key {"id":1,"region":"x"}, position {"position":{"at":1}}: '
+        "the operation must be one of insert, update, delete",
+    ),
+    (
+        [("insert", None, 1, "a\nb")],
+        RecordValueError,
+        'operation {"operation":"insert"}, key {"id":1,"region":"a\\nb"}, position {"position":null}: an '
+        "operation needs a position",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rows", "error", "message"), WRONG_ROWS)
 def test_rows_that_are_no_operations(
     spark: SparkSession, rows: Sequence[tuple[Any, ...]], error: type[MutationError], message: str
 ) -> None:

@@ -10,7 +10,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -98,13 +97,10 @@ class Staging:
         return TungstenSource(self.folder, **{"service": "alpha", "text": self.text, **options})
 
     def rows(self, table: SourceTable = CHICAGO, after: Position | None = None, **options: Any) -> list[Row]:
-        """Position, operation and values, as tasks read them, in this process."""
-        outstanding = self.source(**options)._reader(table, None if after is None else own(after, table))
-        if outstanding is None:
-            return []
-        reader = outstanding[1]
+        """Position, operation and values, read in this process."""
+        read = self.source(**options).read_local([table], {} if after is None else {table.name: after})
         found: list[Row] = []
-        for batch in reader(iter([pa.record_batch([pa.array(range(len(reader.parts)))], names=["id"])])):
+        for batch in (batch for each in read.tables for batch in each.operations):
             for row in batch.to_pylist():
                 found.append((tuple(row.pop(POSITION).values()), row.pop(OPERATION), *row.values()))
         return sorted(found, key=lambda row: row[0])

@@ -6,17 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-from pyspark.sql import SparkSession
-
-from mutation_api.inputs.messages.canal import CanalFormat, CanalSource
-from mutation_api.inputs.messages.json_lines import line_number, log_files
+from mutation_api.errors import InputFormatError
+from mutation_api.inputs.messages.formats.canal import CanalFormat, CanalSource
 from mutation_api.inputs.messages.log_options import LogOptions, Positions
-from mutation_api.inputs.messages.unwrap import log_events
-from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
-from tests.support.json_messages import small_table, write_log
-
-pytestmark = pytest.mark.slow
+from mutation_api.inputs.source import SourceTable
+from tests.support.json_messages import events_of, in_order, small_table, write_log
 
 SMALL = small_table(("id", "bigint"), ("note", "string"))
 
@@ -36,17 +30,17 @@ def message(kind: str | None, *rows: Any, old: Any = None, **others: Any) -> str
 ROW = {"id": "1", "note": "a"}
 
 EVENTS: list[tuple[str, tuple[Any, ...]]] = [
-    (message("INSERT", ROW), ("row", "shop.orders", "insert", [9, 0, 0])),
-    (message("UPDATE", ROW, old=[{}], _tidb={"commitTs": 4}), ("row", "shop.orders", "update", [4, 0, 0])),
-    (message("DELETE", ROW), ("row", "shop.orders", "delete", [9, 0, 0])),
-    (message("CREATE", sql="create table"), ("other", "shop.orders", "create", [9, 0, 0])),
-    (message("CINDEX"), ("other", "shop.orders", "cindex", [9, 0, 0])),
-    (message("TIDB_WATERMARK", table=""), ("other", "shop.*", "tidb_watermark", [9, 0, 0])),
-    (message("ALTER"), ("schema change", "shop.orders", "alter", [9, 0, 0])),
-    (message("ERASE"), ("schema change", "shop.orders", "erase", [9, 0, 0])),
-    (message("RENAME", table="other"), ("schema change", "shop.*", "rename", [9, 0, 0])),
-    (message("QUERY", table=""), ("schema change", "shop.*", "query", [9, 0, 0])),
-    (message("TRUNCATE"), ("truncate", "shop.orders", "truncate", [9, 0, 0])),
+    (message("INSERT", ROW), ("row", "shop.orders", "insert", (9, 0, 0))),
+    (message("UPDATE", ROW, old=[{}], _tidb={"commitTs": 4}), ("row", "shop.orders", "update", (4, 0, 0))),
+    (message("DELETE", ROW), ("row", "shop.orders", "delete", (9, 0, 0))),
+    (message("CREATE", sql="create table"), ("other", "shop.orders", "create", (9, 0, 0))),
+    (message("CINDEX"), ("other", "shop.orders", "cindex", (9, 0, 0))),
+    (message("TIDB_WATERMARK", table=""), ("other", "shop.*", "tidb_watermark", (9, 0, 0))),
+    (message("ALTER"), ("schema change", "shop.orders", "alter", (9, 0, 0))),
+    (message("ERASE"), ("schema change", "shop.orders", "erase", (9, 0, 0))),
+    (message("RENAME", table="other"), ("schema change", "shop.*", "rename", (9, 0, 0))),
+    (message("QUERY", table=""), ("schema change", "shop.*", "query", (9, 0, 0))),
+    (message("TRUNCATE"), ("truncate", "shop.orders", "truncate", (9, 0, 0))),
 ]
 
 DAMAGED = [
@@ -61,24 +55,22 @@ DAMAGED = [
 ]
 
 
-def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_messages_are(tmp_path: Path) -> None:
     """Rows and their positions, statements, messages that change no row, and incomplete messages."""
     lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
-    files = log_files([write_log(tmp_path, lines)])
-    events = log_events(spark, files, CanalFormat(), Positions.MESSAGE)
-    wanted = events.select("offset", "kind", "table", "op", "log_position", "problem").collect()
-    found = {line_number(files[0].location, event.offset): event for event in wanted}
+    found = events_of(write_log(tmp_path, lines), CanalFormat(), Positions.MESSAGE)
     for number, (line, expected) in enumerate(EVENTS, start=1):
         event = found[number]
         assert (event.kind, event.table, event.op, event.log_position) == expected, line
         assert event.problem is None, line
     for number, (line, field, text) in enumerate(DAMAGED, start=len(EVENTS) + 1):
         problem = found[number].problem
-        assert (problem.error, problem.field) == ("InputFormatError", field), line
+        assert problem is not None
+        assert (problem.error, problem.field) == (InputFormatError, field), line
         assert text in problem.text
 
 
-def test_rows_of_a_message_count_in_their_order(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_of_a_message_count_in_their_order(tmp_path: Path) -> None:
     """Several messages have one id: lines, then rows, order their operations; ids order files."""
     first = [message("INSERT", ROW, {"id": "2", "note": "b"})]
     first += [
@@ -89,9 +81,8 @@ def test_rows_of_a_message_count_in_their_order(spark: SparkSession, tmp_path: P
         "test",
         options=LogOptions(positions=Positions.MESSAGE),
     )
-    (table,) = log.read(spark, [SourceTable("shop.orders", SMALL)], {}).tables
-    rows = [(row[OPERATION], row.id, row.note) for row in table.operations.orderBy(POSITION).collect()]
-    assert rows == [
+    (table,) = log.read_local([SourceTable("shop.orders", SMALL)], {}).tables
+    assert in_order(table) == [
         ("insert", 1, "a"),
         ("insert", 2, "b"),
         ("delete", 1, None),

@@ -9,16 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from mutation_api.errors import InputFormatError, RecordValueError
-from mutation_api.inputs.messages.debezium import DebeziumFormat, DebeziumSource
-from mutation_api.inputs.messages.json_lines import line_number, log_files
+from mutation_api.inputs.messages.formats.debezium import DebeziumFormat, DebeziumSource
 from mutation_api.inputs.messages.log_options import Positions
-from mutation_api.inputs.messages.unwrap import log_events
-from mutation_api.inputs.source import POSITION, SourceTable
-from mutation_api.spark.worker_errors import translated_worker_errors
-from tests.support.json_messages import Change, debezium, debezium_schema, small_table, unscaled, write_log
+from mutation_api.inputs.source import SourceTable
+from tests.support.json_messages import (
+    Change,
+    debezium,
+    debezium_schema,
+    events_of,
+    in_order,
+    small_table,
+    unscaled,
+    write_log,
+)
 
 SMALL = small_table(("id", "bigint"), ("note", "string"))
 MYSQL = {
@@ -57,15 +62,15 @@ def ddl(kind: str, *tables: str, **others: Any) -> str:
 
 
 EVENTS: list[tuple[str, tuple[Any, ...]]] = [
-    (envelope("c", after=ROW), ("row", "shop.orders", "insert", [3, 484, 0])),
+    (envelope("c", after=ROW), ("row", "shop.orders", "insert", (3, 484, 0))),
     (
         envelope("r", after=ROW, source={**MYSQL, "snapshot": "last"}),
-        ("row", "shop.orders", "insert", [3, 484, 0]),
+        ("row", "shop.orders", "insert", (3, 484, 0)),
     ),
-    (envelope("u", ROW, ROW, POSTGRES), ("row", "public.orders", "update", [24023119, 24023128, 0])),
+    (envelope("u", ROW, ROW, POSTGRES), ("row", "public.orders", "update", (24023119, 24023128, 0))),
     (
         envelope("d", ROW, None, {**POSTGRES, "sequence": '[null,"24023128"]'}),
-        ("row", "public.orders", "delete", [0, 24023128, 0]),
+        ("row", "public.orders", "delete", (0, 24023128, 0)),
     ),
     (
         envelope("r", after=ROW, source={**POSTGRES, "snapshot": "incremental"}),
@@ -76,7 +81,7 @@ EVENTS: list[tuple[str, tuple[Any, ...]]] = [
         ("row", "a.b", "insert", None),
     ),
     (envelope("c", after=ROW, source={**MYSQL, "pos": 0}), ("row", "shop.orders", "insert", None)),
-    (envelope("t"), ("truncate", "shop.orders", None, [3, 484, 0])),
+    (envelope("t"), ("truncate", "shop.orders", None, (3, 484, 0))),
     (
         envelope("m", source=POSTGRES, message={"prefix": "foo", "content": "Ymfy"}),
         ("other", "public.orders", None, None),
@@ -85,8 +90,8 @@ EVENTS: list[tuple[str, tuple[Any, ...]]] = [
     ('{"schema":{},"payload":{"status":"END","id":"571:5","event_count":2}}', ("other", None, None, None)),
     ('{"ts_ms":1465581029523,"ts_us":1465581029523000}', ("other", None, None, None)),
     ('{"schema":null,"payload":null}', ("other", None, None, None)),
-    (ddl("ALTER", "orders"), ("schema change", "shop.orders", None, [3, 484, 0])),
-    (ddl("DROP", "orders", "b"), ("schema change", "shop.*", None, [3, 484, 0])),
+    (ddl("ALTER", "orders"), ("schema change", "shop.orders", None, (3, 484, 0))),
+    (ddl("DROP", "orders", "b"), ("schema change", "shop.*", None, (3, 484, 0))),
     (ddl("CREATE", "orders"), ("other", "shop.orders", None, None)),
     (ddl("DROP", "orders", snapshot="true"), ("other", "shop.orders", None, None)),
 ]
@@ -101,14 +106,10 @@ DAMAGED = [
 ]
 
 
-@pytest.mark.slow
-def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_messages_are(tmp_path: Path) -> None:
     """Operations, and messages that change no row; positions, and messages without one; damaged messages."""
     lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
-    files = log_files([write_log(tmp_path, lines)])
-    events = log_events(spark, files, DebeziumFormat(), Positions.AUTO)
-    wanted = events.select("offset", "kind", "table", "op", "log_position", "problem").collect()
-    found = {line_number(files[0].location, event.offset): event for event in wanted}
+    found = events_of(write_log(tmp_path, lines), DebeziumFormat(), Positions.AUTO)
     for number, (line, expected) in enumerate(EVENTS, start=1):
         event = found[number]
         log_position = event.log_position if event.kind != "other" else None
@@ -116,20 +117,18 @@ def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
         assert event.problem is None, line
     for number, (line, field, text) in enumerate(DAMAGED, start=len(EVENTS) + 1):
         problem = found[number].problem
-        assert (problem.error, problem.field) == ("InputFormatError", field), line
+        assert problem is not None
+        assert (problem.error, problem.field) == (InputFormatError, field), line
         assert text in problem.text
 
 
-def read(spark: SparkSession, folder: Path, *lines: str) -> list[Any]:
+def read(folder: Path, *lines: str) -> list[Any]:
     log = DebeziumSource(write_log(folder, lines), "test")
-    (table,) = log.read(spark, [SourceTable("public.orders", SMALL, ("id",))], {}).tables
-    with translated_worker_errors("reading"):
-        rows = table.operations.orderBy(POSITION).collect()
-    return [tuple(row)[:1] + tuple(row)[2:] for row in rows]
+    (table,) = log.read_local([SourceTable("public.orders", SMALL, ("id",))], {}).tables
+    return in_order(table)
 
 
-@pytest.mark.slow
-def test_keys_of_deletes_and_tombstones(spark: SparkSession, tmp_path: Path) -> None:
+def test_keys_of_deletes_and_tombstones(tmp_path: Path) -> None:
     """A delete without its row takes the message's key; tombstones and blank lines are nothing."""
     delete = envelope("d", None, None, {**POSTGRES, "lsn": 24023129})
     partial = envelope("d", {"id": 2, "note": None}, None, {**POSTGRES, "lsn": 24023130})
@@ -144,10 +143,9 @@ def test_keys_of_deletes_and_tombstones(spark: SparkSession, tmp_path: Path) -> 
         json.dumps(wrapped),
     ]
     expected = [("insert", 1, "a"), ("delete", 1, None), ("delete", 3, None), ("delete", 2, None)]
-    assert read(spark, tmp_path, *lines) == expected
+    assert read(tmp_path, *lines) == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "error", "text"),
     [
@@ -169,14 +167,13 @@ def test_keys_of_deletes_and_tombstones(spark: SparkSession, tmp_path: Path) -> 
         ),
     ],
 )
-def test_refused(spark: SparkSession, tmp_path: Path, line: str, error: type[Exception], text: str) -> None:
+def test_refused(tmp_path: Path, line: str, error: type[Exception], text: str) -> None:
     """No key, a value that is not there, text for a number, a truncate: nothing is guessed."""
     with pytest.raises(error, match=text):
-        read(spark, tmp_path, line)
+        read(tmp_path, line)
 
 
-@pytest.mark.slow
-def test_schemas_that_change_within_a_log(spark: SparkSession, tmp_path: Path) -> None:
+def test_schemas_that_change_within_a_log(tmp_path: Path) -> None:
     """Each message's own schema tells how its values are written."""
     table = small_table(
         ("id", "bigint"), ("price", "decimal(10,4)"), ("placed", "timestamp"), ("day", "date")
@@ -192,8 +189,8 @@ def test_schemas_that_change_within_a_log(spark: SparkSession, tmp_path: Path) -
     payload["after"] |= {"price": unscaled(Decimal("2.25"), 2), "placed": "2024-01-02T03:04:05Z", "id": 2}
     second = json.dumps({"schema": schema, "payload": payload})
     log = DebeziumSource(write_log(tmp_path, [first, second]), "test")
-    (found,) = log.read(spark, [SourceTable("shop.orders", table, ("id",))], {}).tables
-    assert [tuple(each)[2:] for each in found.operations.orderBy(POSITION).collect()] == [
-        tuple(row.values()),
-        (2, Decimal("2.25"), datetime(2024, 1, 2, 3, 4, 5), date(2024, 1, 1)),
+    (found,) = log.read_local([SourceTable("shop.orders", table, ("id",))], {}).tables
+    assert in_order(found) == [
+        ("insert", *row.values()),
+        ("insert", 2, Decimal("2.25"), datetime(2024, 1, 2, 3, 4, 5), date(2024, 1, 1)),
     ]

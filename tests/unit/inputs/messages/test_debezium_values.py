@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mutation_api.errors import ConfigurationError, RecordLayoutError
-from mutation_api.inputs.messages.debezium_values import DebeziumValues
+from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
 from mutation_api.inputs.messages.json_values import Reader
 from mutation_api.types.hive_type import parse_hive_type
 

@@ -6,16 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-from pyspark.sql import SparkSession
-
-from mutation_api.inputs.messages.json_lines import line_number, log_files
+from mutation_api.errors import InputFormatError
+from mutation_api.inputs.messages.formats.maxwell import MaxwellFormat
 from mutation_api.inputs.messages.log_options import Positions
-from mutation_api.inputs.messages.maxwell import MaxwellFormat
-from mutation_api.inputs.messages.unwrap import log_events
-from tests.support.json_messages import write_log
-
-pytestmark = pytest.mark.slow
+from tests.support.json_messages import events_of, write_log
 
 LAST = 2**62
 
@@ -26,17 +20,17 @@ def message(kind: str | None, **others: Any) -> str:
 
 
 EVENTS: list[tuple[str, tuple[Any, ...]]] = [
-    (message("insert"), ("row", "shop.orders", "insert", [6, 800911, 0])),
-    (message("insert", xoffset=3), ("row", "shop.orders", "insert", [6, 800911, 3])),
-    (message("delete", commit=True), ("row", "shop.orders", "delete", [6, 800911, LAST])),
-    (message("update", old={"id": 2}), ("row", "shop.orders", "update", [6, 800911, 0])),
+    (message("insert"), ("row", "shop.orders", "insert", (6, 800911, 0))),
+    (message("insert", xoffset=3), ("row", "shop.orders", "insert", (6, 800911, 3))),
+    (message("delete", commit=True), ("row", "shop.orders", "delete", (6, 800911, LAST))),
+    (message("update", old={"id": 2}), ("row", "shop.orders", "update", (6, 800911, 0))),
     (message("insert", position="master.000006:0", xoffset=3), ("row", "shop.orders", "insert", None)),
     (message("bootstrap-insert", position=None), ("row", "shop.orders", "insert", None)),
-    (message("bootstrap-start", data={}), ("other", "shop.orders", None, [6, 800911, 0])),
-    (message("bootstrap-complete", data={}), ("other", "shop.orders", None, [6, 800911, 0])),
-    (message("table-create"), ("other", "shop.orders", None, [6, 800911, 0])),
-    (message("table-alter"), ("schema change", "shop.orders", None, [6, 800911, 0])),
-    (message("database-drop", table=None), ("schema change", "shop.*", None, [6, 800911, 0])),
+    (message("bootstrap-start", data={}), ("other", "shop.orders", None, (6, 800911, 0))),
+    (message("bootstrap-complete", data={}), ("other", "shop.orders", None, (6, 800911, 0))),
+    (message("table-create"), ("other", "shop.orders", None, (6, 800911, 0))),
+    (message("table-alter"), ("schema change", "shop.orders", None, (6, 800911, 0))),
+    (message("database-drop", table=None), ("schema change", "shop.*", None, (6, 800911, 0))),
 ]
 
 DAMAGED = [
@@ -50,18 +44,16 @@ DAMAGED = [
 ]
 
 
-def test_what_messages_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_messages_are(tmp_path: Path) -> None:
     """Rows and their positions, messages that change no row, and messages that lack what they need."""
     lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
-    files = log_files([write_log(tmp_path, lines)])
-    events = log_events(spark, files, MaxwellFormat(), Positions.AUTO)
-    wanted = events.select("offset", "kind", "table", "op", "log_position", "problem").collect()
-    found = {line_number(files[0].location, event.offset): event for event in wanted}
+    found = events_of(write_log(tmp_path, lines), MaxwellFormat(), Positions.AUTO)
     for number, (line, expected) in enumerate(EVENTS, start=1):
         event = found[number]
         assert (event.kind, event.table, event.op, event.log_position) == expected, line
         assert event.problem is None, line
     for number, (line, field, text) in enumerate(DAMAGED, start=len(EVENTS) + 1):
         problem = found[number].problem
-        assert (problem.error, problem.field) == ("InputFormatError", field), line
+        assert problem is not None
+        assert (problem.error, problem.field) == (InputFormatError, field), line
         assert text in problem.text

@@ -20,13 +20,12 @@ from mutation_api.errors import (
     RecordValueError,
     SourcePositionError,
 )
-from mutation_api.inputs.messages.canal import CanalSource
-from mutation_api.inputs.messages.debezium import DebeziumSource
+from mutation_api.inputs.messages.formats.canal import CanalSource
+from mutation_api.inputs.messages.formats.debezium import DebeziumSource
+from mutation_api.inputs.messages.formats.maxwell import MaxwellSource
 from mutation_api.inputs.messages.log_options import LogOptions
-from mutation_api.inputs.messages.maxwell import MaxwellSource
 from mutation_api.inputs.messages.message_source import MessageSource
-from mutation_api.inputs.source import OPERATION, POSITION, Batch, Position, SourceTable
-from mutation_api.spark.worker_errors import translated_worker_errors
+from mutation_api.inputs.source import OPERATION, POSITION, LocalBatch, Position, SourceTable
 from mutation_api.table.acid_table import AcidTable
 from tests.support.json_messages import (
     CHANGES,
@@ -37,12 +36,11 @@ from tests.support.json_messages import (
     Change,
     canal,
     debezium,
+    in_order,
     maxwell,
     small_table,
     write_log,
 )
-
-pytestmark = pytest.mark.slow
 
 SEED = 20240601
 SMALL = small_table(("id", "bigint"), ("price", "decimal(6,2)"))
@@ -57,25 +55,22 @@ KINDS: Sequence[tuple[Kind, Writer]] = (
 
 
 def read(
-    spark: SparkSession,
     kind: Kind,
     folder: Path,
     target: AcidTable = ORDERS,
     key: tuple[str, ...] = (),
     after: Position | None = None,
     **options: Any,
-) -> Batch:
+) -> LocalBatch:
     log = kind(folder, "test", options=LogOptions(**options))
     known = {} if after is None else {"shop.orders": after}
-    return log.read(spark, [SourceTable("shop.orders", target, key)], known)
+    return log.read_local([SourceTable("shop.orders", target, key)], known)
 
 
-def operations(batch: Batch) -> list[tuple[Any, ...]]:
+def operations(batch: LocalBatch) -> list[tuple[Any, ...]]:
     """Operations in their order, without their positions."""
     (table,) = batch.tables
-    with translated_worker_errors("reading"):
-        rows = table.operations.orderBy(POSITION).collect()
-    return [tuple(bytes(v) if isinstance(v, bytearray) else v for v in (row[0], *row[2:])) for row in rows]
+    return in_order(table)
 
 
 def row(values: dict[str, Any] | None, key: int | None = None) -> tuple[Any, ...]:
@@ -93,37 +88,55 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize(("kind", "writer"), KINDS)
-def test_one_workload_in_all_formats(spark: SparkSession, tmp_path: Path, kind: Kind, writer: Writer) -> None:
+def test_one_workload_in_all_formats(tmp_path: Path, kind: Kind, writer: Writer) -> None:
     """The operations are the same, every digit of them; a changed key is a delete and an insert."""
-    batch = read(spark, kind, write_log(tmp_path, [writer(change) for change in CHANGES]))
+    batch = read(kind, write_log(tmp_path, [writer(change) for change in CHANGES]))
     assert operations(batch) == EXPECTED
     assert batch.tables[0].table.key == ("id",)
-    assert [f.name for f in batch.tables[0].operations.schema] == [
-        OPERATION,
-        POSITION,
-        *ORDERS.column_names,
-        *ORDERS.partition_key_names,
-    ]
+    first = next(iter(batch.tables[0].operations))
+    assert first.schema.names == [OPERATION, POSITION, *ORDERS.column_names, *ORDERS.partition_key_names]
 
 
-def test_places_in_the_log_order_operations_whatever_the_files(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_tasks_of_spark_read_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Range by range: operations, positions and the key; and what is wrong in a range."""
+    folder = write_log(tmp_path, [debezium(change) for change in CHANGES])
+    here = read(DebeziumSource, folder)
+    monkeypatch.setattr("mutation_api.inputs.messages.json_lines.RANGE_BYTES", 5000)
+    source, table = DebeziumSource(folder, "test"), SourceTable("shop.orders", ORDERS)
+    batch = source.read(spark, [table], {})
+    assert batch.position == here.position
+    (found,) = batch.tables
+    assert found.table == here.tables[0].table
+    rows = [tuple(row)[:1] + tuple(row)[2:] for row in found.operations.orderBy(POSITION).collect()]
+    assert [tuple(bytes(v) if isinstance(v, bytearray) else v for v in row) for row in rows] == EXPECTED
+    (path,) = folder.iterdir()
+    path.write_text(path.read_text() + "\n{")
+    with pytest.raises(InputFormatError, match=rf"^{path}, line {len(CHANGES) + 1}: the line is not one"):
+        source.read(spark, [table], {})
+
+
+def test_places_in_the_log_order_operations_whatever_the_files(tmp_path: Path) -> None:
     """Binlog files count by their numbers; what lies at or before the watermark is left out."""
     texts = [maxwell(change) for change in CHANGES]
     folder = write_log(tmp_path, texts[3:], [texts[2]], [texts[1], texts[0], ""])
-    whole = read(spark, MaxwellSource, folder)
+    whole = read(MaxwellSource, folder)
     assert operations(whole) == EXPECTED
     assert whole.position is not None
     assert whole.position.order[:3] == (1_000_000, 4, 0)
     (table,) = whole.tables
-    second = sorted(tuple(each[0]) for each in table.operations.select(POSITION).collect())[1]
+    places = [tuple(each.values()) for b in table.operations for each in b.column(POSITION).to_pylist()]
+    second = sorted(places)[1]
     after = Position(second, whole.position.text)
-    rest = read(spark, MaxwellSource, folder, after=after)
+    rest = read(MaxwellSource, folder, after=after)
     assert operations(rest) == EXPECTED[2:]
-    nothing = read(spark, MaxwellSource, folder, after=whole.position)
+    nothing = read(MaxwellSource, folder, after=whole.position)
     assert (nothing.tables, nothing.position) == ((), None)
     other = Position(whole.position.order, json.dumps({"by": "message", "log": "other-bin", "at": []}))
     with pytest.raises(SourcePositionError, match=r"positions in other-bin.*positions in master.*replaced"):
-        read(spark, MaxwellSource, folder, after=other)
+        read(MaxwellSource, folder, after=other)
 
 
 TRUNCATES: Sequence[tuple[Kind, Writer, str]] = (
@@ -144,7 +157,7 @@ TRUNCATES: Sequence[tuple[Kind, Writer, str]] = (
 
 @pytest.mark.parametrize(("kind", "writer", "truncate"), TRUNCATES)
 def test_truncates_are_applied_for_who_asks(
-    spark: SparkSession, tmp_path: Path, kind: Kind, writer: Writer, truncate: str
+    tmp_path: Path, kind: Kind, writer: Writer, truncate: str
 ) -> None:
     """Only what came later is left; the position is behind the truncate, even if nothing came."""
     lines = [writer(change) for change in CHANGES]
@@ -152,32 +165,32 @@ def test_truncates_are_applied_for_who_asks(
     with pytest.raises(
         InputFormatError, match=r"line 4: truncate of shop\.orders.*choose to apply truncates"
     ):
-        read(spark, kind, folder)
-    batch = read(spark, kind, folder, applies_truncates=True)
+        read(kind, folder)
+    batch = read(kind, folder, applies_truncates=True)
     assert batch.tables[0].is_emptied
     assert operations(batch) == []
 
     write_log(tmp_path, [*lines[:3], truncate, *lines[3:]])
-    batch = read(spark, kind, folder, after=batch.position, applies_truncates=True)
+    batch = read(kind, folder, after=batch.position, applies_truncates=True)
     assert not batch.tables[0].is_emptied
     assert operations(batch) == EXPECTED[4:]
-    batch = read(spark, kind, folder, applies_truncates=True)
+    batch = read(kind, folder, applies_truncates=True)
     assert batch.tables[0].is_emptied
     assert operations(batch) == EXPECTED[4:]
-    assert read(spark, kind, folder, after=batch.position).position is None
+    assert read(kind, folder, after=batch.position).position is None
 
 
-def test_order_of_lines(spark: SparkSession, tmp_path: Path) -> None:
+def test_order_of_lines(tmp_path: Path) -> None:
     """Without positions the numbers of files and the lines order operations: 2 comes before 10."""
     texts = [maxwell(change, position=None) for change in CHANGES]
     for number, lines in ((2, texts[:2]), (10, texts[2:])):
         (tmp_path / f"part-{number}.json").write_text("\n".join(lines), encoding="utf-8")
-    batch = read(spark, MaxwellSource, tmp_path)
+    batch = read(MaxwellSource, tmp_path)
     assert operations(batch) == EXPECTED
     assert batch.position is not None
     (tmp_path / "other-2.json").write_text(texts[0], encoding="utf-8")
     with pytest.raises(InputFormatError, match=r"other-2\.json and .*part-2\.json have the same number 2"):
-        read(spark, MaxwellSource, tmp_path)
+        read(MaxwellSource, tmp_path)
 
 
 def simple(operation: str, before: dict[str, Any] | None, after: dict[str, Any] | None, place: int) -> str:
@@ -212,7 +225,7 @@ GOOD = simple("insert", None, ROW, 4)
         (
             GOOD.replace("1.25", "1.2345678901234567890E+1"),
             RecordValueError,
-            "field price: the line has a number of more digits",
+            "field price: the value has a number of more digits",
         ),
         (maxwell(Change("insert", None, ROW, 1, 5), position=None), InputFormatError, "1 of 2 others do"),
         (
@@ -227,17 +240,15 @@ GOOD = simple("insert", None, ROW, 4)
         ),
     ],
 )
-def test_refused(
-    spark: SparkSession, tmp_path: Path, line: str, error: type[MutationError], message: str
-) -> None:
+def test_refused(tmp_path: Path, line: str, error: type[MutationError], message: str) -> None:
     """What is wrong is refused, naming file, line and field."""
     with pytest.raises(error, match=message) as refused:
-        operations(read(spark, MaxwellSource, write_log(tmp_path, [GOOD, line]), SMALL))
+        operations(read(MaxwellSource, write_log(tmp_path, [GOOD, line]), SMALL))
     if error is not SourcePositionError:
         assert f"{tmp_path}/log-1.json, line 2" in str(refused.value)
 
 
-def test_what_the_user_says_of_columns_and_schemas(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_the_user_says_of_columns_and_schemas(tmp_path: Path) -> None:
     """Columns that are left out or may be missing, keys by name, and changes that the target followed."""
     lines = [
         simple("insert", None, {"ID": 1}, 4),
@@ -247,7 +258,6 @@ def test_what_the_user_says_of_columns_and_schemas(spark: SparkSession, tmp_path
         simple("update", {"ID": 1}, {"ID": 1, "Price": Decimal(2), "odd": [1]}, 6),
     ]
     batch = read(
-        spark,
         MaxwellSource,
         write_log(tmp_path, lines),
         SMALL,
@@ -260,32 +270,30 @@ def test_what_the_user_says_of_columns_and_schemas(spark: SparkSession, tmp_path
     assert batch.tables[0].table.key == ("id",)
 
 
-def test_tables_and_keys_that_are_not_clear(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_and_keys_that_are_not_clear(tmp_path: Path) -> None:
     """No key is named; a key that the target does not have; a table twice; no such file."""
     folder = write_log(tmp_path, [maxwell(Change("insert", None, ROW, 1, 4), primary_key_columns=None)])
     with pytest.raises(ConfigurationError, match=r"the messages name no key; name the columns"):
-        read(spark, MaxwellSource, folder, SMALL)
+        read(MaxwellSource, folder, SMALL)
     with pytest.raises(RecordLayoutError, match=r"sales\.small has no key columns code"):
-        read(spark, MaxwellSource, folder, SMALL, ("code",))
+        read(MaxwellSource, folder, SMALL, ("code",))
     table = SourceTable("shop.orders", SMALL)
     log = MaxwellSource(folder, "test")
     with pytest.raises(ConfigurationError, match=r"given twice: shop\.orders"):
-        log.read(spark, [table, table], {})
+        log.read_local([table, table], {})
     with pytest.raises(ConfigurationError, match="there is no file or folder"):
-        MaxwellSource(tmp_path / "none", "test").read(spark, [table], {})
+        MaxwellSource(tmp_path / "none", "test").read_local([table], {})
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert MaxwellSource(empty, "test").read(spark, [table], {}) == Batch((), None)
+    assert MaxwellSource(empty, "test").read_local([table], {}) == LocalBatch((), None)
 
 
 @pytest.mark.parametrize(("kind", "writer"), KINDS[:1])
-def test_logs_are_read_right_or_refused(
-    spark: SparkSession, tmp_path: Path, kind: Kind, writer: Writer
-) -> None:
+def test_logs_are_read_right_or_refused(tmp_path: Path, kind: Kind, writer: Writer) -> None:
     """Lines in another order or read twice, and files cut in pieces, give what the log says."""
     chance = random.Random(SEED)
     texts = [writer(change) for change in CHANGES] * 2
     chance.shuffle(texts)
-    batch = read(spark, kind, write_log(tmp_path, texts[:3], texts[3:4], texts[4:]))
+    batch = read(kind, write_log(tmp_path, texts[:3], texts[3:4], texts[4:]))
     found = operations(batch)
     assert [each for i, each in enumerate(found) if each not in found[:i]] == EXPECTED

@@ -1,13 +1,13 @@
-"""The order of a log's operations, and the watermarks of that order; without Spark."""
+"""The order of a log's operations, and the watermarks of that order."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Row
 
 from mutation_api.errors import InputFormatError, SourcePositionError
+from mutation_api.inputs.messages.events import Event, LoggedEvent, Place
 from mutation_api.inputs.messages.json_lines import LogFile
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.order import Order, OrderFacts, chosen_order
@@ -19,8 +19,8 @@ BY_MESSAGE = Order(Positions.MESSAGE, "bin")
 LINES = Order(Positions.LINE, "")
 
 
-def facts(messages: int, unordered: int = 0, *logs: str, first: Row | None = None) -> OrderFacts:
-    return OrderFacts(messages, unordered, first, (7, 4, 0, 3, 120, 1), (3, 120, 1), logs)
+def facts(messages: int, unordered: int = 0, *logs: str, first: Place | None = None) -> OrderFacts:
+    return OrderFacts(messages, unordered, first, (7, 4, 0, 3, 120, 1), (3, 120, 1), set(logs))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_logs_without_an_order(tmp_path: Path) -> None:
     path = tmp_path / "5.json"
     path.write_text("1\n2\n")
     file = LogFile(Location.given(path), 5, 4)
-    some = [facts(4, 1, "bin", first=Row(file=0, offset=2)), facts(2, 0, "bin")]
+    some = [facts(4, 1, "bin", first=Place(0, 2)), facts(2, 0, "bin")]
     with pytest.raises(InputFormatError, match=r"5\.json, line 2: .*as 5 of 6 others do"):
         chosen_order("debezium:erp", [file], some, Positions.AUTO)
     several = [facts(2, 0, "bin", "other")]
@@ -60,7 +60,7 @@ def test_positions() -> None:
     """The position in the log, then file, line and step; or these alone."""
     assert BY_MESSAGE.last(facts(1)) == (7, 4, 0, 3, 120, 1)
     assert LINES.last(facts(1)) == (3, 120, 1)
-    event = Row(file=1, offset=60, log_position=[7, 4, 0])
+    event = LoggedEvent(Place(1, 60), Event("row", log_position=(7, 4, 0)))
     assert BY_MESSAGE.position_of(event, FILES) == (7, 4, 0, 4, 60, 0)
     assert LINES.position_of(event, FILES) == (4, 60, 0)
 

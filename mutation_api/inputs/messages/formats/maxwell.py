@@ -3,7 +3,7 @@
 A message has ``database``, ``table``, ``type`` and ``data``, the row; ``old``, of an update, holds the
 columns that it changed. Rows of a bootstrap (``bootstrap-insert``) are inserts; they replace existing rows.
 Messages around a bootstrap and heartbeats change nothing. Changes and drops of tables (``output_ddl``) are
-refused, see :class:`~.log_options.LogOptions`. A table that is created is empty and needs no action. Maxwell
+refused, see :class:`~..log_options.LogOptions`. A table that is created is empty and needs no action. Maxwell
 does not report TRUNCATE TABLE; do not use it on a followed table.
 
 **Order**: ``position`` (``output_binlog_position``): the number of the binlog file, the byte in it, then
@@ -43,18 +43,16 @@ Source: Maxwell's documentation (dataformat, bootstrapping, config) and its clas
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyspark.sql.functions as sf
-from pyspark.sql import Column, DataFrame
-
 from mutation_api.errors import InputFormatError
-from mutation_api.inputs.messages.events import MessageFormat, event_frame, looked_up, problem
+from mutation_api.inputs.messages.events import Event, Images, Message, MessageFormat, Problem, bigint
+from mutation_api.inputs.messages.json_text import Fields, fields_of, text_of, texts_of
 from mutation_api.inputs.messages.json_values import TEXT, Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.message_source import MessageSource
-from mutation_api.inputs.messages.variants import field_of, fields_of, text_of, texts_of
 from mutation_api.types.hive_type import HiveType
 
 __all__ = ["MaxwellFormat", "MaxwellSource"]
@@ -68,7 +66,7 @@ SCHEMA_CHANGES = ("table-alter", "table-drop", "database-alter", "database-drop"
 _LAST_ROW = 2**62
 """Replaces the ``xoffset`` of the last row of a transaction."""
 
-_POSITION = r"\A(.*?)\.?(\d{1,18}):(\d{1,18})\z"
+_POSITION = re.compile(r"(.*?)\.?([0-9]{1,18}):([0-9]{1,18})", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -90,32 +88,9 @@ class MaxwellFormat:
     name = "maxwell"
     placeholder: str | None = None
 
-    def events(self, messages: DataFrame, _positions: Positions) -> DataFrame:
+    def event(self, message: Message, _positions: Positions) -> Event:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
-        fields = sf.col("fields")
-        read = messages.withColumn("fields", fields_of(sf.col("value"))).select(
-            "*",
-            *[
-                text_of(field_of(fields, name)).alias(name)
-                for name in ("database", "table", "type", "position")
-            ],
-            fields_of(field_of(fields, "data")).alias("data"),
-            fields_of(field_of(fields, "old")).alias("old"),
-        )
-        table = sf.when(_is_of_database(), sf.lit("*")).otherwise(sf.col("table"))
-        return event_frame(
-            messages,
-            read,
-            kind=_kind(),
-            table=sf.concat_ws(".", "database", table),
-            op=looked_up(OPERATIONS, sf.col("type")),
-            log_position=_log_position(),
-            log=sf.regexp_extract("position", _POSITION, 1),
-            key_names=texts_of(field_of(fields, "primary_key_columns")),
-            rows=sf.array(_images()),
-            text=sf.coalesce(text_of(field_of(fields, "sql")), sf.col("type")),
-            problem=_problem(),
-        )
+        return _Read.of(message).event()
 
     def readers(
         self, _table: str, columns: Mapping[str, HiveType], _schema: str | None
@@ -124,78 +99,82 @@ class MaxwellFormat:
         return {name: Reader("base64") if t.kind == "binary" else TEXT for name, t in columns.items()}
 
 
-def _kind() -> Column:
-    kind = sf.col("type")
-    return (
-        sf.when(kind.isin(*NO_CHANGES), "other")
-        .when(kind.isin(*SCHEMA_CHANGES), "schema change")
-        .when(sf.col("database").isNull() | sf.col("table").isNull() | kind.isNull(), "damaged")
-        .otherwise("row")
-    )
+@dataclass(frozen=True)
+class _Read:
+    """A message's fields; ``place``: the parts of its position."""
 
+    fields: Fields
+    database: str | None
+    table: str | None
+    type: str | None
+    position: str | None
+    place: re.Match[str] | None
+    data: Fields | None
+    old: Fields | None
 
-def _is_of_database() -> Column:
-    return sf.coalesce(sf.col("type").startswith("database-"), sf.lit(False))
-
-
-def _images() -> Column:
-    data, old, kind = sf.col("data"), sf.col("old"), sf.col("type")
-    unchanged = sf.map_filter(data, lambda name, _: ~sf.map_contains_key(old, name))
-    before = sf.when(kind == "delete", data).when(kind == "update", sf.map_concat(unchanged, old))
-    return sf.struct(before.alias("before"), sf.when(kind != "delete", data).alias("after"))
-
-
-def _log_position() -> Column:
-    xoffset = text_of(field_of(sf.col("fields"), "xoffset")).try_cast("bigint")
-    is_last = text_of(field_of(sf.col("fields"), "commit")) == "true"
-    row = sf.coalesce(xoffset, sf.when(is_last, sf.lit(_LAST_ROW)), sf.lit(0))
-    numbers = [sf.regexp_extract("position", _POSITION, group).try_cast("bigint") for group in (2, 3)]
-    is_known = sf.col("position").rlike(_POSITION) & (numbers[1] > 0)
-    return sf.when(is_known, sf.array(*numbers, row.cast("bigint")))
-
-
-def _problem() -> Column:
-    fields, kind = sf.col("fields"), sf.col("type")
-    missing = (
-        sf.when(sf.col("database").isNull(), "database")
-        .when(kind.isNull(), "type")
-        .when(sf.col("table").isNull(), "table")
-    )
-    is_change = kind.isin(*NO_CHANGES, *SCHEMA_CHANGES)
-    position = field_of(fields, "position")
-    return (
-        sf.when(is_change, sf.lit(None))
-        .when(
-            missing.isNotNull(),
-            problem(
-                InputFormatError, missing, "a message of Maxwell must have this field, and this one does not"
-            ),
+    @classmethod
+    def of(cls, message: Message) -> _Read:
+        fields = fields_of(message.value) or {}
+        database, table, kind, position = (
+            text_of(fields.get(name)) for name in ("database", "table", "type", "position")
         )
-        .when(
-            ~kind.isin(*OPERATIONS),
-            problem(
-                InputFormatError,
-                "type",
-                "no operation is called ",
-                kind,
-                f"; known are {', '.join(OPERATIONS)}",
-            ),
+        place = None if position is None else _POSITION.fullmatch(position)
+        data, old = fields_of(fields.get("data")), fields_of(fields.get("old"))
+        return cls(fields, database, table, kind, position, place, data, old)
+
+    def event(self) -> Event:
+        kind, problem = self._kind(), self._problem()
+        is_of_database = self.type is not None and self.type.startswith("database-")
+        return Event(
+            kind,
+            f"{self.database}.{'*' if is_of_database else self.table}",
+            OPERATIONS.get(self.type or ""),
+            self._log_position(),
+            None if self.place is None else self.place[1],
+            key_names=texts_of(self.fields.get("primary_key_columns")),
+            rows=(self._images(),) if kind == "row" and problem is None else (),
+            text=text_of(self.fields.get("sql")) or self.type,
+            problem=problem,
         )
-        .when(
-            sf.col("data").isNull(),
-            problem(InputFormatError, "data", "the message has no row; is it encrypted, or a part of one?"),
-        )
-        .when(
-            (kind == "update") & sf.col("old").isNull(),
-            problem(InputFormatError, "old", "the message does not say what the update changed"),
-        )
-        .when(
-            text_of(position).isNotNull() & ~sf.col("position").rlike(_POSITION),
-            problem(
-                InputFormatError,
-                "position",
-                sf.col("position"),
-                " is not a position such as master.000006:800911",
-            ),
-        )
-    )
+
+    def _kind(self) -> str:
+        if self.type in NO_CHANGES:
+            return "other"
+        if self.type in SCHEMA_CHANGES:
+            return "schema change"
+        return "damaged" if None in (self.database, self.table, self.type) else "row"
+
+    def _images(self) -> Images:
+        before = self.data if self.type == "delete" else None
+        if self.type == "update":
+            before = {**(self.data or {}), **(self.old or {})}
+        return Images(before, None if self.type == "delete" else self.data)
+
+    def _log_position(self) -> tuple[int, int, int] | None:
+        if self.place is None or not int(self.place[3]):
+            return None
+        row = bigint(text_of(self.fields.get("xoffset")))
+        if row is None:
+            row = _LAST_ROW if text_of(self.fields.get("commit")) == "true" else 0
+        return int(self.place[2]), int(self.place[3]), row
+
+    def _problem(self) -> Problem | None:
+        if self.type in (*NO_CHANGES, *SCHEMA_CHANGES):
+            return None
+        needed = {"database": self.database, "type": self.type, "table": self.table}
+        missing = [name for name, value in needed.items() if value is None]
+        if missing:
+            text = "a message of Maxwell must have this field, and this one does not"
+            return Problem(InputFormatError, missing[0], text)
+        if self.type not in OPERATIONS:
+            text = f"no operation is called {self.type}; known are {', '.join(OPERATIONS)}"
+            return Problem(InputFormatError, "type", text)
+        if self.data is None:
+            text = "the message has no row; is it encrypted, or a part of one?"
+            return Problem(InputFormatError, "data", text)
+        if self.type == "update" and self.old is None:
+            return Problem(InputFormatError, "old", "the message does not say what the update changed")
+        if self.position is not None and self.place is None:
+            text = f"{self.position} is not a position such as master.000006:800911"
+            return Problem(InputFormatError, "position", text)
+        return None

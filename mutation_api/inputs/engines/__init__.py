@@ -1,0 +1,1 @@
+"""What reads, reduces and merges operations: Spark's jobs, or this process alone."""

@@ -1,0 +1,1 @@
+"""The formats of messages: what a tool means by them."""

@@ -1,0 +1,229 @@
+"""Logs of Debezium: rows of MySQL, MariaDB, PostgreSQL and others as JSON envelopes.
+
+A message is an envelope with ``before``, ``after``, ``source`` and ``op``, or has it as ``payload`` beside
+its ``schema``. ``c`` and ``r`` (a row that a snapshot read) are inserts, which replace an existing row; ``u``
+are updates, ``d`` deletes. A delete needs the row before it, or the message's key. An update that changes the
+key comes as a delete and an insert, as Debezium sends it, or in one message. Tombstones, marks of
+transactions, heartbeats and messages of PostgreSQL's ``pg_logical_emit_message`` change nothing. Truncates
+(``t``) are refused, or applied if the user chose so. By default Debezium leaves them out
+(``skipped.operations``); do not truncate a followed table then. Changes of schemas are refused, see
+:class:`~..log_options.LogOptions`, if their topic is part of the log. Tables that are created, or that a
+snapshot describes, need no action.
+
+The name of a table is ``DATABASE.TABLE``, or ``SCHEMA.TABLE`` if the source has schemas.
+
+**Order**: ``source.file``, ``pos`` and ``row`` of MySQL and MariaDB, files by the number in their names;
+``source.sequence`` and ``lsn`` of PostgreSQL: the last commit before, then the position of the change, since
+transactions come in the order of their commits, and their changes are interleaved in the log. Other sources,
+and rows that an incremental snapshot reads, have no position: ask for the order of lines. Do the same if
+``pos`` is 0, as with MariaDB from 11.4 on if the connector passes on its positions within a transaction.
+
+**Key**: the columns of the message's key, or the user names it.
+
+**Values**: see :mod:`~mutation_api.inputs.messages.formats.debezium_values`.
+
+Source: Debezium's documentation of its connectors for MySQL and PostgreSQL, 3.x.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+
+from mutation_api.errors import InputFormatError
+from mutation_api.inputs.messages.events import Event, Images, Message, MessageFormat, Problem, bigint
+from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
+from mutation_api.inputs.messages.json_text import Fields, field_of, fields_of, objects_of, text_of
+from mutation_api.inputs.messages.json_values import Reader
+from mutation_api.inputs.messages.log_options import Positions
+from mutation_api.inputs.messages.message_source import MessageSource
+from mutation_api.types.hive_type import HiveType
+
+__all__ = ["DebeziumFormat", "DebeziumSource"]
+
+OPERATIONS = {"c": "insert", "r": "insert", "u": "update", "d": "delete"}
+
+_FILE = re.compile(r"(.*?)\.?([0-9]{1,18})", re.DOTALL)
+_LAST_COMMIT = re.compile(r'\[\s*"?([0-9]{1,19})"?\s*,')
+
+
+@dataclass(frozen=True)
+class DebeziumSource(MessageSource):
+    """A log of messages of Debezium's connectors.
+
+    Args:
+        values: how values are written, for messages without a schema.
+        Others: see :class:`~mutation_api.inputs.messages.message_source.MessageSource`.
+    """
+
+    _: KW_ONLY
+    values: DebeziumValues = field(default_factory=DebeziumValues)
+
+    @property
+    def format(self) -> MessageFormat:
+        """Meaning of Debezium's messages."""
+        return DebeziumFormat(self.values)
+
+
+@dataclass(frozen=True)
+class DebeziumFormat:
+    """Meaning of Debezium's messages."""
+
+    values: DebeziumValues = field(default_factory=DebeziumValues)
+    name: str = field(default="debezium", init=False)
+
+    @property
+    def placeholder(self) -> str | None:
+        """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
+        return self.values.placeholder
+
+    def event(self, message: Message, _positions: Positions) -> Event:
+        """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
+        return _Envelope.of(message).event()
+
+    def readers(
+        self, table: str, columns: Mapping[str, HiveType], schema: str | None
+    ) -> Mapping[str, Reader]:
+        """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
+        return self.values.readers(table, columns, schema)
+
+
+@dataclass(frozen=True)
+class _Envelope:
+    """The fields of a message's envelope, None if it has none; ``schema`` is that of its rows."""
+
+    fields: Fields | None
+    has_schema: bool
+    schema: str | None
+    key: Fields | None
+    code: str | None
+    source: Fields
+    table: str | None
+
+    @classmethod
+    def of(cls, message: Message) -> _Envelope:
+        fields, key = fields_of(message.value), fields_of(message.key)
+        has_schema, schema = _has_payload(fields), None
+        if fields is not None and has_schema:
+            schema = _row_schema(fields["schema"])
+            fields = fields_of(fields["payload"])
+        if key is not None and _has_payload(key):
+            key = fields_of(key["payload"])
+        source = fields_of(field_of(fields, "source")) or {}
+        schemas = (text_of(source.get(each)) for each in ("schema", "db"))
+        database = next((each for each in schemas if each is not None), None)
+        table = text_of(source.get("table"))
+        name = None if database is None or table is None else f"{database}.{table}"
+        return cls(fields, has_schema, schema, key, text_of(field_of(fields, "op")), source, name)
+
+    def event(self) -> Event:
+        kind, problem = self._kind(), self._problem()
+        rows: tuple[Images, ...] = ()
+        if kind == "row" and problem is None:
+            rows = (Images(*(fields_of(field_of(self.fields, name)) for name in ("before", "after"))),)
+        return Event(
+            kind,
+            self._changed_table() if self.code is None else self.table,
+            OPERATIONS.get(self.code or ""),
+            self._log_position(),
+            self._log(),
+            self.schema,
+            self.key,
+            None if self.key is None else tuple(sorted(self.key)),
+            rows,
+            text_of(field_of(self.fields, "ddl")) or self.code,
+            problem,
+        )
+
+    def _source(self, name: str) -> str | None:
+        return text_of(self.source.get(name))
+
+    def _table_changes(self) -> list[Fields | None] | None:
+        return objects_of(field_of(self.fields, "tableChanges"))
+
+    def _changed_table(self) -> str | None:
+        """The table that a message on the schema change topic names; all of the database if it is not one."""
+        changes = self._table_changes()
+        if changes is not None and len(changes) == 1:
+            name = text_of(field_of(changes[0], "id"))
+            return None if name is None else name.replace('"', "")
+        database = text_of(field_of(self.fields, "databaseName"))
+        return None if database is None else f"{database}.*"
+
+    def _kind(self) -> str:
+        if self.code == "t":
+            return "truncate"
+        if self.code == "m" or (self.has_schema and self.fields is None):
+            return "other"
+        if self.code is not None:
+            return "damaged" if self.table is None else "row"
+        if self.fields is None:
+            return "damaged"
+        is_heartbeat = bool(self.fields) and all(name.startswith("ts_") for name in self.fields)
+        is_mark = "id" in self.fields and text_of(self.fields.get("status")) in ("BEGIN", "END")
+        if is_heartbeat or is_mark:
+            return "other"
+        if not {"ddl", "tableChanges"} & set(self.fields):
+            return "damaged"
+        return "other" if self._needs_no_change() else "schema change"
+
+    def _needs_no_change(self) -> bool:
+        """Whether tables are described by a snapshot, or created."""
+        changes = self._table_changes()
+        is_of_snapshot = (self._source("snapshot") or "false") != "false"
+        return is_of_snapshot or (
+            bool(changes) and all(text_of(field_of(each, "type")) == "CREATE" for each in changes or ())
+        )
+
+    def _log_position(self) -> tuple[int, int, int] | None:
+        if self._source("snapshot") == "incremental":
+            return None
+        file = _FILE.fullmatch(self._source("file") or "")
+        if file is not None:
+            place = self._source("pos")
+            texts = (file[2], None if place == "0" else place, self._source("row") or "0")
+        elif self._source("connector") == "postgresql":
+            last_commit = _LAST_COMMIT.match(self._source("sequence") or "")
+            texts = ("0" if last_commit is None else last_commit[1], self._source("lsn"), "0")
+        else:
+            return None
+        first, second, third = map(bigint, texts)
+        return None if first is None or second is None or third is None else (first, second, third)
+
+    def _log(self) -> str:
+        """The log to which a position belongs: that of a server, by the name that Debezium has for it."""
+        file = _FILE.fullmatch(self._source("file") or "")
+        parts = (self._source("connector"), self._source("name"), "" if file is None else file[1])
+        return " ".join(part for part in parts if part is not None).rstrip(" ")
+
+    def _problem(self) -> Problem | None:
+        if self._kind() in ("other", "schema change", "truncate"):
+            return None
+        if self.code is None:
+            names = ", ".join(self.fields or ())
+            text = (
+                f"this is no envelope of Debezium: it has the fields {names}; flattened messages "
+                "(ExtractNewRecordState) cannot be read"
+            )
+            return Problem(InputFormatError, "op", text)
+        if self.code not in OPERATIONS:
+            text = f"no operation is called {self.code}; known are {', '.join(OPERATIONS)}"
+            return Problem(InputFormatError, "op", text)
+        if self.table is None:
+            return Problem(InputFormatError, "source", "does not name database and table")
+        if self.code != "d" and fields_of(field_of(self.fields, "after")) is None:
+            return Problem(InputFormatError, "after", "the message has no row")
+        return None
+
+
+def _has_payload(fields: Fields | None) -> bool:
+    return fields is not None and "payload" in fields and "schema" in fields
+
+
+def _row_schema(schema: object) -> str | None:
+    """Text of the schema of the rows in an envelope."""
+    fields = objects_of(field_of(fields_of(schema), "fields")) or ()
+    rows = next((each for each in fields if text_of(field_of(each, "field")) == "after"), None)
+    return None if rows is None else json.dumps(rows, sort_keys=True)

@@ -1,0 +1,169 @@
+"""JSON, read exactly: numbers keep their digits, and a doubled field is an error. Pure.
+
+A value is None, a bool, a text, a :class:`Number`, a list, or a dict. The text of a number in a column of
+strings is its shortest: ``1.50`` is ``1.5``, and a number with an exponent has the text of the double that it
+is (``1.0E10``, as Java writes it). One that no double is, is rough: it is refused as the value of a column.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+__all__ = [
+    "Fields",
+    "Number",
+    "field_of",
+    "fields_of",
+    "is_rough",
+    "objects_of",
+    "parsed",
+    "text_of",
+    "texts_of",
+]
+
+Fields = Mapping[str, Any]
+"""The fields of an object."""
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_ESCAPED = str.maketrans({**{chr(code): f"\\u{code:04X}" for code in range(32)}, **_ESCAPES})
+
+_LEAST_PLAIN, _LEAST_LARGE = 1e-3, 1e7
+"""Java writes doubles from the one up to below the other without exponent."""
+
+
+class Number(str):
+    """A number of JSON, as it is written."""
+
+    __slots__ = ()
+
+
+def parsed(text: str) -> Any:
+    """The one JSON value that a text is.
+
+    Raises ValueError: it is not one value, has an object with two fields of one name, or characters that no
+    file can hold.
+    """
+    try:
+        value = _DECODER.decode(text)
+        if "\\u" in text:
+            _texts_within(value).encode()
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return value
+
+
+def fields_of(value: Any) -> Fields | None:
+    """The fields of an object; None if the value is not one."""
+    return value if isinstance(value, dict) else None
+
+
+def field_of(fields: Fields | None, name: str) -> Any:
+    """A field's value; None if it is missing or null."""
+    return None if fields is None else fields.get(name)
+
+
+def objects_of(value: Any) -> list[Fields | None] | None:
+    """The elements of an array, of which those that are no objects are None; None if it is not an array."""
+    return [fields_of(each) for each in value] if isinstance(value, list) else None
+
+
+def texts_of(value: Any) -> tuple[str, ...] | None:
+    """The texts of an array's elements that are not null; None if the value is not an array."""
+    if not isinstance(value, list):
+        return None
+    return tuple(text for each in value if (text := text_of(each)) is not None)
+
+
+def text_of(value: Any) -> str | None:
+    """The text of a value: a text itself, a number's shortest, an object's or array's JSON; None if null."""
+    if value is None or value.__class__ is str:
+        return value
+    return _number_text(value) if value.__class__ is Number else _json(value)
+
+
+def is_rough(value: Any) -> bool:
+    """Whether the text of a value has a number that was rounded, or is infinite."""
+    if value.__class__ is Number:
+        return _is_rounded(value)
+    if isinstance(value, dict):
+        return any(map(is_rough, value.values()))
+    return isinstance(value, list) and any(map(is_rough, value))
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("an object has two fields of one name")
+    return fields
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_without_doubles, parse_int=Number, parse_float=Number, parse_constant=_refused
+)
+
+
+def _texts_within(value: Any) -> str:
+    """All texts and names of a value, one behind the other."""
+    if isinstance(value, dict):
+        return "".join(name + _texts_within(each) for name, each in value.items())
+    if isinstance(value, list):
+        return "".join(map(_texts_within, value))
+    return value if isinstance(value, str) else ""
+
+
+def _number_text(number: Number) -> str:
+    if "e" in number or "E" in number:
+        return _double_text(float(number))
+    plain = number.rstrip("0").removesuffix(".") if "." in number else str(number)
+    return "0" if plain == "-0" else plain
+
+
+def _is_rounded(number: Number) -> bool:
+    if "e" not in number and "E" not in number:
+        return False
+    double = float(number)
+    return math.isinf(double) or Decimal(repr(double)) != Decimal(number)
+
+
+def _double_text(double: float) -> str:
+    """As Java writes it."""
+    if math.isinf(double):
+        return "Infinity" if double > 0 else "-Infinity"
+    sign, digits, exponent = Decimal(repr(double)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    if double == 0 or _LEAST_PLAIN <= abs(double) < _LEAST_LARGE:
+        text = format(Decimal(repr(double)), "f")
+        return text if "." in text else f"{text}.0"
+    first, rest = str(digits[0]), "".join(map(str, digits[1:])) or "0"
+    return f"{'-' * sign}{first}.{rest}E{len(digits) + exponent - 1}"
+
+
+def _json(value: Any) -> str:
+    """A value's JSON: fields sorted, no blanks."""
+    if isinstance(value, dict):
+        names = sorted(value, key=_utf_16)
+        return "{" + ",".join(f"{_quoted(name)}:{_json(value[name])}" for name in names) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_json, value)) + "]"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _number_text(value) if isinstance(value, Number) else _quoted(value)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.translate(_ESCAPED)}"'
+
+
+def _utf_16(name: str) -> bytes:
+    """Orders names as Java does."""
+    return name.encode("utf-16-be")
