@@ -31,7 +31,7 @@ from mutation_api.spark.read.snapshot_frame import snapshot
 from mutation_api.spark.write.job import apply_changes
 from tests.fixtures.fix_clock import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.tasks]
 
 LAYOUTS = ("legacy", "default")
 

@@ -27,7 +27,11 @@ from mutation_api.spark.read.snapshot_frame import snapshot
 from mutation_api.spark.write.job import apply_changes
 from tests.fixtures.fix_judge import new_database
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.tasks,
+    pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True),
+]
 
 SCHEMA = StructType(
     [

@@ -43,7 +43,7 @@ from tests.integration.conftest import MakeTable
 from tests.integration.storages.remote_table import hidden
 from tests.integration.transactions.live_table import LiveTable, RowId, insert
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.tasks]
 
 LONGEST_MESSAGE = 1500
 STACKS = ("Traceback", "\tat ", 'File "', "Py4J", "SparkException")

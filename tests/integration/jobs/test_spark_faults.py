@@ -39,7 +39,7 @@ from tests.fixtures.fix_hive_elsewhere import ELSEWHERE
 from tests.integration.jobs.spark_cluster import spark_cluster
 from tests.integration.storages.remote_table import check_nothing_is_left, files_in, hidden
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leaves_nothing")]
+pytestmark = [pytest.mark.slow, pytest.mark.tasks, pytest.mark.usefixtures("leaves_nothing")]
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -14,7 +14,7 @@ from mutation_api.errors import BucketIdError, CorruptFileError, DirectoryStateE
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import LiveTable
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.tasks]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ContradictionError, RecordLayoutError
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.tasks]
 
 NAME = "default.t"
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))

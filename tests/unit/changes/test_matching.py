@@ -20,7 +20,7 @@ from mutation_api.changes.spark_merge.sides import Sides
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.tasks]
 
 TABLE = AcidTable(
     database="d",

@@ -14,6 +14,8 @@ from metastore_client.model import LockInfo, LockState, LockType
 from mutation_api.changes.preview import ForeignLock, SampleRow, foreign_locks
 from mutation_api.changes.spark_merge.preview_frame import sample_rows
 
+pytestmark = pytest.mark.tasks
+
 
 def lock(partition: str | None, txn_id: int | None = 7, **changes: Any) -> LockInfo:
     values = {"state": LockState.ACQUIRED, "type": LockType.SHARED_WRITE} | changes

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from mutation_api.spark.arrow_batches import BATCH_ROWS_MAX, counted_by_rows
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.tasks]
 
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"

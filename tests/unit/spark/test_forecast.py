@@ -40,6 +40,8 @@ TABLES: list[tuple[Capabilities, dict[str, dict[str, Any]]]] = [
 FORECAST_EMPTY = ("mm", "plain_parts")
 ROWS = 3000
 
+pytestmark = pytest.mark.tasks
+
 
 def test_which_files_a_group_makes() -> None:
     """With split updates, old versions go to a separate file; in legacy tables all share one."""

@@ -65,6 +65,8 @@ ROW_ID = StructType(
 )
 ROW_ID_WITH_PARTITION = StructType([*ROW_ID.fields, StructField("partition", StringType())])
 
+pytestmark = pytest.mark.tasks
+
 
 def schema(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
