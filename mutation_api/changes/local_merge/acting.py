@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -77,15 +78,23 @@ class Candidates:
             target=None if self.target is None else {n: c.take(indices) for n, c in self.target.items()},
         )
 
+    @cached_property
+    def _are_all(self) -> bool:
+        """Whether the rows are those of the source, one by one."""
+        rows = self.source_rows
+        return rows is not None and np.array_equal(rows, np.arange(self.source.num_rows))
+
     def source_column(self, name: str) -> pa.Array:
-        """The source's values of each row."""
-        return self.source.column(name).take(pa.array(self.source_rows))
+        """The source's values of each row; without a copy if these are all rows of the source."""
+        column = self.source.column(name)
+        return column if self._are_all else column.take(pa.array(self.source_rows))
 
     def frame(self) -> pa.Table:
         """The rows as expressions see them: a struct for each side."""
         sides: dict[str, pa.Array] = {"": pa.nulls(len(self))}  # literals need the number of rows
         if self.source_rows is not None and self.source.num_columns:
-            sides[SOURCE] = self.source.take(pa.array(self.source_rows)).to_struct_array()
+            rows = self.source if self._are_all else self.source.take(pa.array(self.source_rows))
+            sides[SOURCE] = rows.to_struct_array()
         if self.target:
             sides[TARGET] = struct_of({n: c for n, c in self.target.items() if n != ROW_ID_COLUMN})
         return pa.table({side: rows for side, rows in sides.items() if side == "" or rows.type.num_fields})
