@@ -6,9 +6,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.errors import ConfigurationError
-from mutation_api.spark.jvm import estimated_bytes, plan_kinds
+from mutation_api.spark.jvm import estimated_bytes, is_deterministic, plan_kinds
 
-__all__ = ["FEW_BYTES", "FEW_BYTES_DEFAULT", "collected_if_few", "few_bytes", "is_few"]
+__all__ = ["FEW_BYTES", "FEW_BYTES_DEFAULT", "collected_if_few", "few_bytes", "is_few", "is_read_alone"]
 
 FEW_BYTES = "spark.hive.mutation.fewBytes"
 """Setting of the session: changes of at most this estimated size are handled by the driver; 0: none are."""
@@ -35,6 +35,11 @@ BOUNDED = frozenset(
 )
 """Nodes of a plan that give no more rows than their input, or of whose rows Spark knows the size."""
 
+READING = frozenset(
+    ("Filter", "InMemoryRelation", "LocalRelation", "LogicalRelation", "Project", "SubqueryAlias", "Union")
+)
+"""Those of them that handle each row by itself; a limit may take other rows each time."""
+
 
 def few_bytes(spark: SparkSession) -> int:
     """The session's limit.
@@ -56,6 +61,14 @@ def is_few(frame: DataFrame) -> bool:
     """
     limit = few_bytes(frame.sparkSession)
     return limit > 0 and plan_kinds(frame) <= BOUNDED and estimated_bytes(frame) <= limit
+
+
+def is_read_alone(frame: DataFrame) -> bool:
+    """Whether rows are read and projected, and no more.
+
+    Then it costs less to evaluate them again than to keep them, and they are the same.
+    """
+    return plan_kinds(frame) <= READING and is_deterministic(frame)
 
 
 def collected_if_few(frame: DataFrame) -> pa.Table | None:

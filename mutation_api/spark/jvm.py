@@ -20,6 +20,7 @@ __all__ = [
     "analyzed_plan",
     "estimated_bytes",
     "hadoop_configuration",
+    "is_deterministic",
     "is_surely_empty",
     "jvm_of",
     "plan_kinds",
@@ -61,6 +62,12 @@ def estimated_bytes(frame: DataFrame) -> int:
     """Spark's estimate of the DataFrame's size; exact for cached rows."""
     _refuse_connect(frame.sparkSession)
     return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+
+
+def is_deterministic(frame: DataFrame) -> bool:
+    """Whether no expression of the optimised plan gives another value when it is evaluated again."""
+    _refuse_connect(frame.sparkSession)
+    return bool(frame._jdf.queryExecution().optimizedPlan().deterministic())
 
 
 def is_surely_empty(frame: DataFrame) -> bool:

@@ -45,6 +45,7 @@ from mutation_api.changes.spark_merge.row_outcome import (
 from mutation_api.changes.spark_merge.sides import Sides
 from mutation_api.errors import RecordValueError
 from mutation_api.reader.key_groups import key_type
+from mutation_api.spark.few_rows import is_read_alone
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.read.snapshot_frame import snapshot, snapshot_by_bucket
 from mutation_api.spark.write.plan import default_num_partitions
@@ -59,7 +60,8 @@ _COUNTED = "__counted"
 
 @dataclass(frozen=True)
 class MergePlan:
-    """The rows on which a clause acts. ``acting`` includes the source's row; the steps share ``cached``.
+    """The rows on which a clause acts. ``acting`` includes the source's row; the steps share ``cached``,
+    which is not cached if the source alone is read.
 
     ``is_unique``: no two of them can act on one row or insert one key. ``may_alter_keys``: an inserted key
     may be stored as another one.
@@ -116,8 +118,10 @@ class MergePlan:
             if not is_unique:
                 acting = _without_repetition(acting, table, clauses, options)
             kept = acting.drop(SOURCE, *([] if keeps_old_rows else [TARGET]))
-            # A join gives the session's number of partitions, mostly 200; each goes through Python later.
-            cached.append(kept.coalesce(default_num_partitions(source.sparkSession)).persist())
+            if not (is_unique and is_read_alone(kept)):
+                # A join gives the session's number of partitions, mostly 200; each goes through Python later.
+                kept = kept.coalesce(default_num_partitions(source.sparkSession)).persist()
+            cached.append(kept)
         except BaseException:
             _drop(cached)
             raise
