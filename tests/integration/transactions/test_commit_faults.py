@@ -25,7 +25,7 @@ from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import FakeClock
 from tests.fixtures.fix_hive_elsewhere import ELSEWHERE
 from tests.fixtures.fix_metastore import acid_table_info
-from tests.integration.drivers.dying_driver import WRITERS, insert
+from tests.integration.drivers.dying_driver import insert
 from tests.integration.storages.remote_table import hidden, text_for_judge
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leaves_nothing")]
@@ -167,12 +167,19 @@ def _last(steps: Sequence[str], name: str) -> int:
     return len(steps) - steps[::-1].index(name)
 
 
-@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize(
+    ("writer", "every"),
+    [
+        ("coordinator", True),
+        ("local-merge", False),
+        pytest.param("local-merge", True, marks=pytest.mark.long),
+    ],
+)
 def test_killed_at_every_step_between_open_and_commit(
-    hive: Hive23, hive_database: str, metastore: ThriftMetastoreClient, writer: str
+    hive: Hive23, hive_database: str, metastore: ThriftMetastoreClient, writer: str, every: bool
 ) -> None:
-    """Kill -9 of the driver before each of its steps: all or nothing, and no leftovers."""
-    _check_killed_at_steps(hive, hive_database, metastore, writer, every=True, sweeps=False)
+    """Kill -9 of the driver before each of its steps, or some: all or nothing, and no leftovers."""
+    _check_killed_at_steps(hive, hive_database, metastore, writer, every=every, sweeps=False)
 
 
 @pytest.mark.parametrize(
