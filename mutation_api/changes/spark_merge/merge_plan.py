@@ -60,8 +60,8 @@ _COUNTED = "__counted"
 
 @dataclass(frozen=True)
 class MergePlan:
-    """The rows on which a clause acts. ``acting`` includes the source's row; the steps share ``cached``,
-    which is not cached if the source alone is read.
+    """The rows on which a clause acts. ``acting`` includes the source's row; the steps share ``cached``.
+    ``is_first_load``: the table has no rows to search, so rows are inserted only, and nothing is cached.
 
     ``is_unique``: no two of them can act on one row or insert one key. ``may_alter_keys``: an inserted key
     may be stored as another one.
@@ -75,6 +75,7 @@ class MergePlan:
     may_alter_keys: bool
     acting: DataFrame
     caches: tuple[DataFrame, ...]
+    is_first_load: bool
 
     @classmethod
     def of(
@@ -118,14 +119,17 @@ class MergePlan:
             if not is_unique:
                 acting = _without_repetition(acting, table, clauses, options)
             kept = acting.drop(SOURCE, *([] if keeps_old_rows else [TARGET]))
-            if not (is_unique and is_read_alone(kept)):
+            is_first_load = is_unique and is_read_alone(kept)
+            if not is_first_load:
                 # A join gives the session's number of partitions, mostly 200; each goes through Python later.
                 kept = kept.coalesce(default_num_partitions(source.sparkSession)).persist()
             cached.append(kept)
         except BaseException:
             _drop(cached)
             raise
-        return cls(transaction, table, options, keys, is_unique, altered is not None, acting, tuple(cached))
+        may_alter = altered is not None
+        caches = tuple(cached)
+        return cls(transaction, table, options, keys, is_unique, may_alter, acting, caches, is_first_load)
 
     @property
     def cached(self) -> DataFrame:
@@ -188,6 +192,10 @@ class MergePlan:
 
     def changes(self) -> DataFrame:
         """The change set for :func:`mutation_api.spark.apply_changes`."""
+        names = (*self.table.column_names, *self.table.partition_key_names)
+        columns = [sf.col(quoted(NEW, name)).alias(name) for name in names]
+        if self.is_first_load:  # a constant operation lets Spark leave out its conditions
+            return self.cached.select(sf.lit("insert").alias(CHANGE_COLUMN), *columns)
         kind = sf.col(_KIND)
         operations = (
             sf.when(kind == MOVED, sf.array(sf.lit("delete"), sf.lit("insert")))
@@ -196,8 +204,6 @@ class MergePlan:
             .otherwise(sf.array(sf.lit("update")))
         )
         rows = self.cached.where(kind != UNCHANGED)
-        names = (*self.table.column_names, *self.table.partition_key_names)
-        columns = [sf.col(quoted(NEW, name)).alias(name) for name in names]
         if self.table.version.has_row_ids:
             columns.insert(0, sf.col(_ROW_ID).alias(ROW_ID_COLUMN))
         return rows.select(sf.explode(operations).alias(CHANGE_COLUMN), *columns)

@@ -41,7 +41,8 @@ def read_splits(
     """The rows of the splits that the keys select, in the form of :func:`~.snapshot_frame.snapshot`."""
     ddl = snapshot_ddl(table, reader.columns)
     if not splits:
-        return spark.createDataFrame([], ddl)  # of which Spark knows that it is empty
+        # The condition lets Spark know, without a job, that there are no rows.
+        return spark.createDataFrame([], ddl).where("false")
     rows = _NumberedSplits(
         table_text=AcidTableSerializer.encode(table),
         splits=tuple(split.to_json() for split in splits),
