@@ -20,6 +20,7 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.files.column_files import SPARK_TYPE, WALL_CLOCK
 from mutation_api.changes.keyed_rows.row_texts import json_texts
 from mutation_api.errors import ClientError, LocalEngineError
+from mutation_api.orc.format.stripe_ranges import column_count
 from mutation_api.orc.format.type_attributes import with_type_attributes
 from mutation_api.scan.file_format import file_format
 from mutation_api.storage.links import without_links
@@ -131,7 +132,7 @@ def _write_orc(changes: pa.Table, stream: pa.NativeFile) -> None:
         columns.append(plain_array(column).view(pa.int64()) if is_clock else column)
         if is_clock:
             attributes[number] = {SPARK_TYPE: WALL_CLOCK}
-        number += _type_count(field.type)
+        number += column_count(field.type)
     with contextlib.closing(pa.BufferOutputStream()) as buffer:
         with pyarrow.orc.ORCWriter(buffer) as writer:
             writer.write(pa.table(columns, names=changes.column_names))
@@ -142,13 +143,6 @@ def _has_timestamp(kind: pa.DataType) -> bool:
     if pa.types.is_timestamp(kind):
         return True
     return any(_has_timestamp(kind.field(number).type) for number in range(kind.num_fields))
-
-
-def _type_count(kind: pa.DataType) -> int:
-    """Number of ORC's types for one of Arrow's: itself, and those within."""
-    if pa.types.is_map(kind):
-        return 1 + _type_count(kind.key_type) + _type_count(kind.item_type)
-    return 1 + sum(_type_count(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _parts(changes: pa.Table) -> Iterator[pa.Table]:

@@ -21,7 +21,7 @@ from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of, sig
 from mutation_api.types.calendar import FIRST_GREGORIAN_DAY
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
 
-__all__ = ["column_id", "column_ids", "comparable_range"]
+__all__ = ["column_count", "column_id", "column_ids", "comparable_range"]
 
 Range = tuple[Any, Any]
 """Smallest and largest value, in the form of :meth:`mutation_api.orc.read.key_filter.KeyFilter.meets`."""
@@ -51,7 +51,7 @@ def column_ids(schema: pa.Schema, name: str) -> frozenset[int]:
     outer, _, inner = name.partition(".")
     data_type = schema.field(outer).type
     first = column_id(schema, name)
-    count = _column_count(data_type.field(inner).type if inner else data_type)
+    count = column_count(data_type.field(inner).type if inner else data_type)
     return frozenset({0, column_id(schema, outer), *range(first, first + count)})
 
 
@@ -84,14 +84,15 @@ def _child(fields: list[pa.Field], name: str) -> tuple[int, pa.DataType]:
     for field in fields:
         if field.name == name:
             return before, field.type
-        before += _column_count(field.type)
+        before += column_count(field.type)
     raise KeyError(name)
 
 
-def _column_count(data_type: pa.DataType) -> int:
+def column_count(data_type: pa.DataType) -> int:
+    """Number of columns of a file for one of this type: itself, and those nested in it."""
     if pa.types.is_map(data_type):
-        return 1 + _column_count(data_type.key_type) + _column_count(data_type.item_type)
-    return 1 + sum(_column_count(data_type.field(i).type) for i in range(data_type.num_fields))
+        return 1 + column_count(data_type.key_type) + column_count(data_type.item_type)
+    return 1 + sum(column_count(data_type.field(i).type) for i in range(data_type.num_fields))
 
 
 def _is_read_unchanged(file_type: pa.DataType, hive_type: HiveType) -> bool:
