@@ -119,8 +119,8 @@ class MergePlan:
             if not is_unique:
                 acting = _without_repetition(acting, table, clauses, options)
             kept = acting.drop(SOURCE, *([] if keeps_old_rows else [TARGET]))
-            # Names of partitions, which Python gives, are only counted.
-            is_first_load = is_unique and is_read_alone(kept.drop(_PARTITION, _NEW_PARTITION))
+            # Rows of the table are cached. Names of partitions, which Python gives, are only counted.
+            is_first_load = is_unique and not cached and is_read_alone(kept.drop(_PARTITION, _NEW_PARTITION))
             if not is_first_load:
                 # A join gives the session's number of partitions, mostly 200; each goes through Python later.
                 kept = kept.coalesce(default_num_partitions(source.sparkSession)).persist()
