@@ -37,6 +37,7 @@ __all__ = [
     "by_engine",
     "chosen_engine",
     "engine_module",
+    "has_spark",
     "local_options",
     "read_bytes_max",
 ]
@@ -69,14 +70,16 @@ class ApplyFile(Protocol):
     ) -> ApplySummary: ...
 
 
-def add_engine_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--engine``."""
+def add_engine_argument(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, small: str = "for files of at most {} MiB"
+) -> None:
+    """Declare ``--engine``; ``small``: when AUTO is local, ``{}`` being the limit."""
     parser.add_argument(
         "--engine",
         choices=(AUTO, SPARK, LOCAL),
         default=AUTO,
         help=f"what does the work: Spark, or this process alone, without Java (local). The default, auto, is "
-        f"local for files of at most {LOCAL_FILE_BYTES_MAX >> 20} MiB, and where pyspark is not installed",
+        f"local {small.format(LOCAL_FILE_BYTES_MAX >> 20)}, and where pyspark is not installed",
     )
 
 
@@ -114,15 +117,15 @@ def chosen_engine(
         ConfigurationError: Spark was given or is needed, and pyspark is not installed; or LOCAL was given,
             and Spark is needed.
     """
-    has_spark = _has_spark()
-    if given == SPARK and not has_spark:
+    is_installed = has_spark()
+    if given == SPARK and not is_installed:
         raise ConfigurationError(f"--engine spark: {_INSTALL}")
     if only_spark is not None and given == LOCAL:
         raise ConfigurationError(f"--engine local: {only_spark}. Change that, or leave it to --engine spark")
-    if only_spark is not None and not has_spark:
+    if only_spark is not None and not is_installed:
         raise ConfigurationError(f"{only_spark}. Change that, or let Spark do it; {_INSTALL}")
     if given == AUTO:
-        is_local = not has_spark or (only_spark is None and _are_small(files, table_bytes))
+        is_local = not is_installed or (only_spark is None and _are_small(files, table_bytes))
         return LOCAL if is_local else SPARK
     return given
 
@@ -162,7 +165,7 @@ def by_engine(
 
 def read_bytes_max(given: str) -> int | None:
     """Size of a table's files that the local engine reads by itself; None: any, as nobody else may."""
-    return READ_BYTES_MAX if given == AUTO and _has_spark() else None
+    return READ_BYTES_MAX if given == AUTO and has_spark() else None
 
 
 def engine_module(command: str, engine: str) -> ModuleType:
@@ -178,7 +181,8 @@ def _mebibytes(text: str) -> int:
     return int(text)
 
 
-def _has_spark() -> bool:
+def has_spark() -> bool:
+    """Whether pyspark is installed."""
     return importlib.util.find_spec("pyspark") is not None
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
-import importlib.util
 import json
 import sys
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from mutation_api.cli.arguments import engine_arguments
-from mutation_api.cli.arguments.engine_arguments import AUTO, LOCAL, SPARK, chosen_engine, engine_module
+from mutation_api.cli.arguments.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss, add_metastore_arguments, metastore_from
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 from mutation_api.inputs.engines.choice import EngineBySize
@@ -133,7 +132,7 @@ def _opened_engine(given: str, here: LocalEngine | None, stack: ExitStack) -> En
     if here is None:
         engine: Engine = spark()
         return engine
-    if given == LOCAL or importlib.util.find_spec("pyspark") is None:
+    if given == LOCAL or not engine_arguments.has_spark():
         return here
     return EngineBySize(here, engine_arguments.LOCAL_FILE_BYTES_MAX, spark)
 
@@ -176,14 +175,7 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="when done, wait this long and look for new operations, until interrupted",
     )
-    group.add_argument(
-        "--engine",
-        choices=(AUTO, SPARK, LOCAL),
-        default=AUTO,
-        help="what does the work: Spark, or this process alone, without Java (local). The default, auto, is "
-        f"local if at most {engine_arguments.LOCAL_FILE_BYTES_MAX >> 20} MiB of the log are new, and where "
-        "pyspark is not installed",
-    )
+    engine_arguments.add_engine_argument(group, "if at most {} MiB of the log are new")
     group.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
     group.add_argument("--json", action="store_true", help="print the report as one JSON object a run")
     group.add_argument("--quiet", action="store_true", help="do not report each step on standard error")

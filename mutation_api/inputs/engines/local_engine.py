@@ -5,7 +5,7 @@ What it holds is bounded by ``LocalOptions.memory_bytes``: half of it is for the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,7 +28,6 @@ from mutation_api.inputs.source import (
     OPERATION,
     LocalBatch,
     LocalChangeSource,
-    LocalOperations,
     Position,
     SourceTable,
 )
@@ -69,7 +68,10 @@ class LocalEngine:
     def reading(self, batch: LocalBatch) -> Reading:
         """What goes on with a batch that was read."""
         held = HeldOperations(self.local.memory_bytes // OPERATIONS_PART)
-        logs = tuple(_LocalTableLog(each, held, self.local) for each in batch.tables)
+        logs = tuple(
+            _LocalTableLog(each.table, each.is_emptied, each.operations, held, self.local)
+            for each in batch.tables
+        )
         return Reading(NAME, logs, batch.position)
 
 
@@ -77,21 +79,15 @@ class LocalEngine:
 class _LocalTableLog:
     """A :class:`~mutation_api.inputs.engines.engine.TableLog`."""
 
-    given: LocalOperations
+    table: SourceTable
+    is_emptied: bool
+    operations: Iterable[pa.RecordBatch]
     held: HeldOperations
     local: LocalOptions
 
-    @property
-    def table(self) -> SourceTable:
-        return self.given.table
-
-    @property
-    def is_emptied(self) -> bool:
-        return self.given.is_emptied
-
     @contextmanager
     def reduced(self, *, what: str, strict: bool) -> Iterator[_LocalReduced]:
-        log = reduce_here(self.table, self.given.operations, self.held, strict=strict, what=what)
+        log = reduce_here(self.table, self.operations, self.held, strict=strict, what=what)
         yield _LocalReduced(self.table, log, self.is_emptied, self.local)
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyspark.sql.functions as sf
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.spark_merge.merge import MergeInto, merge_into
@@ -29,7 +29,6 @@ from mutation_api.inputs.source import (
     ChangeSource,
     Position,
     SourceTable,
-    TableOperations,
 )
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.read.snapshot_frame import snapshot
@@ -62,29 +61,23 @@ class SparkEngine:
 
     def reading(self, batch: Batch) -> Reading:
         """What goes on with a batch that was read."""
-        return Reading(NAME, tuple(_SparkLog(each) for each in batch.tables), batch.position)
+        logs = tuple(_SparkLog(each.table, each.is_emptied, each.operations) for each in batch.tables)
+        return Reading(NAME, logs, batch.position)
 
 
 @dataclass(frozen=True)
 class _SparkLog:
     """A :class:`~mutation_api.inputs.engines.engine.TableLog`."""
 
-    given: TableOperations
-
-    @property
-    def table(self) -> SourceTable:
-        return self.given.table
-
-    @property
-    def is_emptied(self) -> bool:
-        return self.given.is_emptied
+    table: SourceTable
+    is_emptied: bool
+    operations: DataFrame
 
     @contextmanager
     def reduced(self, *, what: str, strict: bool) -> Iterator[_SparkReduced]:
-        operations = self.given.operations
-        check_operation_columns(self.table, operations.columns)
+        check_operation_columns(self.table, self.operations.columns)
         log = reduced_log(
-            operations, self.table.key, POSITION, operation_column=OPERATION, strict=strict, what=what
+            self.operations, self.table.key, POSITION, operation_column=OPERATION, strict=strict, what=what
         )
         with log as reduced:
             yield _SparkReduced(self.table, reduced, self.is_emptied)
