@@ -162,7 +162,7 @@ class Table:
     def change(self, rng: random.Random) -> None:
         """Update some of the rows and delete some by our writer."""
         with self.client() as client:
-            found = self._found(client)
+            found = self.found(client)
             with client.new_transaction() as transaction:
                 table = transaction.table(self.full_name)
                 with MutatorCoordinator(table) as coordinator:
@@ -174,7 +174,7 @@ class Table:
                             coordinator.update(values, {**row, "v": Decimal("9.99"), "ROW__ID": row_id})
                     transaction.add_manifests(self.full_name, coordinator.writer_id, coordinator.close())
 
-    def _found(self, client: MutatorClient) -> list[tuple[str, int, tuple[int, ...], Row]]:
+    def found(self, client: MutatorClient) -> list[tuple[str, int, tuple[int, ...], Row]]:
         """(partition, bucket, ROW__ID, row) in the order of a writer."""
         found = []
         with client.open_snapshot(self.full_name) as snapshot:

@@ -1,0 +1,185 @@
+"""The engines of merges against each other: one random case, the same table three times, one merge by each.
+
+Values that a column cannot hold are drawn, too. Rows, reports, dry runs and errors must be the same, whatever
+the engine. That they are right is judged by Hive and the model in :mod:`.test_merge_random`; which of several
+faults an engine meets first is its own affair, so a case has at most one kind of fault that is drawn here.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from judges.hive.hive_judges import Hive23, Hive31, Hive41
+from metastore_client.remote.thrift_client import connect
+from mutation_api import MergeReport, MutationError
+from mutation_api.spark.few_rows import FEW_BYTES_DEFAULT
+from tests.fixtures.fix_judge import new_database
+from tests.fixtures.fix_spark import few_rows_to_the_driver
+from tests.integration.merges.local_engine import begun_locally
+from tests.integration.merges.merge_cases import (
+    Shape,
+    Source,
+    random_merge,
+    random_rows,
+    random_shape,
+    random_source,
+)
+from tests.integration.merges.merge_model import Merge, Row
+from tests.integration.merges.merge_tables import Place, Table, in_order
+from tests.integration.merges.test_merge_random import LAYOUTS, Begin, begun, merged
+
+pytestmark = pytest.mark.slow
+
+SEED_OFFSET = 500
+"""Where the seeds of a layout begin here, beside those of the random merges."""
+
+DEFAULT_LAYOUTS = [("2.3", "legacy", 1), ("4.1", "default", 1)]
+LONG_COUNT = 84  # six layouts: 504 cases
+
+FAULTS: dict[str, list[Any]] = {
+    "v": [Decimal("1234567.000"), Decimal("-999999.995")],
+    "n": [2**31 - 1],
+    "p": [""],
+    "k2": [None],
+}
+"""By column, what is put into some rows of a source now and then."""
+
+FAULT_SHARE = 0.35
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an engine said to a merge: reports, or its error with the table's name taken out."""
+
+    report: dict[str, Any] | None
+    error: tuple[str, str] | None
+    rows: list[str]
+
+
+@pytest.fixture(scope="module")
+def place(hive_line: Hive23 | Hive31 | Hive41) -> Iterator[Place]:
+    """A database for the tables of all cases."""
+    with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
+        yield Place(hive_line, metastore, database)
+
+
+def cases(counts: dict[tuple[str, str], int], first: int) -> list[Any]:
+    """(line, layout, seed)."""
+    return [
+        (line, layout, start + SEED_OFFSET + first + number)
+        for line, layout, start in LAYOUTS
+        for number in range(counts.get((line, layout), 0))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hive_line", "layout", "seed"),
+    cases({(line, layout): count for line, layout, count in DEFAULT_LAYOUTS}, 0),
+    indirect=["hive_line"],
+)
+def test_engines_agree(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
+    """Tasks of Spark, its driver and Arrow alone say the same and leave the same rows."""
+    compare(place, spark, layout, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("hive_line", "layout", "seed"),
+    cases({(line, layout): LONG_COUNT for line, layout, _ in LAYOUTS}, 100),
+    indirect=["hive_line"],
+)
+def test_engines_agree_in_the_long_run(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
+    """The same over five hundred cases."""
+    compare(place, spark, layout, seed)
+
+
+def compare(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
+    """One case by all engines."""
+    rng = random.Random(seed)
+    shape = replace(random_shape(rng, place.judge.line, layout), is_original=False)
+    steps = [rng.choice(["insert", "change"]) for _ in range(rng.randrange(3))]
+    tables = [_filled(place, shape, steps, seed) for _ in range(3)]
+    before = [row for *_, row in _lines(tables[0])]
+    merge = replace(random_merge(rng, shape), on_too=None)
+    given = _with_faults(rng, random_source(rng, shape, merge, before))
+    by_spark = functools.partial(begun, spark)
+    answers = {}
+    for name, table, begin, limit in (
+        ("tasks", tables[0], by_spark, 0),
+        ("driver", tables[1], by_spark, FEW_BYTES_DEFAULT),
+        ("local", tables[2], begun_locally, 0),
+    ):
+        with few_rows_to_the_driver(spark, limit):
+            answers[name] = _answer(table, begin, merge, given)
+    story = f"seed {seed}: {shape}\nrows {before}\n{merge}\nsource {given}"
+    assert answers["driver"] == answers["tasks"], story
+    assert answers["local"] == answers["tasks"], story
+
+
+def _filled(place: Place, shape: Shape, steps: list[str], seed: int) -> Table:
+    """The table of the case; each has the same rows at the same places."""
+    rng = random.Random(f"{seed} rows")
+    table = place.of(shape)
+    table.insert(random_rows(rng, shape, rng.randrange(5, 12)))
+    for step in steps:
+        table.step("insert" if shape.is_insert_only else step, rng, shape)
+    return table
+
+
+def _lines(table: Table) -> list[Any]:
+    with table.client() as client:
+        return table.found(client)
+
+
+def _with_faults(rng: random.Random, given: Source) -> Source:
+    if rng.random() >= FAULT_SHARE:
+        return given
+    column = rng.choice([name for name in FAULTS if name in given.types])
+    fitting = [value for value in FAULTS[column] if given.types[column] == "string" or value != ""]
+    rows = [
+        {**row, column: rng.choice(fitting)} if fitting and rng.random() < 0.3 else row for row in given.rows
+    ]
+    return Source(given.types, rows)
+
+
+def _answer(table: Table, begin: Begin, merge: Merge, given: Source) -> Answer:
+    known = set(table.partitions())
+    reports: dict[str, Any] = {}
+    error = None
+    with table.client() as client, client.new_transaction() as transaction:
+        try:
+            dry = begin(transaction, table, merge, given).dry_run()
+            reports = {"dry": _plain(dry, known), "groups": dry.groups}
+        except MutationError as found:
+            error = _said(found, table)
+        try:
+            done = merged(begin(transaction, table, merge, given))
+            reports["done"] = _plain(done, known)
+            assert error is None, f"refused by the dry run alone: {error}"
+        except MutationError as found:
+            assert _said(found, table) == error, "the dry run said something else"
+    rows: list[Row] = [row for *_, row in _lines(table)]
+    return Answer(None if error else reports, error, in_order(rows))
+
+
+def _plain(report: MergeReport, known: set[str]) -> dict[str, Any]:
+    """What does not depend on the table's name."""
+    assert not known & set(report.new_partitions)
+    return {
+        "total": report.total,
+        "partitions": dict(report.partitions),
+        "new": report.new_partitions,
+        "files": report.files,
+    }
+
+
+def _said(error: MutationError, table: Table) -> tuple[str, str]:
+    return type(error).__name__, str(error).replace(table.full_name, "the table")
