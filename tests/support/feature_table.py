@@ -1,14 +1,29 @@
 """The table *Hive line x feature* of the README: made of what tests say, when they have passed.
 
-A test says with ``@pytest.mark.feature("…")`` what it proves; ``fix_features`` collects and compares. Pure.
+A test says with ``@pytest.mark.feature("…")`` what it proves; ``fix_features`` collects and compares. A test
+that was left out, as ``long`` ones are by default, still says what it would prove. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypedDict
 
-__all__ = ["FEATURES", "KERBEROS_FEATURES", "LINES", "Claim", "cells", "differences", "in_readme", "replaced"]
+__all__ = [
+    "FEATURES",
+    "LINES",
+    "Cells",
+    "Claim",
+    "Outcome",
+    "cells",
+    "claimed",
+    "differences",
+    "in_readme",
+    "remembered",
+    "replaced",
+    "shown",
+]
 
 LINES = ("2.3", "3.1", "4.1")
 
@@ -48,9 +63,6 @@ FEATURES = (
 )
 """The rows, in order; a mark with another name is an error."""
 
-KERBEROS_FEATURES = ("HDFS with Kerberos",)
-"""Those that only a run with ``--kerberos`` says anything of."""
-
 BEGIN, END = "<!-- features: begin -->", "<!-- features: end -->"
 NOT_TESTED = "–"
 
@@ -71,18 +83,58 @@ class Claim:
         if self.feature not in FEATURES or self.line not in LINES:
             raise ValueError(f"no row or column of the feature table: {self.feature!r} on {self.line!r}")
 
+    @property
+    def cell(self) -> tuple[str, str]:
+        """Where it stands in the table."""
+        return (self.feature, self.line)
+
+
+class Outcome(TypedDict):
+    """What came of one test, in values that JSON knows; claims are those of `Claim`, in its order."""
+
+    claims: list[list[str]]
+    state: Literal["passed", "failed", "left out"]
+
+
+def remembered(
+    earlier: Mapping[str, Outcome], now: Mapping[str, Outcome], *, is_whole_run: bool
+) -> dict[str, Outcome]:
+    """The outcomes by test, as known after a run.
+
+    A whole run replaces what was known of all tests that ran; a run of some adds to it. A test that was left
+    out keeps the outcome of an earlier run in which it claimed the same.
+    """
+    known = {name: outcome for name, outcome in earlier.items() if name in now or not is_whole_run}
+    for name, outcome in now.items():
+        is_known = name in known and known[name]["claims"] == outcome["claims"]
+        if outcome["state"] != "left out" or not is_known:
+            known[name] = outcome
+    return known
+
+
+def claimed(outcomes: Mapping[str, Outcome], *states: str) -> Iterator[Claim]:
+    """What the tests with one of these states claim."""
+    for outcome in outcomes.values():
+        if outcome["state"] in states:
+            yield from (Claim(*claim) for claim in outcome["claims"])
+
+
+def shown(outcomes: Mapping[str, Outcome], readme: Cells) -> dict[tuple[str, str], str]:
+    """What the table may show: what passed, and what stands there if tests left out say it, too."""
+    left_out = [claim for claim in claimed(outcomes, "left out") if readme.get(claim.cell) == claim.text]
+    return cells([*claimed(outcomes, "passed"), *left_out])
+
 
 def cells(claims: Iterable[Claim]) -> dict[tuple[str, str], str]:
-    """What tests that passed say together.
+    """What tests say together.
 
     Raises:
         ValueError: two of them contradict each other.
     """
     found: dict[tuple[str, str], str] = {}
     for claim in claims:
-        key = (claim.feature, claim.line)
-        if found.setdefault(key, claim.text) != claim.text:
-            raise ValueError(f"{key}: one test says {found[key]!r}, another {claim.text!r}")
+        if found.setdefault(claim.cell, claim.text) != claim.text:
+            raise ValueError(f"{claim.cell}: one test says {found[claim.cell]!r}, another {claim.text!r}")
     return found
 
 
@@ -116,7 +168,7 @@ def in_readme(readme: str) -> dict[tuple[str, str], str]:
 
 
 def differences(readme: Cells, proven: Cells) -> Sequence[str]:
-    """Where the README says something else than the tests that passed."""
+    """Where the README says something else than the tests."""
     return [
         f"{feature} on Hive {line}: README {readme.get((feature, line), NOT_TESTED)!r}, "
         f"tests {proven.get((feature, line), NOT_TESTED)!r}"

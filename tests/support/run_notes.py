@@ -12,10 +12,13 @@ __all__ = ["NOTES", "RunNotes"]
 
 @dataclass
 class RunNotes:
-    """Judges that were used, tests that were left out, and skips that were not allowed."""
+    """Judges used, tests left out and what these claim, and skips that were not allowed."""
 
     judges: set[str] = field(default_factory=set)
     left_out: int = 0
+    left_out_claims: dict[str, list[list[str]]] = field(default_factory=dict)
+    """Test -> its claims of the README's features, as ``feature_table.Outcome`` has them."""
+
     bad_skips: set[str] = field(default_factory=set)
 
     def to_plain(self) -> dict[str, Any]:
@@ -23,6 +26,7 @@ class RunNotes:
         return {
             "judges": sorted(self.judges),
             "left_out": self.left_out,
+            "left_out_claims": self.left_out_claims,
             "bad_skips": sorted(self.bad_skips),
         }
 
@@ -30,6 +34,7 @@ class RunNotes:
         """Add those of a worker; every worker collects, and leaves out, the same tests."""
         self.judges |= set(plain["judges"])
         self.left_out = max(self.left_out, plain["left_out"])
+        self.left_out_claims |= plain["left_out_claims"]
         self.bad_skips |= set(plain["bad_skips"])
 
 
