@@ -188,7 +188,7 @@ def _is_there(child: os.DirEntry[str]) -> bool:
 
 def _entry(location: Location, status: os.stat_result) -> FileEntry:
     is_directory = stat.S_ISDIR(status.st_mode)
-    return FileEntry(location, is_directory, 0 if is_directory else status.st_size)
+    return FileEntry(location, is_directory, 0 if is_directory else status.st_size, status.st_mtime)
 
 
 def _rename(source: str, target: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -24,11 +24,16 @@ __all__ = ["FileEntry", "OutputFile", "Staged", "Storage", "os_error"]
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """An existing file or directory; ``size`` is in bytes, 0 for directories."""
+    """An existing file or directory.
+
+    ``size`` is in bytes, 0 for directories. ``modified`` is when a file was written, in seconds since 1970
+    by the storage's clock; None if the storage does not say, as object stores do of directories.
+    """
 
     location: Location
     is_directory: bool
     size: int
+    modified: float | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -50,6 +51,17 @@ def everything(root: Location) -> list[str]:
         entries = []
     below = [everything(e.location) if e.is_directory else [str(e.location)] for e in entries]
     return [name for names in below for name in names] + [u.upload_id for u in storage.unfinished(root)]
+
+
+def test_listings_say_when_a_file_was_written(storage_root: Location) -> None:
+    """By the storage's clock, which here is this machine's; to the second on some storages."""
+    before = time.time()
+    put(storage_root / "d" / "f")
+    (listed,) = storage_at(storage_root).list(storage_root / "d")
+    found = storage_at(storage_root).stat(storage_root / "d" / "f")
+    assert found is not None
+    assert listed.modified == pytest.approx(before, abs=60)
+    assert found.modified == pytest.approx(before, abs=60)
 
 
 @pytest.mark.parametrize("name", SPECIAL)

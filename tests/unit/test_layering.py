@@ -106,7 +106,10 @@ ALLOWED = {
         "mutation_api.commit",
         "mutation_api.storage",
         "mutation_api.client",
+        "mutation_api.bucketing",
         "mutation_api.orc",
+        "mutation_api.reader",
+        "mutation_api.scan",
         "metastore_client",
     },
     "mutation_api.change_set": {

@@ -86,7 +86,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
                     is_directory = isinstance(each, BlobPrefix) or _is_folder(each)
                     if is_directory or name not in found:
                         size = 0 if is_directory else int(each.size)
-                        found[name] = FileEntry(directory / name, is_directory, size)
+                        found[name] = FileEntry(directory / name, is_directory, size, _modified(each))
         if not found and not is_there:
             self._check_directory(directory)
         return sorted(found.values(), key=lambda entry: entry.name)
@@ -97,7 +97,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
         head = self._head(location) if key else None
         if head is not None:
             is_directory = _is_folder(head)
-            return FileEntry(location, is_directory, 0 if is_directory else int(head.size))
+            return FileEntry(location, is_directory, 0 if is_directory else int(head.size), _modified(head))
         return FileEntry(location, True, 0) if not key or self._is_anything_below(location) else None
 
     def open_input(self, location: Location) -> pa.NativeFile:
@@ -279,6 +279,12 @@ def _is_folder(blob: BlobProperties) -> bool:
     return any(
         name.lower() == _FOLDER and text.lower() == "true" for name, text in (blob.metadata or {}).items()
     )
+
+
+def _modified(each: BlobProperties | BlobPrefix) -> float | None:
+    """When a blob was written, in seconds since 1970."""
+    written = getattr(each, "last_modified", None)
+    return None if written is None else float(written.timestamp())
 
 
 def _depth(key: str) -> int:

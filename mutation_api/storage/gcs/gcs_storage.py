@@ -74,7 +74,7 @@ class GcsStorage(ObjectStore[storage.Blob]):
             for each in listing:
                 is_there = True
                 if name := each.name.removeprefix(prefix):
-                    found[name] = FileEntry(directory / name, False, int(each.size))
+                    found[name] = FileEntry(directory / name, False, int(each.size), _modified(each))
             for each in listing.prefixes:
                 child = directory / each.removeprefix(prefix).rstrip("/")
                 found[child.name] = FileEntry(child, True, 0)
@@ -87,7 +87,7 @@ class GcsStorage(ObjectStore[storage.Blob]):
         key = self._key(location)
         head = self._head(location) if key else None
         if head is not None:
-            return FileEntry(location, False, int(head.size))
+            return FileEntry(location, False, int(head.size), _modified(head))
         with os_errors(location):
             below = any(self._bucket().list_blobs(prefix=self._prefix(location), max_results=1, **patience()))
         return FileEntry(location, True, 0) if below or not key else None
@@ -167,3 +167,8 @@ class GcsStorage(ObjectStore[storage.Blob]):
 
     def _bucket(self) -> storage.Bucket:
         return self._client.get().bucket(self._container, user_project=self._settings.payer)
+
+
+def _modified(blob: storage.Blob) -> float | None:
+    """When an object was written, in seconds since 1970."""
+    return None if blob.updated is None else float(blob.updated.timestamp())

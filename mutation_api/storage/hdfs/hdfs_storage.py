@@ -42,6 +42,7 @@ THREADS = 256
 """A thread waits for half a second to close a file, and a task may write one every two milliseconds."""
 _KNOWN_DIRECTORIES = 4096
 _ALL = 0o777
+_MILLIS_PER_SECOND = 1000
 _READ_WRITE = 0o666
 _RECOVERY_POLL_SECONDS = 0.2
 
@@ -252,7 +253,8 @@ class HdfsStorage:
 
     def _entry(self, status: Any) -> FileEntry:
         location = Location(self._scheme, self._authority, status.path)
-        return FileEntry(location, status.isdir, 0 if status.isdir else status.length)
+        size = 0 if status.isdir else status.length
+        return FileEntry(location, status.isdir, size, status.modification_time / _MILLIS_PER_SECOND)
 
     def _path(self, location: Location) -> str:
         if (location.scheme, location.authority) != (self._scheme, self._authority):

@@ -90,7 +90,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
                     child = directory / name.removesuffix(_EMR_MARKER)
                     found.setdefault(child.name, FileEntry(child, True, 0))
                 elif name:
-                    found.setdefault(name, FileEntry(directory / name, False, int(each["Size"])))
+                    found.setdefault(name, _file_entry(directory / name, each["Size"], each))
         if not found and not is_there:
             self._check_directory(directory)
         return sorted(found.values(), key=lambda entry: entry.name)
@@ -102,14 +102,14 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
                 key = _decoded(each["Key"], page)
                 is_marker = key.endswith(("/", _EMR_MARKER))
                 child = self._location(key.removesuffix(_EMR_MARKER).rstrip("/"))
-                yield FileEntry(child, is_marker, 0 if is_marker else int(each["Size"]))
+                yield FileEntry(child, True, 0) if is_marker else _file_entry(child, each["Size"], each)
 
     def stat(self, location: Location) -> FileEntry | None:
         """The file or directory there, or None."""
         key = self._key(location)
         head = self._head(location) if key else None
         if head is not None:
-            return FileEntry(location, False, int(head["ContentLength"]))
+            return _file_entry(location, head["ContentLength"], head)
         page = self._requests.ask("list_objects_v2", location, Prefix=self._prefix(location), MaxKeys=1)
         return FileEntry(location, True, 0) if page.get("KeyCount") or not key else None
 
@@ -283,3 +283,9 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
 def _decoded(text: str, page: Mapping[str, Any]) -> str:
     """A key of a listing, decoded if the store says that it encoded keys."""
     return unquote_plus(text) if page.get("EncodingType") == "url" else text
+
+
+def _file_entry(location: Location, size: int, answer: Mapping[str, Any]) -> FileEntry:
+    """A file with the time that an answer of the store says of it."""
+    written = answer.get("LastModified")
+    return FileEntry(location, False, int(size), None if written is None else written.timestamp())
