@@ -35,6 +35,7 @@ SUBCOMMANDS = {
     "show": "show transactions, locks or compactions",
     "snapshot": "print or save the rows of a table, optionally with ROW__ID",
     "sweep": "remove staged files that dead transactions left in tables",
+    "verify": "examine the files of a table: readable, sorted, in their buckets, true to their footers",
     "watermarks": "show the positions up to which change sources are applied to tables",
 }
 """Name and help of each subcommand; its module (``_`` for ``-``) is imported only when it runs."""

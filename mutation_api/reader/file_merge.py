@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.merge_events import (
+    EventKeys,
     concatenate_keys,
     count_up_to,
     find_early_delete,
@@ -33,6 +34,7 @@ from mutation_api.acid.merge_events import (
 from mutation_api.acid.row_id import RecordIdentifier
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
+from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.event_chunk import EventChunk, StripeEvents
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.orc.read.event_reader import read_events
@@ -41,7 +43,7 @@ from mutation_api.storage.connect import reading_threads
 from mutation_api.storage.protocol import Storage
 from mutation_api.storage.side_by_side import side_by_side
 
-__all__ = ["merge_files"]
+__all__ = ["key_rounds", "merge_files"]
 
 _LOWEST = RecordIdentifier(-(2**63), -(2**31), -(2**63))
 _HIGHEST = RecordIdentifier(2**63 - 1, 2**31 - 1, 2**63 - 1)
@@ -79,6 +81,24 @@ def merge_files(
     ]
     for pieces in _rounds(sources, reading_threads(storage)):
         yield from _merge(pieces, valid, wanted, version)
+
+
+def key_rounds(
+    storage: Storage, files: Sequence[EventFile], version: AcidVersion, *, any_bucket: bool
+) -> Iterator[list[tuple[EventFile, EventKeys]]]:
+    """The keys of all events in some files, in rounds: each holds every event of its rows, and rounds ascend.
+
+    Keys of files whose rows are numbered across files come with the first of them.
+
+    Args and errors: as for :func:`merge_files`.
+    """
+    wanted = Wanted((), (), ReadOptions(), None, None, True)
+    sources = [
+        _Source(each, _read_in_turn(storage, each, wanted, version, any_bucket), version)
+        for each in _sequences(files, version)
+    ]
+    for pieces in _rounds(sources, 1):
+        yield [(piece.file, piece.chunk.keys) for piece in pieces]
 
 
 def _sequences(files: Sequence[EventFile], version: AcidVersion) -> list[list[EventFile]]:

@@ -43,7 +43,7 @@ from mutation_api.orc.read.file_columns import FileColumns, Wanted, names_in_fil
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.storage.protocol import Storage
 
-__all__ = ["read_events"]
+__all__ = ["event_fields", "read_events"]
 
 _KEY_FIELDS = EVENT_FIELDS[:-1]
 _NO_STATEMENT = -1
@@ -120,7 +120,7 @@ def _stripe_events(chunk: EventChunk, keys: EventKeys, *, is_last: bool) -> Stri
 def _read_acid(
     source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion, *, drops_rows: bool
 ) -> Iterator[tuple[EventKeys, _Stripe]]:
-    stored = _event_fields(source, version)
+    stored = event_fields(source, version)
     in_file = names_in_file([f.name for f in source.schema.field(ROW).type], wanted, version)
     columns = FileColumns(source, file, wanted, in_file, stored[ROW])
     canonical = {name: field for field, name in stored.items()}
@@ -191,8 +191,11 @@ class _Stripe:
         return EventChunk(keys, given, late, late_rows)
 
 
-def _event_fields(source: OrcInput, version: AcidVersion) -> dict[str, str]:
-    """Name in the file of each event field."""
+def event_fields(source: OrcInput, version: AcidVersion) -> dict[str, str]:
+    """Name in the file of each event field.
+
+    Raises CorruptFileError: the file does not have the fields of an event.
+    """
     expected = event_schema(pa.struct([]))
     found = source.schema
     fits = tuple(found.names) == EVENT_FIELDS

@@ -1,0 +1,117 @@
+"""``hive-mutate verify``: examine all files of a table, with or without a metastore.
+
+Every file is read to its end: whether it can be, whether its ORC statistics and ACID footer are true, whether
+events are sorted and none comes twice, whether deletes hit a row, whether rows lie in the bucket that they
+hash to, whether the metastore gave out the ids, and whether numbers of rows that it calls accurate are.
+Nothing is changed. A finding is damage (a reader fails, or rows are lost, doubled or wrong) or a notice
+(harmless, such as the files of an aborted transaction; shown with --notices and --json).
+
+The exit code is 0 if nothing is damaged, and 1 if something is. Without a metastore bucket columns are not
+known, and hashes not compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from mutation_api.cli.arguments.directory_arguments import (
+    DIRECTORY_OPTIONS,
+    add_directory_arguments,
+    directory_from,
+    given_directory_options,
+)
+from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.arguments.option_names import in_option_names, option_names
+from mutation_api.errors import ReadError
+from mutation_api.upkeep.verify.finding import Finding
+from mutation_api.upkeep.verify.verify import VerifyProgress, VerifyReport, verify_table, verify_view
+
+__all__ = ["add_arguments", "run"]
+
+_PROGRESS_SECONDS = 5.0
+_MEGABYTE = 1024 * 1024
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (__doc__ or "").partition("\n\n")[2]
+    parser.set_defaults(refuse_usage=parser.error)
+    parser.add_argument("table", nargs="?", metavar="DB.TABLE", help="a table of the metastore")
+    parser.add_argument("--notices", action="store_true", help="also print what is harmless")
+    parser.add_argument("--threads", type=int, metavar="N", help="files at a time (default: processors)")
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    add_metastore_arguments(parser)
+    add_directory_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print findings and a summary; 0 if nothing is damaged, else 1."""
+    _check_usage(arguments)
+    progress = _Progress()
+    try:
+        with in_option_names({**DIRECTORY_OPTIONS, **option_names("threads")}):
+            report = _report(arguments, progress)
+    except OSError as error:
+        raise ReadError(f"the table's directories cannot be read: {error}") from error
+    if arguments.json:
+        print(json.dumps(report.to_json()))
+    else:
+        for line in _lines(report, notices=arguments.notices):
+            print(line)
+    return int(not report.is_sound)
+
+
+def _check_usage(arguments: argparse.Namespace) -> None:
+    refuse: Callable[[str], None] = arguments.refuse_usage
+    if (arguments.table is None) == (arguments.location is None):
+        refuse("give either DB.TABLE or --location DIR")
+    if arguments.location is not None and arguments.schema is None:
+        refuse("--location needs --schema, for example --schema 'id bigint, msg string'")
+    for option in given_directory_options(arguments) if arguments.location is None else ():
+        refuse(f"{option} goes with --location only; otherwise the metastore knows it")
+
+
+def _report(arguments: argparse.Namespace, progress: _Progress) -> VerifyReport:
+    if arguments.location is not None:
+        return verify_view(directory_from(arguments), threads=arguments.threads, progress=progress)
+    with metastore_from(arguments) as metastore:
+        return verify_table(metastore, arguments.table, threads=arguments.threads, progress=progress)
+
+
+class _Progress:
+    """Says on standard error how far it is, every few seconds."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, done: VerifyProgress) -> None:
+        now = time.monotonic()
+        if now - self._last < _PROGRESS_SECONDS:
+            return
+        self._last = now
+        print(
+            f"{done.file_count:,} of {done.all_files:,} files, "
+            f"{done.byte_count // _MEGABYTE:,} of {done.all_bytes // _MEGABYTE:,} MiB",
+            file=sys.stderr,
+        )
+
+
+def _lines(report: VerifyReport, *, notices: bool) -> Iterator[str]:
+    for finding in report.findings:
+        if finding.is_damage or notices:
+            yield from _finding_lines(finding)
+    hidden = len(report.findings) - len(report.damages)
+    rows = "rows unknown" if report.row_count is None else f"{report.row_count:,} rows"
+    verdict = "sound" if report.is_sound else f"{len(report.damages)} DAMAGED"
+    more = f", {hidden} notices" if hidden else ""
+    size = f"{report.file_count:,} files, {report.byte_count:,} bytes, {rows}"
+    yield f"{report.table}: {verdict}{more}; {report.partition_count:,} partitions, {size}"
+
+
+def _finding_lines(finding: Finding) -> Iterator[str]:
+    yield f"{finding.rule.severity.value.upper()} {finding}"
+    yield f"    rule: {finding.rule.meaning}; what to do: {finding.rule.advice}"

@@ -1,0 +1,315 @@
+"""verify_table: examines all files of a table, several at a time, and lists what is wrong."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from metastore_client.client import MetastoreClient
+from metastore_client.model import PartitionInfo, TableInfo
+from metastore_client.valid_ids import ValidTxnList
+from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.client.failure import metastore_errors_as_ours
+from mutation_api.client.tables.catalog import split_full_name
+from mutation_api.errors import ConfigurationError, MutationError
+from mutation_api.orc.read.event_file import EventFile, EventFileKind
+from mutation_api.reader.snapshot_split import takes_deletes_of_all_buckets
+from mutation_api.scan.table_view import TableView, open_table
+from mutation_api.storage.location import Location
+from mutation_api.storage.tree import Directories, directories_below
+from mutation_api.upkeep.verify.bucket_check import BucketCheck, BucketResult
+from mutation_api.upkeep.verify.directory_check import PartitionFiles, check_directory
+from mutation_api.upkeep.verify.file_check import check_file
+from mutation_api.upkeep.verify.finding import Finding
+from mutation_api.upkeep.verify.hash_check import HashCheck
+from mutation_api.upkeep.verify.known_ids import KnownIds
+from mutation_api.upkeep.verify.metastore_check import row_statistics, unregistered_partitions
+
+__all__ = ["Progress", "VerifyProgress", "VerifyReport", "verify_table", "verify_view"]
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class VerifyProgress:
+    """How far an examination is: files and bytes done, and in all."""
+
+    file_count: int
+    byte_count: int
+    all_files: int
+    all_bytes: int
+
+
+Progress = Callable[[VerifyProgress], None]
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What was examined of a table, and what is wrong.
+
+    ``findings`` are sorted by partition and file. ``row_count``: rows that a reader sees; None if damages
+    keep them from being counted.
+    """
+
+    table: str
+    partition_count: int
+    file_count: int
+    byte_count: int
+    row_count: int | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def damages(self) -> tuple[Finding, ...]:
+        """Findings that make a reader fail, or show wrong rows."""
+        return tuple(each for each in self.findings if each.is_damage)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is damaged; there may be notices."""
+        return not self.damages
+
+    def to_json(self) -> dict[str, object]:
+        """The report as one JSON object."""
+        return {
+            "table": self.table,
+            "sound": self.is_sound,
+            "partitions": self.partition_count,
+            "files": self.file_count,
+            "bytes": self.byte_count,
+            "rows": self.row_count,
+            "findings": [each.to_json() for each in self.findings],
+        }
+
+
+def verify_table(
+    metastore: MetastoreClient,
+    table_name: str,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> VerifyReport:
+    """Examine all files of a table of the metastore, as a snapshot of this moment reads them.
+
+    A read lock keeps Hive's cleaner away meanwhile; writers are not kept waiting.
+
+    Args:
+        metastore: describes the table and its transactions.
+        table_name: ``database.table``.
+        threads: files examined at a time; None: one for each processor. Each holds a stripe in memory.
+        progress: called now and then, from any thread.
+
+    Raises:
+        TableNotMutableError: there is no such table, or it is none that can be read.
+        LockNotAcquiredError, ConnectionFailedError, TransactionError: see Transaction.begin.
+        ConfigurationError: ``threads`` is below 1.
+        OSError: a directory cannot be listed.
+    """
+    database, name = split_full_name(table_name)
+    full_name = f"{database}.{name}"
+    builder = MutatorClientBuilder().metastore(metastore)
+    with builder.build() as client, client.open_snapshot(full_name) as snapshot:
+        view = open_table(snapshot, full_name)
+        with metastore_errors_as_ours(f"could not examine table {full_name}"):
+            info = metastore.get_table(database, name)
+        return _verified(
+            view,
+            lambda: _known_now(metastore, view),
+            threads,
+            progress,
+            registered=(info, snapshot.partitions(full_name)),
+        )
+
+
+def verify_view(
+    view: TableView, *, threads: int | None = None, progress: Progress | None = None
+) -> VerifyReport:
+    """Examine the files of a table that no metastore describes; see
+    :func:`~mutation_api.scan.directory.open_directory`.
+
+    Args:
+        view: the directory. Its bucket columns are not known, so hashes are not compared.
+        threads: as for :func:`verify_table`.
+        progress: as for :func:`verify_table`.
+
+    Raises:
+        ConfigurationError, OSError: as for :func:`verify_table`.
+    """
+    return _verified(view, lambda: KnownIds(view.valid_ids, view.valid_txns), threads, progress)
+
+
+def _known_now(metastore: MetastoreClient, view: TableView) -> KnownIds:
+    """What the metastore says of ids now."""
+    table = view.table
+    with metastore_errors_as_ours(f"could not ask for the ids of table {table.full_name}"):
+        has_write_ids = table.version.uses_write_ids
+        txns = ValidTxnList.from_open_txns(metastore.get_open_txns(), None, has_write_ids=has_write_ids)
+        if not has_write_ids:
+            return KnownIds(txns, txns)
+        return KnownIds(metastore.get_valid_write_ids([table.full_name], txns)[table.full_name], txns)
+
+
+def _verified(
+    view: TableView,
+    ask_ids: Callable[[], KnownIds],
+    threads: int | None,
+    progress: Progress | None,
+    registered: tuple[TableInfo, Sequence[PartitionInfo]] | None = None,
+) -> VerifyReport:
+    if threads is not None and threads < 1:
+        raise ConfigurationError(f"threads {threads}: it cannot be below 1")
+    table = view.table
+    roots = [table.location if p.is_within(table.location) else p for p in view.locations.values()]
+    directories = directories_below(roots)
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+        partitions = _check_directories(view, directories, ask_ids, pool)
+        found = [finding for partition in partitions for finding in partition.findings]
+        meter = _Meter(partitions, progress)
+        damaged = _check_files(view, partitions, meter, pool)
+        found += [finding for findings in damaged.values() for finding in findings]
+        row_counts = _check_buckets(view, partitions, damaged, found, pool)
+    if registered is not None:
+        known = ask_ids()
+        found += unregistered_partitions(view, directories, known)
+        found += row_statistics(view, registered, row_counts, is_current=known.ids.high_watermark)
+    rows = [count for count in row_counts.values() if count is not None]
+    return VerifyReport(
+        table=table.full_name,
+        partition_count=len(partitions),
+        file_count=sum(len(p.files) for p in partitions),
+        byte_count=sum(file.byte_count for p in partitions for file in p.files),
+        row_count=sum(rows) if len(rows) == len(row_counts) else None,
+        findings=tuple(sorted(found, key=lambda f: (f.partition, str(f.location), f.rule_name))),
+    )
+
+
+def _check_directories(
+    view: TableView, directories: Directories, ask_ids: Callable[[], KnownIds], pool: ThreadPoolExecutor
+) -> list[PartitionFiles]:
+    """Examine directories; what looks too young is examined again, as it may have been published since."""
+    known = ask_ids()
+
+    def check(named: tuple[str, Location]) -> PartitionFiles:
+        checked = check_directory(directories, view, *named, known)
+        if any(f.rule_name in ("unknown-id", "unknown-compaction") for f in checked.findings):
+            return check_directory(directories, view, *named, ask_ids())
+        return checked
+
+    return list(pool.map(check, sorted(view.locations.items())))
+
+
+class _Meter:
+    """Counts what is done; threads share it."""
+
+    def __init__(self, partitions: Iterable[PartitionFiles], progress: Progress | None) -> None:
+        sizes = [file.byte_count for p in partitions for file in p.files]
+        self._all = (len(sizes), sum(sizes))
+        self._done = (0, 0)
+        self._progress = progress
+        self._lock = threading.Lock()
+
+    def add(self, file: EventFile) -> None:
+        """A file is done."""
+        if self._progress is None:
+            return
+        with self._lock:
+            self._done = (self._done[0] + 1, self._done[1] + file.byte_count)
+            self._progress(VerifyProgress(*self._done, *self._all))
+
+
+def _check_files(
+    view: TableView, partitions: Sequence[PartitionFiles], meter: _Meter, pool: ThreadPoolExecutor
+) -> dict[Location, list[Finding]]:
+    """What is wrong with each file alone."""
+    hashes = HashCheck.of(view.table)
+    any_bucket = takes_deletes_of_all_buckets(view.table)
+
+    def check(item: tuple[str, EventFile]) -> list[Finding]:
+        partition, file = item
+        view.check()
+        found = check_file(view.table, partition, file, hashes, any_bucket=any_bucket)
+        meter.add(file)
+        return found
+
+    items = [(p.partition, file) for p in partitions for file in p.files]
+    results = pool.map(check, items)
+    return {file.location: found for (_, file), found in zip(items, results, strict=True)}
+
+
+def _check_buckets(
+    view: TableView,
+    partitions: Sequence[PartitionFiles],
+    damaged: dict[Location, list[Finding]],
+    found: list[Finding],
+    pool: ThreadPoolExecutor,
+) -> dict[str, int | None]:
+    """Compare the files of each bucket, adding to ``found``; returns the rows of each partition."""
+    counts: dict[str, int | None] = {}
+    groups = [(p, bucket, files) for p in partitions for bucket, files in _buckets(view, p)]
+
+    def check(group: tuple[PartitionFiles, int, Sequence[EventFile]]) -> BucketResult | Finding:
+        return _check_bucket(view, *group, damaged)
+
+    for partition in partitions:
+        has_damage = any(f.is_damage for f in partition.findings)
+        counts[partition.partition] = None if has_damage else 0
+    for (partition, _, _), result in zip(groups, pool.map(check, groups), strict=True):
+        name = partition.partition
+        before = counts[name]
+        if isinstance(result, Finding):
+            found.append(result)
+            counts[name] = None
+        else:
+            found.extend(result.findings)
+            counts[name] = None if before is None else before + result.row_count
+    return counts
+
+
+def _buckets(view: TableView, partition: PartitionFiles) -> Iterator[tuple[int, Sequence[EventFile]]]:
+    """Groups of files whose events are of the same rows."""
+    version = view.table.version
+    buckets: dict[int, list[EventFile]] = defaultdict(list)
+    for file in partition.files:
+        buckets[file.bucket_id].append(file)
+    deletes = [f for f in partition.files if f.kind is EventFileKind.DELETE_DELTA]
+    for bucket_id, files in sorted(buckets.items()):
+        originals = [f for f in files if f.kind is EventFileKind.ORIGINAL]
+        if not version.has_row_ids or (len(originals) > 1 and not version.numbers_files_through):
+            yield from ((bucket_id, [file]) for file in originals)
+            files = [f for f in files if f not in originals]
+        if takes_deletes_of_all_buckets(view.table):
+            files = [*files, *(f for f in deletes if f.bucket_id != bucket_id)]
+        if files:
+            yield bucket_id, files
+
+
+def _check_bucket(
+    view: TableView,
+    partition: PartitionFiles,
+    bucket_id: int,
+    files: Sequence[EventFile],
+    damaged: dict[Location, list[Finding]],
+) -> BucketResult | Finding:
+    view.check()
+    check = BucketCheck(
+        partition.partition,
+        bucket_id,
+        files,
+        view.valid_ids,
+        view.table.version,
+        base_last=partition.base_last,
+        any_bucket=takes_deletes_of_all_buckets(view.table),
+    )
+    try:
+        return check.run()
+    except (MutationError, OSError) as error:
+        is_known = any(f.is_damage for file in files for f in damaged[file.location])
+        rule_name = "not-merged" if is_known else "read"
+        return Finding(
+            rule_name, partition.partition, files[0].location.parent, str(error), "files that merge"
+        )
