@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -81,6 +81,10 @@ class ValidIdList:
             exceptions=tuple(id for id in self.exceptions if id <= last),
             aborted=frozenset(id for id in self.aborted if id <= last),
         )
+
+    def without(self, ids: Collection[int]) -> Self:
+        """The same list without some ids."""
+        return dataclasses.replace(self, exceptions=tuple(sorted({*self.exceptions, *ids})))
 
     def to_write_id_text(self) -> str:
         """The 3.x form: ``hwm:minOpen:open,open:aborted,aborted``."""

@@ -16,6 +16,7 @@ from .changes.spark_merge.merge import merge_into as merge_into
 from .client.builder import MutatorClientBuilder as MutatorClientBuilder
 from .client.listener import LockFailureListener as LockFailureListener
 from .client.mutator_client import MutatorClient as MutatorClient
+from .client.past_snapshot import PastSnapshot as PastSnapshot
 from .client.snapshot import Snapshot as Snapshot
 from .client.transaction import Transaction as Transaction
 from .client.transaction_state import TransactionState as TransactionState
@@ -128,7 +129,6 @@ from .upkeep.delta_sizes import delta_sizes as delta_sizes
 from .upkeep.doctor import DoctorReport as DoctorReport
 from .upkeep.doctor import TableReport as TableReport
 from .upkeep.doctor import examine as examine
-from .upkeep.past_snapshot import PastSnapshot as PastSnapshot
 from .upkeep.sweep import SweptTable as SweptTable
 from .upkeep.sweep import sweep as sweep
 from .upkeep.verify.finding import Finding as Finding

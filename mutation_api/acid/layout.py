@@ -20,6 +20,7 @@ from mutation_api.errors import DirectoryStateError
 
 __all__ = [
     "ACID_VERSION_FILE",
+    "BASE_MARKER",
     "BUCKET_PREFIX",
     "DELTA_PREFIX",
     "FLUSH_LENGTH_SUFFIX",
@@ -45,6 +46,9 @@ FLUSH_LENGTH_SUFFIX = "_flush_length"
 
 ACID_VERSION_FILE = "_orc_acid_version"
 """Hive 3 and later put this file into each directory that they write. It holds the version, 2."""
+
+BASE_MARKER = "_metadata_acid"
+"""JSON file in a base that says how the base was made."""
 
 BASE_PREFIX = "base_"
 DELTA_PREFIX = "delta_"

@@ -10,10 +10,11 @@ Rows are matched by --key; a duplicate key is refused. A row whose partition or 
 delete and an insert. A file must have all columns of the table, partition columns included, in any order and
 case; a ROW__ID in it is ignored.
 
---since-write-id N compares the table as it was when N was its last write id (Hive 2: transaction id) with the
-table as it is now; the ROW__IDs are those of the earlier state. With --undo the changes are reversed: they
-restore the earlier state. It can be read only until a compaction; after one the comparison is refused.
-Partitions dropped or truncated since are missing from it.
+--since N compares the table as it was when N was its last write id (Hive 2: transaction id), or as it was at
+a moment, with the table as it is now, or as it was --as-of a later point; the ROW__IDs are those of the
+earlier state. With --undo the changes are reversed: they restore the earlier state. It can be read only until
+a major compaction; after one the comparison is refused. Partitions dropped or truncated since are missing
+from it. A moment needs a time zone, and means what was in the table's files then, as the files' times say.
 
 CSV and JSON are read with the table's types. A text that cannot be parsed as its column's type is an error
 that names the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty field
@@ -35,6 +36,7 @@ from pathlib import Path
 
 from mutation_api.changes.diff_rules import OPERATIONS
 from mutation_api.changes.files.file_rules import check_scalar, existing_file
+from mutation_api.cli.arguments.as_of_argument import point_in_time
 from mutation_api.cli.arguments.engine_arguments import (
     AUTO,
     ENGINE_OPTIONS,
@@ -58,12 +60,13 @@ from mutation_api.cli.arguments.write_arguments import add_operation_column_argu
 from mutation_api.cli.engines.tasks import DiffTask, FileState, TableState
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.past_snapshot import PastSnapshot
+from mutation_api.client.snapshot import Snapshot
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.scan.file_format import FORMATS, extension
 from mutation_api.scan.table_view import open_table, table_bytes
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.upkeep.past_snapshot import PastSnapshot
 
 __all__ = ["add_arguments", "run"]
 
@@ -88,9 +91,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|DB.TABLE",
         help="a file or folder of rows, or another table of the metastore",
     )
-    other.add_argument("--since-write-id", type=int, metavar="N", help="the table as it was at this id")
+    other.add_argument(
+        "--since",
+        "--since-write-id",
+        type=point_in_time,
+        metavar="ID|TIME",
+        help="the table as it was: at a write id, or at 2026-03-01T12:00:00Z",
+    )
     parser.add_argument(
-        "--undo", action="store_true", help="with --since-write-id: the changes that restore that state"
+        "--as-of",
+        type=point_in_time,
+        metavar="ID|TIME",
+        help="compare the table as it was then, not as it is now",
+    )
+    parser.add_argument(
+        "--undo", action="store_true", help="with --since: the changes that restore that state"
     )
     add_format_argument(parser, "format of the --against file (default: by its extension)")
     add_output_argument(parser, "a .csv, .json, .orc or .parquet file; an existing one is replaced")
@@ -109,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     key_columns(arguments.key)
     output_format_name = None if arguments.output is None else output_format(arguments.output)
     with (
-        in_option_names({**option_names("operation_column"), **ENGINE_OPTIONS}),
+        in_option_names({**option_names("operation_column", "as_of"), **ENGINE_OPTIONS}),
         metastore_from(arguments) as metastore,
         MutatorClientBuilder().metastore(metastore).build() as client,
     ):
@@ -130,8 +145,10 @@ def _check_usage(arguments: argparse.Namespace) -> None:
     refuse: Callable[[str], None] = arguments.refuse_usage
     if (arguments.output is None) != arguments.summary:
         refuse("give either --output FILE or --summary")
-    if arguments.undo and arguments.since_write_id is None:
-        refuse("--undo goes with --since-write-id")
+    if arguments.undo and arguments.since is None:
+        refuse("--undo goes with --since")
+    if arguments.undo and arguments.as_of is not None:
+        refuse("--undo restores a state of the table as it is now: leave out --as-of")
     if arguments.format is not None and arguments.against is None:
         refuse("--format goes with --against FILE")
 
@@ -162,19 +179,28 @@ def _states(
 ) -> tuple[TableState, TableState | FileState, PastSnapshot | None]:
     """The two states, and the one that is past. Changes name ROW__IDs of the first state."""
     name = arguments.table
-    if arguments.since_write_id is not None:
+    if arguments.since is not None:
         opened = client.open_snapshot(name)
-        past = PastSnapshot(opened, name, arguments.since_write_id)
-        then, now = TableState(past, name), TableState(opened, name)
+        past = PastSnapshot(opened, arguments.since)
+        then, now = TableState(past, name), TableState(_at(opened, arguments), name)
         return (now, then, past) if arguments.undo else (then, now, past)
     against = Location.given(arguments.against)
     if not _is_file_name(arguments, against):
         opened = client.open_snapshot(name, arguments.against)
-        return TableState(opened, name), TableState(opened, arguments.against), None
+        return TableState(_at(opened, arguments), name), TableState(opened, arguments.against), None
     opened = client.open_snapshot(name)
     file = existing_file(against)
     new = FileState(file, input_format(file, arguments.format))
-    return TableState(opened, name), new, None
+    return TableState(_at(opened, arguments), name), new, None
+
+
+def _at(opened: Snapshot, arguments: argparse.Namespace) -> Snapshot | PastSnapshot:
+    """The table as it is, or as it was at --as-of."""
+    if arguments.as_of is None:
+        return opened
+    past = PastSnapshot(opened, {arguments.table: arguments.as_of})
+    past.check_history()
+    return past
 
 
 def _table_bytes(task: DiffTask) -> int:

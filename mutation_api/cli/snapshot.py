@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.cli.arguments.as_of_argument import point_in_time
 from mutation_api.cli.arguments.directory_arguments import (
     DIRECTORY_OPTIONS,
     add_directory_arguments,
@@ -49,7 +50,7 @@ _WIDTH_SAMPLE_ROWS = 1000
 
 _OPTIONS = {
     **DIRECTORY_OPTIONS,
-    **option_names("where_partition"),
+    **option_names("where_partition", "as_of"),
     "truncate_nanoseconds=True": "--truncate-nanoseconds",
 }
 
@@ -73,6 +74,13 @@ def _add_row_arguments(group: argparse._ArgumentGroup) -> None:
         help="only partitions with this value; may be repeated, all must hold",
     )
     group.add_argument("--row-ids", action="store_true", help="also show ROW__ID")
+    group.add_argument(
+        "--as-of",
+        type=point_in_time,
+        metavar="ID|TIME",
+        help="the table as it was at a write id (Hive 2: transaction id), or at 2026-03-01T12:00:00Z, as "
+        "long as no major compaction took it",
+    )
     group.add_argument("--limit", type=int, metavar="N", help="stop after N rows")
     group.add_argument("--json", action="store_true", help="one JSON object a line")
     add_output_argument(group, "save to a .csv, .json, .parquet or .orc file instead of printing")
@@ -105,6 +113,8 @@ def _check_usage(arguments: argparse.Namespace) -> None:
         refuse("--location needs --schema, for example --schema 'id bigint, msg string'")
     for option in given_directory_options(arguments) if arguments.location is None else ():
         refuse(f"{option} goes with --location only; otherwise the metastore knows it")
+    if arguments.location is not None and arguments.as_of is not None:
+        refuse("--as-of goes with DB.TABLE; with --location say what is visible by --valid-write-ids")
     if arguments.json and arguments.output:
         refuse("--json prints and --output saves: give only one of them")
     for name in ("limit", "buckets"):
@@ -122,7 +132,11 @@ def _view(arguments: argparse.Namespace) -> Iterator[TableView]:
         metastore_from(arguments) as metastore,
         MutatorClientBuilder().metastore(metastore).build() as client,
     ):
-        yield open_table(client.open_snapshot(arguments.table), arguments.table)
+        if arguments.as_of is None:
+            yield open_table(client.open_snapshot(arguments.table), arguments.table)
+        else:
+            past = client.open_snapshot(arguments.table, as_of=arguments.as_of)
+            yield open_table(past, arguments.table)
 
 
 def _scan(view: TableView, arguments: argparse.Namespace) -> TableScan:

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
+from typing import overload
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import InvalidConfigurationError, MetastoreError
@@ -20,6 +21,7 @@ from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.lease import LeaseSettings
 from mutation_api.client.listener import LockFailureListener
 from mutation_api.client.lock import Marks, WriteLock
+from mutation_api.client.past_snapshot import AsOf, PastSnapshot
 from mutation_api.client.snapshot import Snapshot
 from mutation_api.client.tables.catalog import Catalog, TableSpec, split_full_name
 from mutation_api.client.transaction import Transaction
@@ -144,13 +146,28 @@ class MutatorClient:
         self._transactions.append(Transaction(session))
         return self._transactions[-1]
 
-    def open_snapshot(self, *full_names: str) -> Snapshot:
+    @overload
+    def open_snapshot(self, *full_names: str) -> Snapshot: ...
+
+    @overload
+    def open_snapshot(self, *full_names: str, as_of: AsOf) -> PastSnapshot: ...
+
+    def open_snapshot(self, *full_names: str, as_of: AsOf | None = None) -> Snapshot | PastSnapshot:
         """A consistent view of tables (``database.table``), which need not be among the client's.
 
         The view is protected until it, or the client, is closed.
 
+        Args:
+            full_names: the tables.
+            as_of: read them as they were: at a write id (of one table; on Hive 2 a transaction id), at a
+                moment with a time zone, or at one of these by table. See
+                :class:`~mutation_api.client.past_snapshot.PastSnapshot` for what that means and its limits.
+
         Raises:
             TableNotMutableError: a table does not exist or has no ROW__IDs.
+            DirectoryStateError: a compaction took the past; the message names its directory and the lowest id
+                or earliest moment that can still be read.
+            ConfigurationError: no table, or see PastSnapshot.
             LockNotAcquiredError, ConnectionFailedError, TransactionError: see Transaction.begin.
         """
         session = self._connected()
@@ -160,7 +177,15 @@ class MutatorClient:
         specs = tuple(TableSpec(d, t, TableRole.SOURCE) for d, t in dict.fromkeys(names))
         snapshot = Snapshot(session, specs).open()
         self._snapshots = [*(s for s in self._snapshots if s.is_open), snapshot]
-        return snapshot
+        if as_of is None:
+            return snapshot
+        try:
+            past = PastSnapshot(snapshot, as_of)
+            past.check_history()
+        except BaseException:
+            snapshot.close()
+            raise
+        return past
 
     def close(self) -> None:
         """Abort open transactions, release snapshots and disconnect. May be called twice."""

@@ -69,6 +69,12 @@ class Snapshot:
         """The reading transaction."""
         return self._open_lease().txn_id
 
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """Full names of its tables."""
+        self._open_lease()
+        return tuple(self._tables)
+
     def table(self, table_name: str) -> AcidTable:
         """The descriptor of a table. It is bound to no transaction, so the table can only be read."""
         return self._opened(table_name).table

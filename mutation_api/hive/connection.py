@@ -19,6 +19,7 @@ from mutation_api.client.builder import (
 from mutation_api.client.listener import LockFailureListener
 from mutation_api.client.lock import WriteLock
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.past_snapshot import AsOf
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, TransactionStateError
 from mutation_api.hive.hive_snapshot import HiveSnapshot
 from mutation_api.hive.hive_transaction import HiveTransaction
@@ -158,7 +159,7 @@ class Hive:
         self._remember(transaction)
         return transaction
 
-    def snapshot(self, *tables: str) -> HiveSnapshot:
+    def snapshot(self, *tables: str, as_of: AsOf | None = None) -> HiveSnapshot:
         """A consistent view of tables, opened by its ``with`` block; no lock of it keeps writers waiting::
 
             with hive.snapshot("sales.orders") as view:
@@ -166,6 +167,8 @@ class Hive:
 
         Args:
             tables: ``database.table``, at least one.
+            as_of: read them as they were at a write id (of one table; on Hive 2 a transaction id), at a
+                moment with a time zone, or at one of these by table; see ``MutatorClient.open_snapshot``.
 
         Raises: as :meth:`transaction`.
         """
@@ -173,7 +176,7 @@ class Hive:
         if not tables:
             raise ConfigurationError("a snapshot needs the name of at least one table")
         client: MutatorClient = self._options.builder().metastore(self._metastore).build()
-        snapshot = HiveSnapshot(client, tables, self._options.local)
+        snapshot = HiveSnapshot(client, tables, self._options.local, as_of)
         self._remember(snapshot)
         return snapshot
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.past_snapshot import AsOf, PastSnapshot
 from mutation_api.client.snapshot import Snapshot
 from mutation_api.errors import TransactionStateError
 from mutation_api.hive.hive_table import SnapshotTable
@@ -23,13 +24,21 @@ class HiveSnapshot:
         client: not connected yet; it is closed with the snapshot.
         tables: ``database.table``.
         local: memory and threads.
+        as_of: the point in the past; None: now.
     """
 
-    def __init__(self, client: MutatorClient, tables: Sequence[str], local: LocalOptions) -> None:
+    def __init__(
+        self,
+        client: MutatorClient,
+        tables: Sequence[str],
+        local: LocalOptions,
+        as_of: AsOf | None = None,
+    ) -> None:
         self._client = client
         self._names = tables
         self._local = local
-        self._snapshot: Snapshot | None = None
+        self._as_of = as_of
+        self._snapshot: Snapshot | PastSnapshot | None = None
         self._is_over = False
 
     @property
@@ -43,17 +52,23 @@ class HiveSnapshot:
         Raises:
             TransactionStateError: it was closed.
             TableNotMutableError: a table does not exist or has no ROW__IDs.
+            DirectoryStateError: a compaction took the past that is asked for.
             LockNotAcquiredError, ConnectionFailedError, TransactionError: see Transaction.begin.
         """
         if self._is_over:
             raise TransactionStateError("the snapshot is closed: take another one")
         if self._snapshot is None:
             try:
-                self._snapshot = self._client.connect().open_snapshot(*self._names)
+                self._snapshot = self._opened(self._client.connect())
             except BaseException:
                 self.close()
                 raise
         return self
+
+    def _opened(self, client: MutatorClient) -> Snapshot | PastSnapshot:
+        if self._as_of is None:
+            return client.open_snapshot(*self._names)
+        return client.open_snapshot(*self._names, as_of=self._as_of)
 
     def table(self, name: str) -> SnapshotTable:
         """One of its tables.

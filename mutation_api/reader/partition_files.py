@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.acid.directory_state import DirectoryState, choose_directories
 from mutation_api.acid.layout import (
+    BASE_MARKER,
     FLUSH_LENGTH_SUFFIX,
     LONG_MIN,
     BaseDirectory,
@@ -33,10 +34,7 @@ from mutation_api.storage.protocol import FileEntry
 from mutation_api.storage.tree import Directories
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["BASE_MARKER", "list_partition_files"]
-
-BASE_MARKER = "_metadata_acid"
-"""JSON file in a base that says how the base was made."""
+__all__ = ["list_partition_files"]
 
 _UNKNOWN_BUCKET = -1
 _FLUSH_LENGTH_BYTES = 8

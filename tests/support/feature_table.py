@@ -53,6 +53,8 @@ FEATURES = (
     "file notifications for replication",
     "replication targets",
     "creating tables",
+    "verify",
+    "reading the past",
     "metastore behind TLS",
     "metastore behind HTTPS",
     "metastore that asks for user and password",

@@ -30,7 +30,7 @@ def _compare(task: DiffTask) -> Mapping[str, int]:
     with ExitStack() as reading:
         old, new = _read_table(task.old, reading), _read(task, reading)
         if task.past is not None:
-            task.past.check_history(task.table.full_name)
+            task.past.check_history()
         changes = local_diff(
             task.table, old, new, task.keys, operation_column=task.operation_column, local=task.local
         )

@@ -30,7 +30,7 @@ def _compare(spark: SparkSession, task: DiffTask) -> Mapping[str, int]:
     with translated_worker_errors(f"comparing table {task.table.full_name}"):
         old, new = _read_table(spark, task.old), _read(spark, task)
         if task.past is not None:
-            task.past.check_history(task.table.full_name)
+            task.past.check_history()
         changes = diff(task.table, old, new, task.keys, operation_column=task.operation_column)
         try:
             counts = count_operations(changes, task.operation_column)

@@ -8,12 +8,12 @@ from typing import Protocol
 
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.merge_rules import MergeRules
+from mutation_api.client.past_snapshot import PastSnapshot
 from mutation_api.client.transaction import Transaction
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.snapshot_view import SnapshotView
-from mutation_api.upkeep.past_snapshot import PastSnapshot
 
 __all__ = ["CompareStates", "DiffTask", "FileState", "MergeFiles", "MergeTask", "TableState"]
 

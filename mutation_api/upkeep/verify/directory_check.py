@@ -11,6 +11,7 @@ import pyarrow as pa
 from mutation_api.acid.directory_state import COMPACTED
 from mutation_api.acid.layout import (
     ACID_VERSION_FILE,
+    BASE_MARKER,
     FLUSH_LENGTH_SUFFIX,
     LONG_MIN,
     BaseDirectory,
@@ -23,7 +24,7 @@ from mutation_api.acid.layout import (
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError, ReadError
 from mutation_api.orc.read.event_file import EventFile
-from mutation_api.reader.partition_files import BASE_MARKER, list_partition_files
+from mutation_api.reader.partition_files import list_partition_files
 from mutation_api.scan.table_view import TableView
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry

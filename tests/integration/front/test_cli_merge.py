@@ -10,15 +10,10 @@ import json
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import Hive23
 from metastore_client.client import MetastoreClient
-from metastore_client.model import CompactionType
 from mutation_api.cli.main import EXIT_OK
-from mutation_api.errors import DirectoryStateError
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.upkeep.past_snapshot import PastSnapshot
 from tests.integration.conftest import MakeTable, Run
 from tests.integration.front.test_cli import locks, run, short
 from tests.integration.transactions.live_table import FilledTable, LiveTable, delete, insert, update
@@ -193,29 +188,3 @@ def test_a_change_is_undone(make_table: MakeTable, tmp_path: Path, run_here: Run
     applied = run_here("apply", table.full_name, file, "--verify-row-ids", *where)
     assert applied.returncode == EXIT_OK, applied.stderr
     assert table.values() == before
-
-
-@pytest.mark.parametrize("kind", [CompactionType.MINOR, CompactionType.MAJOR])
-def test_a_compacted_past_is_refused(
-    spark: SparkSession, make_table: MakeTable, layout: str, kind: CompactionType
-) -> None:
-    """What it was before the compactor ran; refused after it, but for ids from the last compacted one on."""
-    table = make_table(keys="", layout=layout)
-    first = table.commit(*(insert(None, n, "old") for n in (0, 2, 1, 3)))
-    ids = table.row_ids()
-    table.commit(update(None, ids[0], 0), delete(None, ids[2]), insert(None, 4, "new"))
-    last = table.commit(insert(None, 6, "new"))
-    with table.client() as client, client.open_snapshot(table.full_name) as opened:
-        past = PastSnapshot(opened, table.full_name, first)
-        rows = snapshot(past, table.full_name, spark=spark)
-        past.check_history(table.full_name)
-        assert sorted((r.id, r.msg) for r in rows.collect()) == [(n, "old") for n in range(4)]
-    table.metastore.compact(table.info.database, table.info.name, None, kind)
-    while any(c.state == "initiated" for c in table.hive.compactions()):
-        table.hive.worker()
-    for _ in ("compacted", "cleaned"):
-        with table.client() as client, client.open_snapshot(table.full_name) as opened:
-            with pytest.raises(DirectoryStateError, match="holds rows from before and after it"):
-                PastSnapshot(opened, table.full_name, first).check_history(table.full_name)
-            PastSnapshot(opened, table.full_name, last).check_history(table.full_name)
-        table.hive.cleaner()

@@ -25,10 +25,10 @@ NEEDED = ("diff", "--table", "d.t", "--key", "id")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (NEEDED, "one of the arguments --against --since-write-id is required"),
+        (NEEDED, "one of the arguments --against --since/--since-write-id is required"),
         ((*NEEDED, "--against", "x.csv"), "give either --output FILE or --summary"),
         ((*NEEDED, "--against", "x.csv", "--summary", "--output", "y.csv"), "give either --output FILE or"),
-        ((*NEEDED, "--against", "x.csv", "--summary", "--undo"), "--undo goes with --since-write-id"),
+        ((*NEEDED, "--against", "x.csv", "--summary", "--undo"), "--undo goes with --since"),
         (
             (*NEEDED, "--since-write-id", "3", "--summary", "--format", "csv"),
             "--format goes with --against FILE",

@@ -1,0 +1,1 @@
+"""Upkeep of tables, judged by Hive of each line."""

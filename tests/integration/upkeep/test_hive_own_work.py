@@ -1,0 +1,122 @@
+"""What Hive's own SQL and compactor leave is sound, and its past can be read as Hive read it then.
+
+INSERT, UPDATE, DELETE and MERGE, then a minor and a major compaction, on every line and in every layout.
+After each step nothing may be found damaged, as many rows counted as Hive reads, and every earlier state read
+again must be what Hive read at that time, until the major compaction takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from judges.hive.hive_judges import HiveJudge
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from mutation_api.errors import DirectoryStateError
+from mutation_api.hive.connection import connect as connect_hive
+from mutation_api.upkeep.verify.verify import verify_table
+
+pytestmark = pytest.mark.slow
+
+SHAPES = {
+    "legacy": ("2.3", "clustered by (id) into 2 buckets", "", False),
+    "split": ("2.3", "clustered by (id) into 2 buckets", "default", True),
+    "bucketed-3.1": ("3.1", "clustered by (id) into 2 buckets", "default", True),
+    "unbucketed-3.1": ("3.1", "", "default", False),
+    "bucketed-4.1": ("4.1", "clustered by (id) into 3 buckets", "default", False),
+    "unbucketed-4.1": ("4.1", "", "default", True),
+}
+"""Line, buckets, transactional_properties, and whether it is partitioned."""
+
+ALWAYS = ("split", "bucketed-3.1", "unbucketed-4.1")
+Values = tuple[int, str]
+
+
+def _cases() -> Iterator[object]:
+    for name, (line, *_) in SHAPES.items():
+        yield pytest.param(line, name, id=name, marks=() if name in ALWAYS else pytest.mark.long)
+
+
+@dataclass
+class Told:
+    """A table of Hive's, and what Hive read of it after each transaction, by the highest id then."""
+
+    hive: HiveJudge
+    metastore: ThriftMetastoreClient
+    name: str
+    is_partitioned: bool
+    past: dict[int, list[Values]] = field(default_factory=dict)
+
+    def sql(self, text: str) -> None:
+        """Run a statement that changes the table, and remember what it left."""
+        self.hive.sql(text)
+        self.past[self.newest_id()] = self.rows_by_hive()
+        self.check()
+
+    def rows_by_hive(self) -> list[Values]:
+        """All rows, by SQL."""
+        return sorted((row[0], row[1]) for row in self.hive.sql(f"select id, msg from {self.name}"))
+
+    def newest_id(self) -> int:
+        """The highest id that a snapshot sees."""
+        with connect_hive(self.metastore) as hive, hive.snapshot(self.name) as view:
+            return int(view._snapshot.valid_ids(self.name).high_watermark)  # type: ignore[union-attr]
+
+    def rows_as_of(self, id: int) -> list[Values]:
+        """All rows as they were."""
+        with connect_hive(self.metastore) as hive, hive.snapshot(self.name, as_of=id) as view:
+            rows = view.table(self.name).scan(["id", "msg"]).to_arrow()
+        return sorted(zip(rows["id"].to_pylist(), rows["msg"].to_pylist(), strict=True))
+
+    def check(self, *, readable_from: int = 0) -> None:
+        """Sound, and every earlier state as Hive read it."""
+        report = verify_table(self.metastore, self.name)
+        assert report.is_sound, "\n".join(map(str, report.findings))
+        assert report.row_count == len(self.rows_by_hive())
+        for id, rows in self.past.items():
+            if id >= readable_from:
+                assert self.rows_as_of(id) == rows, f"as of id {id}"
+
+
+@pytest.mark.feature("verify", "reading the past")
+@pytest.mark.parametrize(("hive_line", "shape"), _cases(), indirect=["hive_line"])
+def test_what_hive_leaves(hive_line: HiveJudge, line_database: str, shape: str) -> None:
+    """See above."""
+    _, buckets, properties, is_partitioned = SHAPES[shape]
+    name = f"{line_database}.t"
+    partitioned = "partitioned by (ds string)" if is_partitioned else ""
+    parameters = "'transactional'='true', 'no_auto_compaction'='true'"
+    if properties:
+        parameters += f", 'transactional_properties'='{properties}'"
+    hive_line.sql(
+        f"create table {name} (id int, msg string) {partitioned} {buckets} stored as orc "
+        f"tblproperties ({parameters})"
+    )
+    with connect(hive_line.uri) as metastore:
+        told = Told(hive_line, metastore, name, is_partitioned)
+        into = f"{name} partition (ds='a')" if is_partitioned else name
+        told.sql(f"insert into {into} values (1, 'one'), (2, 'two'), (3, 'three'), (4, 'four')")
+        told.sql(f"update {name} set msg = 'TWO' where id = 2")
+        told.sql(f"delete from {name} where id = 3")
+        value = ", 'a'" if is_partitioned else ""
+        told.sql(
+            f"merge into {name} t using (select stack(2, 4, 'FOUR', 5, 'five') as (id, msg)) s "
+            "on t.id = s.id when matched then update set msg = s.msg "
+            f"when not matched then insert values (s.id, s.msg{value})"
+        )
+        partition = "ds='a'" if is_partitioned else None
+        hive_line.compact(name, "minor", partition=partition, clean=False)
+        told.check()
+        hive_line.cleaner()
+        told.check()
+        last = told.newest_id()
+        hive_line.compact(name, "major", partition=partition)
+        told.past[last] = told.rows_by_hive()
+        told.check(readable_from=last)
+        first = min(told.past)
+        with pytest.raises(DirectoryStateError, match=r"base_\d+\S* holds rows .* can still be read is \d+"):
+            told.rows_as_of(first)
+        told.sql(f"insert into {into} values (6, 'six')")
+        told.check(readable_from=last)
