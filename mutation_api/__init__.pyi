@@ -129,6 +129,13 @@ from .upkeep.delta_sizes import delta_sizes as delta_sizes
 from .upkeep.doctor import DoctorReport as DoctorReport
 from .upkeep.doctor import TableReport as TableReport
 from .upkeep.doctor import examine as examine
+from .upkeep.past.event_counts import EventCounts as EventCounts
+from .upkeep.past.explain import TransactionExplanation as TransactionExplanation
+from .upkeep.past.explain import explain_transaction as explain_transaction
+from .upkeep.past.history import HistoryEntry as HistoryEntry
+from .upkeep.past.history import TableHistory as TableHistory
+from .upkeep.past.history import table_history as table_history
+from .upkeep.sweep import SweptSize as SweptSize
 from .upkeep.sweep import SweptTable as SweptTable
 from .upkeep.sweep import sweep as sweep
 from .upkeep.verify.finding import Finding as Finding

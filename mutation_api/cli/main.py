@@ -29,6 +29,8 @@ SUBCOMMANDS = {
     "create-table": "create an ACID table",
     "doctor": "show what the server is, and which tables can be mutated",
     "diff": "compare a table with a file, a table or its past, as changes to apply",
+    "explain": "what a transaction is or was, its locks and files, and what to do next",
+    "history": "show what happened to a table, write id by write id",
     "ingest": "apply the operations of a change source to tables, exactly once",
     "merge": "merge rows of files into a table by key, in one transaction",
     "metastore": "run the embedded metastore",

@@ -12,7 +12,7 @@ import json
 
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.commit.staging import Abandoned
-from mutation_api.upkeep.sweep import SweptTable, sweep
+from mutation_api.upkeep.sweep import SweptSize, SweptTable, sweep
 
 __all__ = ["add_arguments", "run"]
 
@@ -29,38 +29,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what was found, table by table; 1 if something could not be removed, else 0."""
     database, _, name = arguments.name.partition(".")
-    count = left = 0
+    count = left = files = size = 0
     with metastore_from(arguments) as metastore:
         for swept in sweep(metastore, database, name or None, dry_run=arguments.dry_run):
             count += len(swept.found)
             left += len(swept.found) - len(swept.removed)
+            files, size = files + swept.size.file_count, size + swept.size.byte_count
             for line in _lines(swept, arguments):
                 print(line, flush=True)
     if not arguments.json:
-        print(_total(count, left, is_dry=arguments.dry_run))
+        print(_total(count, left, SweptSize(files, size), is_dry=arguments.dry_run))
     return int(left > 0 and not arguments.dry_run)
 
 
 def _lines(swept: SweptTable, arguments: argparse.Namespace) -> list[str]:
     if arguments.json:
-        found = [_member(each, swept) for each in swept.found]
+        found = [_member(*each, swept) for each in zip(swept.found, swept.sizes, strict=True)]
         return [json.dumps({"table": swept.table, "found": found, "reason": swept.reason})]
     if swept.reason is not None:
         return [f"{swept.table}: not checked: {swept.reason}"]
-    return [f"{swept.table}: {_line(each, swept, is_dry=arguments.dry_run)}" for each in swept.found]
+    return [
+        f"{swept.table}: {_line(each, size, swept, is_dry=arguments.dry_run)}"
+        for each, size in zip(swept.found, swept.sizes, strict=True)
+    ]
 
 
-def _member(each: Abandoned, swept: SweptTable) -> dict[str, object]:
-    return {"txn": each.txn_id, "location": str(each.location), "removed": each in swept.removed}
+def _member(each: Abandoned, size: SweptSize, swept: SweptTable) -> dict[str, object]:
+    return {
+        "txn": each.txn_id,
+        "location": str(each.location),
+        "removed": each in swept.removed,
+        "files": size.file_count,
+        "bytes": size.byte_count,
+    }
 
 
-def _line(each: Abandoned, swept: SweptTable, *, is_dry: bool) -> str:
+def _line(each: Abandoned, size: SweptSize, swept: SweptTable, *, is_dry: bool) -> str:
     done = "would remove" if is_dry else "removed" if each in swept.removed else "COULD NOT REMOVE"
     what = "a probe" if each.txn_id is None else f"what transaction {each.txn_id} staged"
-    return f"{done} {what}: {each.location}"
+    return f"{done} {what}: {each.location} ({_shown(size)})"
 
 
-def _total(count: int, left: int, *, is_dry: bool) -> str:
+def _shown(size: SweptSize) -> str:
+    return f"{size.file_count:,} files, {size.byte_count:,} bytes"
+
+
+def _total(count: int, left: int, size: SweptSize, *, is_dry: bool) -> str:
     if not count:
         return "no files of dead transactions found"
-    return f"{count} found, " + ("nothing removed (dry run)" if is_dry else f"{count - left} removed")
+    return f"{count} found ({_shown(size)}), " + (
+        "nothing removed (dry run)" if is_dry else f"{count - left} removed"
+    )

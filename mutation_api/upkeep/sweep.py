@@ -7,6 +7,7 @@ table removes these files, too.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,21 +18,40 @@ from mutation_api.client.tables.catalog import Catalog, TableSpec
 from mutation_api.commit.staging import Abandoned, find_abandoned, remove_abandoned
 from mutation_api.errors import TableNotMutableError
 from mutation_api.table.acid_table import TableRole
+from mutation_api.upkeep.past.transaction_files import files_below
 
-__all__ = ["SweptTable", "sweep"]
+__all__ = ["SweptSize", "SweptTable", "sweep"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SweptSize:
+    """How much was found in one place."""
+
+    file_count: int
+    byte_count: int
 
 
 @dataclass(frozen=True)
 class SweptTable:
     """What was found in a table, or the reason why it was skipped.
 
-    ``found`` lists what ended transactions had left there, ``removed`` what of it was removed.
+    ``found`` lists what ended transactions had left there, ``removed`` what of it was removed. ``sizes`` are
+    those of ``found``, in its order: number of files and bytes. Unfinished uploads, whose size a store does
+    not tell, count as the marks that stand for them.
     """
 
     table: str
     found: tuple[Abandoned, ...]
     removed: tuple[Abandoned, ...]
     reason: str | None = None
+    sizes: tuple[SweptSize, ...] = ()
+
+    @property
+    def size(self) -> SweptSize:
+        """Files and bytes of all that was found."""
+        return SweptSize(sum(s.file_count for s in self.sizes), sum(s.byte_count for s in self.sizes))
 
 
 def sweep(
@@ -73,5 +93,17 @@ def _sweep(metastore: MetastoreClient, spec: TableSpec, dry_run: bool) -> SweptT
     # Before the directories are listed: one that appears later belongs to a later transaction.
     open_txns = metastore.get_open_txns()
     found = find_abandoned(table, open_txns)
+    sizes = tuple(_size(each) for each in found)
     removed = () if dry_run or not found else tuple(remove_abandoned(table, open_txns))
-    return SweptTable(table.full_name, tuple(found), removed)
+    return SweptTable(table.full_name, tuple(found), removed, sizes=sizes)
+
+
+def _size(each: Abandoned) -> SweptSize:
+    if each.txn_id is None:
+        return SweptSize(1, 0)  # an empty file
+    try:
+        files = files_below(each.location)
+    except OSError as error:
+        _log.warning("could not look for files in %s: %s", each.location, error)
+        return SweptSize(0, 0)
+    return SweptSize(len(files), sum(file.size for file in files))

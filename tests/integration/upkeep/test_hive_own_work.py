@@ -81,7 +81,7 @@ class Told:
 
 
 @pytest.mark.feature("verify", "reading the past")
-@pytest.mark.parametrize(("hive_line", "shape"), _cases(), indirect=["hive_line"])
+@pytest.mark.parametrize(("hive_line", "shape"), [*_cases()], indirect=["hive_line"])
 def test_what_hive_leaves(hive_line: HiveJudge, line_database: str, shape: str) -> None:
     """See above."""
     _, buckets, properties, is_partitioned = SHAPES[shape]

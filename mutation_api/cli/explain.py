@@ -1,0 +1,104 @@
+"""``hive-mutate explain``: what a transaction is or was, and what to do next.
+
+Its state, its locks and whose locks hold it up, its tables and write ids, its files (staged and published),
+and why it was aborted, as far as anyone can know: the metastore keeps no reasons. Nothing is changed. A
+transaction that is over holds no locks; name its tables with --table to look for its files there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from metastore_client.model import LockInfo
+from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.errors import ReadError
+from mutation_api.upkeep.past.explain import (
+    TransactionExplanation,
+    TransactionTable,
+    explain_transaction,
+)
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (__doc__ or "").partition("\n\n")[2]
+    parser.add_argument("txn", metavar="TXN", type=int, help="transaction id (hive-mutate show txns)")
+    parser.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        metavar="DB.TABLE",
+        help="look for files there; may be repeated",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_metastore_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what is known; 0."""
+    with metastore_from(arguments) as metastore:
+        try:
+            explained = explain_transaction(metastore, arguments.txn, arguments.table)
+        except OSError as error:
+            raise ReadError(f"the directories of its tables cannot be read: {error}") from error
+    if arguments.json:
+        print(json.dumps(explained.to_json()))
+        return 0
+    for line in _lines(explained):
+        print(line)
+    return 0
+
+
+def _lines(explained: TransactionExplanation) -> Iterator[str]:
+    yield f"transaction {explained.txn_id}: {explained.state}"
+    txn = explained.txn
+    if txn is not None:
+        agent = f" ({txn.agent_info})" if txn.agent_info else ""
+        yield f"  of {txn.user}@{txn.hostname}{agent}"
+        yield f"  began {_time(txn.started_time)}, last heartbeat {_time(txn.last_heartbeat_time)}"
+    for lock in explained.locks:
+        yield f"  lock {_lock(lock)}"
+    for each in explained.held_up:
+        by = "somebody (the server does not say)" if each.blocked_by is None else _owner(each.blocked_by)
+        yield f"  lock {each.lock.lock_id} on {_resource(each.lock)} waits for {by}"
+    for lock in explained.holds_up:
+        yield f"  {_owner(lock)} waits for it on {_resource(lock)}"
+    for table in explained.tables:
+        yield from _table_lines(table)
+    for cause in explained.causes:
+        yield f"why: {cause}"
+    for advice in explained.advice:
+        yield f"next: {advice}"
+
+
+def _table_lines(table: TransactionTable) -> Iterator[str]:
+    own = "its id there is not known" if table.own_id is None else f"id {table.own_id}"
+    yield f"  table {table.table}: {own if table.reason is None else table.reason}"
+    for each in table.directories:
+        kind = "staged" if each.is_staged else "published"
+        yield f"    {kind}: {each.location}: {each.file_count:,} files, {each.byte_count:,} bytes"
+
+
+def _lock(lock: LockInfo) -> str:
+    state, kind = lock.state.name.lower(), lock.type.name.lower()
+    return f"{lock.lock_id}: {kind} on {_resource(lock)}, {state}"
+
+
+def _resource(lock: LockInfo) -> str:
+    return "/".join(part for part in (f"{lock.database}.{lock.table or '*'}", lock.partition) if part)
+
+
+def _owner(lock: LockInfo) -> str:
+    of = "no transaction" if lock.txn_id is None else f"transaction {lock.txn_id}"
+    return f"{of} of {lock.user}@{lock.hostname} (lock {lock.lock_id})"
+
+
+def _time(millis: int | None) -> str:
+    return (
+        "unknown" if not millis else datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="seconds")
+    )
