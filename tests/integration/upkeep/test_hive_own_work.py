@@ -16,7 +16,7 @@ from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.errors import DirectoryStateError
 from mutation_api.hive.connection import connect as connect_hive
-from mutation_api.upkeep.verify.verify import verify_table
+from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow
 
@@ -72,8 +72,7 @@ class Told:
 
     def check(self, *, readable_from: int = 0) -> None:
         """Sound, and every earlier state as Hive read it."""
-        report = verify_table(self.metastore, self.name)
-        assert report.is_sound, "\n".join(map(str, report.findings))
+        report = check_sound(self.metastore, self.name)
         assert report.row_count == len(self.rows_by_hive())
         for id, rows in self.past.items():
             if id >= readable_from:

@@ -61,7 +61,7 @@ def test_an_open_transaction_and_the_one_that_waits_for_it(
 
 
 def test_an_aborted_transaction(metastore: InMemoryMetastore, tmp_path: Path) -> None:
-    """It cannot have timed out if its heartbeat is young; maybe if it is old. Staged files are for a sweep."""
+    """It cannot have timed out if its heartbeat is young; maybe if it is old. A sweep removes its files."""
     txn = locked(metastore, "ann")
     (tmp_path / "t" / f"_mutation_{txn}").mkdir()
     metastore.abort_txn(txn)
