@@ -22,6 +22,7 @@ from mutation_api.client.tables.catalog import Catalog, TableSpec, split_full_na
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole
+from mutation_api.upkeep.current_ids import current_ids
 from mutation_api.upkeep.past.event_counts import (
     DirectoryFacts,
     EventCounts,
@@ -140,11 +141,9 @@ def _ids(
     metastore: MetastoreClient, table: AcidTable, open_txns: OpenTxns
 ) -> tuple[ValidIdList, dict[int, int]]:
     """State of the table's ids, and their transactions."""
-    has_write_ids = table.version.uses_write_ids
-    txns = ValidTxnList.from_open_txns(open_txns, None, has_write_ids=has_write_ids)
-    if not has_write_ids:
-        return txns, {}
-    valid = metastore.get_valid_write_ids([table.full_name], txns)[table.full_name]
+    valid = current_ids(metastore, table, open_txns).ids
+    if not table.version.uses_write_ids:
+        return valid, {}
     return valid, transactions_of_write_ids(metastore, table.full_name, open_txns.high_watermark)
 
 

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from metastore_client.client import MetastoreClient
 from metastore_client.model import PartitionInfo, TableInfo
-from metastore_client.valid_ids import ValidTxnList
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import split_full_name
@@ -22,6 +21,7 @@ from mutation_api.reader.snapshot_split import takes_deletes_of_all_buckets
 from mutation_api.scan.table_view import TableView, open_table
 from mutation_api.storage.location import Location
 from mutation_api.storage.tree import Directories, directories_below
+from mutation_api.upkeep.current_ids import current_ids
 from mutation_api.upkeep.verify.bucket_check import BucketCheck, BucketResult
 from mutation_api.upkeep.verify.directory_check import PartitionFiles, check_directory
 from mutation_api.upkeep.verify.file_check import check_file
@@ -145,13 +145,8 @@ def verify_view(
 
 def _known_now(metastore: MetastoreClient, view: TableView) -> KnownIds:
     """What the metastore says of ids now."""
-    table = view.table
-    with metastore_errors_as_ours(f"could not ask for the ids of table {table.full_name}"):
-        has_write_ids = table.version.uses_write_ids
-        txns = ValidTxnList.from_open_txns(metastore.get_open_txns(), None, has_write_ids=has_write_ids)
-        if not has_write_ids:
-            return KnownIds(txns, txns)
-        return KnownIds(metastore.get_valid_write_ids([table.full_name], txns)[table.full_name], txns)
+    with metastore_errors_as_ours(f"could not ask for the ids of table {view.table.full_name}"):
+        return current_ids(metastore, view.table)
 
 
 def _verified(

@@ -16,6 +16,8 @@ from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.errors import DirectoryStateError
 from mutation_api.hive.connection import connect as connect_hive
+from mutation_api.upkeep.past.history import table_history
+from mutation_api.upkeep.verify.known_ids import IdState
 from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow
@@ -79,6 +81,23 @@ class Told:
             if id >= self.readable_from:
                 assert self.rows_as_of(id) == rows, f"as of id {id}"
 
+    def check_history(self) -> None:
+        """As many rows come and go as Hive reads, and the metastore's database has the same transactions."""
+        history = table_history(self.metastore, self.name)
+        assert history.problems == ()
+        totals = [entry.total for entry in history.entries]
+        assert sum(t.inserts - t.deletes for t in totals) == len(self.rows_by_hive())
+        assert all(entry.state is IdState.COMMITTED for entry in history.entries if entry.partitions)
+        if self.hive.line != "2.3":
+            database, table = self.name.split(".")
+            pairs = self.hive.metastore_rows(
+                "SELECT T2W_WRITEID, T2W_TXNID FROM TXN_TO_WRITE_ID "
+                f"WHERE T2W_DATABASE = '{database}' AND T2W_TABLE = '{table}'"
+            )
+            told = {e.id: e.txn_id for e in history.entries if e.txn_id is not None}
+            assert told == {int(id or 0): int(txn or 0) for id, txn in pairs}
+            assert told
+
 
 @pytest.mark.feature("verify", "reading the past")
 @pytest.mark.parametrize(("hive_line", "shape"), [*_cases()], indirect=["hive_line"])
@@ -107,11 +126,13 @@ def test_what_hive_leaves(hive_line: HiveJudge, line_database: str, shape: str) 
             f"merge into {name} t using (select stack(2, 4, 'FOUR', 5, 'five') as (id, msg)) s "
             f"on t.id = s.id {clauses}when not matched then insert values (s.id, s.msg{value})"
         )
+        told.check_history()
         partition = "ds='a'" if is_partitioned else None
         hive_line.compact(name, "minor", partition=partition, clean=False)
         told.check()
         hive_line.cleaner()
         told.check()
+        told.check_history()
         last = told.readable_from = told.newest_id()
         hive_line.compact(name, "major", partition=partition)
         told.past[last] = told.rows_by_hive()

@@ -8,9 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from metastore_client.testing import HIVE_3_1, InMemoryMetastore
+from metastore_client.testing import HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.hive.connection import connect
+from mutation_api.upkeep.past.history import table_history
 from mutation_api.upkeep.verify.verify import VerifyProgress, verify_table
 from tests.support.client_support import table_info
 
@@ -84,6 +85,21 @@ def test_a_number_of_rows_that_is_called_accurate_and_is_not(metastore: InMemory
     with connect(metastore) as hive, hive.transaction("default.u") as tx:
         tx.table("default.u").append(_rows([1, 2]))
     assert verify_table(metastore, "default.u").findings == ()
+
+
+def test_ids_of_a_table_in_which_nothing_was_committed(tmp_path: Path) -> None:
+    """Hive 4 names the lowest of several aborted ids only; the others are no ids of the future."""
+    metastore = InMemoryMetastore(warehouse=tmp_path, capabilities=HIVE_4_1)
+    metastore.create_table(table_info("t", partitioned=False, location=f"file:{tmp_path}/t"))
+    for _ in range(3):
+        txn = metastore.open_txn("u", "h", "")
+        write_id = metastore.allocate_write_id(txn, "default", "t")
+        (tmp_path / "t" / f"delta_{write_id:07d}_{write_id:07d}_0000").mkdir(parents=True)
+        metastore.abort_txn(txn)
+    report = verify_table(metastore, "default.t")
+    assert report.is_sound, report.findings
+    assert len(report.findings) == 3
+    assert len(table_history(metastore, "default.t").entries) == 3
 
 
 def test_what_cannot_be_examined(metastore: InMemoryMetastore) -> None:
