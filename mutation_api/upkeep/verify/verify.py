@@ -159,8 +159,8 @@ def _verified(
     if threads is not None and threads < 1:
         raise ConfigurationError(f"threads {threads}: it cannot be below 1")
     table = view.table
-    roots = [table.location if p.is_within(table.location) else p for p in view.locations.values()]
-    directories = directories_below(roots)
+    elsewhere = [p for p in view.locations.values() if not p.is_within(table.location)]
+    directories = directories_below([table.location, *elsewhere])
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
         partitions = _check_directories(view, directories, ask_ids, pool)
         found = [finding for partition in partitions for finding in partition.findings]

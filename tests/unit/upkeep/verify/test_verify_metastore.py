@@ -65,6 +65,14 @@ def test_a_partition_that_the_metastore_does_not_know(metastore: InMemoryMetasto
     assert finding.is_damage
 
 
+def test_a_table_without_partitions(metastore: InMemoryMetastore, tmp_path: Path) -> None:
+    """Nothing is read but the table's own directory, whether it is there or not."""
+    metastore.create_table(table_info("v", location=f"file:{tmp_path}/v"))
+    assert verify_table(metastore, "default.v").is_sound
+    shutil.rmtree(tmp_path / "v", ignore_errors=True)
+    assert verify_table(metastore, "default.v").is_sound
+
+
 def test_a_missing_partition_is_a_notice(metastore: InMemoryMetastore, tmp_path: Path) -> None:
     """Hive reads it as one without rows."""
     shutil.rmtree(tmp_path / "t" / PARTITION)
