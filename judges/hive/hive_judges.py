@@ -1,4 +1,4 @@
-"""Judges: real Hive 2.3, 3.1 and 4.1, each in one JVM that stays up."""
+"""Judges: real Hive 2.3, 3.1, 4.1 and 4.2, each in one JVM that stays up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from judges.hive.judge import SOURCES, HiveJudge, agreed_rows
 from judges.hive.model import Compaction, DirectoryState, HiveRow, JavaOrcFile
 from judges.jars import fetch_all, read_pins
-from judges.java import compiled
+from judges.java import compiled, java_21
 from metastore_client.java import hive_class_path, spark_jars
 
 __all__ = [
@@ -20,9 +20,11 @@ __all__ = [
     "NO_TXN_OPEN",
     "Compaction",
     "DirectoryState",
+    "Hive4",
     "Hive23",
     "Hive31",
     "Hive41",
+    "Hive42",
     "HiveJudge",
     "HiveRow",
     "JavaOrcFile",
@@ -163,22 +165,21 @@ class Hive23(HiveJudge):
 
 
 class _WriteIdJudge(HiveJudge):
-    """Common part of 3.1 and 4.1: their own jars, write ids, and tables read through SQL."""
+    """Common part of 3.1 and later: their own jars, write ids, and tables read through SQL."""
 
-    heap: ClassVar[str]
+    program: ClassVar[str]
+    """The folder of the Java files, and of what they read, that go with ``common``."""
     hadoop: ClassVar[str]
     loader: ClassVar[tuple[str, ...]] = ()
     """Options that choose another system class loader."""
 
     def _program(self) -> list[str | Path]:
-        name = f"hive{self.line.replace('.', '')}"
-        folder = SOURCES / name
-        jars = fetch_all(read_pins(folder / "jars.txt"))
-        classes = compiled(self._sources(name), jars)
+        jars = fetch_all(read_pins(SOURCES / f"hive{self.line.replace('.', '')}" / "jars.txt"))
+        classes = compiled(self._sources(self.program), jars)
         if self._reaches_s3:
             jars = [*jars, *s3a_jars(self.hadoop)]
-        class_path = os.pathsep.join(map(str, (classes, folder, *jars)))
-        return [f"-Xmx{self.heap}", *self.loader, "-cp", class_path, MAIN_CLASS]
+        class_path = os.pathsep.join(map(str, (classes, SOURCES / self.program, *jars)))
+        return ["-Xmx2g", *self.loader, "-cp", class_path, MAIN_CLASS]
 
     def acid_state(
         self, directory: Path | str, valid_write_ids: str, valid_txns: str = NO_TXN_OPEN
@@ -188,7 +189,7 @@ class _WriteIdJudge(HiveJudge):
         Args:
             directory: a partition's folder, or an unpartitioned table's.
             valid_write_ids: in the server's text form, ``db.table:watermark:min_open:open:aborted``.
-            valid_txns: the same for transactions, ``watermark:min_open:open:aborted``; 4.1 ignores the output
+            valid_txns: the same for transactions, ``watermark:min_open:open:aborted``; 4.x ignores the output
                 of a compaction whose transaction is not over.
         """
         return self._state(directory, {"write_ids": valid_write_ids, "txns": valid_txns})
@@ -206,18 +207,32 @@ class Hive31(_WriteIdJudge):
     """Real Hive 3.1.3 from Maven Central; its SQL runs as MapReduce jobs in the same process."""
 
     line = "3.1"
-    heap = "2g"
+    program = "hive31"
     hadoop = "3.3"
     loader = ("-Djava.system.class.loader=judge.Loader",)
 
 
-class Hive41(_WriteIdJudge):
-    """Real Hive 4.1.0 from Maven Central; its SQL runs on Tez in the same process."""
+class Hive4(_WriteIdJudge):
+    """Common part of 4.1 and 4.2 from Maven Central; their SQL runs on Tez in the same process."""
 
-    line = "4.1"
-    heap = "2g"
+    program = "hive4"
     hadoop = "3.4"
     cleaning_seconds = 5.0
+
+
+class Hive41(Hive4):
+    """Real Hive 4.1.0."""
+
+    line = "4.1"
+
+
+class Hive42(Hive4):
+    """Real Hive 4.2.1, on a Java 21."""
+
+    line = "4.2"
+
+    def _java(self) -> Path:
+        return java_21()
 
 
 def s3a_jars(hadoop: str) -> list[Path]:

@@ -67,19 +67,23 @@ class HiveJudge(ProcessJudge):
         options = [*ADD_OPENS, *SPEED_OPTIONS, *LOG_OPTIONS, ZONE_OPTION]
         if user is not None:
             options += [f"-DHADOOP_USER_NAME={user}", f"-Duser.name={user}"]
-        command = [find_java(), *options, *self._program(), self.work_directory, *settings]
+        command = [self._java(), *options, *self._program(), self.work_directory, *settings]
         super().__init__(JudgeProcess(f"Hive {self.line}", command, self.work_directory / "judge.log"))
         self._uri: str | None = None
         with self._stopped_on_failure():
             self.versions: Mapping[str, str] = self._ask("versions", timeout_seconds=START_TIMEOUT_SECONDS)
 
+    def _java(self) -> Path:
+        """The ``java`` that runs it."""
+        return find_java()
+
     def _program(self) -> list[str | Path]:
         """Return the JVM's further options, its class path and its main class; may fetch and compile."""
         raise NotImplementedError
 
-    def _sources(self, line: str) -> list[Path]:
-        """The folders of what is compiled for a release."""
-        folders = [SOURCES / "common", SOURCES / line]
+    def _sources(self, folder: str) -> list[Path]:
+        """The folders of what is compiled for a release, whose own has this name."""
+        folders = [SOURCES / "common", SOURCES / folder]
         return [SOURCES / "secure", *folders] if self._is_secure else folders
 
     @property
