@@ -24,9 +24,15 @@ class Capabilities:
     has_write_notifications: bool = False
     """Takes the names of written files for replication (``add_write_notification_log_in_batch``)."""
 
+    has_min_history: bool = False
+    """Takes the tables that a transaction reads (``add_write_ids_to_min_history``). By default the cleaner of
+    4.2 waits for the transactions that have told it, and for no others; that of 4.1 waits for all."""
+
     @property
     def cleaner_waits_for_transactions(self) -> bool:
-        """The cleaner spares all files that an open transaction may read (4.0 and later; seen on 4.1.0).
+        """The cleaner spares all files that an open transaction may read, without any lock on partitions.
+
+        4.0 and later, seen on 4.1.0 and 4.2.1; the transaction must tell its tables (``keep_files``).
 
         Other servers spare the files of a compacted partition only while locks on that very partition are
         held (seen on 2.3.10 and 3.1.3).

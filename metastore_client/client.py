@@ -169,6 +169,16 @@ class MetastoreClient(Protocol):
         """
         ...
 
+    def keep_files(self, txn_id: int, full_names: Sequence[str]) -> None:
+        """Keep the cleaner from all files of tables (``database.table``) until the transaction ends.
+
+        To be told before the snapshot is taken: what the cleaner removes later is not in the snapshot then.
+        The server does not check that the transaction is open.
+
+        Raises UnsupportedByServerError unless the server ``has_min_history``.
+        """
+        ...
+
     def add_write_notifications(self, notifications: Sequence[WriteNotification]) -> None:
         """Report to the server which files a transaction wrote, before it commits.
 

@@ -75,7 +75,11 @@ HIVE_2_3 = Capabilities(version="3.0", has_write_ids=False)
 HIVE_3_1 = Capabilities(version="3.0", has_write_ids=True)
 """The capabilities of a Hive 3.1 server; it reports the same version as 2.3."""
 HIVE_4_1 = Capabilities(
-    version="4.1.0", has_write_ids=True, has_exclusive_write_lock=True, has_write_notifications=True
+    version="4.1.0",
+    has_write_ids=True,
+    has_exclusive_write_lock=True,
+    has_write_notifications=True,
+    has_min_history=True,
 )
 """The capabilities of a Hive 4.1 server."""
 
@@ -227,6 +231,7 @@ class InMemoryMetastore:
     Attributes:
         calls: see above.
         write_notifications: those received by :meth:`add_write_notifications`, without aborted transactions.
+        kept_files: open transaction -> tables of which it keeps the files; see :meth:`keep_files`.
     """
 
     def __init__(
@@ -240,6 +245,7 @@ class InMemoryMetastore:
     ) -> None:
         self.calls: list[str] = []
         self.write_notifications: list[WriteNotification] = []
+        self.kept_files: dict[int, set[str]] = {}
         self._capabilities = capabilities
         self.txn_timeout_seconds = txn_timeout_seconds
         self._warehouse = None if warehouse is None else Path(warehouse).absolute()
@@ -519,6 +525,7 @@ class InMemoryMetastore:
         if txn.written or self._capabilities.has_exclusive_write_lock:  # 4.x remembers empty ones for a while
             self._completed.add(txn_id)
         del self._txns[txn_id]
+        self.kept_files.pop(txn_id, None)
         self._drop_locks_of(txn_id)
         self._forget_old_writes()
 
@@ -572,6 +579,7 @@ class InMemoryMetastore:
 
     def _abort(self, txn: _Txn) -> None:
         txn.aborted = True
+        self.kept_files.pop(txn.id, None)
         self.write_notifications = [n for n in self.write_notifications if n.txn_id != txn.id]
         self._drop_locks_of(txn.id)
 
@@ -614,6 +622,13 @@ class InMemoryMetastore:
         self._require_write_ids()
         names = sorted({name.lower() for name in full_names})
         return {name: self._valid_write_ids(name, valid_txn_list) for name in names}
+
+    @_call
+    def keep_files(self, txn_id: int, full_names: Sequence[str]) -> None:
+        """See :meth:`MetastoreClient.keep_files`."""
+        if not self._capabilities.has_min_history:
+            raise UnsupportedByServerError("the server does not take the tables that a transaction reads")
+        self.kept_files.setdefault(txn_id, set()).update(name.lower() for name in full_names)
 
     @_call
     def add_write_notifications(self, notifications: Sequence[WriteNotification]) -> None:

@@ -21,8 +21,9 @@ from tests.support.run_notes import NOTES, RunNotes
 
 pytest_plugins = [
     "tests.fixtures.fix_clock",
-    "tests.fixtures.fix_metastore",
+    "tests.fixtures.fix_newest",
     "tests.fixtures.fix_judge",
+    "tests.fixtures.fix_metastore",
     "tests.fixtures.fix_mariadb",
     "tests.fixtures.fix_spark",
     "tests.fixtures.fix_workers",

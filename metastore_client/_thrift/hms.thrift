@@ -501,6 +501,8 @@ service Metastore4 extends Metastore3 {
   AlterPartitionsResponse alter_partitions_req(1: AlterPartitionsRequest req)
     throws (1: InvalidOperationException o1, 2: MetaException o2),
 
+  void add_write_ids_to_min_history(1: i64 txnId, 2: map<string, i64> writeIds) throws (1: MetaException o2),
+
   WriteNotificationLogResponse add_write_notification_log(1: WriteNotificationLogRequest rqst),
   WriteNotificationLogBatchResponse add_write_notification_log_in_batch(1: WriteNotificationLogBatchRequest rqst),
 }

@@ -103,6 +103,7 @@ class ThriftCalls:
             has_exclusive_write_lock=has_write_ids and self._knows("get_latest_txnid_in_conflict", 0),
             has_write_notifications=has_write_ids
             and self._knows("add_write_notification_log_in_batch", no_notifications),
+            has_min_history=has_write_ids and self._knows("add_write_ids_to_min_history", 0, {}),
         )
 
     def _knows(self, name: str, *arguments: Any) -> bool:

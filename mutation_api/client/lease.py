@@ -1,8 +1,8 @@
 """Lease: an open transaction that is kept alive and holds its lock. Writers and readers both work under one.
 
-The order is: list the writers of the tables, open, beat, allocate a write id for each sink, lock, then read
-the open transactions and the tables' write ids. The last two are the snapshot. Write ids come before the
-lock, so that the server's record of the lock carries them.
+The order is: list the writers of the tables, open, beat, allocate a write id for each sink, lock, tell
+the cleaner which tables are read, then read the open transactions and the tables' write ids. The last two are
+the snapshot. Write ids come before the lock, so that the server's record of the lock carries them.
 
 **Roll-over.** At commit the server checks for writers that committed after our transaction was *opened*. So a
 transaction that had to wait for its lock cannot commit after the writer it waited for, however fresh its
@@ -218,10 +218,12 @@ class Lease:
         return self._metastore.capabilities().has_write_ids
 
     def _look(self) -> None:
-        """Take the snapshot."""
+        """Take the snapshot, of whose files the cleaner removes none from now on."""
+        names = sorted({_full_name(c) for c in self._components})
+        if self._metastore.capabilities().has_min_history:
+            self._metastore.keep_files(self.txn_id, names)
         self._open_txns = self._metastore.get_open_txns()
         if self._has_write_ids:
-            names = sorted({_full_name(c) for c in self._components})
             self._valid_write_ids = self._metastore.get_valid_write_ids(names, self.valid_txn_list)
 
     def _is_behind(self) -> bool:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from judges.hive.hive_judges import Hive31, Hive41
-from metastore_client._thrift.gen import Metastore2, Metastore3
+from judges.hive.hive_judges import Hive4, Hive31
+from metastore_client._thrift.gen import Metastore2, Metastore3, Metastore4
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, TxnAbortedError
 from metastore_client.model import (
     DataOperationType,
@@ -25,7 +25,8 @@ from metastore_client.model import (
 )
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from metastore_client.remote.thrift_values import thrift_table, ttypes
-from tests.fixtures.fix_metastore import acid_table_info
+from tests.fixtures.fix_metastore import acid_table_info, real_metastore_uri
+from tests.fixtures.fix_newest import HIVE_4
 
 pytestmark = pytest.mark.slow
 UPDATE = DataOperationType.UPDATE
@@ -39,10 +40,10 @@ def on_3(hive31: Hive31) -> Iterator[ThriftMetastoreClient]:
         yield client
 
 
-@pytest.fixture(scope="module")
-def on_4(hive41: Hive41) -> Iterator[ThriftMetastoreClient]:
-    """A client of Hive 4.1.0."""
-    with connect(hive41.uri) as client:
+@pytest.fixture(scope="module", params=HIVE_4)
+def on_4(request: pytest.FixtureRequest) -> Iterator[ThriftMetastoreClient]:
+    """A client of Hive 4.1.0 and of 4.2.1."""
+    with connect(real_metastore_uri(request, request.param)) as client:
         yield client
 
 
@@ -186,7 +187,7 @@ def test_3_1_lower_cases_the_whole_partition_name_in_locks(on_3: ThriftMetastore
         on_3.abort_txn(txn_id)
 
 
-def test_4_1_loses_updates_unless_told_to_look(on_4: ThriftMetastoreClient, table: str) -> None:
+def test_4_loses_updates_unless_told_to_look(on_4: ThriftMetastoreClient, table: str) -> None:
     """``exclWriteEnabled`` left out means: do not check. With false the first to commit wins."""
     for fields, loses in (({}, True), ({"exclWriteEnabled": False}, False)):
         name = f"{table}_{loses}".lower()
@@ -202,7 +203,7 @@ def test_4_1_loses_updates_unless_told_to_look(on_4: ThriftMetastoreClient, tabl
                 on_4._call("commit_txn", ttypes.CommitTxnRequest(txnid=loser, **fields))
 
 
-def test_4_1_makes_acid_tables_only_for_those_who_can_write_them(
+def test_4_makes_acid_tables_only_for_those_who_can_write_them(
     on_4: ThriftMetastoreClient, table: str
 ) -> None:
     """The creator must name its capabilities, and a change of statistics must carry a write id."""
@@ -216,9 +217,7 @@ def test_4_1_makes_acid_tables_only_for_those_who_can_write_them(
         on_4._alter_raw_table(raw, {})
 
 
-def test_4_1_hides_the_agent_and_3_1_does_not(
-    on_3: ThriftMetastoreClient, on_4: ThriftMetastoreClient
-) -> None:
+def test_4_hides_the_agent_and_3_1_does_not(on_3: ThriftMetastoreClient, on_4: ThriftMetastoreClient) -> None:
     """Our transactions are recognised by user and host there."""
     told = {}
     for client in (on_3, on_4):
@@ -229,11 +228,12 @@ def test_4_1_hides_the_agent_and_3_1_does_not(
     assert told[on_4] == "Unknown"
 
 
-def test_4_1_keeps_the_names_of_written_files(hive41_notifying: Hive41, table: str) -> None:
+@pytest.mark.parametrize("hive_notifying", ["4.1"], indirect=True)
+def test_4_keeps_the_names_of_written_files(hive_notifying: Hive4, table: str) -> None:
     """Each with its directory, where DML events are on; an empty list leaves a row too."""
     directories = ("delta_0000001_0000001_0000", "delete_delta_0000001_0000001_0000")
     files = tuple((f"file:/w/{table}/ds=a/{name}/bucket_00000", name) for name in directories)
-    with connect(hive41_notifying.uri) as client:
+    with connect(hive_notifying.uri) as client:
         client.create_table(acid_table_info("default", table, "ds"))
         client.add_partitions("default", table, [("a",), ("b",)])
         txn_id = open_txn(client)
@@ -244,7 +244,7 @@ def test_4_1_keeps_the_names_of_written_files(hive41_notifying: Hive41, table: s
                 WriteNotification(txn_id, write_id, "default", table, ("b",), ()),
             ]
         )
-        rows = hive41_notifying.metastore_rows(
+        rows = hive_notifying.metastore_rows(
             "SELECT WNL_TXNID, WNL_WRITEID, WNL_PARTITION, WNL_FILES FROM TXN_WRITE_NOTIFICATION_LOG "
             f"WHERE WNL_TABLE = '{table}' ORDER BY WNL_PARTITION"
         )
@@ -252,3 +252,39 @@ def test_4_1_keeps_the_names_of_written_files(hive41_notifying: Hive41, table: s
     assert [row[:3] for row in rows] == [[str(txn_id), str(write_id), f"ds={value}"] for value in "ab"]
     for path, directory in files:
         assert path in str(rows[0][3]) and f"###{directory}" in str(rows[0][3])
+
+
+def read_mark(client: ThriftMetastoreClient, txn_id: int, name: str, write_id: int) -> None:
+    """What Hive's own client says of a table that a query reads, with the first id beyond its snapshot."""
+    client._call("add_write_ids_to_min_history", txn_id, {name: write_id}, service=Metastore4)
+
+
+@pytest.mark.parametrize(
+    ("told", "spared_by"),
+    [
+        pytest.param(None, {"4.1"}, id="nothing"),
+        pytest.param(3, {"4.1"}, id="as Hive"),
+        pytest.param(1, {"4.1", "4.2"}, id="as we"),
+    ],
+)
+@pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
+def test_4_2_cleans_under_a_reader_that_did_not_tell(
+    hive_line: Hive4, line_database: str, told: int | None, spared_by: set[str]
+) -> None:
+    """4.1 spares what any open transaction may read; 4.2 what lies above the lowest write id it was told.
+
+    Hive's own client tells the first id beyond its snapshot, so a compaction of what it reads is cleaned.
+    """
+    name = f"{line_database}.t"
+    hive_line.sql(f"CREATE TABLE {name} (id int) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
+    for id in (1, 2):
+        hive_line.sql(f"INSERT INTO {name} VALUES ({id})")
+    with connect(hive_line.uri) as client:
+        reader = open_txn(client)
+        if told is not None:
+            read_mark(client, reader, name, told)
+        hive_line.compact(name, "major")
+        location = hive_line.warehouse / f"{line_database}.db" / "t"
+        is_spared = bool([*location.glob("delta_*")])
+        client.abort_txn(reader)
+    assert is_spared == (hive_line.line in spared_by)

@@ -1,4 +1,4 @@
-"""Behaviours of locks, in memory and on Hive 2.3.10, 3.1.3 and 4.1.0."""
+"""Behaviours of locks, in memory and on Hive 2.3.10, 3.1.3, 4.1.0 and 4.2.1."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ from metastore_client.partition_name import (
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
-from tests.fixtures.fix_metastore import LINES, acid_table_info
+from tests.fixtures.fix_metastore import CAPABILITIES, acid_table_info
+from tests.fixtures.fix_newest import HIVE_4
 
 MakeTable = Callable[..., TableInfo]
 ASCII = [chr(code) for code in range(1, 128)]
@@ -33,7 +34,7 @@ COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
 
 def test_a_server_shows_what_it_can_do(metastore: MetastoreClient, line: str) -> None:
     """Probed on the server, not derived from its version, which 2.3 and 3.1 share."""
-    assert metastore.capabilities() == LINES[line]
+    assert metastore.capabilities() == CAPABILITIES[line]
 
 
 def test_configuration_is_asked_of_the_server(metastore: MetastoreClient) -> None:
@@ -133,7 +134,7 @@ def test_a_managed_table_that_is_not_transactional(
     """Hive 4 makes it an external table without an error."""
     metastore.create_table(replace(acid_table_info(database, "t"), parameters={}))
     told = metastore.get_table(database, "t")
-    if line == "4.1":
+    if line in HIVE_4:
         assert told.table_type == "EXTERNAL_TABLE"
         assert told.parameters["TRANSLATED_TO_EXTERNAL"] == "TRUE"
     else:

@@ -1,4 +1,4 @@
-"""Behaviours of transactions, in memory and on Hive 2.3.10, 3.1.3 and 4.1.0."""
+"""Behaviours of transactions, in memory and on Hive 2.3.10, 3.1.3, 4.1.0 and 4.2.1."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from metastore_client.remote.thrift_client import connect
 from metastore_client.testing import InMemoryMetastore
 from metastore_client.valid_ids import ValidTxnList
 from tests.fixtures.fix_metastore import KINDS, LINES
+from tests.fixtures.fix_newest import HIVE_4
 
 INSERT, UPDATE, DELETE = DataOperationType.INSERT, DataOperationType.UPDATE, DataOperationType.DELETE
 NEVER_USED_TXN_ID = 9_000_000
@@ -144,7 +145,7 @@ def test_a_repeated_commit_of_an_empty_transaction(metastore: MetastoreClient, l
     """Without records the server forgets the transaction when it commits; only 4.x does so a while later."""
     txn_id = open_txn(metastore)
     metastore.commit_txn(txn_id)
-    if line == "4.1":
+    if line in HIVE_4:
         metastore.commit_txn(txn_id)
         return
     with pytest.raises(NoSuchTxnError):

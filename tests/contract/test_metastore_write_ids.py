@@ -28,6 +28,7 @@ from metastore_client.model import (
 from metastore_client.testing import InMemoryMetastore
 from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList
 from tests.fixtures.fix_metastore import kinds
+from tests.fixtures.fix_newest import HIVE_4
 
 MakeTable = Callable[..., TableInfo]
 UPDATE = DataOperationType.UPDATE
@@ -154,7 +155,7 @@ def test_many_aborted_write_ids(metastore: MetastoreClient, database: str, line:
     snapshot = snapshot_of(metastore, own)
     (ids,) = metastore.get_valid_write_ids([f"{database}.t"], snapshot).values()
     assert not any(ids.is_valid(id) for id in range(1, 22))
-    if line == "4.1":
+    if line in HIVE_4:
         assert ids.to_text() == f"{database}.t:1:2::1"
     else:
         assert (ids.high_watermark, ids.aborted) == (20, aborted)
@@ -236,6 +237,28 @@ def test_a_writer_that_waited_rolls_over(metastore: MetastoreClient, make_table:
     metastore.commit_txn(second_txn)
 
 
+# -- files of a snapshot -------------------------------------------------------------------------------------
+
+
+def test_a_transaction_tells_its_tables(
+    metastore: MetastoreClient, database: str, make_table: MakeTable, line: str
+) -> None:
+    """Twice does no harm, nor do no tables at all; the end of the transaction is the end of it."""
+    names = [f"{database}.{make_table(name).name}".upper() for name in ("t", "u")]
+    txn_id = open_txn(metastore)
+    if line not in HIVE_4:
+        with pytest.raises(UnsupportedByServerError, match="tables that a transaction reads"):
+            metastore.keep_files(txn_id, names)
+        return
+    for told in (names, names[:1], []):
+        metastore.keep_files(txn_id, told)
+    if isinstance(metastore, InMemoryMetastore):
+        assert metastore.kept_files == {txn_id: {name.lower() for name in names}}
+    metastore.commit_txn(txn_id)
+    if isinstance(metastore, InMemoryMetastore):
+        assert metastore.kept_files == {}
+
+
 # -- notifications -------------------------------------------------------------------------------------------
 
 
@@ -252,7 +275,7 @@ def test_written_files_are_told(
         path = f"{table.location}/{'ds=a b/' if values else ''}{directory}/bucket_00000"
         told.append(WriteNotification(txn_id, 1, database.upper(), table.name, values, ((path, directory),)))
     told.append(WriteNotification(txn_id, 1, database, "p", ("empty",), ()))
-    if line != "4.1":
+    if line not in HIVE_4:
         with pytest.raises(UnsupportedByServerError, match="written files"):
             metastore.add_write_notifications(told)
         return

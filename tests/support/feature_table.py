@@ -25,7 +25,7 @@ __all__ = [
     "shown",
 ]
 
-LINES = ("2.3", "3.1", "4.1")
+LINES = ("2.3", "3.1", "4.1", "4.2")
 
 FEATURES = (
     "bucketed tables",
@@ -161,10 +161,11 @@ def in_readme(readme: str) -> dict[tuple[str, str], str]:
     """The cells of the README's table, those that say something."""
     inside = readme.partition(BEGIN)[2].partition(END)[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in inside.strip().splitlines()]
+    lines = [name.removeprefix("Hive ") for name in rows[0][1:]] if rows[1:] else []  # it may lack a new one
     return {
         (row[0], line): cell
         for row in rows[2:]
-        for line, cell in zip(LINES, row[1:], strict=True)
+        for line, cell in zip(lines, row[1:], strict=True)
         if cell != NOT_TESTED
     }
 

@@ -26,7 +26,7 @@ import org.apache.hadoop.hive.ql.txn.compactor.CompactorThread;
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector;
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorUtils;
 
-/** Differences of Hive 4.1. */
+/** Differences of Hive 4.1 and 4.2. */
 final class Line {
   /** Capabilities that HiveServer2 declares; without them the metastore refuses to create ACID tables. */
   private static final String[] CAPABILITIES = {
@@ -52,6 +52,8 @@ final class Line {
     // Tez in local mode may write bucket_00000 and bucket_00000_0 into one directory, which this Hive cannot read.
     settings.put("hive.acid.direct.insert.enabled", "false");
     settings.put("hive.explain.user", "false");
+    // By default 4.2 also looks at Iceberg tables for compactions; its jar is left out.
+    settings.put("hive.compactor.table.optimizers", "org.apache.hadoop.hive.ql.txn.compactor.AcidTableOptimizer");
     settings.put("metastore.txn.store.impl", OrderedTxnHandler.class.getName());
     // Tez in this process, without YARN and without ports
     settings.put("hive.execution.engine", "tez");

@@ -52,6 +52,15 @@ class Iface(metastore_client._thrift.gen.Metastore3.Iface):
         """
         pass
 
+    def add_write_ids_to_min_history(self, txnId, writeIds):
+        """
+        Parameters:
+         - txnId
+         - writeIds
+
+        """
+        pass
+
     def add_write_notification_log(self, rqst):
         """
         Parameters:
@@ -217,6 +226,40 @@ class Client(metastore_client._thrift.gen.Metastore3.Client, Iface):
             raise result.o2
         raise TApplicationException(TApplicationException.MISSING_RESULT, "alter_partitions_req failed: unknown result")
 
+    def add_write_ids_to_min_history(self, txnId, writeIds):
+        """
+        Parameters:
+         - txnId
+         - writeIds
+
+        """
+        self.send_add_write_ids_to_min_history(txnId, writeIds)
+        self.recv_add_write_ids_to_min_history()
+
+    def send_add_write_ids_to_min_history(self, txnId, writeIds):
+        self._oprot.writeMessageBegin('add_write_ids_to_min_history', TMessageType.CALL, self._seqid)
+        args = add_write_ids_to_min_history_args()
+        args.txnId = txnId
+        args.writeIds = writeIds
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_add_write_ids_to_min_history(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = add_write_ids_to_min_history_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.o2 is not None:
+            raise result.o2
+        return
+
     def add_write_notification_log(self, rqst):
         """
         Parameters:
@@ -289,6 +332,7 @@ class Processor(metastore_client._thrift.gen.Metastore3.Processor, Iface, TProce
         self._processMap["create_table_req"] = Processor.process_create_table_req
         self._processMap["alter_table_req"] = Processor.process_alter_table_req
         self._processMap["alter_partitions_req"] = Processor.process_alter_partitions_req
+        self._processMap["add_write_ids_to_min_history"] = Processor.process_add_write_ids_to_min_history
         self._processMap["add_write_notification_log"] = Processor.process_add_write_notification_log
         self._processMap["add_write_notification_log_in_batch"] = Processor.process_add_write_notification_log_in_batch
         self._on_message_begin = None
@@ -428,6 +472,32 @@ class Processor(metastore_client._thrift.gen.Metastore3.Processor, Iface, TProce
             msg_type = TMessageType.EXCEPTION
             result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
         oprot.writeMessageBegin("alter_partitions_req", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_add_write_ids_to_min_history(self, seqid, iprot, oprot):
+        args = add_write_ids_to_min_history_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = add_write_ids_to_min_history_result()
+        try:
+            self._handler.add_write_ids_to_min_history(args.txnId, args.writeIds)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except MetaException as o2:
+            msg_type = TMessageType.REPLY
+            result.o2 = o2
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("add_write_ids_to_min_history", msg_type, seqid)
         result.write(oprot)
         oprot.writeMessageEnd()
         oprot.trans.flush()
@@ -1072,6 +1142,152 @@ alter_partitions_req_result.thrift_spec = (
     (0, TType.STRUCT, 'success', [AlterPartitionsResponse, None], None, ),  # 0
     (1, TType.STRUCT, 'o1', [InvalidOperationException, None], None, ),  # 1
     (2, TType.STRUCT, 'o2', [MetaException, None], None, ),  # 2
+)
+
+
+class add_write_ids_to_min_history_args(object):
+    """
+    Attributes:
+     - txnId
+     - writeIds
+
+    """
+
+
+    def __init__(self, txnId=None, writeIds=None,):
+        self.txnId = txnId
+        self.writeIds = writeIds
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.I64:
+                    self.txnId = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.MAP:
+                    self.writeIds = {}
+                    (_ktype381, _vtype382, _size380) = iprot.readMapBegin()
+                    for _i384 in range(_size380):
+                        _key385 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val386 = iprot.readI64()
+                        self.writeIds[_key385] = _val386
+                    iprot.readMapEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('add_write_ids_to_min_history_args')
+        if self.txnId is not None:
+            oprot.writeFieldBegin('txnId', TType.I64, 1)
+            oprot.writeI64(self.txnId)
+            oprot.writeFieldEnd()
+        if self.writeIds is not None:
+            oprot.writeFieldBegin('writeIds', TType.MAP, 2)
+            oprot.writeMapBegin(TType.STRING, TType.I64, len(self.writeIds))
+            for kiter387, viter388 in self.writeIds.items():
+                oprot.writeString(kiter387.encode('utf-8') if sys.version_info[0] == 2 else kiter387)
+                oprot.writeI64(viter388)
+            oprot.writeMapEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(add_write_ids_to_min_history_args)
+add_write_ids_to_min_history_args.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'txnId', None, None, ),  # 1
+    (2, TType.MAP, 'writeIds', (TType.STRING, 'UTF8', TType.I64, None, False), None, ),  # 2
+)
+
+
+class add_write_ids_to_min_history_result(object):
+    """
+    Attributes:
+     - o2
+
+    """
+
+
+    def __init__(self, o2=None,):
+        self.o2 = o2
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.o2 = MetaException.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('add_write_ids_to_min_history_result')
+        if self.o2 is not None:
+            oprot.writeFieldBegin('o2', TType.STRUCT, 1)
+            self.o2.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(add_write_ids_to_min_history_result)
+add_write_ids_to_min_history_result.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'o2', [MetaException, None], None, ),  # 1
 )
 
 

@@ -21,12 +21,13 @@ from mutation_api.acid.layout import (
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
 from mutation_api.reader.partition_files import BASE_MARKER
+from tests.fixtures.fix_newest import HIVE_4
 from tests.support.directory_cases import base_directory_name
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)]
 
 CASES = 300
-VERSIONS = {"3.1": AcidVersion.V2_HIVE3, "4.1": AcidVersion.V2_HIVE4}
+VERSIONS = {"3.1": AcidVersion.V2_HIVE3, **dict.fromkeys(HIVE_4, AcidVersion.V2_HIVE4)}
 TXNS = (20, 21, 22)
 """Transactions of compactions."""
 
@@ -74,6 +75,7 @@ def random_txns(rng: random.Random) -> ValidTxnList:
     return ValidTxnList(30, hidden, min(hidden, default=NO_OPEN_ID))
 
 
+@pytest.mark.newest
 def test_the_choice_is_hives(hive_line: Hive31 | Hive41, tmp_path: Path) -> None:
     """The same base, deltas in order, original files and obsolete names; refused where Hive refuses.
 

@@ -35,6 +35,7 @@ from mutation_api.table.writer_options import WriterOptions
 from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.fixtures.fix_judge import new_database
+from tests.fixtures.fix_newest import HIVE_4
 
 pytestmark = [
     pytest.mark.slow,
@@ -43,7 +44,7 @@ pytestmark = [
 
 VERSIONS = {
     "3.1": (AcidVersion.V2_HIVE3, AcidVersion.INSERT_ONLY_HIVE3),
-    "4.1": (AcidVersion.V2_HIVE4, AcidVersion.INSERT_ONLY_HIVE4),
+    **dict.fromkeys(HIVE_4, (AcidVersion.V2_HIVE4, AcidVersion.INSERT_ONLY_HIVE4)),
 }
 READERS = {
     "row": {"hive.vectorized.execution.enabled": "false", "hive.fetch.task.conversion": "none"},
@@ -186,6 +187,7 @@ FULL_ROW_SHOWN = [
 ]  # fmt: skip
 
 
+@pytest.mark.newest
 @pytest.mark.feature(
     "all primitive and nested types", "char, varchar, decimal bounds", "dates and timestamps before 1582"
 )
@@ -428,6 +430,7 @@ def test_insert_only_tables(make):
     check()
 
 
+@pytest.mark.newest
 def test_bucket_hashes(hive_line):
     """Every golden value, early dates and timestamps, both versions: our hash is that of Hive itself."""
     golden = Path(__file__).parents[2] / "golden" / "bucket_hash"

@@ -82,6 +82,7 @@ def cases(count: int, insert_only_count: int, first: int = 0) -> list[Any]:
     ]
 
 
+@pytest.mark.newest
 @pytest.mark.feature("merges by key, also judged by SQL's MERGE")
 @pytest.mark.parametrize(
     ("hive_line", "layout", "seed"), cases(DEFAULT_COUNT, INSERT_ONLY_COUNT), indirect=["hive_line"]

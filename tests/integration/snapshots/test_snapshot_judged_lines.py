@@ -106,6 +106,7 @@ def directories(files: list[EventFile]) -> set[str]:
     return {f.location.parent.name.partition("_0")[0].partition("_1")[0] for f in files}
 
 
+@pytest.mark.newest
 @LINES
 def test_statements_and_compactions(hive_line: Hive31 | Hive41, database: str) -> None:
     """INSERT, UPDATE, DELETE, MERGE; minor and major, before and after cleaning; bucketed."""

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import Hive31, Hive41, HiveJudge
+from judges.hive.hive_judges import Hive4, Hive31, HiveJudge
 from metastore_client.errors import TxnAbortedError
 from metastore_client.model import (
     ColumnInfo,
@@ -498,9 +498,12 @@ def test_a_heartbeat_that_stops_loses_the_transaction(line: Line) -> None:
     assert line.metastore.get_partition_names(*name.split(".")) == []
 
 
+@pytest.mark.newest
 @each_line
 def test_a_snapshot_keeps_the_cleaner_away(line: Line) -> None:
-    """On 4.1 as an open transaction, on 3.1 by its locks on the partitions. Later commits are hidden."""
+    """On 4.1 as an open transaction, on 4.2 as one that told its tables, on 3.1 by locks on the partitions.
+    Later commits are hidden.
+    """
     name = line.create("ds")
     first, second = (line.commit(name, [(i, "a")], "p") for i in (1, 2))
     with line.builder(name).build() as client:
@@ -601,13 +604,14 @@ def test_replication_hears_of_the_transaction_on_hive_3(hive31_notifying: Hive31
         assert kinds[kinds.index("CREATE_TABLE") + 1 :] == committed + aborted
 
 
-@pytest.mark.feature("file notifications for replication", lines=["4.1"])
-def test_replication_hears_of_every_file(hive41_notifying: Hive41) -> None:
+@pytest.mark.feature("file notifications for replication")
+@pytest.mark.parametrize("hive_notifying", ["4.1"], indirect=True)
+def test_replication_hears_of_every_file(hive_notifying: Hive4) -> None:
     """Of a commit each file with its directory, delete deltas too; of an aborted job nothing. The log is the
     server's own, written by Hive's listener.
     """
-    with new_database(hive41_notifying) as database, connect(hive41_notifying.uri) as metastore:
-        line = Line(hive41_notifying, database, metastore)
+    with new_database(hive_notifying) as database, connect(hive_notifying.uri) as metastore:
+        line = Line(hive_notifying, database, metastore)
         parts, flat = line.create("ds"), line.create()
         old = line.commit(parts, [(1, "a"), (2, "a")], "p")
         with line.builder(parts, flat).build() as client:

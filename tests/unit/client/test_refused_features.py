@@ -17,9 +17,10 @@ SERVERS = {
     "2.3": Capabilities(version="3.0", has_write_ids=False),
     "3.1": Capabilities(version="3.0", has_write_ids=True),
     "4.1": Capabilities(version="4.1.0", has_write_ids=True, has_exclusive_write_lock=True),
+    "4.2": Capabilities(version="4.2.1", has_write_ids=True, has_exclusive_write_lock=True),
 }
 ALL = tuple(SERVERS)
-LATER = ("3.1", "4.1")
+LATER = ("3.1", "4.1", "4.2")
 ACID = {"transactional": "true"}
 
 
