@@ -1,6 +1,6 @@
 """The main job on real input: a register of the world's airports, updated from release to release.
 
-    python -m examples.demo [--hive 2.3|3.1|4.1] [--storage local|hdfs|s3]
+    python -m examples.demo [--hive 2.3|3.1|4.1|4.2] [--storage local|hdfs|s3]
 
 Fetches three releases of the PyPI package ``airportsdata``, starts a metastore of that Hive version, and then
 
@@ -12,7 +12,7 @@ Fetches three releases of the PyPI package ``airportsdata``, starts a metastore 
 4. starts one more transaction, writes half the work and aborts it.
 
 After each step real Hive of the same version reads the table with SQL, and the rows are compared with the
-expected ones. Hive 3.1 and 4.1 come from Maven Central (once; 120 and 150 MB).
+expected ones. Hive 3.1, 4.1 and 4.2 come from Maven Central (once; 120 to 150 MB).
 ``--storage`` puts the table on an HDFS or S3 server that is started for the demo.
 The exit status is 0 only if all rows are equal. Ctrl-C stops everything that was started.
 """
@@ -40,7 +40,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from examples.local import PrintLoss, create_table
-from judges.hive.hive_judges import Hive23, Hive31, Hive41, HiveJudge
+from judges.hive.hive_judges import Hive23, Hive31, Hive41, Hive42, HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
 from judges.storages.s3_server import BUCKET, S3Server
 from metastore_client import EmbeddedMetastore
@@ -118,14 +118,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--cache", type=Path, default=CACHE, help="folder for downloads (default: %(default)s)"
     )
     parser.add_argument(
-        "--hive", choices=START, default="2.3", help="the version of Hive to run on (default: %(default)s)"
+        "--hive", choices=JUDGES, default="2.3", help="the version of Hive to run on (default: %(default)s)"
     )
     parser.add_argument(
         "--storage", choices=STORAGES, default="local", help="the storage of the table (default: %(default)s)"
     )
     options = parser.parse_args(arguments)
     if (options.hive, options.storage) == ("3.1", "s3"):
-        parser.error("Hive 3.1 is not judged on S3: take --hive 2.3 or 4.1")
+        parser.error("Hive 3.1 is not judged on S3: take another --hive")
     signal.signal(signal.SIGTERM, _stop)
     try:
         return run(options.hive, options.storage, options.cache)
@@ -139,7 +139,10 @@ def run(line: str, storage: str, cache: Path) -> int:
     releases = {release: fetch(release, cache) for release in RELEASES}
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airports-")))
-        uri, hive = START[line](work, stack) if storage == "local" else elsewhere(line, storage, work, stack)
+        if storage != "local":
+            uri, hive = elsewhere(line, storage, work, stack)
+        else:
+            uri, hive = start_2_3(work, stack) if line == "2.3" else start_in_one(line, work, stack)
         with step("starting Spark"):
             # For few rows Spark's default of two hundred partitions is too many.
             settings = {"spark.local.dir": str(work / "spark"), "spark.sql.shuffle.partitions": "8"}
@@ -167,17 +170,10 @@ def start_2_3(work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
     return metastore.uri, hive
 
 
-def start_3_1(work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
+def start_in_one(line: str, work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
     """The same in one process."""
-    with step("starting real Hive 3.1 (metastore and SQL)"):
-        hive = stack.enter_context(Hive31(work / "hive"))
-        return hive.uri, hive
-
-
-def start_4_1(work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
-    """The same in one process."""
-    with step("starting real Hive 4.1 (metastore and SQL)"):
-        hive = stack.enter_context(Hive41(work / "hive"))
+    with step(f"starting real Hive {line} (metastore and SQL)"):
+        hive = stack.enter_context(JUDGES[line](work / "hive"))
         return hive.uri, hive
 
 
@@ -219,10 +215,7 @@ def start_nothing(work: Path, stack: contextlib.ExitStack) -> tuple[str, dict[st
 STORAGES = {"local": start_nothing, "hdfs": start_hdfs, "s3": start_s3}
 """How a storage is started."""
 
-JUDGES: Mapping[str, type[HiveJudge]] = {"2.3": Hive23, "3.1": Hive31, "4.1": Hive41}
-
-START = {"2.3": start_2_3, "3.1": start_3_1, "4.1": start_4_1}
-"""How a version of Hive is started."""
+JUDGES: Mapping[str, type[HiveJudge]] = {"2.3": Hive23, "3.1": Hive31, "4.1": Hive41, "4.2": Hive42}
 
 
 def mutate(

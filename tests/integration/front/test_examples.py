@@ -94,7 +94,7 @@ def test_mariadb_to_hive() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), *(pytest.param(("--hive", line), marks=pytest.mark.long) for line in ("3.1", "4.1"))],
+    [(), *(pytest.param(("--hive", line), marks=pytest.mark.long) for line in ("3.1", "4.1", "4.2"))],
     ids=" ".join,
 )
 def test_demo(arguments: tuple[str, ...]) -> None:
