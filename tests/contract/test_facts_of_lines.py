@@ -259,6 +259,7 @@ def read_mark(client: ThriftMetastoreClient, txn_id: int, name: str, write_id: i
     client._call("add_write_ids_to_min_history", txn_id, {name: write_id}, service=Metastore4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("told", "spared_by"),
     [
