@@ -237,7 +237,7 @@ def test_deletes_in_a_table_with_a_union(hive, tmp_path, version):
         (AcidVersion.V1_LEGACY, "zlib"),
         (AcidVersion.V1_SPLIT, "zlib"),
         (AcidVersion.V1_LEGACY, "snappy"),
-        (AcidVersion.V1_SPLIT, "lz4"),
+        pytest.param(AcidVersion.V1_SPLIT, "lz4", marks=pytest.mark.long),
         (AcidVersion.V1_SPLIT, "none"),
     ],
 )

@@ -67,7 +67,9 @@ def golden(folder: str) -> tuple[Path, str]:
     return GOLDEN / folder / "data", columns
 
 
-@pytest.mark.parametrize("folder", ["acid/partitioned", "acid_v4/unbucketed"])
+@pytest.mark.parametrize(
+    "folder", [pytest.param("acid/partitioned", marks=pytest.mark.long), "acid_v4/unbucketed"]
+)
 def test_what_hive_wrote_is_shown_and_saved(
     capsys: pytest.CaptureFixture[str], elsewhere: Location, tmp_path: Path, folder: str
 ) -> None:
@@ -135,7 +137,7 @@ def default_is_hdfs(spark: SparkSession, hdfs: MiniHdfs) -> Iterator[None]:
     spark.conf.unset("fs.defaultFS")
 
 
-@pytest.mark.parametrize("engine", ["spark", "local"])
+@pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.long), "local"])
 @pytest.mark.parametrize("hive_on_hdfs", ["2.3"], indirect=True)
 def test_files_of_changes_on_hdfs(
     hive_on_hdfs: HiveJudge,

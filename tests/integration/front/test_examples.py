@@ -44,6 +44,7 @@ def test_m22_the_fourteen_steps_in_plain_python() -> None:
     assert "[(1, 'bolt', 150, 'east'), (3, 'gear', 7, 'west')]" in run("plain_python")
 
 
+@pytest.mark.long
 def test_a_table_is_changed_and_read_without_spark() -> None:
     """As Arrow, in a few lines; starts a metastore of its own."""
     printed = run("without_spark")
@@ -85,6 +86,7 @@ def test_m1_two_tables_move_together(show: Show) -> None:
     assert "journal [(1, 2, 250)]" in printed
 
 
+@pytest.mark.long
 def test_mariadb_to_hive() -> None:
     """Copied, followed, and nothing new; the rows are the same on both sides."""
     printed = run("mariadb_to_hive")
@@ -92,10 +94,9 @@ def test_mariadb_to_hive() -> None:
     assert "nothing new" in printed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "arguments",
-    [(), *(pytest.param(("--hive", line), marks=pytest.mark.long) for line in ("3.1", "4.1", "4.2"))],
-    ids=" ".join,
+    "arguments", [(), *(("--hive", line) for line in ("3.1", "4.1", "4.2"))], ids=" ".join
 )
 def test_demo(arguments: tuple[str, ...]) -> None:
     """The demo on real input, on each line: its numbers, and that Hive's own reading equals each release

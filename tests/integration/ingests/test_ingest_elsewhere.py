@@ -143,7 +143,7 @@ def elsewhere(request: pytest.FixtureRequest) -> Location:
     ("kind", "storage"),
     [
         ("collector", "s3"),
-        ("maxwell", "s3"),
+        pytest.param("maxwell", "s3", marks=pytest.mark.long),
         pytest.param("tungsten", "hdfs", marks=pytest.mark.long),
         pytest.param("tungsten", "s3", marks=pytest.mark.long),
         pytest.param("collector", "hdfs", marks=pytest.mark.long),

@@ -785,6 +785,7 @@ def assert_short(error: BaseException) -> None:
 # ---- long values
 
 
+@pytest.mark.long
 def test_long_values_make_no_long_message(make_table: MakeTable, spark: SparkSession) -> None:
     """A bucket or partition value of a megabyte is cut in the message."""
     table = make_table(columns="id bigint, msg string", bucket_columns=("msg",))
@@ -804,6 +805,7 @@ def test_long_values_make_no_long_message(make_table: MakeTable, spark: SparkSes
 # ---- elsewhere
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("storage", "line"), [("hdfs", "2.3"), ("s3", "2.3")])
 def test_some_of_it_elsewhere(make_table_elsewhere: MakeTable, spark: SparkSession) -> None:
     """On HDFS and on S3: refused by the coordinator, in a task, at the commit and while files are read; of

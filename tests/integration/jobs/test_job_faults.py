@@ -500,9 +500,8 @@ def server_elsewhere(
         yield server
 
 
-@pytest.mark.parametrize(
-    ("storage", "line"), [("s3", "2.3"), pytest.param("hdfs", "2.3", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("storage", "line"), [("s3", "2.3"), ("hdfs", "2.3")])
 def test_the_metastore_is_killed_during_the_commit_elsewhere(
     hive_elsewhere: HiveJudge, database_elsewhere: str, server_elsewhere: EmbeddedMetastore
 ) -> None:

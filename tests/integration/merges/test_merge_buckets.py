@@ -40,7 +40,7 @@ def bucket_file(table: LiveTable, bucket_id: int) -> Path:
     return found
 
 
-@pytest.mark.parametrize("collected_keys", [0, 100])
+@pytest.mark.parametrize("collected_keys", [pytest.param(0, marks=pytest.mark.long), 100])
 def test_only_buckets_of_the_keys_are_read(
     table: LiveTable, spark: SparkSession, collected_keys: int
 ) -> None:
@@ -60,7 +60,7 @@ def test_only_buckets_of_the_keys_are_read(
     assert sorted(row.values for row in table.rows()) == sorted(expected.items())
 
 
-@pytest.mark.parametrize("collected_keys", [0, 100])
+@pytest.mark.parametrize("collected_keys", [pytest.param(0, marks=pytest.mark.long), 100])
 def test_rows_in_other_buckets_than_their_key_tells_are_not_overlooked(
     table: LiveTable, spark: SparkSession, hive: Hive23, collected_keys: int
 ) -> None:

@@ -215,6 +215,7 @@ def test_a_killed_server_comes_back_with_its_transactions(tmp_path: Path) -> Non
     assert log.exists() and (tmp_path / "data" / "metastore_db").is_dir()
 
 
+@pytest.mark.long
 def test_a_server_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
     """It does not wait for the time-out, and the end of the log says why."""
     (tmp_path / "metastore_db").write_text("no database")

@@ -244,6 +244,7 @@ def test_new_tokens_are_taken(
         storage_at(root).list(root)
 
 
+@pytest.mark.long
 def test_tokens_of_a_name_service(
     key_server: KeyServer, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,7 +301,9 @@ def test_hive_reads_ours_and_we_its(
         check_turns(secure_hive, f"{database}.t")
 
 
-@pytest.mark.parametrize("has_ticket", [True, False], ids=["ticket", "token"])
+@pytest.mark.parametrize(
+    "has_ticket", [pytest.param(True, marks=pytest.mark.long, id="ticket"), pytest.param(False, id="token")]
+)
 @pytest.mark.parametrize("secure_hive", ["2.3"], indirect=True)
 def test_workers_have_what_the_driver_ships(
     secure_hdfs: MiniHdfs, secure_hive: HiveJudge, key_server: KeyServer, tmp_path: Path, has_ticket: bool

@@ -170,8 +170,9 @@ def _last(steps: Sequence[str], name: str) -> int:
 @pytest.mark.parametrize(
     ("writer", "every"),
     [
-        ("coordinator", True),
+        ("coordinator", False),
         ("local-merge", False),
+        pytest.param("coordinator", True, marks=pytest.mark.long),
         pytest.param("local-merge", True, marks=pytest.mark.long),
     ],
 )

@@ -216,7 +216,13 @@ def assert_nothing_is_left_open(line: Line) -> None:
 
 @pytest.mark.feature("UPDATE, DELETE and MERGE of SQL over our rows, ours over SQL's")
 @on_both
-@pytest.mark.parametrize(("buckets", "keys"), [(3, KEYS), (0, ())], ids=["bucketed partitions", "plain"])
+@pytest.mark.parametrize(
+    ("buckets", "keys"),
+    [
+        pytest.param(3, KEYS, id="bucketed partitions"),
+        pytest.param(0, (), id="plain", marks=pytest.mark.long),
+    ],
+)
 def test_a_table_lives_with_sql_and_compaction(line: Line, buckets: int, keys: Sequence[ColumnInfo]) -> None:
     """Change sets of ours over rows of ours and of Hive's, UPDATE, DELETE and MERGE over ours, a minor and a
     major compaction in between: readers, queries, counts and our snapshot agree after each turn.

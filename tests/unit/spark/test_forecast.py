@@ -54,7 +54,13 @@ def test_which_files_a_group_makes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("line", "tables"), TABLES, ids=["2.3", "3.1", "4.1"])
+@pytest.mark.parametrize(
+    ("line", "tables"),
+    [
+        pytest.param(*case, id=name, marks=[] if name == "3.1" else pytest.mark.long)
+        for name, case in zip(["2.3", "3.1", "4.1"], TABLES, strict=True)
+    ],
+)
 def test_it_comes_true(
     spark: SparkSession, tmp_path: Path, line: Capabilities, tables: dict[str, dict[str, Any]]
 ) -> None:
