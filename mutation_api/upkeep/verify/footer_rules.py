@@ -122,5 +122,5 @@ def _stats_faults(
 
 def _is_of_hive_2(found: str, file: EventFile, version: AcidVersion) -> bool:
     """Hive 2.3 writes the counts of the delete delta into a delta whose statement began with a delete."""
-    is_its_delta = version is AcidVersion.V1_SPLIT and file.kind is EventFileKind.DELTA
+    is_its_delta = version.splits_updates and not version.uses_write_ids and file.kind is EventFileKind.DELTA
     return is_its_delta and found.startswith("0,0,")
