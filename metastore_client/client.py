@@ -93,6 +93,14 @@ class MetastoreClient(Protocol):
         """
         ...
 
+    def set_table_parameters(self, database: str, table: str, changes: Mapping[str, str | None]) -> None:
+        """Set parameters of a table, and remove those that are None; all others stay.
+
+        The server has no call for this: the table is read, changed and written back at once, so a change that
+        another client makes in between may be lost. Raises NoSuchObjectError.
+        """
+        ...
+
     def clear_accurate_statistics(
         self,
         database: str,

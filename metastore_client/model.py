@@ -239,7 +239,10 @@ class WriteNotification:
 
 @dataclass(frozen=True)
 class CompactionInfo:
-    """One entry of ``show_compact``."""
+    """One entry of ``show_compact``.
+
+    Times are milliseconds since 1970. ``error``: why it failed; a 4.x server tells.
+    """
 
     database: str
     table: str
@@ -251,3 +254,5 @@ class CompactionInfo:
     start_time: int | None = None
     run_as: str = ""
     highest_write_id: int | None = None
+    end_time: int | None = None
+    error: str = ""

@@ -413,6 +413,14 @@ class InMemoryMetastore:
         return created
 
     @_call
+    def set_table_parameters(self, database: str, table: str, changes: Mapping[str, str | None]) -> None:
+        """See :meth:`MetastoreClient.set_table_parameters`."""
+        stored = self._table(database, table)
+        kept = {name: value for name, value in stored.info.parameters.items() if name not in changes}
+        given = {name: value for name, value in changes.items() if value is not None}
+        stored.info = replace(stored.info, parameters=kept | given)
+
+    @_call
     def clear_accurate_statistics(
         self,
         database: str,

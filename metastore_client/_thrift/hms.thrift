@@ -424,7 +424,9 @@ struct ShowCompactResponseElement {
   7: optional i64 start,
   8: optional string runAs,
   9: optional i64 hightestTxnId,
-  13: optional i64 id
+  11: optional i64 endTime,
+  13: optional i64 id,
+  14: optional string errorMessage
 }
 
 struct ShowCompactResponse {

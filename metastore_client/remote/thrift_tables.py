@@ -116,6 +116,13 @@ class TableCalls(ThriftCalls):
             for raw in self._add_raw_partitions(database, table, batch)
         ]
 
+    def set_table_parameters(self, database: str, table: str, changes: Mapping[str, str | None]) -> None:
+        """See :meth:`MetastoreClient.set_table_parameters`."""
+        raw = self._get_raw_table(database, table)
+        kept = {name: value for name, value in raw.parameters.items() if name not in changes}
+        raw.parameters = kept | {name: value for name, value in changes.items() if value is not None}
+        self._alter_raw_table(raw, {})
+
     def clear_accurate_statistics(
         self,
         database: str,

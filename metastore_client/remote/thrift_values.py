@@ -253,6 +253,8 @@ def compaction_info(raw: Any) -> CompactionInfo:
         start_time=raw.start,
         run_as=raw.runAs or "",
         highest_write_id=raw.hightestTxnId,
+        end_time=raw.endTime,
+        error=raw.errorMessage or "",
     )
 
 

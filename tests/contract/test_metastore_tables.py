@@ -326,6 +326,27 @@ def test_accurate_statistics_of_a_table_are_cleared(
     assert metastore.clear_accurate_statistics(database, "t", None, **told) == 0
 
 
+def test_parameters_of_a_table_are_set_and_removed(
+    metastore: MetastoreClient, database: str, make_table: MakeTable
+) -> None:
+    """All others stay, and so do columns and location."""
+    made = make_table("t")
+    before = metastore.get_table(database, made.name)
+    metastore.set_table_parameters(database, made.name, {"x.one": "1", "x.two": '["ä"]'})
+    metastore.set_table_parameters(
+        database, made.name.upper(), {"x.one": None, "x.three": "3", "x.none": None}
+    )
+    found = metastore.get_table(database, made.name)
+    ours = {name: value for name, value in found.parameters.items() if name.startswith("x.")}
+    assert ours == {"x.two": '["ä"]', "x.three": "3"}
+    assert found.parameters.items() >= {
+        (name, value) for name, value in before.parameters.items() if not name.startswith("transient")
+    }
+    assert replace(found, parameters={}) == replace(before, parameters={})
+    with pytest.raises(NoSuchObjectError):
+        metastore.set_table_parameters(database, "missing", {"x": "y"})
+
+
 def test_a_write_id_for_statistics_needs_its_valid_list(
     metastore: MetastoreClient, database: str, make_table: MakeTable
 ) -> None:

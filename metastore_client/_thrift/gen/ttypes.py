@@ -6191,12 +6191,14 @@ class ShowCompactResponseElement(object):
      - start
      - runAs
      - hightestTxnId
+     - endTime
      - id
+     - errorMessage
 
     """
 
 
-    def __init__(self, dbname=None, tablename=None, partitionname=None, type=None, state=None, workerid=None, start=None, runAs=None, hightestTxnId=None, id=None,):
+    def __init__(self, dbname=None, tablename=None, partitionname=None, type=None, state=None, workerid=None, start=None, runAs=None, hightestTxnId=None, endTime=None, id=None, errorMessage=None,):
         self.dbname = dbname
         self.tablename = tablename
         self.partitionname = partitionname
@@ -6206,7 +6208,9 @@ class ShowCompactResponseElement(object):
         self.start = start
         self.runAs = runAs
         self.hightestTxnId = hightestTxnId
+        self.endTime = endTime
         self.id = id
+        self.errorMessage = errorMessage
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -6262,9 +6266,19 @@ class ShowCompactResponseElement(object):
                     self.hightestTxnId = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 11:
+                if ftype == TType.I64:
+                    self.endTime = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
             elif fid == 13:
                 if ftype == TType.I64:
                     self.id = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 14:
+                if ftype == TType.STRING:
+                    self.errorMessage = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
             else:
@@ -6313,9 +6327,17 @@ class ShowCompactResponseElement(object):
             oprot.writeFieldBegin('hightestTxnId', TType.I64, 9)
             oprot.writeI64(self.hightestTxnId)
             oprot.writeFieldEnd()
+        if self.endTime is not None:
+            oprot.writeFieldBegin('endTime', TType.I64, 11)
+            oprot.writeI64(self.endTime)
+            oprot.writeFieldEnd()
         if self.id is not None:
             oprot.writeFieldBegin('id', TType.I64, 13)
             oprot.writeI64(self.id)
+            oprot.writeFieldEnd()
+        if self.errorMessage is not None:
+            oprot.writeFieldBegin('errorMessage', TType.STRING, 14)
+            oprot.writeString(self.errorMessage.encode('utf-8') if sys.version_info[0] == 2 else self.errorMessage)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -6916,9 +6938,10 @@ ShowCompactResponseElement.thrift_spec = (
     (8, TType.STRING, 'runAs', 'UTF8', None, ),  # 8
     (9, TType.I64, 'hightestTxnId', None, None, ),  # 9
     None,  # 10
-    None,  # 11
+    (11, TType.I64, 'endTime', None, None, ),  # 11
     None,  # 12
     (13, TType.I64, 'id', None, None, ),  # 13
+    (14, TType.STRING, 'errorMessage', 'UTF8', None, ),  # 14
 )
 all_structs.append(ShowCompactResponse)
 ShowCompactResponse.thrift_spec = (
