@@ -25,6 +25,7 @@ pytest_plugins = [
     "tests.fixtures.fix_judge",
     "tests.fixtures.fix_metastore",
     "tests.fixtures.fix_mariadb",
+    "tests.fixtures.fix_postgres",
     "tests.fixtures.fix_spark",
     "tests.fixtures.fix_workers",
     "tests.fixtures.fix_one_setting",
