@@ -27,6 +27,7 @@ from .commit.staging import list_staged as list_staged
 from .errors import BucketIdError as BucketIdError
 from .errors import ClientError as ClientError
 from .errors import CommitOutcomeUnknownError as CommitOutcomeUnknownError
+from .errors import CompactionError as CompactionError
 from .errors import ConfigurationError as ConfigurationError
 from .errors import ConnectionFailedError as ConnectionFailedError
 from .errors import ContradictionError as ContradictionError
@@ -43,6 +44,7 @@ from .errors import LockLostError as LockLostError
 from .errors import LockNotAcquiredError as LockNotAcquiredError
 from .errors import ManifestError as ManifestError
 from .errors import MutationError as MutationError
+from .errors import OutstandingChangesError as OutstandingChangesError
 from .errors import PartitionCreationError as PartitionCreationError
 from .errors import ReadError as ReadError
 from .errors import RecordLayoutError as RecordLayoutError
@@ -121,6 +123,21 @@ from .table.writer_options import WriterOptions as WriterOptions
 from .types.hive_type import arrow_type as arrow_type
 from .types.hive_type import parse_hive_type as parse_hive_type
 from .types.text_values import BinaryText as BinaryText
+from .update.compact import CompactedPartition as CompactedPartition
+from .update.compact import CompactionThreshold as CompactionThreshold
+from .update.compact import CompactReport as CompactReport
+from .update.compact import compact_table as compact_table
+from .update.disable import disable_update as disable_update
+from .update.enable import EnableReport as EnableReport
+from .update.enable import enable_update as enable_update
+from .update.extract import ExtractReport as ExtractReport
+from .update.extract import extract_update as extract_update
+from .update.method import CaptureMethod as CaptureMethod
+from .update.status import UpdateStatus as UpdateStatus
+from .update.status import update_status as update_status
+from .update.status_html import status_page as status_page
+from .update.status_text import status_dict as status_dict
+from .update.status_text import status_text as status_text
 from .upkeep.abort import abort_transactions as abort_transactions
 from .upkeep.create_acid_table import create_acid_table as create_acid_table
 from .upkeep.delta_sizes import DeltaSizes as DeltaSizes

@@ -13,6 +13,7 @@
     │   │   ├─ TransactionAbortedError    the server says the transaction is over
     │   │   │   └─ WriteConflictError         another one changed the same partition and committed first
     │   │   └─ CommitOutcomeUnknownError  the connection was lost during commit: look, do not retry
+    │   ├─ CompactionError            a compaction failed, or did not end in time
     │   └─ LockError
     │       ├─ LockNotAcquiredError       another transaction held the lock for too long
     │       └─ LockLostError              the lock or its heartbeat was lost during the work
@@ -32,6 +33,7 @@
     ├─ InputError                     a change source cannot be read or applied
     │   ├─ InputFormatError               a file or message is damaged, or is not what its format says
     │   ├─ SourcePositionError            the source does not have what follows the watermark
+    │   ├─ OutstandingChangesError        captured changes that have not been applied yet
     │   └─ ContradictionError             operations that cannot follow one another, or do not fit the table
     └─ ManifestError                  missing, doubled or contradictory task output
 
@@ -52,6 +54,7 @@ __all__ = [
     "BucketIdError",
     "ClientError",
     "CommitOutcomeUnknownError",
+    "CompactionError",
     "ConfigurationError",
     "ConnectionFailedError",
     "ContradictionError",
@@ -68,6 +71,7 @@ __all__ = [
     "LockNotAcquiredError",
     "ManifestError",
     "MutationError",
+    "OutstandingChangesError",
     "PartitionCreationError",
     "ReadError",
     "RecordLayoutError",
@@ -127,6 +131,10 @@ class WriteConflictError(TransactionAbortedError):
 
 class CommitOutcomeUnknownError(TransactionError):
     """The connection was lost during commit and the outcome is unknown: look, do not retry."""
+
+
+class CompactionError(ClientError):
+    """A compaction failed, or did not end in time; the message has the server's reason."""
 
 
 class LockError(ClientError):
@@ -203,6 +211,10 @@ class InputFormatError(InputError):
 
 class SourcePositionError(InputError):
     """The source does not have what follows the watermark, or the watermark would move backwards."""
+
+
+class OutstandingChangesError(InputError):
+    """Changes were captured and have not been applied; what was asked for would lose them."""
 
 
 class ContradictionError(InputError):

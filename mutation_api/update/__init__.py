@@ -1,0 +1,3 @@
+"""Incremental update: changes of a table in a relational database, captured there and applied to Hive's
+table.
+"""

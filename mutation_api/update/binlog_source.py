@@ -1,0 +1,69 @@
+"""BinlogSource: the binary log of MySQL or MariaDB as a method of incremental update, by the source of
+``ingest mysql``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mutation_api.inputs.mysql.mysql_source import MySqlSource
+from mutation_api.inputs.mysql.server import PORT_DEFAULT, MySqlAddress
+from mutation_api.inputs.source import Batch, LocalBatch, Position, SourceTable
+from mutation_api.update.progress_mark import ProgressMark
+from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE, checked_url
+from mutation_api.update.settings import UpdateSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["BinlogSource"]
+
+
+class BinlogSource:
+    """The changes that the log has since the last extraction; nothing is removed from it.
+
+    Args:
+        settings: those of the table.
+        password: of the account; None: that of the environment.
+    """
+
+    def __init__(self, settings: UpdateSettings, password: str | None) -> None:
+        url = checked_url(settings.source)
+        secret = os.environ.get(PASSWORD_VARIABLE, "") if password is None else password
+        address = MySqlAddress(url.host or "localhost", url.username or "", secret, url.port or PORT_DEFAULT)
+        name = settings.source_table.rpartition(".")[2]
+        self._source = MySqlSource(
+            address,
+            url.database or "",
+            time_zone=settings.time_zone,
+            ignored_columns=[f"{name}.{column}" for column in settings.ignored_columns],
+        )
+
+    @property
+    def source_id(self) -> str:
+        """See ``MySqlSource``."""
+        return self._source.source_id
+
+    def read(
+        self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
+    ) -> Batch:
+        """See ``MySqlSource``."""
+        return self._source.read(spark, tables, after)
+
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """See ``MySqlSource``."""
+        return self._source.read_local(tables, after)
+
+    def has_news(self, mark: ProgressMark) -> bool:
+        """Only an extraction tells."""
+        return True
+
+    def acknowledge(self) -> int:
+        """The log is the server's."""
+        return 0
+
+    def close(self) -> None:
+        """Remove what was kept, and disconnect."""
+        self._source.close()

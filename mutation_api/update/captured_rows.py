@@ -1,0 +1,130 @@
+"""Rows that an extraction has read, in a Parquet file until they are applied; memory holds one chunk.
+
+The source's transaction ends when all rows are in the file, so it does not last as long as the merge.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mutation_api.errors import InputError
+from mutation_api.inputs.parts import OperationParts
+from mutation_api.inputs.source import OPERATION, POSITION
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+
+__all__ = ["POSITION_FIELDS", "CapturedRows", "RowSpool"]
+
+POSITION_FIELDS = ("sequence",)
+"""Parts of an operation's position: the last number of its key in the log, or the row's number in a copy."""
+
+
+class RowSpool:
+    """The file of one extraction, in this machine's folder for temporary files; removed by :meth:`close`."""
+
+    def __init__(self) -> None:
+        """Make the folder. Raises InputError."""
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="hive-mutate-"))
+        except OSError as error:
+            raise InputError(f"rows cannot be kept until they are applied: {error}") from error
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._writer: pq.ParquetWriter | None = None
+        self._sizes: list[int] = []
+        self.row_count = 0
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Close."""
+        self.close()
+
+    def add(
+        self, operations: Sequence[str], sequences: Sequence[int], columns: Mapping[str, pa.Array]
+    ) -> None:
+        """Add operations, one for each row of the columns. Raises InputError: the file cannot be written."""
+        if not operations:
+            return
+        position = pa.StructArray.from_arrays([pa.array(sequences, pa.int64())], POSITION_FIELDS)
+        batch = pa.table({OPERATION: pa.array(operations, pa.string()), POSITION: position, **columns})
+        try:
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(self._path, batch.schema)
+            self._writer.write_table(batch)
+        except OSError as error:
+            raise InputError(f"{self._path}: rows cannot be kept until they are applied: {error}") from error
+        self._sizes.append(batch.nbytes)
+        self.row_count += batch.num_rows
+
+    def written(self) -> CapturedRows:
+        """All operations; none can be added after it. Raises InputError."""
+        if self._writer is not None:
+            try:
+                self._writer.close()
+            except OSError as error:
+                raise InputError(
+                    f"{self._path}: rows cannot be kept until they are applied: {error}"
+                ) from error
+        return CapturedRows(Location.given(str(self._path)), tuple(self._sizes))
+
+    def close(self) -> None:
+        """Remove the file. May be called twice."""
+        self._remove()
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / "rows.parquet"
+
+
+@dataclass(frozen=True)
+class CapturedRows(OperationParts):
+    """The operations of a :class:`RowSpool`; each chunk is a part."""
+
+    location: Location
+    part_bytes: tuple[int, ...]
+
+    @property
+    def part_count(self) -> int:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        return len(self.part_bytes)
+
+    @property
+    def byte_count(self) -> int:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        return sum(self.part_bytes)
+
+    @property
+    def locations(self) -> Sequence[Location]:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        return [self.location]
+
+    @property
+    def position(self) -> Sequence[str]:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        return POSITION_FIELDS
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        return True
+
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        try:
+            with storage_at(self.location).open_input(self.location) as stream:
+                yield from pq.ParquetFile(stream).read_row_group(number, use_threads=False).to_batches()
+        except OSError as error:
+            raise InputError(
+                f"{self.location.shown}: the rows that were kept there cannot be read: {error}"
+            ) from error

@@ -1,0 +1,237 @@
+"""enable_update: capture the changes of a table of a relational database, for a table that follows it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from metastore_client.client import MetastoreClient
+from mutation_api.client.tables.catalog import split_full_name
+from mutation_api.client.tables.descriptors import describe
+from mutation_api.client.tables.preconditions import check_mutable
+from mutation_api.errors import ConfigurationError
+from mutation_api.table.acid_table import AcidTable, TableRole
+from mutation_api.update.method import CaptureMethod
+from mutation_api.update.rdbms.connect import checked_url, connect_database
+from mutation_api.update.rdbms.database import CapturedTable, SourceDatabase, SourceObject
+from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.source_rows import ReadPlan
+from mutation_api.update.tables import find_settings, get_table, write_settings
+
+__all__ = ["EnableReport", "enable_update"]
+
+
+@dataclass(frozen=True)
+class EnableReport:
+    """What ``enable`` did, or would do.
+
+    ``objects``: those in the source, with the statements that make them.
+    """
+
+    table: str
+    settings: UpdateSettings
+    objects: tuple[SourceObject, ...]
+    is_dry_run: bool
+
+    def __str__(self) -> str:
+        """The statements of a dry run, or a line."""
+        found = self.settings
+        if self.is_dry_run:
+            statements = [f"{each};" for made in self.objects for each in made.create]
+            return "\n".join(statements or [f"-- method {found.method.value} makes no objects in the source"])
+        made = ", ".join(f"{each.kind} {each.name}" for each in self.objects) or "no objects in the source"
+        return (
+            f"{self.table}: follows {found.source_table} of {found.source} by {', '.join(found.key)} "
+            f"({found.method.value}): {made}"
+        )
+
+
+def enable_update(
+    metastore: MetastoreClient,
+    table: str,
+    source: str,
+    *,
+    source_table: str | None = None,
+    key: Sequence[str] = (),
+    method: CaptureMethod | str = CaptureMethod.CHANGELOG,
+    version_column: str = "",
+    overlap: str = "",
+    compare_keys: bool = False,
+    verify_key: bool = True,
+    create_partitions: bool = True,
+    is_loaded: bool = False,
+    ignored_columns: Sequence[str] = (),
+    time_zone: str = "UTC",
+    password: str | None = None,
+    dry_run: bool = False,
+    progress: Callable[[str], None] = lambda line: None,
+) -> EnableReport:
+    """Enable incremental update of a table. Repeated after a stop anywhere, it goes on.
+
+    From the end of this call on every change of the source's table is captured. The first extraction copies
+    the table; rows that the target has already are compared with the source, and made equal.
+
+    Args:
+        metastore: where ``table`` is; stays open.
+        table: ``database.table``, an ACID table that takes updates and deletes.
+        source: URL of the database, without password, as :func:`connect_database` takes it.
+        source_table: the source's name, with its schema if need be; by default the name of ``table``.
+        key: columns that identify a row; by default the primary key of the source.
+        method: how changes are captured.
+        version_column: the growing column of the row-version methods.
+        overlap: see :class:`~mutation_api.update.version_source.VersionSource`.
+        compare_keys: row-version: find deletes by comparing the keys of both sides in each extraction.
+        verify_key: insert-only methods: see UpdateSettings.
+        create_partitions: False: a row of a partition that is not loaded yet is refused by the extraction.
+        is_loaded: the target is loaded by other means, after this call; the first extraction copies nothing.
+        ignored_columns: columns of the source that ``table`` lacks.
+        time_zone: the zone whose wall clock an instant (timestamptz, MySQL's TIMESTAMP) becomes.
+        password: of the source; by default that of the environment.
+        dry_run: change nothing; the report has the statements.
+        progress: is called with a line of text for each step.
+
+    Raises:
+        ConfigurationError: there is no key; the table follows another source; or options make no sense.
+        RecordLayoutError: the tables do not agree, or the method would not see all changes.
+        TableNotMutableError: ``table`` breaks a rule of ACID tables.
+        ConnectionFailedError: the source or the metastore cannot be reached, or refuses a statement.
+    """
+    table = ".".join(split_full_name(table))
+    database = connect_database(source, password)
+    try:
+        wanted = UpdateSettings(
+            identifier=secrets.token_hex(4),
+            state="enabling",
+            source=checked_url(source).render_as_string(),
+            source_table=source_table or split_full_name(table)[1],
+            key=tuple(key),
+            method=CaptureMethod(method),
+            version_column=version_column,
+            overlap=overlap,
+            compares_keys=compare_keys,
+            verifies_key=verify_key,
+            create_partitions=create_partitions,
+            is_loaded=is_loaded,
+            ignored_columns=tuple(ignored_columns),
+            time_zone=time_zone,
+            enabled_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        captured, settings = _checked(metastore, table, database, wanted)
+        settings = _continued(metastore, table, settings)
+        objects = tuple(_objects(database, captured, settings))
+        if not dry_run:
+            _carry_out(metastore, table, database, settings, objects, progress)
+    finally:
+        database.close()
+    return EnableReport(table, replace(settings, state="enabled"), objects, dry_run)
+
+
+def _checked(
+    metastore: MetastoreClient, table: str, database: SourceDatabase, wanted: UpdateSettings
+) -> tuple[CapturedTable, UpdateSettings]:
+    """Everything that can be refused is refused here, before anything is made."""
+    _check_options(wanted)
+    captured = database.describe(wanted.source_table)
+    settings = replace(wanted, key=_key(captured, wanted))
+    database.check_capture(captured, settings.key, settings.method)
+    ReadPlan.of(database, captured, _target(metastore, table), settings)
+    if settings.method.has_version:
+        database.check_version(captured, settings.version_column, settings.overlap)
+    return captured, settings
+
+
+def _check_options(wanted: UpdateSettings) -> None:
+    method = wanted.method
+    wrong = ""
+    if method.has_version and not wanted.version_column:
+        wrong = "needs the name of a growing column (version_column)"
+    elif not method.has_version and wanted.version_column:
+        wrong = "reads no version column"
+    elif wanted.compares_keys and method is not CaptureMethod.ROW_VERSION:
+        wrong = "has no use for a comparison of keys, only row-version has"
+    elif not wanted.verifies_key and not method.is_insert_only:
+        wrong = "always needs its key; only the insert-only methods can go without its verification"
+    elif method is CaptureMethod.BINLOG and not wanted.source.startswith(("mysql", "mariadb")):
+        wrong = "is MySQL's and MariaDB's alone"
+    if wrong:
+        raise ConfigurationError(f"method {method.value} {wrong}")
+
+
+def _key(captured: CapturedTable, wanted: UpdateSettings) -> tuple[str, ...]:
+    """The given key, by the source's spelling, or the primary key. Raises ConfigurationError."""
+    must_be_primary = wanted.method.is_insert_only and wanted.verifies_key
+    if not captured.primary_key and (must_be_primary or not wanted.key):
+        advice = (
+            "or do without its verification"
+            if must_be_primary
+            else "or name columns that identify a row (key)"
+        )
+        raise ConfigurationError(
+            f"source table {captured.full_name} has no primary key: give it one, {advice}. Nothing was "
+            "changed"
+        )
+    key = wanted.key or captured.primary_key
+    names = {column.name.lower(): column.name for column in captured.columns}
+    missing = [name for name in key if name.lower() not in names]
+    if missing:
+        raise ConfigurationError(f"source table {captured.full_name} has no column {', '.join(missing)}")
+    found = tuple(names[name.lower()] for name in key)
+    if must_be_primary and set(found) != set(captured.primary_key):
+        raise ConfigurationError(
+            f"source table {captured.full_name}: {', '.join(found)} is not its primary key "
+            f"{', '.join(captured.primary_key)}, which method {wanted.method.value} needs: leave the key "
+            "out, or do "
+            "without its verification"
+        )
+    return found
+
+
+def _target(metastore: MetastoreClient, table: str) -> AcidTable:
+    info = get_table(metastore, table)
+    version = check_mutable(info, metastore.capabilities(), TableRole.SINK)
+    return describe(info, version, TableRole.SINK, create_partitions=True, time_zone=None)
+
+
+def _continued(metastore: MetastoreClient, table: str, wanted: UpdateSettings) -> UpdateSettings:
+    """The settings, with the identifier of an ``enable`` that was stopped before.
+
+    Raises ConfigurationError: the table is enabled already, with other settings, or is being disabled.
+    """
+    found = find_settings(metastore, table)
+    if found is None:
+        return wanted
+    same = replace(wanted, identifier=found.identifier, state=found.state, enabled_at=found.enabled_at)
+    if found.state == "disabling" or same != found:
+        raise ConfigurationError(
+            f"table {table}: incremental update is {found.state} already, from {found.source_table} of "
+            f"{found.source} by "
+            f"{', '.join(found.key)} ({found.method.value}); disable it first"
+        )
+    return found
+
+
+def _objects(
+    database: SourceDatabase, captured: CapturedTable, settings: UpdateSettings
+) -> list[SourceObject]:
+    if not settings.method.has_log:
+        return []
+    return database.objects(captured, settings.key, settings.names, settings.method)
+
+
+def _carry_out(
+    metastore: MetastoreClient,
+    table: str,
+    database: SourceDatabase,
+    settings: UpdateSettings,
+    objects: Sequence[SourceObject],
+    progress: Callable[[str], None],
+) -> None:
+    if settings.state == "enabled":
+        return  # as it was asked for
+    write_settings(metastore, table, settings)
+    if objects:
+        progress(f"{table}: making {', '.join(f'{each.kind} {each.name}' for each in objects)}")
+        database.run([statement for each in objects for statement in each.create])
+    write_settings(metastore, table, replace(settings, state="enabled"))

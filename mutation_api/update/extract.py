@@ -1,0 +1,205 @@
+"""extract_update: bring a table up to its source, exactly once, in one transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from metastore_client.client import MetastoreClient
+from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
+from mutation_api.client.listener import LockFailureListener
+from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.tables.catalog import split_full_name
+from mutation_api.inputs.engines.choice import engine_for
+from mutation_api.inputs.engines.engine import Engine
+from mutation_api.inputs.ingest import Following, IngestOptions, ingest_by
+from mutation_api.inputs.ingest_report import IngestReport
+from mutation_api.local.local_options import LocalOptions
+from mutation_api.scan.table_scan import TableScan
+from mutation_api.scan.table_view import open_table
+from mutation_api.update.progress_mark import ProgressMark, Run
+from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.sources import AnyCapture, capture_of
+from mutation_api.update.tables import find_mark, require_settings, watermark_table_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NO_ENGINE = "none"
+
+__all__ = ["ExtractOptions", "ExtractReport", "extract_by", "extract_update"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractOptions:
+    """The options of :func:`extract_update`, which explains them."""
+
+    password: str | None = None
+    dry_run: bool = False
+    user: str | None = None
+    lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT
+    listener: LockFailureListener | None = None
+    progress: Callable[[str], None] = lambda line: None
+
+
+@dataclass(frozen=True)
+class ExtractReport:
+    """What an extraction did.
+
+    ``mark``: the position that it reached, None if there was nothing new. ``removed``: rows that left the
+    log. ``seconds``: from its begin to the commit.
+    """
+
+    table: str
+    ingested: IngestReport
+    mark: ProgressMark | None
+    removed: int
+    seconds: float
+
+    @property
+    def run(self) -> Run | None:
+        """What was extracted; None if there was nothing new, or the source tells no kinds."""
+        return self.mark.recent[-1] if self.mark is not None and self.mark.recent else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for programs, in JSON's types."""
+        run = self.run
+        return {
+            "table": self.table,
+            "txn_id": self.ingested.txn_id,
+            "extraction": None if self.mark is None else self.mark.extraction,
+            "position": None if self.mark is None else self.mark.position,
+            "captured": None if run is None else dict(vars(run)),
+            "removed_from_log": self.removed,
+            "seconds": round(self.seconds, 3),
+            "applied": [each.to_dict() for each in self.ingested.tables],
+        }
+
+    def __str__(self) -> str:
+        """A line."""
+        if self.ingested.position is None:
+            return f"{self.table}: nothing new"
+        total = [each.merge.total for each in self.ingested.tables]
+        counts = {
+            name: sum(getattr(each, name) for each in total)
+            for name in ("inserted", "updated", "deleted", "moved", "unchanged")
+        }
+        shown = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no rows"
+        lag = "" if self.run is None else f", {self.run.lag:.1f} s old"
+        what = f"transaction {self.ingested.txn_id}" if not self.ingested.is_dry_run else "a dry run"
+        return f"{self.table}: {shown}{lag}, in {what}, {self.seconds:.1f} s"
+
+
+class _SaidByTheCommit:
+    """Does nothing: the loss is logged, and raised by the next step."""
+
+    def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
+        """See :class:`~mutation_api.client.listener.LockFailureListener`."""
+
+
+def extract_update(
+    metastore: MetastoreClient,
+    table: str,
+    *,
+    spark: SparkSession | None = None,
+    local: LocalOptions | None = None,
+    password: str | None = None,
+    dry_run: bool = False,
+    user: str | None = None,
+    lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
+    listener: LockFailureListener | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+) -> ExtractReport:
+    """Apply what was captured since the last extraction, and remove it from the log.
+
+    What is committed in the source after the extraction has begun to read waits for the next. Stopped
+    anywhere and repeated, the result is the same. A second extraction of the table waits for the first.
+
+    Args:
+        metastore: where ``table`` is; stays open.
+        table: ``database.table``, for which incremental update is enabled.
+        spark: the session that does the work; see ``ingest``.
+        local: this process does it, with this memory and these threads; see ``ingest``.
+        password: of the source; by default that of the environment.
+        dry_run: report what would be done and write nothing.
+        user: the user name for the metastore.
+        lock_timeout_seconds: how long to wait for another extraction, or another writer.
+        listener: is called when the transaction is lost while it runs.
+        progress: is called with a line of text for each step.
+
+    Raises:
+        ConfigurationError: incremental update is not enabled.
+        LockNotAcquiredError: another extraction, or writer, did not end in time.
+        PartitionCreationError: a row is of a partition that is not loaded, and none may be created.
+        ContradictionError: an insert-only method, and a row that was inserted is in the target with other
+            values.
+        ConnectionFailedError, RecordLayoutError, RecordValueError, SourcePositionError: see ``ingest``.
+    """
+    options = ExtractOptions(
+        password=password,
+        dry_run=dry_run,
+        user=user,
+        lock_timeout_seconds=lock_timeout_seconds,
+        listener=listener,
+        progress=progress,
+    )
+
+    def engine(source: AnyCapture) -> Engine:
+        return engine_for(source, spark, local)
+
+    return extract_by(engine, metastore, table, options)
+
+
+def extract_by(
+    engine: Callable[[AnyCapture], Engine], metastore: MetastoreClient, table: str, options: ExtractOptions
+) -> ExtractReport:
+    """:func:`extract_update` by the engine that ``engine`` gives for the source."""
+    started = time.monotonic()
+    table = ".".join(split_full_name(table))
+    settings = require_settings(metastore, table, "enabled", "disabling")
+    found = find_mark(metastore, table)
+    before = None if found is None else found[1]
+    replaces = found is None and _has_rows(metastore, table)
+    with closing(capture_of(settings, options.password, replaces=replaces)) as source:
+        if before is not None and not source.has_news(before):
+            nothing = IngestReport(source.source_id, options.dry_run, None, {}, None, (), _NO_ENGINE)
+            return ExtractReport(table, nothing, None, 0, time.monotonic() - started)
+        report = ingest_by(
+            engine(source),
+            metastore,
+            [_following(table, settings)],
+            source,
+            _ingest_options(table, settings, options),
+        )
+        seconds = time.monotonic() - started
+        removed = source.acknowledge() if report.txn_id is not None else 0
+    text = "" if report.position is None else report.position.text
+    mark = ProgressMark.of(text) if '"extraction"' in text else None
+    return ExtractReport(table, report, mark, removed, seconds)
+
+
+def _following(table: str, settings: UpdateSettings) -> Following:
+    return Following(settings.source_table, table, tuple(name.lower() for name in settings.key))
+
+
+def _ingest_options(table: str, settings: UpdateSettings, options: ExtractOptions) -> IngestOptions:
+    return IngestOptions(
+        watermark_table=watermark_table_of(table),
+        dry_run=options.dry_run,
+        strict=settings.method.is_insert_only and settings.verifies_key,
+        create_partitions=settings.create_partitions,
+        user=options.user,
+        lock_timeout_seconds=options.lock_timeout_seconds,
+        listener=options.listener or _SaidByTheCommit(),
+        progress=options.progress,
+    )
+
+
+def _has_rows(metastore: MetastoreClient, table: str) -> bool:
+    """Whether the target has a row before its first extraction."""
+    client: MutatorClient = MutatorClientBuilder().metastore(metastore).build()
+    with client, client.open_snapshot(table) as view:
+        return bool(TableScan(open_table(view, table), limit=1).to_arrow().num_rows)

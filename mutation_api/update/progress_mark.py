@@ -1,0 +1,123 @@
+"""ProgressMark: how far a table was extracted, and what was extracted lately; the text of its watermark.
+Pure.
+
+It is written in the transaction that applies the rows, so it is true whatever crashes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from mutation_api.errors import SourcePositionError
+from mutation_api.inputs.source import Position
+
+__all__ = ["RECENT_KEPT", "ProgressMark", "Run", "ranges_of"]
+
+RECENT_KEPT = 200
+"""Extractions that a mark remembers one by one."""
+DAYS_KEPT = 60
+PENDING_KEPT = 5000
+"""Ranges of log rows that a mark remembers. With more, a run after a crash reads the rows again, which
+changes nothing.
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One extraction that found something.
+
+    ``at``: seconds since 1970 at which the source was read. ``lag``: age of the oldest change then, in
+    seconds.
+    """
+
+    at: float
+    inserted: int
+    updated: int
+    deleted: int
+    lag: float
+
+    @property
+    def rows(self) -> int:
+        """Rows of all kinds."""
+        return self.inserted + self.updated + self.deleted
+
+
+@dataclass(frozen=True)
+class ProgressMark:
+    """The position of a table.
+
+    Attributes:
+        extraction: its number, from 1.
+        position: the greatest change position that was extracted: a number in the log, or a row version.
+        as_of: seconds since 1970 in the source's clock, of the snapshot that was read.
+        pending: ranges of log rows that were applied, and may still be in the log.
+        token: the source's sign that the table was not emptied meanwhile.
+        bound: row-version methods: all rows below it have been extracted.
+        recent: the last runs, oldest first.
+        days: rows of each of the last days (UTC): (day, runs, inserted, updated, deleted).
+    """
+
+    extraction: int
+    position: str
+    as_of: float
+    pending: tuple[tuple[int, int], ...] = ()
+    token: str = ""
+    bound: str = ""
+    recent: tuple[Run, ...] = ()
+    days: tuple[tuple[str, int, int, int, int], ...] = field(default=())
+
+    def to_position(self) -> Position:
+        """The position for the watermark; a later extraction is greater."""
+        values = {
+            **vars(self),
+            "pending": self.pending if len(self.pending) <= PENDING_KEPT else (),
+            "recent": [
+                [round(run.at, 3), run.inserted, run.updated, run.deleted, round(run.lag, 3)]
+                for run in self.recent
+            ],
+        }
+        return Position((self.extraction,), json.dumps(values, ensure_ascii=False))
+
+    @classmethod
+    def of(cls, text: str) -> ProgressMark:
+        """The mark of a watermark's text. Raises SourcePositionError: it is none."""
+        try:
+            values: dict[str, Any] = json.loads(text)
+            values["pending"] = tuple((int(low), int(high)) for low, high in values["pending"])
+            values["recent"] = tuple(Run(*each) for each in values["recent"])
+            values["days"] = tuple((str(each[0]), *map(int, each[1:])) for each in values["days"])
+            return cls(**values)
+        except (ValueError, KeyError, TypeError) as error:
+            raise SourcePositionError(
+                f"the watermark {text!r} is not one of an incremental update"
+            ) from error
+
+    def followed_by(self, run: Run, **values: Any) -> ProgressMark:
+        """The mark after one more run."""
+        day = datetime.fromtimestamp(run.at, UTC).date().isoformat()
+        last = self.days[-1] if self.days and self.days[-1][0] == day else (day, 0, 0, 0, 0)
+        rest = self.days[:-1] if self.days and self.days[-1][0] == day else self.days
+        today = (day, last[1] + 1, last[2] + run.inserted, last[3] + run.updated, last[4] + run.deleted)
+        return replace(
+            self,
+            extraction=self.extraction + 1,
+            as_of=run.at,
+            recent=(*self.recent, run)[-RECENT_KEPT:],
+            days=(*rest, today)[-DAYS_KEPT:],
+            **values,
+        )
+
+
+def ranges_of(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Ranges, both ends included, that hold exactly these numbers, which ascend."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return tuple(found)

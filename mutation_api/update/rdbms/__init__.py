@@ -1,0 +1,3 @@
+"""Relational databases as sources: one module each, behind
+:class:`~mutation_api.update.rdbms.database.SourceDatabase`.
+"""

@@ -1,0 +1,165 @@
+"""SourceDatabase: what a relational database must offer so that changes of its tables can be captured.
+
+One more database is a subclass of :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`, or any class
+that fulfils this protocol, and a line in :mod:`mutation_api.update.rdbms.connect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from mutation_api.types.hive_type import HiveType
+from mutation_api.update.method import CaptureMethod
+from mutation_api.update.settings import ObjectNames, UpdateSettings
+
+__all__ = ["CapturedTable", "SourceColumn", "SourceDatabase", "SourceObject", "SourceSnapshot"]
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column of the source. ``type_text``: its type in the source's words. ``detail`` is the database's
+    own.
+    """
+
+    name: str
+    type_text: str
+    detail: Any = None
+
+
+@dataclass(frozen=True)
+class CapturedTable:
+    """A table of the source, as its catalog describes it.
+
+    ``schema``: '' where there are none. ``primary_key``: column names, empty without one. ``unique_keys``:
+    all keys that are unique and never null, the primary one first. ``detail`` is the database's own.
+    """
+
+    schema: str
+    name: str
+    columns: tuple[SourceColumn, ...]
+    primary_key: tuple[str, ...]
+    unique_keys: tuple[tuple[str, ...], ...]
+    detail: Any = None
+
+    @property
+    def full_name(self) -> str:
+        """``schema.name``, or the name alone."""
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+    def column(self, name: str) -> SourceColumn:
+        """A column by its name, in any case. Raises KeyError."""
+        return {each.name.lower(): each for each in self.columns}[name.lower()]
+
+
+@dataclass(frozen=True)
+class SourceObject:
+    """An object that ``enable`` makes in the source: what it is, and the statements that make and remove it.
+
+    Each statement may be repeated.
+    """
+
+    kind: str
+    name: str
+    create: tuple[str, ...]
+    drop: tuple[str, ...]
+
+
+class SourceSnapshot(Protocol):
+    """One consistent view of the source, as long as its block."""
+
+    def value(self, statement: str) -> Any:
+        """The only value of a query; None without a row."""
+
+    def chunks(self, statement: str) -> Iterator[list[Sequence[Any]]]:
+        """The rows of a query, in chunks of limited size."""
+
+
+class SourceDatabase(Protocol):
+    """A database of the source, connected when it is first asked.
+
+    Every method raises ConnectionFailedError if the database cannot be reached or refuses a statement.
+    """
+
+    @property
+    def kind(self) -> str:
+        """``postgresql``, ``mysql``, ``sqlite``, …"""
+
+    @property
+    def source_id(self) -> str:
+        """Name of the database in watermarks, without user and password."""
+
+    def describe(self, table: str) -> CapturedTable:
+        """A table by its name. Raises RecordLayoutError: there is none, or it is no table."""
+
+    def check_capture(self, table: CapturedTable, key: Sequence[str], method: CaptureMethod) -> None:
+        """Refuse a table some of whose changes the method would not see. Raises RecordLayoutError."""
+
+    def check_version(self, table: CapturedTable, column: str, overlap: str) -> None:
+        """Refuse a growing column of which the database cannot tell that nothing appears below its bound any
+        more.
+
+        Raises RecordLayoutError, ConfigurationError.
+        """
+
+    def version_bound(self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings) -> str:
+        """The value of the growing column below which the snapshot has every row that will ever be there.
+
+        It is text that :meth:`from_version` takes.
+        """
+
+    def from_version(self, table: CapturedTable, settings: UpdateSettings, bound: str) -> str:
+        """The condition that a row's version is not below a bound."""
+
+    def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
+        """Refuse a column of Hive that cannot hold the values. Raises RecordLayoutError."""
+
+    def objects(
+        self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
+    ) -> list[SourceObject]:
+        """The log table and what fills it, in the order in which they are made."""
+
+    def run(self, statements: Sequence[str]) -> None:
+        """Run statements that change objects; all or nothing where the database can."""
+
+    def snapshot(self) -> AbstractContextManager[SourceSnapshot]:
+        """Open a repeatable-read view."""
+
+    def has_table(self, schema: str, name: str) -> bool:
+        """Whether there is such a table."""
+
+    def table_token(self, table: CapturedTable) -> str:
+        """Changes when the table is emptied by a statement that no trigger sees; '' where there is none."""
+
+    def quoted(self, *names: str) -> str:
+        """A name in a statement."""
+
+    def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
+        """The expression that reads a column; ``table``: its alias."""
+
+    def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
+        """The expression that reads a key column from the log."""
+
+    def same_key(self, column: SourceColumn, table: str, log: str) -> str:
+        """The condition that a row of the table has exactly the key of one of the log; an index may help."""
+
+    def seconds(self, expression: str) -> str:
+        """The expression of a log row's time as seconds since 1970."""
+
+    def now(self) -> str:
+        """The expression of the current time as seconds since 1970."""
+
+    def to_column(
+        self, column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
+    ) -> pa.Array:
+        """Values that :meth:`selected` read, as the target's type. Raises RecordValueError."""
+
+    def delete_from_log(self, schema: str, log: str, sequences: Sequence[tuple[int, int]]) -> int:
+        """Delete log rows by ranges of their numbers, both ends included; returns how many were deleted."""
+
+    def close(self) -> None:
+        """Disconnect. May be called twice."""

@@ -1,0 +1,247 @@
+"""SqlDatabase: what databases behind SQLAlchemy have in common; a subclass knows the statements of one."""
+
+from __future__ import annotations
+
+import abc
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import sqlalchemy
+from sqlalchemy.engine import URL, Engine
+
+from mutation_api.errors import ConfigurationError, ConnectionFailedError
+from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceSnapshot
+from mutation_api.update.settings import UpdateSettings
+
+__all__ = [
+    "OPERATION_COLUMN",
+    "RANGES_PER_STATEMENT",
+    "SEQUENCE_COLUMN",
+    "TIME_COLUMN",
+    "CursorSnapshot",
+    "SqlDatabase",
+]
+
+SEQUENCE_COLUMN, OPERATION_COLUMN, TIME_COLUMN = "hm_sequence", "hm_operation", "hm_at"
+"""Columns of a log table, before the key's."""
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+ROWS_PER_CHUNK = 10_000
+RANGES_PER_STATEMENT = 200
+"""Ranges of log rows that one statement deletes."""
+NUMBERS_PER_STATEMENT = 100_000
+"""Log rows that one statement deletes, at most: a short transaction."""
+DDL_WAIT_SECONDS = 20
+"""Longest wait of our statements for a lock on a table that applications use; they queue behind us meanwhile.
+"""
+
+
+class CursorSnapshot:
+    """A :class:`~mutation_api.update.rdbms.database.SourceSnapshot` on a connection of the DB-API."""
+
+    def __init__(self, connection: Any, database: SqlDatabase) -> None:
+        self._connection = connection
+        self._database = database
+
+    def value(self, statement: str) -> Any:
+        """See :class:`~mutation_api.update.rdbms.database.SourceSnapshot`."""
+        with self._database.errors():
+            cursor = self._connection.cursor()
+            cursor.execute(statement)
+            row = cursor.fetchone()
+            cursor.close()
+        return None if row is None else row[0]
+
+    def chunks(self, statement: str) -> Iterator[list[Sequence[Any]]]:
+        """See :class:`~mutation_api.update.rdbms.database.SourceSnapshot`."""
+        with self._database.errors():
+            cursor = self._database.streaming_cursor(self._connection)
+            cursor.execute(statement)
+            while rows := cursor.fetchmany(ROWS_PER_CHUNK):
+                yield list(rows)
+            cursor.close()
+
+
+class SqlDatabase(abc.ABC):
+    """A :class:`~mutation_api.update.rdbms.database.SourceDatabase` that SQLAlchemy reaches."""
+
+    kind: ClassVar[str]
+    knows_bound: ClassVar[bool] = False
+    """Whether no value of a growing column appears below the greatest one that a snapshot has."""
+
+    def __init__(self, url: URL) -> None:
+        """Name the database; nothing is connected yet."""
+        self.url = url
+        self._engine: Engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
+
+    @property
+    def source_id(self) -> str:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        port = f":{self.url.port}" if self.url.port else ""
+        return f"{self.kind}:{self.url.host or ''}{port}/{self.url.database}"
+
+    def close(self) -> None:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        self._engine.dispose()
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Errors of the driver as ours."""
+        driver = self._engine.dialect.loaded_dbapi
+        try:
+            yield
+        except (driver.Error, sqlalchemy.exc.SQLAlchemyError) as error:
+            raise ConnectionFailedError(f"source {self.source_id}: {_first_line(error)}") from error
+
+    @contextmanager
+    def connected(self) -> Iterator[Any]:
+        """A connection of the driver, rolled back and closed after the block."""
+        with self.errors():
+            pooled = self._engine.raw_connection()
+        try:
+            yield pooled.driver_connection
+        finally:
+            pooled.close()
+
+    def rows(self, statement: str, *values: Any) -> list[Sequence[Any]]:
+        """The rows of a query on a connection of its own."""
+        with self.connected() as connection, self.errors():
+            cursor = connection.cursor()
+            cursor.execute(statement, values)
+            return list(cursor.fetchall())
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SourceSnapshot]:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        with self.connected() as connection:
+            with self.errors():
+                self.begin_snapshot(connection)
+            yield CursorSnapshot(connection, self)
+
+    def delete_from_log(self, schema: str, log: str, sequences: Sequence[tuple[int, int]]) -> int:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        table = self.quoted(*([schema] if schema else []), log)
+        deleted = 0
+        with self.connected() as connection, self.errors():
+            self.begin_deletion(connection)
+            for some in _portions(sequences):
+                ranges = " OR ".join(f"{SEQUENCE_COLUMN} BETWEEN {low} AND {high}" for low, high in some)
+                cursor = connection.cursor()
+                cursor.execute(f"DELETE FROM {table} WHERE {ranges}")
+                deleted += int(cursor.rowcount)
+                cursor.close()
+                connection.commit()
+        return deleted
+
+    def run(self, statements: Sequence[str]) -> None:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        with self.connected() as connection, self.errors():
+            self.begin_ddl(connection)
+            for statement in statements:
+                cursor = connection.cursor()
+                cursor.execute(statement)
+                cursor.close()
+            connection.commit()
+
+    def quoted(self, *names: str) -> str:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+    def table_token(self, table: CapturedTable) -> str:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        return ""
+
+    def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        return self.name_of(column, table)
+
+    def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        return self.selected(column, time_zone, table)
+
+    def name_of(self, column: SourceColumn, table: str = "") -> str:
+        """The quoted name of a column; ``table``: an alias, or a word such as NEW."""
+        prefix = f"{table}." if table else ""
+        return prefix + self.quoted(column.name)
+
+    def streaming_cursor(self, connection: Any) -> Any:
+        """A cursor that does not hold all rows of its query."""
+        return connection.cursor()
+
+    def begin_deletion(self, connection: Any) -> None:  # noqa: B027
+        """Prepare a connection that deletes log rows; nothing to do for most."""
+
+    def check_version(self, table: CapturedTable, column: str, overlap: str) -> None:
+        """Without a bound of the database's own, the user answers for an overlap."""
+        names = {each.name.lower() for each in table.columns}
+        if column.lower() not in names:
+            raise ConfigurationError(f"source table {table.full_name} has no column {column}")
+        if not _NUMBER.fullmatch(overlap or "0"):
+            raise ConfigurationError(
+                f"overlap={overlap!r}: it must be a number (of seconds, for a column of times)"
+            )
+        if not overlap and not self.knows_bound:
+            raise ConfigurationError(
+                f"{self.kind} does not tell which values of {column} may still appear, since a value may "
+                "be given long "
+                "before its transaction commits. Use the method changelog, or give an overlap: how far "
+                "below its greatest "
+                "value the column is read again, which must be longer than any transaction takes"
+            )
+
+    def version_bound(self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings) -> str:
+        """The greatest value that the snapshot has; rows that have the same are read again."""
+        column = table.column(settings.version_column)
+        name = table.name if not table.schema else f"{table.schema}.{table.name}"
+        found = snapshot.value(
+            f"SELECT MAX({self.quoted(column.name)}) FROM {self.quoted(*name.split('.', 1))}"
+        )
+        return "" if found is None else found.decode() if isinstance(found, bytes) else str(found)
+
+    def from_version(self, table: CapturedTable, settings: UpdateSettings, bound: str) -> str:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        if not bound:
+            return ""
+        name = self.quoted(table.column(settings.version_column).name)
+        literal = bound if _NUMBER.fullmatch(bound) else "'" + bound.replace("'", "''") + "'"
+        is_number = _NUMBER.fullmatch(bound) is not None
+        return f"{name} >= {self.lowered(literal, settings.overlap, is_number=is_number)}"
+
+    def lowered(self, literal: str, overlap: str, *, is_number: bool) -> str:
+        """A value minus an overlap."""
+        if not overlap:
+            return literal
+        if is_number:
+            return f"{literal} - {overlap}"
+        return f"TIMESTAMP {literal} - INTERVAL {overlap} SECOND"
+
+    @abc.abstractmethod
+    def begin_snapshot(self, connection: Any) -> None:
+        """Begin a read-only transaction that sees one state of the database."""
+
+    @abc.abstractmethod
+    def begin_ddl(self, connection: Any) -> None:
+        """Prepare a connection that changes objects: bound its waits."""
+
+
+def _portions(ranges: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """The ranges, cut so that a statement deletes a bounded number of rows."""
+    portion: list[tuple[int, int]] = []
+    count = 0
+    for first, last in ranges:
+        for low in range(first, last + 1, NUMBERS_PER_STATEMENT):
+            high = min(last, low + NUMBERS_PER_STATEMENT - 1)
+            portion.append((low, high))
+            count += high - low + 1
+            if len(portion) == RANGES_PER_STATEMENT or count >= NUMBERS_PER_STATEMENT:
+                yield portion
+                portion, count = [], 0
+    if portion:
+        yield portion
+
+
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]

@@ -1,0 +1,169 @@
+"""Values that a driver gives, as the type of a column of Hive: exactly, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from mutation_api.errors import RecordValueError
+from mutation_api.types.conversion import convert_to_column
+from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
+
+__all__ = ["to_hive_column"]
+
+_WIDEST = 70
+
+
+def to_hive_column(name: str, target: HiveType, values: Sequence[Any]) -> pa.Array:
+    """Convert Python values to the type of a column of Hive.
+
+    Texts are taken for dates, timestamps and decimals where the column is one (ISO 8601), since SQLite has no
+    such types; 0 and 1 for booleans. A decimal is never rounded.
+
+    Args:
+        name: the column's name, for messages.
+        target: its type in Hive.
+        values: None, or numbers, texts, bytes, dates and timestamps without zone.
+
+    Raises:
+        RecordValueError: a value does not fit; names it.
+        RecordLayoutError: values of this kind can never be stored in the column.
+    """
+    try:
+        array = _decimals(values, target) if target.kind == "decimal" else _plain(values, target)
+    except _MisfitError as misfit:
+        raise RecordValueError(f"column {name!r} ({target.text}): {misfit}") from misfit
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise RecordValueError(f"column {name!r} ({target.text}): {error}") from error
+    return convert_to_column(array, target, column=name, timestamp_unit="us")
+
+
+class _MisfitError(Exception):
+    """A value does not fit; the message says why."""
+
+
+def _plain(values: Sequence[Any], target: HiveType) -> pa.Array:
+    """Values as an array; those that are of the expected type alone need no look at each."""
+    convert = _PREPARED.get(target.kind)
+    if convert is None or set(map(type, values)) <= {_EXPECTED.get(target.kind), type(None)}:
+        return pa.array(values, _HINTS.get(target.kind))
+    return pa.array([None if v is None else convert(v) for v in values], _HINTS.get(target.kind))
+
+
+def _decimals(values: Sequence[Any], target: HiveType) -> pa.Array:
+    kept = [value for value in values if value is not None]
+    if not set(map(type, kept)) <= {Decimal}:
+        values = [None if value is None else _decimal(value) for value in values]
+        kept = [value for value in values if value is not None]
+    if not all(map(Decimal.is_finite, kept)):
+        raise _MisfitError(f"{next(value for value in kept if not value.is_finite())} is no number")
+    try:
+        return pa.array(values, pa.decimal256(_WIDEST, target.scale))
+    except pa.ArrowInvalid as error:
+        wrong = next((v for v in kept if _digits(v) > target.scale), None)
+        if wrong is None:
+            ready = [None if value is None else value.normalize() for value in values]
+            return pa.array(ready, pa.decimal256(_WIDEST, target.scale))
+        raise _MisfitError(f"{wrong} has more than {target.scale} digits after the point") from error
+
+
+def _digits(value: Decimal) -> int:
+    exponent = value.normalize().as_tuple().exponent
+    return -exponent if isinstance(exponent, int) else 0
+
+
+def _decimal(value: Any) -> Decimal:
+    if isinstance(value, Decimal):
+        return value
+    try:
+        return Decimal(str(value))
+    except InvalidOperation as error:
+        raise _MisfitError(f"{value!r} is no number") from error
+
+
+def _integer(value: Any) -> Any:
+    if isinstance(value, Decimal | float) and value == int(value):
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _MisfitError(f"{value!r} is no whole number")
+    return value
+
+
+def _boolean(value: Any) -> bool:
+    if value in (0, 1):
+        return bool(value)
+    raise _MisfitError(f"{value!r} is neither 0 nor 1, so it is not a boolean")
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise _MisfitError(f"{value!r} is no number")
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes | memoryview | float):
+        raise _MisfitError(f"{value!r} is no text")
+    return str(value)
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise _MisfitError(f"{value!r} are no bytes")
+
+
+def _date(value: Any) -> date:
+    if isinstance(value, str):
+        try:
+            return date.fromisoformat(value)
+        except ValueError as error:
+            raise _MisfitError(f"{value!r} is no date such as 2024-05-31") from error
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    raise _MisfitError(f"{value!r} is no date")
+
+
+def _timestamp(value: Any) -> datetime:
+    found = value
+    if isinstance(value, str):
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise _MisfitError(f"{value!r} is no time such as 2024-05-31 12:00:00") from error
+    if not isinstance(found, datetime) or found.tzinfo is not None:
+        raise _MisfitError(f"{value!r} is no time without zone")
+    return found
+
+
+_PREPARED: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(INTEGER_KINDS, _integer),
+    **dict.fromkeys(("string", "char", "varchar"), _text),
+    **dict.fromkeys(("float", "double"), _float),
+    "boolean": _boolean,
+    "decimal": _decimal,
+    "binary": _bytes,
+    "date": _date,
+    "timestamp": _timestamp,
+}
+_EXPECTED: dict[str, type] = {
+    **dict.fromkeys(INTEGER_KINDS, int),
+    **dict.fromkeys(("string", "char", "varchar"), str),
+    **dict.fromkeys(("float", "double"), float),
+    "boolean": bool,
+    "binary": bytes,
+    "date": date,
+}
+_HINTS: dict[str, pa.DataType] = {
+    **dict.fromkeys(INTEGER_KINDS, pa.int64()),
+    **dict.fromkeys(("string", "char", "varchar"), pa.string()),
+    **dict.fromkeys(("float", "double"), pa.float64()),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+}

@@ -1,0 +1,91 @@
+"""ReadPlan: which column of the source fills which column of Hive, and the statements that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.types.hive_type import HiveType, parse_hive_type
+from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceDatabase
+from mutation_api.update.settings import UpdateSettings
+
+__all__ = ["ReadPlan"]
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """How rows of one table are read.
+
+    ``columns``: (name in Hive, its type, the source's column), data columns, then partition columns.
+    """
+
+    database: SourceDatabase
+    table: CapturedTable
+    key: tuple[SourceColumn, ...]
+    columns: tuple[tuple[str, HiveType, SourceColumn], ...]
+    time_zone: str
+
+    @classmethod
+    def of(
+        cls, database: SourceDatabase, table: CapturedTable, target: AcidTable, settings: UpdateSettings
+    ) -> ReadPlan:
+        """Match both sides. Raises RecordLayoutError: columns do not agree, or cannot hold the values."""
+        sources = {column.name.lower(): column for column in table.columns}
+        targets = (*target.columns, *target.partition_keys)
+        wanted = {column.name.lower() for column in targets}
+        missing = [column.name for column in targets if column.name.lower() not in sources]
+        ignored = {name.lower() for name in settings.ignored_columns}
+        extra = [name for name in sources if name not in wanted and name not in ignored]
+        no_key = [name for name in settings.key if name.lower() not in wanted or name.lower() not in sources]
+        wrong = [f"the source lacks {', '.join(missing)}"] if missing else []
+        wrong += [f"Hive lacks {', '.join(extra)}: add them there, or ignore them"] if extra else []
+        wrong += [f"both must have the key columns {', '.join(no_key)}"] if no_key and not wrong else []
+        if wrong:
+            raise RecordLayoutError(
+                f"source table {table.full_name} and {target.full_name} differ: {'; '.join(wrong)}"
+            )
+        columns = tuple(
+            (column.name, parse_hive_type(column.type), sources[column.name.lower()]) for column in targets
+        )
+        for _, kind, column in columns:
+            database.check_column(table, column, kind)
+        key = tuple(sources[name.lower()] for name in settings.key)
+        return cls(database, table, key, columns, settings.time_zone)
+
+    @property
+    def table_name(self) -> str:
+        """The source's table in a statement."""
+        schema = [self.table.schema] if self.table.schema else []
+        return self.database.quoted(*schema, self.table.name)
+
+    def selected(self, table: str, log: str) -> list[str]:
+        """The expressions of all columns: the key from the log, the others from the table."""
+        keys = {column.name for column in self.key}
+        return [
+            self.database.selected_from_log(column, self.time_zone, log)
+            if column.name in keys
+            else self.database.selected(column, self.time_zone, table)
+            for _, _, column in self.columns
+        ]
+
+    def select_all(self, condition: str = "") -> str:
+        """The statement that reads the table; ``condition``: which rows."""
+        values = [self.database.selected(column, self.time_zone) for _, _, column in self.columns]
+        where = f" WHERE {condition}" if condition else ""
+        return f"SELECT {', '.join(values)} FROM {self.table_name}{where}"
+
+    def columns_of(self, rows: Sequence[Sequence[Any]]) -> dict[str, pa.Array]:
+        """The values of rows, by column of Hive. Raises RecordValueError: a value does not fit."""
+        found = {}
+        lists = zip(*rows, strict=True) if rows else [[] for _ in self.columns]
+        for (name, kind, column), values in zip(self.columns, lists, strict=True):
+            try:
+                found[name] = self.database.to_column(column, kind, list(values), self.time_zone)
+            except RecordValueError as error:
+                raise RecordValueError(f"source table {self.table.full_name}: {error}") from error
+        return found

@@ -1,0 +1,48 @@
+"""The change source that a table's settings describe."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol
+
+from mutation_api.inputs.source import LocalChangeSource
+from mutation_api.update.log_source import LogSource
+from mutation_api.update.method import CaptureMethod
+from mutation_api.update.progress_mark import ProgressMark
+from mutation_api.update.rdbms.connect import connect_database
+from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.version_source import VersionSource
+
+__all__ = ["AnyCapture", "capture_of"]
+
+
+class AnyCapture(LocalChangeSource, Protocol):
+    """A change source whose captured changes are removed when they are applied."""
+
+    def has_news(self, mark: ProgressMark) -> bool:
+        """Whether there may be something to extract after this position."""
+
+    def acknowledge(self) -> int:
+        """Remove what was applied from the source's log; returns how many rows."""
+
+    def close(self) -> None:
+        """Remove what was kept, and disconnect."""
+
+
+def capture_of(settings: UpdateSettings, password: str | None, *, replaces: bool) -> AnyCapture:
+    """The source. Raises ConfigurationError: its driver is missing.
+
+    Args:
+        settings: those of the table.
+        password: of the source; None: that of the environment.
+        replaces: whether a first copy also deletes rows of the target that the source lacks.
+    """
+    if settings.method is CaptureMethod.BINLOG:
+        binlog: AnyCapture = importlib.import_module(f"{__package__}.binlog_source").BinlogSource(
+            settings, password
+        )
+        return binlog
+    database = connect_database(settings.source, password)
+    if settings.method.has_version:
+        return VersionSource(database, settings, replaces=replaces)
+    return LogSource(database, settings, replaces=replaces)

@@ -1,0 +1,150 @@
+"""update_status: everything that is known about a table that follows a source, asked of both sides."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metastore_client.client import MetastoreClient
+from metastore_client.hive_site import parse_duration_seconds
+from metastore_client.model import CompactionInfo, LockInfo, LockState, TxnInfo, TxnState
+from mutation_api.client.failure import metastore_errors_as_ours
+from mutation_api.client.mutator_client import TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT
+from mutation_api.client.tables.catalog import split_full_name
+from mutation_api.errors import MutationError
+from mutation_api.inputs.watermark import Watermark
+from mutation_api.update.compact import read_sizes
+from mutation_api.update.progress_mark import ProgressMark
+from mutation_api.update.rdbms.connect import connect_database
+from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.tables import find_mark, get_table, require_settings, watermark_table_of
+from mutation_api.update.waiting import Waiting, waiting_changes
+from mutation_api.upkeep.delta_sizes import DeltaSizes
+
+__all__ = ["UpdateStatus", "update_status"]
+
+
+@dataclass(frozen=True)
+class UpdateStatus:
+    """The state of one table.
+
+    Attributes:
+        table: ``database.table``.
+        location: its directory.
+        settings: what ``enable`` decided.
+        watermark: the last commit of an extraction, None before the first.
+        mark: what it says, None for the binary log.
+        waiting: what waits in the source; None if the source could not be asked.
+        source_error: why it could not.
+        objects: (kind, name) of what was made in the source, and of the watermark table.
+        sizes: deltas and bases by partition.
+        compactions: those of the table that the server remembers, newest first.
+        waiting_locks: locks on the table that others hold up.
+        dead_txns: transactions without a sign of life for longer than the server's limit.
+        at: seconds since 1970.
+    """
+
+    table: str
+    location: str
+    settings: UpdateSettings
+    watermark: Watermark | None
+    mark: ProgressMark | None
+    waiting: Waiting | None
+    source_error: str
+    objects: tuple[tuple[str, str], ...]
+    sizes: tuple[DeltaSizes, ...]
+    compactions: tuple[CompactionInfo, ...]
+    waiting_locks: tuple[LockInfo, ...]
+    dead_txns: tuple[TxnInfo, ...]
+    at: float
+
+    @property
+    def active_compactions(self) -> list[CompactionInfo]:
+        """Those that are queued or run."""
+        return [each for each in self.compactions if each.state in ("initiated", "working")]
+
+    @property
+    def last_completed(self) -> CompactionInfo | None:
+        """The last compaction that was completed."""
+        done = ("succeeded", "ready for cleaning")
+        return next((each for each in self.compactions if each.state in done), None)
+
+
+def update_status(metastore: MetastoreClient, table: str, *, password: str | None = None) -> UpdateStatus:
+    """Look at both sides; a source that does not answer is reported, not raised.
+
+    Args:
+        metastore: where the table is; stays open.
+        table: ``database.table``.
+        password: of the source; by default that of the environment.
+
+    Raises:
+        ConfigurationError: incremental update is not enabled.
+        ConnectionFailedError, TransactionError: the metastore could not be asked.
+    """
+    table = ".".join(split_full_name(table))
+    settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
+    found = find_mark(metastore, table)
+    waiting, objects, error = _ask_source(metastore, table, settings, password)
+    if found is not None:
+        objects = (*objects, ("watermark table", watermark_table_of(table)))
+    sizes = read_sizes(metastore, table)
+    with metastore_errors_as_ours(f"could not ask for the state of table {table}"):
+        compactions = _compactions(metastore, table)
+        locks = metastore.show_locks(*split_full_name(table))
+        dead = _dead(metastore, time.time())
+    return UpdateStatus(
+        table,
+        get_table(metastore, table).location,
+        settings,
+        None if found is None else found[0],
+        None if found is None else found[1],
+        waiting,
+        error,
+        objects,
+        tuple(sizes),
+        tuple(compactions),
+        tuple(each for each in locks if each.state is LockState.WAITING),
+        tuple(dead),
+        time.time(),
+    )
+
+
+def _ask_source(
+    metastore: MetastoreClient, table: str, settings: UpdateSettings, password: str | None
+) -> tuple[Waiting | None, tuple[tuple[str, str], ...], str]:
+    try:
+        database = connect_database(settings.source, password)
+    except MutationError as error:
+        return None, (), str(error)
+    try:
+        captured = database.describe(settings.source_table)
+        made = (
+            database.objects(captured, settings.key, settings.names, settings.method)
+            if settings.method.has_log
+            else []
+        )
+        objects = tuple((each.kind, each.name) for each in made)
+        return waiting_changes(metastore, database, table, settings), objects, ""
+    except MutationError as error:
+        return None, (), str(error)
+    finally:
+        database.close()
+
+
+def _compactions(metastore: MetastoreClient, table: str) -> Sequence[CompactionInfo]:
+    database, name = split_full_name(table)
+    found = [each for each in metastore.show_compactions() if (each.database, each.table) == (database, name)]
+    return sorted(found, key=lambda each: (each.id or 0, each.start_time or 0), reverse=True)
+
+
+def _dead(metastore: MetastoreClient, now: float) -> list[TxnInfo]:
+    limit_seconds = parse_duration_seconds(metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT))
+    return [
+        each
+        for each in metastore.get_open_txns().txns
+        if each.state is TxnState.OPEN
+        and each.last_heartbeat_time is not None
+        and now - each.last_heartbeat_time / 1000 > limit_seconds
+    ]

@@ -1,0 +1,113 @@
+"""Methods without a log of ours: a growing column, and MySQL's binary log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from metastore_client.model import ColumnInfo
+from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.errors import ConfigurationError, OutstandingChangesError
+from tests.integration.update.conftest import KINDS
+from tests.support.shops import Shop, Source
+
+pytestmark = pytest.mark.slow
+
+COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("item", "string"), ColumnInfo("changed", "bigint"))
+CREATE = "CREATE TABLE orders (id BIGINT PRIMARY KEY, item VARCHAR(20), changed BIGINT NOT NULL)"
+
+
+def _shop(source: Source, place: Path) -> Shop:
+    source.run(CREATE, "INSERT INTO orders VALUES (1, 'tea', 1), (2, 'wine', 2)")
+    metastore = InMemoryMetastore(place / "warehouse", capabilities=HIVE_4_1)
+    return Shop(source, metastore, "default", COLUMNS)
+
+
+def _items(shop: Shop) -> list[str]:
+    return sorted(row["item"] for row in shop.rows())
+
+
+@pytest.mark.parametrize("source", KINDS[:1], indirect=True)
+def test_g2_xmin_sees_inserts_and_updates_of_late_transactions(source: Source, tmp_path: Path) -> None:
+    """As ORA_ROWSCN does; a transaction that was open during an extraction is not lost. Nothing is made."""
+    shop = _shop(source, tmp_path)
+    shop.enable(method="row-version", version_column="xmin")
+    assert source.objects() == []
+    late = source.session()
+    try:
+        late.execute("INSERT INTO orders VALUES (3, 'late', 0)")
+        source.run("UPDATE orders SET item = 'early' WHERE id = 1")
+        shop.extract()
+        assert _items(shop) == ["early", "wine"]
+        source.run("INSERT INTO orders VALUES (4, 'later', 0)")
+        shop.extract()
+        assert _items(shop) == ["early", "later", "wine"]
+        late.commit()
+    finally:
+        late.close()
+    source.run("DELETE FROM orders WHERE id = 2")
+    shop.extract()
+    assert _items(shop) == ["early", "late", "later", "wine"]  # deletes are not seen
+    shop.disable()
+
+
+@pytest.mark.parametrize("source", KINDS, indirect=True)
+def test_g2_a_growing_column_with_a_comparison_of_keys(source: Source, tmp_path: Path) -> None:
+    """Deletes are found, too; without a bound of the database the column needs an overlap."""
+    shop = _shop(source, tmp_path)
+    options = {"method": "row-version", "version_column": "changed", "compare_keys": True}
+    if source.kind != "sqlite":
+        with pytest.raises(
+            ConfigurationError, match="does not tell which values of changed may still appear"
+        ):
+            shop.enable(**options)
+    shop.enable(**options, overlap="" if source.kind == "sqlite" else "10")
+    shop.extract()
+    source.run("DELETE FROM orders WHERE id = 1", "UPDATE orders SET item = 'x', changed = 3 WHERE id = 2")
+    with pytest.raises(OutstandingChangesError, match="2 changes of orders have not been extracted"):
+        shop.disable()
+    shop.extract()
+    assert _items(shop) == ["x"]
+    shop.disable()
+
+
+@pytest.mark.parametrize("source", KINDS, indirect=True)
+def test_a_growing_column_is_read_from_the_overlap_on(source: Source, tmp_path: Path) -> None:
+    """A late value above the bound less the overlap is found; one below is the user's fault."""
+    shop = _shop(source, tmp_path)
+    shop.enable(method="row-version", version_column="changed", overlap="5")
+    source.run("INSERT INTO orders VALUES (3, 'high', 100)")
+    shop.extract()
+    source.run("INSERT INTO orders VALUES (4, 'late', 96), (5, 'too late', 94)")
+    shop.extract()
+    assert _items(shop) == ["high", "late", "tea", "wine"]
+
+
+@pytest.mark.parametrize("source", KINDS[1:2], indirect=True)
+def test_the_binary_log_is_a_method_like_the_others(source: Source, tmp_path: Path) -> None:
+    """First the table whole, then its log; nothing is made in the source."""
+    shop = _shop(source, tmp_path)
+    shop.enable(method="binlog")
+    shop.extract()
+    source.run("DELETE FROM orders WHERE id = 1", "UPDATE orders SET item = 'x' WHERE id = 2")
+    with pytest.raises(OutstandingChangesError):
+        shop.disable()
+    shop.extract()
+    assert _items(shop) == ["x"]
+    assert source.objects() == []
+    shop.disable()
+
+
+@pytest.mark.parametrize("source", KINDS[2:], indirect=True)
+def test_spark_extracts_the_same(source: Source, tmp_path: Path, spark: SparkSession) -> None:
+    """For much that is new; its tasks read the rows that this process kept."""
+    shop = _shop(source, tmp_path)
+    shop.enable()
+    shop.extract(local=None, spark=spark)
+    source.run("DELETE FROM orders WHERE id = 1", "INSERT INTO orders VALUES (3, 'water', 3)")
+    report = shop.extract(local=None, spark=spark)
+    assert report.ingested.engine == "spark"
+    assert report.removed == 2
+    assert _items(shop) == ["water", "wine"]

@@ -1,0 +1,167 @@
+"""A table in a real relational database, and the table in a metastore that follows it."""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from judges.mariadb import MariaDb
+from judges.postgres import Postgres
+from metastore_client.client import MetastoreClient
+from metastore_client.model import ColumnInfo
+from mutation_api import LocalOptions, connect
+from mutation_api.update.disable import disable_update
+from mutation_api.update.enable import EnableReport, enable_update
+from mutation_api.update.extract import ExtractReport, extract_update
+from mutation_api.upkeep.create_acid_table import create_acid_table
+
+LOCAL = LocalOptions()
+
+
+class Source(ABC):
+    """A database with one account that may do everything."""
+
+    kind: str
+    url: str
+    password: str | None = None
+
+    @abstractmethod
+    def session(self) -> Any:
+        """A new connection of the driver, not in autocommit."""
+
+    def run(self, *statements: str) -> None:
+        """Run statements in one transaction."""
+        connection = self.session()
+        try:
+            cursor = connection.cursor()
+            for statement in statements:
+                cursor.execute(statement)
+            connection.commit()
+        finally:
+            connection.close()
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        connection = self.session()
+        try:
+            cursor = connection.cursor()
+            cursor.execute(statement)
+            return [tuple(row) for row in cursor.fetchall()]
+        finally:
+            connection.close()
+
+    @abstractmethod
+    def objects(self) -> list[str]:
+        """Names of tables, triggers and functions whose names begin as ours do."""
+
+
+class PostgresSource(Source):
+    """A database of the PostgreSQL judge."""
+
+    kind = "postgresql"
+
+    def __init__(self, server: Postgres, database: str) -> None:
+        self.server, self.database = server, database
+        self.url = f"postgresql://{server.user}@127.0.0.1:{server.port}/{database}"
+        self.password = server.password
+
+    def session(self) -> Any:
+        """See :class:`Source`."""
+        return self.server.connect(self.database, autocommit=False)
+
+    def objects(self) -> list[str]:
+        """See :class:`Source`."""
+        return [
+            row[0]
+            for row in self.rows(
+                "SELECT relname FROM pg_class WHERE relname LIKE 'hm%' UNION ALL SELECT tgname FROM "
+                "pg_trigger "
+                "WHERE tgname LIKE 'hm%' UNION ALL SELECT proname FROM pg_proc WHERE proname LIKE 'hm%'"
+            )
+        ]
+
+
+class MariaDbSource(Source):
+    """A database of the MariaDB judge."""
+
+    kind = "mysql"
+
+    def __init__(self, server: MariaDb, database: str) -> None:
+        self.server, self.database = server, database
+        self.url = f"mysql://{server.user}@127.0.0.1:{server.port}/{database}"
+        self.password = server.password
+
+    def session(self) -> Any:
+        """See :class:`Source`."""
+        return self.server.connect(self.database, autocommit=False)
+
+    def objects(self) -> list[str]:
+        """See :class:`Source`."""
+        return [
+            row[0]
+            for row in self.rows(
+                "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_NAME LIKE 'hm%' UNION ALL "
+                "SELECT "
+                "TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_NAME LIKE 'hm%'"
+            )
+        ]
+
+
+class SqliteSource(Source):
+    """A file."""
+
+    kind = "sqlite"
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "shop.sqlite"
+        self.url = f"sqlite:///{self.path}"
+
+    def session(self) -> Any:
+        """See :class:`Source`."""
+        return sqlite3.connect(self.path)
+
+    def objects(self) -> list[str]:
+        """See :class:`Source`."""
+        return [row[0] for row in self.rows("SELECT name FROM sqlite_master WHERE name LIKE 'hm%'")]
+
+
+class Shop:
+    """A source's table ``orders`` and ``DATABASE.orders``, which follows it."""
+
+    def __init__(
+        self,
+        source: Source,
+        metastore: MetastoreClient,
+        database: str,
+        columns: Sequence[ColumnInfo],
+        *keys: ColumnInfo,
+        bucketed_by: str = "id",
+        name: str = "orders",
+    ) -> None:
+        self.source, self.metastore = source, metastore
+        self.table = f"{database}.{name}"
+        create_acid_table(metastore, self.table, columns, keys, clustered_by=[bucketed_by], num_buckets=2)
+
+    def enable(self, **options: Any) -> EnableReport:
+        """Enable by the log."""
+        given = {"source_table": "orders", "password": self.source.password, **options}
+        return enable_update(self.metastore, self.table, self.source.url, **given)
+
+    def extract(self, **options: Any) -> ExtractReport:
+        """Extract, without Spark if not asked otherwise."""
+        given = {"password": self.source.password, "local": LOCAL, **options}
+        return extract_update(self.metastore, self.table, **given)
+
+    def disable(self, *, discard: bool = False) -> list[str]:
+        """Disable, extracting without Spark."""
+        return disable_update(
+            self.metastore, self.table, password=self.source.password, local=LOCAL, discard=discard
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows that our reader finds, in the order of their texts."""
+        with connect(self.metastore) as hive, hive.snapshot(self.table) as view:
+            return sorted(view.table(self.table).scan().to_arrow().to_pylist(), key=str)

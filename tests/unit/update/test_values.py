@@ -1,0 +1,67 @@
+"""Values of drivers as columns of Hive: exactly, or refused."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from mutation_api.errors import RecordValueError
+from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.update.rdbms.values import to_hive_column
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"),
+    [
+        ("int", [1, None, Decimal("2.0"), 3.0], [1, None, 2, 3]),
+        ("boolean", [1, False, None], [True, False, None]),
+        (
+            "decimal(9,2)",
+            [Decimal("1.50"), None, Decimal("2.1000")],
+            [Decimal("1.50"), None, Decimal("2.10")],
+        ),
+        ("decimal(9,2)", ["1.5", 2, 0.25], [Decimal("1.50"), Decimal("2.00"), Decimal("0.25")]),
+        ("decimal(20,0)", [Decimal("1E+3")], [Decimal(1000)]),
+        ("double", [1, 0.1, Decimal("2.5")], [1.0, 0.1, 2.5]),
+        ("string", ["ä", 5], ["ä", "5"]),
+        ("binary", [b"a", bytearray(b"b"), memoryview(b"c")], [b"a", b"b", b"c"]),
+        ("date", [date(2024, 5, 1), "2024-05-02"], [date(2024, 5, 1), date(2024, 5, 2)]),
+        ("timestamp", ["2024-05-01 10:00:00.5"], [datetime(2024, 5, 1, 10, 0, 0, 500_000)]),
+        ("varchar(3)", [], []),
+    ],
+)
+def test_values_that_fit(kind: str, values: list[Any], expected: list[Any]) -> None:
+    """None stays None."""
+    assert to_hive_column("c", parse_hive_type(kind), values).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int", 2**40),
+        ("int", True),
+        ("int", "5"),
+        ("int", 1.5),
+        ("boolean", 2),
+        ("decimal(9,2)", Decimal("1.005")),
+        ("decimal(9,2)", Decimal("NaN")),
+        ("decimal(9,2)", Decimal("Infinity")),
+        ("decimal(3,2)", Decimal("10.00")),
+        ("decimal(9,2)", "x"),
+        ("double", "1"),
+        ("string", b"a"),
+        ("string", 1.5),
+        ("binary", "a"),
+        ("date", datetime(2024, 5, 1)),
+        ("date", "yesterday"),
+        ("timestamp", "2024-05-01T10:00:00+02:00"),
+        ("timestamp", 5),
+    ],
+)
+def test_values_that_do_not_fit(kind: str, value: object) -> None:
+    """They are named, with the column; never rounded, cut or NULL."""
+    with pytest.raises(RecordValueError, match="column 'c'"):
+        to_hive_column("c", parse_hive_type(kind), [None, value])
