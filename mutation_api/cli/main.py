@@ -37,6 +37,7 @@ SUBCOMMANDS = {
     "show": "show transactions, locks or compactions",
     "snapshot": "print or save the rows of a table, optionally with ROW__ID",
     "sweep": "remove staged files that dead transactions left in tables",
+    "update": "keep tables up to date with tables of relational databases",
     "verify": "examine the files of a table: readable, sorted, in their buckets, true to their footers",
     "watermarks": "show the positions up to which change sources are applied to tables",
 }

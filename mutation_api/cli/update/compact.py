@@ -1,0 +1,93 @@
+"""``hive-mutate update compact``: have Hive compact the partitions of a table that have enough changes.
+
+Fewer changes than the threshold: nothing is done, and that is success. The command may be stopped and
+repeated; it then waits for the compaction that is queued. It works for any ACID table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+
+from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.cli.update.common import progress
+from mutation_api.update.compact import (
+    DELTA_ROWS_DEFAULT,
+    KINDS,
+    WAIT_SECONDS_DEFAULT,
+    CompactionThreshold,
+    compact_table,
+)
+
+__all__ = ["add_arguments", "run"]
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--table", required=True, metavar="DB.TABLE")
+    parser.add_argument(
+        "--kind", choices=KINDS, default="major", help="rebalance: Hive 4 (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--partition",
+        action="append",
+        default=[],
+        metavar="day=…",
+        help="only this one; may be repeated (default: all)",
+    )
+    parser.add_argument(
+        "--delta-threshold",
+        type=int,
+        metavar="ROWS",
+        help=f"rows of deltas from which on it is done (default: {DELTA_ROWS_DEFAULT:,}, unless another "
+        "limit is given)",
+    )
+    parser.add_argument(
+        "--delta-files", type=int, metavar="N", help="files of deltas from which on it is done"
+    )
+    parser.add_argument(
+        "--delta-bytes", type=int, metavar="N", help="bytes of deltas from which on it is done"
+    )
+    parser.add_argument(
+        "--at-once", type=int, default=1, metavar="N", help="side by side (default: %(default)s)"
+    )
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--wait",
+        type=_seconds,
+        default=WAIT_SECONDS_DEFAULT,
+        metavar="15m",
+        help="for each one, at most (default: 15m)",
+    )
+    group.add_argument("--no-wait", action="store_true", help="ask, and do not wait")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compact; 0 when it is done, asked for with --no-wait, or there is nothing to do."""
+    limits = (arguments.delta_threshold, arguments.delta_files, arguments.delta_bytes)
+    threshold = CompactionThreshold() if limits == (None, None, None) else CompactionThreshold(*limits)
+    with metastore_from(arguments) as metastore:
+        report = compact_table(
+            metastore,
+            arguments.table,
+            kind=arguments.kind,
+            partitions=arguments.partition,
+            threshold=threshold,
+            at_once=arguments.at_once,
+            wait_seconds=None if arguments.no_wait else arguments.wait,
+            progress=progress(arguments),
+        )
+    print(json.dumps(report.to_dict()) if arguments.json else report)
+    return 0
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a time such as 90s, 15m or 2h")
+    return float(found[1]) * _UNITS[found[2]]

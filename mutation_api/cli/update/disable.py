@@ -1,0 +1,35 @@
+"""``hive-mutate update disable``: stop capturing changes, and remove everything that was made for it.
+
+Refused while changes are outstanding: extract them first, or --discard them. The table in Hive stays. What is
+logged between the check and the removal of the triggers is extracted, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+
+from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.cli.update.common import add_run_arguments, engine_of, extract_options
+from mutation_api.update.disable import disable_by
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--table", required=True, metavar="DB.TABLE")
+    parser.add_argument("--discard", action="store_true", help="drop outstanding changes instead of refusing")
+    add_run_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Disable; 0 when everything is removed."""
+    with ExitStack() as stack:
+        metastore = stack.enter_context(metastore_from(arguments))
+        engine = engine_of(arguments, stack)
+        removed = disable_by(
+            engine, metastore, arguments.table, extract_options(arguments), discard=arguments.discard
+        )
+    print(f"{arguments.table}: disabled; removed {', '.join(removed) or 'nothing in the source'}")
+    return 0

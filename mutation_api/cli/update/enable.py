@@ -1,0 +1,102 @@
+"""``hive-mutate update enable``: capture the changes of a table in the source.
+
+  hive-mutate update enable --source postgresql://reader@db.example/shop --table sales.orders
+
+makes a log table and triggers beside the table "orders" of the source, which log the keys of changed rows;
+--dry-run shows the statements. The first "extract" copies the table, the next ones apply what changed. The
+table in Hive must exist.
+
+Methods: changelog (all changes, by triggers), changelog-insert (inserts alone), row-version and row-version-
+    insert
+(a growing column, --version-column; no objects in the source), binlog (MySQL's binary log).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from mutation_api.cli.arguments.list_arguments import listed_names
+from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.update.enable import enable_update
+from mutation_api.update.method import CaptureMethod
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--source", required=True, metavar="URL", help="postgresql://…, mysql://… or sqlite:////…"
+    )
+    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table in Hive that follows")
+    parser.add_argument(
+        "--source-table", metavar="NAME", help="the source's name of the table (default: that in Hive)"
+    )
+    parser.add_argument(
+        "--key", default="", metavar="A,B", help="columns of the key (default: the primary key)"
+    )
+    parser.add_argument(
+        "--method", choices=[each.value for each in CaptureMethod], default=CaptureMethod.CHANGELOG.value
+    )
+    parser.add_argument(
+        "--version-column", default="", metavar="NAME", help="the growing column; xmin on PostgreSQL"
+    )
+    parser.add_argument(
+        "--overlap",
+        default="",
+        metavar="N",
+        help="how far below its bound the column is read again: a number, or seconds",
+    )
+    parser.add_argument(
+        "--compare-keys", action="store_true", help="row-version: find deletes by comparing all keys"
+    )
+    parser.add_argument(
+        "--no-verify-key",
+        action="store_true",
+        help="insert-only methods: the key need not be the primary key",
+    )
+    parser.add_argument(
+        "--loaded-partitions-only",
+        action="store_true",
+        help="refuse rows of partitions that do not exist (default: create them)",
+    )
+    parser.add_argument(
+        "--already-loaded",
+        action="store_true",
+        help="the table is loaded otherwise, after this; copy nothing",
+    )
+    parser.add_argument(
+        "--ignore-column", action="append", default=[], metavar="NAME", help="not in Hive; repeatable"
+    )
+    parser.add_argument(
+        "--time-zone", default="UTC", metavar="ZONE", help="of instants' wall clock (default: UTC)"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the statements for the source, change nothing"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Enable; 0 when changes are captured."""
+    with metastore_from(arguments) as metastore:
+        report = enable_update(
+            metastore,
+            arguments.table,
+            arguments.source,
+            source_table=arguments.source_table,
+            key=listed_names(arguments.key),
+            method=arguments.method,
+            version_column=arguments.version_column,
+            overlap=arguments.overlap,
+            compare_keys=arguments.compare_keys,
+            verify_key=not arguments.no_verify_key,
+            create_partitions=not arguments.loaded_partitions_only,
+            is_loaded=arguments.already_loaded,
+            ignored_columns=arguments.ignore_column,
+            time_zone=arguments.time_zone,
+            dry_run=arguments.dry_run,
+            progress=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    print(report)
+    return 0
