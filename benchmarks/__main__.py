@@ -34,6 +34,7 @@ BENCHMARKS = {
     "merge": "benchmarks.merge",
     "small_work": "benchmarks.small_work",
     "ingest": "benchmarks.ingest",
+    "incremental": "benchmarks.incremental",
     "storage": "benchmarks.storage",
     "publish": "benchmarks.publish",
     "large_change_set": "benchmarks.large_change_set",
@@ -49,7 +50,7 @@ TOGETHER = ("write", "insert_only", "skew")
 
 JOINT = "+"
 
-LONG = ("flights", "merge", "small_work", "ingest", "storage", "large_change_set")
+LONG = ("flights", "merge", "small_work", "ingest", "incremental", "storage", "large_change_set")
 """These take minutes even with few rows; a quick run of all leaves them out."""
 
 

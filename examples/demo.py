@@ -39,6 +39,7 @@ import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
+from examples import incremental
 from examples.local import PrintLoss, create_table
 from judges.hive.hive_judges import Hive23, Hive31, Hive41, Hive42, HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
@@ -123,7 +124,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--storage", choices=STORAGES, default="local", help="the storage of the table (default: %(default)s)"
     )
-    options = parser.parse_args(arguments)
+    parser.add_argument(
+        "--incremental",
+        action="store_true",
+        help="the other demo: see examples/incremental.py, whose options it takes",
+    )
+    options, others = parser.parse_known_args(arguments)
+    if options.incremental:
+        return incremental.main(others)
+    if others:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
     if (options.hive, options.storage) == ("3.1", "s3"):
         parser.error("Hive 3.1 is not judged on S3: take another --hive")
     signal.signal(signal.SIGTERM, _stop)

@@ -1,0 +1,234 @@
+"""Incremental update: a shop on PostgreSQL, followed by Hive while it works, with a kill in between.
+
+    ./dev demo --incremental                    # or: python -m examples.incremental [--rows N] [--html FILE]
+
+Starts PostgreSQL and Hive 2.3 on this machine, makes a table of 1,000,000 orders, and enables incremental
+update. Then three "days" go by: 1 % of the orders are changed in each, in small transactions, while ``hive-
+mutate update extract --follow 2`` runs in a process of its own. On the second day that process is killed, and
+started again. At the end of each day the table is compacted, if its deltas are enough. In the end Hive's own
+SQL compares with PostgreSQL, and a page shows what happened. The exit status is 0 only if both sides are
+equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+
+from examples.local import create_table
+from judges.hive.hive_judges import Hive23, HiveJudge
+from judges.postgres import Postgres
+from metastore_client import MetastoreClient, connect
+from mutation_api import (
+    CompactionThreshold,
+    compact_table,
+    enable_update,
+    extract_update,
+    status_page,
+    update_status,
+)
+
+TABLE = "default.orders"
+ROWS_DEFAULT = 1_000_000
+DAYS = 3
+CHANGED_SHARE = 0.01
+DAY_SECONDS = 12.0
+FOLLOW_SECONDS = 2.0
+LONGEST_EVENING_SECONDS = 60.0
+DELTA_ROWS = 15_000
+COMPACTION_SECONDS = 150.0
+
+MAKE_ORDERS = """
+CREATE TABLE orders AS
+SELECT i::bigint AS id, 'customer ' || i % 9973 AS customer,
+       ((i::bigint * 7919) % 100000)::numeric / 100 AS total, 'new'::text AS status,
+       timestamp '2024-05-01' + i * interval '1 second' AS placed
+FROM generate_series(1, {rows}) i
+"""
+COLUMNS = "id bigint, customer string, total decimal(12,2), status string, placed timestamp"
+TOTALS = """
+SELECT status, count(*), sum(id), sum(total), sum(length(customer)) FROM {table}
+GROUP BY status ORDER BY status"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo; returns 0 if Hive and PostgreSQL are equal in the end, else 1."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=ROWS_DEFAULT, help="orders (default: %(default)s)")
+    parser.add_argument(
+        "--html", type=Path, default=Path("incremental-update.html"), help="the page (default: %(default)s)"
+    )
+    options = parser.parse_args(arguments)
+    started = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="incremental-")))
+        server = stack.enter_context(Postgres(work / "postgres"))
+        hive = stack.enter_context(Hive23(work / "hive"))
+        say(f"started {server.description} and {hive.description}")
+        is_equal = run(server, hive, work, options.rows, options.html)
+    say(f"{'equal' if is_equal else 'NOT EQUAL'}, {time.monotonic() - started:.0f} s in all")
+    return 0 if is_equal else 1
+
+
+def run(server: Postgres, hive: HiveJudge, work: Path, rows: int, page: Path) -> bool:
+    """Make the shop, follow it, compare."""
+    server.sql(MAKE_ORDERS.format(rows=rows))
+    server.sql("ALTER TABLE orders ADD PRIMARY KEY (id)")
+    create_table(hive.uri, TABLE, COLUMNS, "", "id", 4, layout="default")
+    source = f"postgresql://{server.user}@127.0.0.1:{server.port}/postgres"
+    with connect(hive.uri) as metastore:
+        say(str(enable_update(metastore, TABLE, source, password=server.password)))
+        say(str(extract_update(metastore, TABLE, password=server.password)))
+        for day in range(1, DAYS + 1):
+            live_a_day(day, server, hive, work, rows)
+            with compactor(hive):
+                done = compact_table(
+                    metastore,
+                    TABLE,
+                    threshold=CompactionThreshold(DELTA_ROWS),
+                    wait_seconds=COMPACTION_SECONDS,
+                )
+            say(str(done))
+        say(str(extract_update(metastore, TABLE, password=server.password)))
+        status = update_status(metastore, TABLE, password=server.password)
+    page.write_text(status_page([status], time.time()), encoding="utf-8")
+    say(f"the page: {page.absolute()}")
+    return compare(server, hive)
+
+
+def live_a_day(day: int, server: Postgres, hive: HiveJudge, work: Path, rows: int) -> None:
+    """Change 1 % of the orders while a process extracts; on the second day it is killed in the middle."""
+    follower = start_following(server, hive, work)
+    rng = random.Random(day)
+    changes = int(rows * CHANGED_SHARE)
+    began = time.monotonic()
+    is_killed = day != 2
+    done = 0
+    with server.connect(autocommit=False) as connection:
+        while done < changes:
+            count = min(changes - done, max(1, changes // 60))
+            first = rng.randrange(1, rows)
+            connection.execute(
+                f"UPDATE orders SET status = 'paid', total = total + 1 WHERE id BETWEEN {first} AND "
+                f"{first + count * 7 // 10}"
+            )
+            connection.execute(
+                f"DELETE FROM orders WHERE id BETWEEN {first + count * 9 // 10} AND {first + count}"
+            )
+            connection.execute(
+                f"INSERT INTO orders SELECT {rows} + {day} * {rows} + {done} + i, 'new customer', i, "
+                "'new', now()::timestamp(0) "
+                f"FROM generate_series(1, {max(1, count // 5)}) i"
+            )
+            connection.commit()
+            done += count
+            if not is_killed and done > changes // 2:
+                is_killed = True
+                follower = kill_and_restart(follower, server, hive, work)
+            time.sleep(max(0.0, began + DAY_SECONDS * done / changes - time.monotonic()))
+    with connect(hive.uri) as metastore:
+        wait_until_applied(metastore, server)
+    end(follower, hive)
+    say(f"day {day}: about {changes:,} orders changed")
+
+
+def wait_until_applied(metastore: MetastoreClient, server: Postgres) -> None:
+    """Until nothing is outstanding, or for a minute."""
+    end_of_wait = time.monotonic() + LONGEST_EVENING_SECONDS
+    while time.monotonic() < end_of_wait:
+        waiting = update_status(metastore, TABLE, password=server.password).waiting
+        if waiting is not None and not waiting.count:
+            return
+        time.sleep(0.5)
+
+
+def start_following(server: Postgres, hive: HiveJudge, work: Path) -> subprocess.Popen[bytes]:
+    """The command, as a scheduler would run it."""
+    words = [
+        "update",
+        "extract",
+        "--table",
+        TABLE,
+        "--follow",
+        str(FOLLOW_SECONDS),
+        "--engine",
+        "local",
+        "--quiet",
+    ]
+    environment = {**os.environ, "HIVE_MUTATE_SOURCE_PASSWORD": server.password}
+    with (work / "extract.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "mutation_api.cli.main", *words, "--metastore", hive.uri],
+            stdout=sys.stdout,
+            stderr=log,
+            env=environment,
+        )
+
+
+def kill_and_restart(
+    follower: subprocess.Popen[bytes], server: Postgres, hive: HiveJudge, work: Path
+) -> subprocess.Popen[bytes]:
+    """Kill it with all that it holds; the server gives up its transaction, at once here."""
+    follower.kill()
+    follower.wait()
+    hive.time_out_transactions(0)
+    say("killed the extraction in the middle of the day, and started it again")
+    return start_following(server, hive, work)
+
+
+def end(follower: subprocess.Popen[bytes], hive: HiveJudge) -> None:
+    """Stop it in between two days."""
+    follower.terminate()
+    follower.wait()
+    hive.time_out_transactions(0)
+
+
+@contextlib.contextmanager
+def compactor(hive: HiveJudge) -> Iterator[None]:
+    """What a metastore's compactor threads do."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(0.3):
+            hive.worker()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def compare(server: Postgres, hive: HiveJudge) -> bool:
+    """Whether Hive's SQL gives the sums that PostgreSQL gives."""
+    there, here = (
+        [(row[0], *(Decimal(str(value)).normalize() for value in row[1:])) for row in rows]
+        for rows in (hive.sql(TOTALS.format(table=TABLE)), server.sql(TOTALS.format(table="orders")))
+    )
+    for name, found in (("PostgreSQL", here), ("Hive", there)):
+        shown = [
+            " ".join(f"{value:f}" if isinstance(value, Decimal) else value for value in row) for row in found
+        ]
+        print(f"{name}:", *shown, sep="\n  ")
+    return here == there
+
+
+def say(line: str) -> None:
+    """Print a line with the time."""
+    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
