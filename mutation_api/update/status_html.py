@@ -72,8 +72,8 @@ def _table(status: UpdateStatus) -> str:
         f"<code>{escape(settings.source)}</code> by "
         f"{escape(', '.join(settings.key))}, method {settings.method.value}</div>",
         _cards(status),
-        _chart_rows(status.mark.recent if status.mark else ()),
-        _chart_lag(status.mark.recent if status.mark else ()),
+        _chart_rows(_runs(status)),
+        _chart_lag(_runs(status)),
         _days(status),
         _partitions(status.sizes),
         _compactions(status),
@@ -101,6 +101,14 @@ def _cards(status: UpdateStatus) -> str:
     )
     error = f'<p class="bad">{escape(status.source_error)}</p>' if status.source_error else ""
     return f'<div class="cards">{shown}</div>{error}'
+
+
+def _runs(status: UpdateStatus) -> Sequence[Run]:
+    """The last extractions without the first copy, beside which nothing else could be seen."""
+    if status.mark is None:
+        return ()
+    has_copy = status.mark.extraction == len(status.mark.recent) and not status.settings.is_loaded
+    return status.mark.recent[1:] if has_copy else status.mark.recent
 
 
 def _chart_rows(runs: Sequence[Run]) -> str:
