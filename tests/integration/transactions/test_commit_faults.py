@@ -31,7 +31,8 @@ from tests.integration.storages.remote_table import hidden, text_for_judge
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leaves_nothing")]
 
 ROOT = Path(__file__).parents[3]
-DRIVER_TIMEOUT_SECONDS = 120
+START_SECONDS, DRIVER_SECONDS = 120, 10
+"""How long drivers may take: all together to start, and each beside that."""
 OLD_ROWS = [[0, "old row", "old"]]
 SOME_STEPS = ("close", "publish", "commit_txn")
 ALL_ROWS = [[0, "old row", "old"], [1, "new row", "old"], [2, "new row", "new"]]
@@ -64,7 +65,7 @@ def _drive(hive: HiveJudge, writer: str, drivers: dict[str, int]) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=DRIVER_TIMEOUT_SECONDS,
+        timeout=START_SECONDS + len(drivers) * DRIVER_SECONDS,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
@@ -183,6 +184,7 @@ def test_killed_at_every_step_between_open_and_commit(
     _check_killed_at_steps(hive, hive_database, metastore, writer, every=every, sweeps=False)
 
 
+@pytest.mark.timeout(1800)  # some sixty drivers one after the other
 @pytest.mark.parametrize(
     ("storage", "line", "every"),
     [
