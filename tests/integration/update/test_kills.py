@@ -19,7 +19,7 @@ from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import TxnState
 from metastore_client.remote.thrift_client import connect
 from mutation_api.types.hive_type import parse_hive_type
-from tests.fixtures.fix_judge import FIXTURES, LINES, new_database
+from tests.fixtures.fix_judge import LINES, new_database
 from tests.integration.files.hive_values import read_back, shown
 from tests.integration.update.conftest import KINDS
 from tests.integration.update.extracting_process import extract_repeatedly
@@ -37,13 +37,12 @@ _FORKING = multiprocessing.get_context("forkserver")
 _numbers = itertools.count(1)
 
 
-@pytest.mark.parametrize("source", KINDS[:2], indirect=True)
-def test_g4_killed_anywhere_and_repeated_the_table_is_the_same(
-    source: Source, request: pytest.FixtureRequest
-) -> None:
-    """PostgreSQL to Hive 4.1, MariaDB to Hive 2.3."""
-    line = {"postgresql": "4.1", "mysql": "2.3"}[source.kind]
-    _judge_kills(source, request.getfixturevalue(FIXTURES[line]), KILLS, seed=1)
+@pytest.mark.parametrize(
+    ("source", "hive_line"), [("postgresql", "4.1"), ("mysql", "2.3")], indirect=["source", "hive_line"]
+)
+def test_g4_killed_anywhere_and_repeated_the_table_is_the_same(source: Source, hive_line: HiveJudge) -> None:
+    """PostgreSQL to Hive 4, MariaDB to Hive 2.3."""
+    _judge_kills(source, hive_line, KILLS, seed=1)
 
 
 @pytest.mark.long
