@@ -43,6 +43,7 @@ __all__ = [
     "UriSelection",
     "parse_duration_seconds",
     "read_hive_site",
+    "shipped_by_spark",
 ]
 
 URIS = "hive.metastore.uris"
@@ -73,6 +74,7 @@ _SECONDS_OF_UNIT = {
     **dict.fromkeys(("h", "hour"), 3600.0),
     **dict.fromkeys(("d", "day"), 86400.0),
 }
+_SHIPPED = "__spark_conf__/__hadoop_conf__"
 _ADDRESS = re.compile(r"(?:thrift://)?(?P<host>\[[^\]]+\]|[^:/\s]+)(?::(?P<port>\d+))?/?")
 
 
@@ -304,10 +306,20 @@ def _replaced(text: str, values: Mapping[str, str]) -> str:
     return text
 
 
+def shipped_by_spark() -> Path | None:
+    """The folder of Hadoop's files that Spark takes along to a driver in a container of YARN, if this is one.
+
+    They are those of the ``HADOOP_CONF_DIR`` from which the job was submitted.
+    Source: org.apache.spark.deploy.yarn.Client (``__spark_conf__``); CONTAINER_ID is YARN's.
+    """
+    folder = Path(_SHIPPED)
+    return folder if "CONTAINER_ID" in os.environ and folder.is_dir() else None
+
+
 def _file_from_environment() -> Path:
     looked_at = []
-    for variable in ("HIVE_CONF_DIR", "HADOOP_CONF_DIR"):
-        folder = os.environ.get(variable)
+    named = [os.environ.get(variable) for variable in ("HIVE_CONF_DIR", "HADOOP_CONF_DIR")]
+    for folder in (named[0], shipped_by_spark(), named[1]):
         if folder:
             file = Path(folder) / "hive-site.xml"
             if file.is_file():

@@ -32,6 +32,7 @@ from mutation_api.errors import (
     ConnectionFailedError,
     TransactionStateError,
 )
+from mutation_api.storage.keytab_login import log_in_as_spark
 from mutation_api.table.acid_table import AcidTable, TableRole
 
 __all__ = ["AGENT_NAME", "ClientOptions", "MutatorClient"]
@@ -115,10 +116,11 @@ class MutatorClient:
 
         Raises:
             ConnectionFailedError: no metastore could be reached.
-            ConfigurationError: the metastore's address is invalid.
+            ConfigurationError: the metastore's address is invalid, or Spark's keytab is of no use here.
             TableNotMutableError: a table breaks a rule; the message names both.
         """
         if self._session is None:
+            log_in_as_spark()
             try:
                 metastore = self._connect()
             except InvalidConfigurationError as error:

@@ -24,6 +24,7 @@ from mutation_api.errors import ConfigurationError, ConnectionFailedError, Trans
 from mutation_api.hive.hive_snapshot import HiveSnapshot
 from mutation_api.hive.hive_transaction import HiveTransaction
 from mutation_api.local.local_options import LocalOptions
+from mutation_api.storage.keytab_login import log_in_as_spark
 from mutation_api.table.writer_options import WriterOptions
 
 __all__ = ["Hive", "connect"]
@@ -63,6 +64,7 @@ def connect(
     options.builder()  # refuses options that make no sense
     if not isinstance(metastore, str | Path | Mapping | MetastoreConfig | None):
         return Hive(metastore, options, owns_metastore=False)
+    log_in_as_spark()
     try:
         return Hive(thrift_client.connect(metastore, user=user), options, owns_metastore=True)
     except InvalidConfigurationError as error:

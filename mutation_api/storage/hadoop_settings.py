@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from metastore_client.errors import InvalidConfigurationError
-from metastore_client.hive_site import read_hive_site
+from metastore_client.hive_site import read_hive_site, shipped_by_spark
 
 __all__ = ["AUTHENTICATION", "HadoopSettings", "active_spark_context"]
 
@@ -24,6 +24,7 @@ AUTHENTICATION = "hadoop.security.authentication"
 _SPARK_PREFIX = "spark.hadoop."
 _KEYS_OF_STORAGE = ("fs.", "dfs.", "hadoop.", "ipc.", "google.cloud.")
 _TRUE = ("true", "1", "yes", "on")
+_HADOOP_FILES = ("core-site.xml", "hdfs-site.xml")
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -41,6 +42,8 @@ class HadoopSettings:
     @classmethod
     def from_environment(cls) -> HadoopSettings:
         """Settings of the files in ``HADOOP_CONF_DIR`` (or ``HADOOP_HOME/etc/hadoop``) and ``HIVE_CONF_DIR``.
+
+        In a container of YARN also those that Spark brought along.
 
         Raises:
             OSError: EINVAL, a file exists and is not a configuration.
@@ -121,7 +124,9 @@ def _files() -> Iterator[Path]:
     home = os.environ.get("HADOOP_HOME")
     hadoop = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
     hive = os.environ.get("HIVE_CONF_DIR")
-    files = [(hive, "hive-site.xml"), (hadoop, "core-site.xml"), (hadoop, "hdfs-site.xml")]
+    shipped = shipped_by_spark()  # wins over what the machine has, as in Spark itself
+    folders = (hadoop, shipped)
+    files = [(hive, "hive-site.xml"), *((each, name) for each in folders for name in _HADOOP_FILES)]
     for folder, name in files:
         file = Path(folder or "") / name
         if folder and file.is_file():

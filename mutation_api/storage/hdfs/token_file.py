@@ -17,7 +17,7 @@ from pathlib import Path
 from metastore_client.delegation_token import DelegationToken, tokens_in
 from metastore_client.errors import InvalidConfigurationError
 
-__all__ = ["HDFS_KIND", "VARIABLE", "hdfs_tokens", "private_file", "use_tokens"]
+__all__ = ["HDFS_KIND", "VARIABLE", "hdfs_tokens", "last_seconds", "private_file", "use_tokens"]
 
 VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 HDFS_KIND = "HDFS_DELEGATION_TOKEN"
@@ -75,6 +75,12 @@ _shipped = _Shipped()
 def use_tokens(tokens: bytes) -> None:
     """Use these tokens, in the format of Hadoop's file, in the whole process; empty: those of its start."""
     _shipped.use(tokens)
+
+
+def last_seconds(tokens: bytes) -> float | None:
+    """When the first of these tokens for HDFS ends for good, in seconds since 1970; None: there is none."""
+    ends = [each.last_millis / 1000 for each in tokens_in(tokens, "tokens") if each.kind == HDFS_KIND]
+    return min(ends, default=None)
 
 
 def hdfs_tokens() -> list[DelegationToken]:
