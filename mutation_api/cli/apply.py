@@ -22,6 +22,7 @@ import json
 
 from mutation_api.change_set.apply_summary import ApplySummary
 from mutation_api.changes.files.file_rules import existing_file
+from mutation_api.cli.arguments.cluster_arguments import add_cluster_arguments
 from mutation_api.cli.arguments.engine_arguments import add_engine_argument, by_engine, engine_module
 from mutation_api.cli.arguments.files import add_format_argument, input_format, location_from
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_write_arguments(parser)
     add_engine_argument(parser)
+    add_cluster_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     add_metastore_arguments(parser)
 

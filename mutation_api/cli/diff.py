@@ -37,6 +37,7 @@ from pathlib import Path
 from mutation_api.changes.diff_rules import OPERATIONS
 from mutation_api.changes.files.file_rules import check_scalar, existing_file
 from mutation_api.cli.arguments.as_of_argument import point_in_time
+from mutation_api.cli.arguments.cluster_arguments import add_cluster_arguments
 from mutation_api.cli.arguments.engine_arguments import (
     AUTO,
     ENGINE_OPTIONS,
@@ -112,6 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--summary", action="store_true", help="only count the differences")
     add_operation_column_argument(parser)
     add_engine_argument(parser)
+    add_cluster_arguments(parser)
     add_memory_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     add_metastore_arguments(parser)

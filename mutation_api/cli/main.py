@@ -13,6 +13,7 @@ from types import ModuleType
 
 from metastore_client.errors import MetastoreError
 from mutation_api._version import __version__
+from mutation_api.cli.arguments.cluster_arguments import sent_to_cluster
 from mutation_api.errors import MutationError
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_USAGE", "main"]
@@ -34,6 +35,7 @@ SUBCOMMANDS = {
     "ingest": "apply the operations of a change source to tables, exactly once",
     "merge": "merge rows of files into a table by key, in one transaction",
     "metastore": "run the embedded metastore",
+    "pack": "pack this Python and this library for the machines of a cluster",
     "show": "show transactions, locks or compactions",
     "snapshot": "print or save the rows of a table, optionally with ROW__ID",
     "sweep": "remove staged files that dead transactions left in tables",
@@ -59,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return EXIT_USAGE
     try:
-        return int(module.run(parsed))
+        code = sent_to_cluster(parsed, words)
+        return int(module.run(parsed)) if code is None else code
     except (MutationError, MetastoreError) as error:
         print(f"hive-mutate {name}: {type(error).__name__}: {error}", file=sys.stderr)
         return EXIT_FAILED

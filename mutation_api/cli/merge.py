@@ -29,6 +29,7 @@ import json
 
 from mutation_api.changes.files.file_rules import existing_file
 from mutation_api.changes.merge_report import MergeReport
+from mutation_api.cli.arguments.cluster_arguments import add_cluster_arguments
 from mutation_api.cli.arguments.engine_arguments import (
     ENGINE_OPTIONS,
     add_engine_argument,
@@ -84,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_write_arguments(parser)
     add_engine_argument(parser)
+    add_cluster_arguments(parser)
     add_memory_argument(parser)
     parser.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")

@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from mutation_api.cli.arguments import engine_arguments
+from mutation_api.cli.arguments.cluster_arguments import add_cluster_arguments
 from mutation_api.cli.arguments.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss, add_metastore_arguments, metastore_from
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
@@ -179,6 +180,7 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
     group.add_argument("--json", action="store_true", help="print the report as one JSON object a run")
     group.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
+    add_cluster_arguments(parser)
     add_metastore_arguments(parser)
 
 
