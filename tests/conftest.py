@@ -38,6 +38,7 @@ pytest_plugins = [
     "tests.fixtures.fix_azure",
     "tests.fixtures.fix_storage",
     "tests.fixtures.fix_hdfs_faults",
+    "tests.fixtures.fix_yarn",
 ]
 
 ALLOWED_SKIP_REASONS = frozenset({"the superuser may write everywhere"})

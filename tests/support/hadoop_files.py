@@ -9,10 +9,15 @@ from xml.sax.saxutils import escape
 
 def write_core_site(folder: Path, properties: Mapping[str, str]) -> Path:
     """A ``HADOOP_CONF_DIR`` that tells these properties."""
-    folder.mkdir(parents=True, exist_ok=True)
+    return write_site(folder / "core-site.xml", properties).parent
+
+
+def write_site(file: Path, properties: Mapping[str, str]) -> Path:
+    """A file of these properties; its folder is made if need be."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     entries = "".join(
         f"<property><name>{escape(name)}</name><value>{escape(text)}</value></property>\n"
         for name, text in properties.items()
     )
-    (folder / "core-site.xml").write_text(f"<configuration>\n{entries}</configuration>\n")
-    return folder
+    file.write_text(f"<configuration>\n{entries}</configuration>\n")
+    return file

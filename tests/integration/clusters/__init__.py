@@ -1,0 +1,1 @@
+"""Jobs on clusters whose machines have nothing but what the job brings."""
