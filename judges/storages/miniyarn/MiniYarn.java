@@ -28,8 +28,7 @@ import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMApp;
 /**
  * A real YARN in this JVM: MiniYarn DIRECTORY HOST,HOST [key=value ...]; answers lines of JSON, ends with its input.
  *
- * <p>MiniYARNCluster gives all its NodeManagers one host name, but Spark takes NodeManagers of one name for one machine. So
- * the NodeManagers are made here, one for each name of this machine.
+ * <p>MiniYARNCluster chooses names and folders of its NodeManagers by itself, so they are made here.
  */
 public final class MiniYarn {
   private static final long REGISTRATION_MILLIS = 60_000;
