@@ -114,6 +114,7 @@ def count(found: Sequence[Mapping[str, Any]], event: str) -> int:
     return sum(each["Event"] == f"SparkListener{event}" for each in found)
 
 
+@pytest.mark.long
 def test_a_job_that_brings_its_python(
     yarn: YarnCluster, hive_on_hdfs: HiveJudge, table: str, markers: Path
 ) -> None:
