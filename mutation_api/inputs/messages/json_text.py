@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = [
     "Fields",
+    "MessageParser",
     "Number",
+    "RepeatedObject",
     "field_of",
     "fields_of",
     "is_rough",
@@ -25,11 +28,21 @@ __all__ = [
     "texts_of",
 ]
 
+T = TypeVar("T")
+
 Fields = Mapping[str, Any]
 """The fields of an object."""
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _ESCAPED = str.maketrans({**{chr(code): f"\\u{code:04X}" for code in range(32)}, **_ESCAPES})
+
+_DOUBLED = "an object has two fields of one name"
+
+_HEAD_FIELD = "schema"
+_HEAD_START = re.compile(r'[ \t\r\n]*\{[ \t\r\n]*"schema"[ \t\r\n]*:[ \t\r\n]*')
+_HEAD_END = re.compile(r"[ \t\r\n]*,[ \t\r\n]*")
+_HEADS_MAX = 32
+"""Messages of more schemas than that are parsed whole: to look for theirs would take too long."""
 
 _LEAST_PLAIN, _LEAST_LARGE = 1e-3, 1e7
 """Java writes doubles from the one up to below the other without exponent."""
@@ -54,6 +67,53 @@ def parsed(text: str) -> Any:
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     return value
+
+
+class RepeatedObject(dict[str, Any]):
+    """An object that several messages share; what follows from it alone is computed once."""
+
+    __slots__ = ("_derived",)
+
+    def derived(self, rule: Callable[[Any], T]) -> T:
+        """What a rule makes of this object."""
+        known: dict[Any, Any] = getattr(self, "_derived", None) or {}
+        if rule not in known:
+            self._derived = {**known, rule: rule(self)}
+        found: T = self._derived[rule]
+        return found
+
+
+class MessageParser:
+    """Parses texts, one by one, as :func:`parsed` does; what they repeat at their beginning only once.
+
+    Kafka's converter writes each message with its schema in front, which is several times as long as the
+    message. An object that begins with a known text ``{"schema":…,`` is the known field and what follows.
+    """
+
+    def __init__(self) -> None:
+        self._heads: list[tuple[str, RepeatedObject]] = []
+
+    def parsed(self, text: str) -> Any:
+        """See :func:`parsed`."""
+        for head, schema in self._heads:
+            if text.startswith(head) and text.startswith('"', len(head)):
+                rest = parsed("{" + text[len(head) :])
+                if _HEAD_FIELD in rest:
+                    raise ValueError(_DOUBLED)
+                return {_HEAD_FIELD: schema, **rest}
+        value = parsed(text)
+        if len(self._heads) < _HEADS_MAX and isinstance(value, dict):
+            self._remember(text, value.get(_HEAD_FIELD))
+        return value
+
+    def _remember(self, text: str, schema: object) -> None:
+        start = _HEAD_START.match(text)
+        if start is None or not isinstance(schema, dict):
+            return
+        _, end = _DECODER.raw_decode(text, start.end())
+        comma = _HEAD_END.match(text, end)
+        if comma is not None:
+            self._heads.append((text[: comma.end()], RepeatedObject(schema)))
 
 
 def fields_of(value: Any) -> Fields | None:
@@ -97,7 +157,7 @@ def is_rough(value: Any) -> bool:
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise ValueError("an object has two fields of one name")
+        raise ValueError(_DOUBLED)
     return fields
 
 

@@ -20,7 +20,7 @@ from mutation_api.inputs.messages.events import (
     Problem,
 )
 from mutation_api.inputs.messages.json_lines import LogFile, LogRange, read_lines
-from mutation_api.inputs.messages.json_text import fields_of, parsed
+from mutation_api.inputs.messages.json_text import MessageParser, fields_of
 from mutation_api.inputs.messages.log_options import Positions
 
 __all__ = ["MessageLog"]
@@ -54,41 +54,41 @@ class MessageLog:
 
     def events(self, number: int) -> Iterator[list[LoggedEvent]]:
         """The events of a range, some at a time. Raises InputFormatError: a file cannot be read."""
-        part = self.ranges[number]
+        part, parser = self.ranges[number], MessageParser()
         for lines in read_lines(self.files[part.file], part):
             found = []
             for offset, text in lines:
-                event = self._event(text)
+                event = self._event(text, parser)
                 if event is not None:
                     found.append(LoggedEvent(Place(part.file, offset), event))
             yield found
 
-    def _event(self, text: str | None) -> Event | None:
+    def _event(self, text: str | None, parser: MessageParser) -> Event | None:
         """The event of a line; None if it has no message."""
         if text is None:
             return _NO_TEXT
         if not text.strip(_BLANKS):
             return None
         try:
-            message = _message(text)
+            message = _message(text, parser)
         except ValueError:
             return _NO_JSON
         return None if message.value is None else self.format.event(message, self.positions)
 
 
-def _message(text: str) -> Message:
+def _message(text: str, parser: MessageParser) -> Message:
     """The message of a line, without wrappers. Raises ValueError: it has none."""
     before, tab, behind = text.partition("\t")
-    key, value = (parsed(before), parsed(behind)) if tab else (None, parsed(text))
+    key, value = (parser.parsed(before), parser.parsed(behind)) if tab else (None, parser.parsed(text))
     fields = fields_of(value)
     if fields is not None:
         if "value" in fields and "op" not in fields:
             key, value = fields.get("key"), fields["value"]
         elif "payload" in fields and "topic" in fields:
             key, value = fields.get("key"), fields["payload"]
-    return Message(_out_of_text(key), _out_of_text(value))
+    return Message(_out_of_text(key, parser), _out_of_text(value, parser))
 
 
-def _out_of_text(value: object) -> object:
+def _out_of_text(value: object, parser: MessageParser) -> object:
     """The JSON in a text; any other value itself."""
-    return parsed(value) if value.__class__ is str else value
+    return parser.parsed(value) if isinstance(value, str) and value.__class__ is str else value

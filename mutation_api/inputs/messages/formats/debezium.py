@@ -35,7 +35,14 @@ from dataclasses import KW_ONLY, dataclass, field
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.messages.events import Event, Images, Message, MessageFormat, Problem, bigint
 from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
-from mutation_api.inputs.messages.json_text import Fields, field_of, fields_of, objects_of, text_of
+from mutation_api.inputs.messages.json_text import (
+    Fields,
+    RepeatedObject,
+    field_of,
+    fields_of,
+    objects_of,
+    text_of,
+)
 from mutation_api.inputs.messages.json_values import Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.message_source import MessageSource
@@ -224,6 +231,10 @@ def _has_payload(fields: Fields | None) -> bool:
 
 def _row_schema(schema: object) -> str | None:
     """Text of the schema of the rows in an envelope."""
+    return schema.derived(_row_schema_of) if isinstance(schema, RepeatedObject) else _row_schema_of(schema)
+
+
+def _row_schema_of(schema: object) -> str | None:
     fields = objects_of(field_of(fields_of(schema), "fields")) or ()
     rows = next((each for each in fields if text_of(field_of(each, "field")) == "after"), None)
     return None if rows is None else json.dumps(rows, sort_keys=True)

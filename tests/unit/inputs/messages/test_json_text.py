@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+
 import pytest
 
-from mutation_api.inputs.messages.json_text import is_rough, parsed, text_of
+from mutation_api.inputs.messages.json_text import MessageParser, RepeatedObject, is_rough, parsed, text_of
 
 
 @pytest.mark.parametrize(
@@ -71,3 +74,71 @@ def test_what_is_not_one_value(json: str) -> None:
     """Refused, whatever Python's own reader would make of it."""
     with pytest.raises(ValueError):
         parsed(json)
+
+
+HEAD = '{"schema":{"type":"struct","n":1.50},'
+WITH_HEADS = [
+    HEAD + '"payload":{"id":1}}',
+    HEAD + '"payload":{"id":2,"id":3}}',
+    HEAD + ' "payload":null}',
+    HEAD + "}",
+    HEAD + '"schema":{},"payload":1}',
+    HEAD + '"payload":"\\ud800"}',
+    HEAD + '"payload":1} 2',
+    HEAD + '"payload":1,}',
+    HEAD + '"payload',
+    '{"schema":{"type":"struct","n":1.50} , "payload":1}',
+    ' { "schema" : {"a":[1]} , "payload":2}',
+    '{"payload":1,"schema":{"type":"struct"}}',
+    '{"schema":"text","payload":1}',
+    '{"schema":null,"payload":1}',
+    '{"schema":{"a":1,"a":2},"payload":1}',
+    '{"schema":{}}',
+    '"schema"',
+    "[" * 100_000,
+    "17",
+]
+
+
+def outcome(parse: Callable[[str], object], text: str) -> object:
+    try:
+        return parse(text)
+    except ValueError:
+        return "refused"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_messages_repeat_is_parsed_as_if_it_were_not_known(seed: int) -> None:
+    """Whatever came before, a text has the value, or the error, that it has alone."""
+    texts = WITH_HEADS * 3
+    random.Random(seed).shuffle(texts)
+    parser = MessageParser()
+    for text in texts:
+        alone = outcome(parsed, text)
+        found = outcome(parser.parsed, text)
+        assert found == alone, text
+        assert text_of(found) == text_of(alone)
+        assert not isinstance(alone, dict) or list(found) == list(alone)
+
+
+def test_many_schemas_are_not_all_kept() -> None:
+    """A parser stays small, and right, however many schemas there are."""
+    parser = MessageParser()
+    for number in [*range(200), *range(200)]:
+        text = f'{{"schema":{{"n":{number}}},"payload":{number}}}'
+        assert parser.parsed(text) == parsed(text)
+    assert len(parser._heads) == 32
+
+
+def test_what_follows_from_a_shared_object_is_computed_once() -> None:
+    """By each rule."""
+    seen: list[object] = []
+
+    def rule(value: object) -> int:
+        seen.append(value)
+        return 7
+
+    shared = RepeatedObject({"a": 1})
+    assert [shared.derived(rule) for _ in range(3)] == [7, 7, 7]
+    assert shared.derived(len) == 1
+    assert seen == [{"a": 1}]
