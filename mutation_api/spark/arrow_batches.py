@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
+
+from mutation_api.spark.session_settings import in_force, users_own
 
 __all__ = ["BATCH_ROWS_MAX", "counted_by_rows"]
 
@@ -17,10 +18,6 @@ _MAX_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT = str(2**31 - 1)
 
-_guard = threading.Lock()
-_in_force: dict[SparkSession, tuple[int, str | None]] = {}
-"""By session: the number of running blocks, and the user's own limit of rows, if one was set."""
-
 
 @contextlib.contextmanager
 def counted_by_rows(spark: SparkSession) -> Iterator[None]:
@@ -28,40 +25,16 @@ def counted_by_rows(spark: SparkSession) -> Iterator[None]:
 
     Spark sums up the bytes of a batch again for each row, which takes longer than writing the row (measured:
     more than half of the time to Python). A user's own limit of bytes turns this off, and a user's lower
-    limit of rows is kept. Other queries that the session begins meanwhile get the same batches.
+    limit of rows is kept. Other queries that the session begins meanwhile get the same batches. Versions of
+    Spark that do not count bytes ignore that setting.
 
     Args:
         spark: the session of the jobs.
     """
-    with _guard:
-        count, rows = _in_force.get(spark, (0, None))
-        is_ours = count > 0 or spark.conf.get(_MAX_BYTES, None) is None
-        if is_ours:
-            _in_force[spark] = count + 1, rows if count else _limit(spark)
-    try:
+    if users_own(spark, _MAX_BYTES) is not None:
         yield
-    finally:
-        if is_ours:
-            _end(spark)
-
-
-def _limit(spark: SparkSession) -> str | None:
-    """Set the limits. Returns the user's own limit of rows; None if it was not set."""
-    before: str | None = spark.conf.get(_MAX_ROWS, None)
+        return
     rows = int(str(spark.conf.get(_MAX_ROWS)))
-    spark.conf.set(_MAX_ROWS, str(min(rows, BATCH_ROWS_MAX) if rows > 0 else BATCH_ROWS_MAX))
-    spark.conf.set(_MAX_BYTES, _NO_LIMIT)
-    return before
-
-
-def _end(spark: SparkSession) -> None:
-    with _guard:
-        count, rows = _in_force.pop(spark)
-        if count > 1:
-            _in_force[spark] = count - 1, rows
-            return
-        spark.conf.unset(_MAX_BYTES)
-        if rows is None:
-            spark.conf.unset(_MAX_ROWS)
-        else:
-            spark.conf.set(_MAX_ROWS, rows)
+    limit = min(rows, BATCH_ROWS_MAX) if rows > 0 else BATCH_ROWS_MAX
+    with in_force(spark, {_MAX_ROWS: str(limit), _MAX_BYTES: _NO_LIMIT}):
+        yield

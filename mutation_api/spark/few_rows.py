@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.errors import ConfigurationError
 from mutation_api.spark.jvm import estimated_bytes, is_deterministic, plan_kinds
+from mutation_api.spark.versions import collected
 
 __all__ = ["FEW_BYTES", "FEW_BYTES_DEFAULT", "collected_if_few", "few_bytes", "is_few", "is_read_alone"]
 
@@ -73,5 +74,5 @@ def is_read_alone(frame: DataFrame) -> bool:
 
 def collected_if_few(frame: DataFrame) -> pa.Table | None:
     """The rows of a DataFrame for which :func:`is_few` holds; None if they are more bytes than estimated."""
-    rows = frame.toArrow()
+    rows = collected(frame)
     return rows if rows.nbytes <= few_bytes(frame.sparkSession) else None

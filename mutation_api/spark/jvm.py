@@ -7,18 +7,22 @@ functions that take a session or a DataFrame refuse one with ConfigurationError.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark import RDD, SparkContext
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.serializers import ArrowStreamSerializer
+from pyspark.sql.types import StructType
 
 from mutation_api.errors import ConfigurationError
 
 __all__ = [
     "analyzed_plan",
     "estimated_bytes",
+    "frame_of_batches",
     "hadoop_configuration",
     "is_deterministic",
     "is_surely_empty",
@@ -99,6 +103,19 @@ def raw_bytes(frame: DataFrame) -> RDD[bytes]:
     context = spark_context(frame.sparkSession)
     binary = jvm_of(context).org.apache.spark.sql.Encoders.BINARY()
     return RDD(getattr(frame._jdf, "as")(binary).toJavaRDD(), context, NoOpSerializer())
+
+
+def frame_of_batches(spark: SparkSession, batches: Sequence[pa.RecordBatch], schema: StructType) -> DataFrame:
+    """A DataFrame of Arrow batches of this schema, for versions whose ``createDataFrame`` takes none."""
+    context = spark_context(spark)
+    jvm = jvm_of(context)
+    stream = context._serialize_to_jvm(
+        batches,
+        ArrowStreamSerializer(),
+        lambda path: jvm.PythonSQLUtils.readArrowStreamFromFile(path),
+        lambda: jvm.ArrowIteratorServer(),
+    )
+    return DataFrame(jvm.PythonSQLUtils.toDataFrame(stream, schema.json(), spark._jsparkSession), spark)
 
 
 def _refuse_connect(spark: SparkSession) -> None:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 
 from metastore_client.java import quiet_java_home
+from mutation_api.spark.versions import java_versions
 
 __all__ = ["local_session"]
 
@@ -46,9 +47,9 @@ def local_session(
         The session. As a context manager it stops itself.
 
     Raises:
-        JavaNotFoundError: no Java of version 17 or newer, or no pyspark with its jars.
+        JavaNotFoundError: no Java on which this version of Spark runs, or no pyspark with its jars.
     """
-    os.environ["JAVA_HOME"] = str(quiet_java_home())
+    os.environ["JAVA_HOME"] = str(quiet_java_home(java_versions()[-1]))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     ours = {

@@ -17,7 +17,7 @@ from functools import reduce
 import pyspark.sql.functions as sf
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType, _parse_datatype_string
+from pyspark.sql.types import StructField, StructType
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.files.file_rules import (
@@ -31,6 +31,7 @@ from mutation_api.changes.files.file_rules import (
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.scan.file_format import file_format
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.versions import data_type, try_cast
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
@@ -127,9 +128,7 @@ class RowFiles:
         if self.has_row_ids:
             known[ROW_ID_COLUMN.lower()] = row_id_ddl(self.table)
         self._columns.check(file, found.columns, known)
-        types = {
-            n.lower(): _parse_datatype_string(known[n.lower()]) for n in found.columns if n.lower() in known
-        }
+        types = {n.lower(): data_type(known[n.lower()]) for n in found.columns if n.lower() in known}
         schema = StructType(
             [StructField(f.name, types.get(f.name.lower(), f.dataType)) for f in found.schema.fields]
         )
@@ -143,7 +142,7 @@ class RowFiles:
 def _check_values(table: AcidTable, file: Location, texts: DataFrame, types: Mapping[str, str]) -> None:
     """Refuse texts that are no values of their column's type, before anything is written."""
     wrong = {
-        name: _field(name).isNotNull() & _field(name).try_cast(kind).isNull()
+        name: _field(name).isNotNull() & try_cast(name, kind).isNull()
         for name, kind in types.items()
         if kind != "string"
     }

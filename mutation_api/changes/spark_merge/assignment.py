@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark.errors import PySparkException
 from pyspark.sql import Column
-from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
@@ -18,6 +17,7 @@ from mutation_api.changes.converted import check_type, converted
 from mutation_api.changes.spark_merge.sides import column_type
 from mutation_api.errors import RecordLayoutError
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.versions import ArrowColumn
 from mutation_api.spark.write.plan import wall_clock_type
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.types.hive_type import parse_hive_type, spark_type
@@ -53,7 +53,7 @@ class ColumnConverter:
 
 def stored(
     table_name: str, column: AcidColumn, value: Column, found: DataType, *, where: Column, key: Column
-) -> Column:
+) -> Column | ArrowColumn:
     """``value`` as the column will store it, null where ``where`` is not true.
 
     Args:
@@ -74,20 +74,12 @@ def stored(
     if is_stored_unchanged(column, found):
         return masked
     wanted = spark_type(parse_hive_type(column.type))
-    result: Column = _converter(ColumnConverter(table_name, column), wanted)(masked, key)
-    return result
+    return ArrowColumn(ColumnConverter(table_name, column), wanted, (masked, key))
 
 
 def is_stored_unchanged(column: AcidColumn, found: DataType) -> bool:
     """Whether the column stores every value of Spark's type ``found`` unchanged."""
     return column_type(column) == wall_clock_type(found) and not any(kind in column.type for kind in _CUT)
-
-
-def _converter(convert: ColumnConverter, ddl: str):  # type: ignore[no-untyped-def]
-    def convert_values(values: pa.Array, keys: pa.Array) -> pa.Array:
-        return convert(values, keys)
-
-    return arrow_udf(convert_values, ddl)  # type: ignore[call-overload]
 
 
 def check_spark_type(table_name: str, column: AcidColumn, found: DataType) -> None:

@@ -27,6 +27,7 @@ from mutation_api.changes.spark_merge.row_outcome import json_text
 from mutation_api.changes.spark_merge.sides import column_type
 from mutation_api.errors import DuplicateKeyError
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.versions import computed
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.table.acid_table import AcidTable
 
@@ -99,11 +100,11 @@ def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFra
     names = [f.name for f in new.schema.fields if f.name.lower() != ROW_ID_COLUMN.lower()]
     found = {name.lower(): (sf.col(quoted(name)), new.schema[name].dataType) for name in names}
     key = json_text(sf.struct(*[found[k][0].alias(k) for k in keys]))
-    columns = [
-        stored(table.full_name, c, *found[c.name], where=sf.lit(True), key=key).alias(c.name)
+    columns = {
+        c.name: stored(table.full_name, c, *found[c.name], where=sf.lit(True), key=key)
         for c in table.all_columns
-    ]
-    return new.select(*columns)
+    }
+    return computed(new, columns)
 
 
 def _by_key(table: AcidTable, old: DataFrame, new: DataFrame, keys: Sequence[str]) -> DataFrame:

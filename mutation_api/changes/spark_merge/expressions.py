@@ -15,9 +15,10 @@ from pyspark.sql.types import BooleanType, DataType, StructType
 from mutation_api.changes.analysis import Analysis, Conjunct, Equality
 from mutation_api.changes.clauses import SOURCE, TARGET, text_of
 from mutation_api.changes.resolve import ResolvedMerge
-from mutation_api.errors import RecordLayoutError
+from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.spark.jvm import analyzed_plan, jvm_of, spark_context
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.versions import ANSI, lenient_part
 
 __all__ = ["Expression", "ExpressionAnalyser", "SparkMerge", "column_of"]
 
@@ -80,8 +81,20 @@ class ExpressionAnalyser:
                 "is evaluated, so a repeated task would write different rows. Make it a column of the "
                 "source, and materialise the source"
             )
+        self._refuse_lenient(plan, expression, what)
         read = _attributes(plan.references())
         return Analysis(data_type, *(frozenset(n for s, n in read if s == side) for side in (SOURCE, TARGET)))
+
+    def _refuse_lenient(self, plan: Any, expression: Expression, what: str) -> None:
+        """Refuse a Column that would give NULL where other versions of Spark raise an error."""
+        part = lenient_part(self.spark, plan.projectList().apply(0))
+        if part is not None:
+            raise ConfigurationError(
+                f"table {self.table_name}: {what} {text_of(expression)!r}: {part} was made while Spark's "
+                "ANSI rules were off, so it gives NULL or another number where they raise an error. Give the "
+                f"expression as SQL text, or set {ANSI} in the session before the Column is made: true for "
+                "ANSI rules, false if NULL is meant"
+            )
 
     def condition(self, expression: Expression, sides: Sequence[str], what: str) -> Analysis[DataType]:
         """Like :meth:`analyse`; the expression must be boolean."""

@@ -7,7 +7,7 @@ rules of Spark's join, and where they might not be, or rows may be many, there i
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StructType
 
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import Clause
@@ -75,6 +75,6 @@ def few_rows_plan(
 
 def _is_sure(found: DataType, wanted: DataType) -> bool:
     """Whether equal values are those that Spark's join finds equal; nested ones are left to it."""
-    if isinstance(wanted, ArrayType | MapType | StructType | VariantType):
+    if isinstance(wanted, ArrayType | MapType | StructType):
         return False
     return found == wanted or (isinstance(found, IntegralType) and isinstance(wanted, IntegralType))

@@ -23,7 +23,6 @@ from pyspark.sql.types import (
     IntegralType,
     MapType,
     StructType,
-    VariantType,
 )
 
 from mutation_api.bucketing.placement import tells_bucket
@@ -32,6 +31,7 @@ from mutation_api.changes.clauses import SOURCE, TARGET, Match
 from mutation_api.changes.spark_merge.sides import Sides
 from mutation_api.spark.jvm import estimated_bytes, is_surely_empty
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.versions import collected, try_cast
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["ScatteredKeys", "SourceKeys", "TargetReader", "match_rows", "source_keys"]
@@ -149,7 +149,7 @@ class _KeyColumns:
         found: dict[str, tuple[Equality, Column]] = {}
         for each in equalities:
             column = _in_type_of(
-                sf.col(quoted(each.source)),
+                each.source,
                 sides.source_schema[each.source].dataType,
                 sides.target_schema[each.target].dataType,
             )
@@ -178,7 +178,7 @@ class _KeyColumns:
         selected, null_safe = self.selected, self.null_safe
         if is_distinct or estimated_bytes(self.sides.source) > SMALL_SOURCE_BYTES:
             selected = (selected.distinct() if is_distinct else selected).limit(limit + 1)
-        rows = selected.toArrow()
+        rows = collected(selected)
         if rows.num_rows > limit:
             return None
         keys = rows if null_safe else rows.drop_null()  # NULL equals nothing
@@ -253,16 +253,16 @@ def _broadcast_if_small(cached: DataFrame) -> DataFrame:
     return sf.broadcast(cached) if estimated_bytes(cached) <= BROADCAST_BYTES else cached
 
 
-def _in_type_of(value: Column, found: DataType, wanted: DataType) -> Column | None:
-    """The value in the column's type; None if equal values might then be missed.
+def _in_type_of(name: str, found: DataType, wanted: DataType) -> Column | None:
+    """The source's column in the table's type; None if equal values might then be missed.
 
     Spark compares both sides in a type that holds both. If the column's type can hold the value, the cast
     keeps it. If it cannot, no row equals the value: whatever the cast gives, at worst needless rows are read.
     """
-    if isinstance(wanted, StructType | ArrayType | MapType | VariantType):
+    if isinstance(wanted, StructType | ArrayType | MapType):
         return None
     if found == wanted:
-        return value
+        return sf.col(quoted(name))
     is_exact = all(isinstance(t, IntegralType | DecimalType) for t in (found, wanted))
     is_float = all(isinstance(t, FractionalType) and not isinstance(t, DecimalType) for t in (found, wanted))
-    return value.try_cast(wanted) if is_exact or is_float else None
+    return try_cast(name, wanted) if is_exact or is_float else None

@@ -35,6 +35,7 @@ from mutation_api.changes.spark_merge.few_rows import few_rows_plan
 from mutation_api.changes.spark_merge.merge_plan import MergePlan
 from mutation_api.changes.spark_merge.preview_frame import preview_changes
 from mutation_api.spark.arrow_batches import counted_by_rows
+from mutation_api.spark.versions import ansi_rules
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.spark.write.job import apply_changes
 from mutation_api.spark.write.plan import default_num_partitions
@@ -171,6 +172,16 @@ class MergeInto:
             DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
             After all these nothing is written. Else as :func:`mutation_api.spark.apply_changes`.
         """
+        with ansi_rules(self.source.sparkSession):
+            return self._merged(num_partitions, insert_files, options, before_writing)
+
+    def _merged(
+        self,
+        num_partitions: int | None,
+        insert_files: int | None,
+        options: WriterOptions | None,
+        before_writing: Callable[[MergeReport], None] | None,
+    ) -> MergeReport:
         if (few := self._few_rows_plan(num_partitions)) is not None:
             return write_plan(few, insert_files, options, before_writing)
         with self._planned() as plan:
@@ -208,6 +219,10 @@ class MergeInto:
             ConnectionFailedError: the metastore could not be asked for locks of others.
             Else what :meth:`merge` would raise before it writes.
         """
+        with ansi_rules(self.source.sparkSession):
+            return self._previewed(samples, num_partitions, insert_files)
+
+    def _previewed(self, samples: int, num_partitions: int | None, insert_files: int | None) -> MergeReport:
         if (few := self._few_rows_plan(num_partitions, shows_rows=samples > 0)) is not None:
             report = few.report(is_dry_run=True)
             return dataclasses.replace(report, preview=preview_rows(few, samples, insert_files))

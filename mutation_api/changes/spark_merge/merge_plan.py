@@ -39,8 +39,8 @@ from mutation_api.changes.spark_merge.row_outcome import (
     json_text,
     key_text,
     kind_of,
-    new_row,
     partition_of,
+    with_new_row,
 )
 from mutation_api.changes.spark_merge.sides import Sides
 from mutation_api.errors import RecordValueError
@@ -48,6 +48,7 @@ from mutation_api.reader.key_groups import key_type
 from mutation_api.spark.few_rows import is_read_alone
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.read.snapshot_frame import snapshot, snapshot_by_bucket
+from mutation_api.spark.versions import computed
 from mutation_api.spark.write.plan import default_num_partitions
 from mutation_api.table.acid_table import AcidTable
 
@@ -259,7 +260,7 @@ def _acting_rows(
     source_rows = sides.source.select(_row_of(sides.source_schema.fieldNames()).alias(SOURCE))
     rows = match_rows(source_rows, reader, column_of(resolved.on), resolved.matches, keys, cached)
     rows = rows.withColumn(CLAUSE, first_holding(resolved.clauses)).where(sf.col(CLAUSE).isNotNull())
-    rows = rows.withColumn(NEW, new_row(table, resolved))
+    rows = with_new_row(rows, table, resolved)
     nothing = sf.lit(None).cast("string")
     has_row_ids = table.version.has_row_ids
     row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if has_row_ids else nothing
@@ -278,7 +279,8 @@ def _acting_rows(
         *([sf.col(quoted(SOURCE, options.count_by)).alias(_COUNTED)] if options.count_by else []),
     )
     is_placed = sf.col(_KIND).isin(INSERTED, MOVED)
-    placed = placed.withColumn(_NEW_PARTITION, partition_of(table, is_placed))
+    names = {name: sf.col(quoted(name)) for name in placed.columns}
+    placed = computed(placed, {**names, _NEW_PARTITION: partition_of(table, is_placed)})
     partition = sf.coalesce("__known", _NEW_PARTITION) if table.partition_keys else sf.lit("")
     return placed.withColumn(_PARTITION, partition).drop("__known")
 

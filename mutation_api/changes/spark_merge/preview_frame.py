@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
@@ -16,6 +18,7 @@ from mutation_api.changes.preview import (
     row_values,
 )
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.versions import collected
 from mutation_api.spark.write.forecast import forecast_changes
 
 __all__ = ["preview_changes", "sample_rows"]
@@ -87,20 +90,13 @@ def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
         sf.xxhash64(*_hashable(rows.schema)).alias("content"),  # several rows may have a key of NULLs
     )
     sides = [sf.col(side).cast(_nullable(rows.schema[side].dataType)).alias(side) for side in _SIDES]
-    row = sf.struct("partition", "key", *sides)
-    smallest = sf.min_by(row, order, per_kind).alias("rows")
-    found = rows.where(sf.col("kind").isin(*SHOWN_KINDS)).groupBy("kind").agg(smallest).toArrow()
-    by_kind = {kind.as_py(): shown for kind, shown in zip(found["kind"], found["rows"], strict=True)}
+    shown = rows.select("kind", "partition", "key", *sides, order.alias("order"))
+    # Spark keeps the least rows of each task only, since a limit follows the order.
+    least = [shown.where(sf.col("kind") == kind).orderBy("order").limit(per_kind) for kind in SHOWN_KINDS]
+    found = collected(reduce(DataFrame.unionAll, least).drop("order"))
     return tuple(
-        SampleRow(
-            kind,
-            each["partition"].as_py() or None,
-            each["key"].as_py(),
-            row_values(each["before"]),
-            row_values(each["after"]),
-        )
-        for kind in SHOWN_KINDS
-        for each in by_kind.get(kind, ())
+        SampleRow(kind.as_py(), partition.as_py() or None, key.as_py(), row_values(before), row_values(after))
+        for kind, partition, key, before, after in zip(*found.columns, strict=True)
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark.sql.functions as sf
-from pyspark.sql import Column
-from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql import Column, DataFrame
 
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.merge_options import MergeOptions
@@ -17,6 +17,7 @@ from mutation_api.changes.spark_merge.assignment import any_of, differs, is_stor
 from mutation_api.changes.spark_merge.expressions import Expression, SparkMerge, column_of
 from mutation_api.changes.spark_merge.sides import column_type
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.versions import ArrowColumn, computed
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import partition_names
 
@@ -34,8 +35,8 @@ __all__ = [
     "json_text",
     "key_text",
     "kind_of",
-    "new_row",
     "partition_of",
+    "with_new_row",
 ]
 
 CLAUSE, NEW = "__clause", "__new"
@@ -64,31 +65,49 @@ def first_holding(clauses: Iterable[Clause[Expression]]) -> Column:
     return sf.coalesce(*chain)
 
 
-def new_row(table: AcidTable, resolved: SparkMerge) -> Column:
-    """Struct of the row as it will be stored; all columns of a delete are null."""
+def with_new_row(rows: DataFrame, table: AcidTable, resolved: SparkMerge) -> DataFrame:
+    """Add NEW, a struct of the row as it will be stored; all columns of a delete are null."""
     key = key_text(resolved.keys, sf.col(SOURCE), sf.col(TARGET))
-    columns = [_new_value(table, column, resolved, key) for column in table.all_columns]
-    return sf.struct(*[v.alias(c.name) for v, c in zip(columns, table.all_columns, strict=True)])
+    converted: dict[str, ArrowColumn] = {}
+    columns = []
+    for column in table.all_columns:
+        branches = []
+        for branch in _branches(table, column, resolved, key):
+            if isinstance(branch, ArrowColumn):
+                name = f"__converted{len(converted)}"
+                converted[name] = branch
+                branches.append(sf.col(name))
+            else:
+                branches.append(branch)
+        columns.append(_first_of(column, branches).alias(column.name))
+    if converted:
+        rows = computed(rows, {**{name: sf.col(quoted(name)) for name in rows.columns}, **converted})
+    return rows.withColumn(NEW, sf.struct(*columns)).drop(*converted)
 
 
-def _new_value(table: AcidTable, column: AcidColumn, resolved: SparkMerge, key: Column) -> Column:
-    branches: list[Column] = []
+def _first_of(column: AcidColumn, branches: Sequence[Column]) -> Column:
+    wanted = column_type(column)
+    return sf.coalesce(*[branch.cast(wanted) for branch in branches], sf.lit(None).cast(wanted))
+
+
+def _branches(
+    table: AcidTable, column: AcidColumn, resolved: SparkMerge, key: Column
+) -> Iterator[Column | ArrowColumn]:
+    """The new values of a column, each null where another clause decides."""
     shared: list[int] = []  # clauses that take the source's column unchanged: one conversion for all
     for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
         here = sf.col(CLAUSE) == number
         if clause.action is Action.UPDATE and column.name not in values:
-            branches.append(sf.when(here, sf.col(quoted(TARGET, column.name))))
+            yield sf.when(here, sf.col(quoted(TARGET, column.name)))
         elif column.name in values and clause.takes_all:
             shared.append(number)
         elif column.name in values:
             value, found = values[column.name]
-            branches.append(stored(table.full_name, column, column_of(value), found, where=here, key=key))
+            yield stored(table.full_name, column, column_of(value), found, where=here, key=key)
     if shared:
         value, found = resolved.values[shared[0]][column.name]
         where = sf.col(CLAUSE).isin(*shared)
-        branches.append(stored(table.full_name, column, column_of(value), found, where=where, key=key))
-    nothing = sf.lit(None).cast(column_type(column))
-    return sf.coalesce(*[b.cast(column_type(column)) for b in branches], nothing) if branches else nothing
+        yield stored(table.full_name, column, column_of(value), found, where=where, key=key)
 
 
 def kind_of(table: AcidTable, resolved: SparkMerge, options: MergeOptions) -> Column:
@@ -149,21 +168,26 @@ def altered_key(table: AcidTable, resolved: SparkMerge) -> Column | None:
     return sf.coalesce(*found) if found else None
 
 
-def partition_of(table: AcidTable, where: Column) -> Column:
+def partition_of(table: AcidTable, where: Column) -> Column | ArrowColumn:
     """Name of the partition of a new row; null for other rows."""
     if not table.partition_keys:
         return sf.when(where, sf.lit(""))
     keys = sf.struct(*[sf.col(quoted(NEW, k)).alias(k) for k in table.partition_key_names])
+    return ArrowColumn(_PartitionNames(table), "string", (sf.when(where, keys),))
 
-    def names(rows: pa.Array) -> pa.Array:
+
+@dataclass(frozen=True)
+class _PartitionNames:
+    """The function that runs in tasks: structs of partition values in, names of partitions out."""
+
+    table: AcidTable
+
+    def __call__(self, rows: pa.Array) -> pa.Array:
         wanted = rows.is_valid()
         present = rows.filter(wanted)
         columns = {f.name: present.field(i) for i, f in enumerate(rows.type)}
-        found = partition_names(table, columns).cast(pa.string())
+        found = partition_names(self.table, columns).cast(pa.string())
         return pc.replace_with_mask(pa.nulls(len(rows), pa.string()), wanted, found)
-
-    column: Column = arrow_udf(names, "string")(sf.when(where, keys))  # type: ignore[call-overload]
-    return column
 
 
 def key_text(keys: tuple[str, ...] | None, source: Column, target: Column) -> Column:

@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from mutation_api.errors import RecordLayoutError
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.versions import data_type
 from mutation_api.spark.write.plan import wall_clock_type
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.types.hive_type import parse_hive_type, spark_type
@@ -48,4 +49,4 @@ class Sides:
 
 def column_type(column: AcidColumn) -> DataType:
     """Spark's type of a column of the table."""
-    return DataType.fromDDL(spark_type(parse_hive_type(column.type)))
+    return data_type(spark_type(parse_hive_type(column.type)))

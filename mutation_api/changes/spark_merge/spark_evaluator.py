@@ -26,6 +26,7 @@ from mutation_api.changes.spark_merge.expressions import Expression, SparkMerge,
 from mutation_api.changes.spark_merge.first_rows import order_of
 from mutation_api.changes.spark_merge.prune import partitions_where
 from mutation_api.changes.spark_merge.row_outcome import first_holding
+from mutation_api.spark.versions import collected, frame_of_arrow
 from mutation_api.spark.write.plan import wall_clock_type
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
@@ -101,7 +102,7 @@ class SparkEvaluator:
     def _evaluated(self, rows: Candidates, columns: Sequence[Column]) -> list[pa.Array]:
         """The values of Columns over ``source`` and ``target``, in the order of the rows."""
         named = [column.alias(f"v{number}") for number, column in enumerate(columns)]
-        found = self._frame(rows).select(_ROW, *named).toArrow()
+        found = collected(self._frame(rows).select(_ROW, *named))
         found = found.take(pc.sort_indices(found[_ROW])).combine_chunks()
         return [found.column(f"v{number}").combine_chunks() for number in range(len(columns))]
 
@@ -115,9 +116,8 @@ class SparkEvaluator:
                 names = [each.name for each in frame.schema.field(side).type]
                 fields.append(StructField(side, StructType([schema[name] for name in names])))
                 columns.append(frame.column(side).combine_chunks())
-        made = self.spark.createDataFrame(
-            pa.table(columns, names=[each.name for each in fields]), StructType(fields)
-        )
+        given = pa.table(columns, names=[each.name for each in fields])
+        made = frame_of_arrow(self.spark, given, StructType(fields))
         for side, schema in schemas.items():
             if side not in frame.column_names:
                 made = made.withColumn(side, sf.lit(None).cast(schema))

@@ -15,13 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.pandas.functions import arrow_udf
 
 from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.reader.key_groups import group_keys, key_type
 from mutation_api.reader.snapshot_split import SnapshotSplit
 from mutation_api.spark.jvm import spark_context
+from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.read.split_reader import TASKS_PER_CORE, SplitReader, snapshot_ddl
+from mutation_api.spark.task_choice import to_tasks
+from mutation_api.spark.versions import ArrowColumn, computed
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.serializer import AcidTableSerializer
 from mutation_api.types.plain_array import struct_fields
@@ -56,27 +58,32 @@ def search_buckets(
     names = keys.columns
     given = keys if null_safe else keys.na.drop()
     text = AcidTableSerializer.encode(table)
-    placed = given.select(_bucket_of(text, names).alias(_BUCKET), "*")
+    bucket = ArrowColumn(_BucketOf(text, tuple(names)), "int", (sf.struct(*map(_field, names)),))
+    placed = computed(given, {_BUCKET: bucket, **{name: _field(name) for name in names}})
     by_bucket: dict[int, list[str]] = {}
     for split in splits:
         by_bucket.setdefault(split.bucket_id, []).append(split.to_json())
     search = _BucketSearch(text, by_bucket, reader, null_safe, keys_per_pass)
     tasks = min(table.num_buckets, TASKS_PER_CORE * spark_context(keys.sparkSession).defaultParallelism)
-    order = [_BUCKET, *(f"`{name.lower()}`" for name in table.bucket_columns)]
-    in_order = placed.repartitionById(tasks, sf.col(_BUCKET) % tasks).sortWithinPartitions(*order)
+    order = [_BUCKET, *(quoted(name.lower()) for name in table.bucket_columns)]
+    in_order = to_tasks(placed, tasks, sf.col(_BUCKET) % tasks).sortWithinPartitions(*order)
     return in_order.mapInArrow(search, snapshot_ddl(table, reader.columns))
 
 
-def _bucket_of(table_text: str, names: Sequence[str]) -> Column:
-    """The bucket to which the key columns with these names hash."""
+def _field(name: str) -> Column:
+    return sf.col(quoted(name))
 
-    def bucket(keys: pa.Array) -> pa.Array:
-        columns = pa.record_batch(struct_fields(keys), names=list(names))
-        return BucketIdResolver(AcidTableSerializer.decode(table_text)).resolve(columns)
 
-    columns = sf.struct(*[sf.col(f"`{name}`") for name in names])
-    column: Column = arrow_udf(bucket, "int")(columns)  # type: ignore[call-overload]
-    return column
+@dataclass(frozen=True)
+class _BucketOf:
+    """The function that runs in tasks: the buckets to which the key columns with these names hash."""
+
+    table_text: str
+    names: tuple[str, ...]
+
+    def __call__(self, keys: pa.Array) -> pa.Array:
+        columns = pa.record_batch(struct_fields(keys), names=list(self.names))
+        return BucketIdResolver(AcidTableSerializer.decode(self.table_text)).resolve(columns)
 
 
 @dataclass(frozen=True)

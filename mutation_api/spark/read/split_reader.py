@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.core.broadcast import Broadcast
+from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.valid_ids import ValidIdList

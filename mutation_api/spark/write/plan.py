@@ -42,6 +42,7 @@ from mutation_api.change_set.layout import (
 )
 from mutation_api.spark.jvm import raw_bytes, spark_context
 from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.task_choice import to_tasks
 from mutation_api.spark.write.change_splitter import CHANGES, SPLIT_DDL, TASK, ChangeSplitter
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -113,7 +114,7 @@ class ChangePlan:
     def split(self, sort_memory_bytes: int) -> RDD[bytes]:
         """The changes in pieces. One task gets all changes of a (partition, bucket); see ChangeSplitter."""
         pieces = self.changes.mapInArrow(self._splitter(sort_memory_bytes).__call__, SPLIT_DDL)
-        return raw_bytes(pieces.repartitionById(self.tasks, sf.col(TASK)).select(CHANGES))
+        return raw_bytes(to_tasks(pieces, self.tasks, sf.col(TASK)).select(CHANGES))
 
     def pieces_of(self, rows: pa.Table, sort_memory_bytes: int) -> Iterator[bytes]:
         """The collected changes in pieces, as :meth:`split` gives them to the only task."""

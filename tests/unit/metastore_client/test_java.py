@@ -51,6 +51,18 @@ def test_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         find_java()
 
 
+def test_java_that_is_too_new_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one is taken, here from the PATH; without one the error names those found."""
+    _java(tmp_path / "new", "21.0.1")
+    older = _java(tmp_path / "older", "17.0.9")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
+    monkeypatch.setenv("PATH", str(older.parent))
+    assert find_java(20) == older
+    assert find_java() == tmp_path / "new" / "bin" / "java"
+    with pytest.raises(JavaNotFoundError, match=r"no Java 17 to 16 in .*version 21\).*version 17\)"):
+        find_java(16)
+
+
 def test_java_without_the_vector_module_is_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's request for the missing module is left out; every other argument arrives as it was."""
     java = _java(tmp_path / "a home", "17.0.9", refuses="jdk.incubator.vector")

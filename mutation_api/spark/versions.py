@@ -1,0 +1,278 @@
+"""What differs between Spark 3.5, 4.0 and 4.1 to 4.3, behind one interface.
+
+No other module asks for a version, or names what one of them lacks. What these versions lack, and what is
+used instead:
+
+===========================  =============  ==================================================================
+lacking                      comes with     instead
+===========================  =============  ==================================================================
+``DataFrame.toArrow``        Spark 4.0      the batches that ``toPandas`` collects
+Arrow in ``createDataFrame`` Spark 4.0      the stream that it is made of
+``DataType.fromDDL``         Spark 4.0      the parser that it calls
+``Column.try_cast``          Spark 4.0      SQL's TRY_CAST, on every version
+ANSI rules by default        Spark 4.0      set while a merge is planned and run: :func:`ansi_rules`
+Arrow UDFs                   Spark 4.1      one pass of mapInArrow: :func:`computed`
+Java 21                      Spark 4.0      refused: :func:`java_versions`
+===========================  =============  ==================================================================
+
+Not used at all, since every version has something as good: shuffles by a partition's number (Spark 4.1; see
+:mod:`~mutation_api.spark.task_choice`), ``min_by`` of several rows (4.2), variants (4.0), and the module
+``pyspark.core`` (4.0).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+import pyspark.sql.functions as sf
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import types as spark_types
+from pyspark.sql.pandas import functions as udfs
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.spark.jvm import frame_of_batches
+from mutation_api.spark.quoted_name import quoted
+from mutation_api.spark.session_settings import in_force, users_own
+
+__all__ = [
+    "ANSI",
+    "ArrowColumn",
+    "ansi_rules",
+    "collected",
+    "computed",
+    "data_type",
+    "frame_of_arrow",
+    "java_versions",
+    "lenient_part",
+    "try_cast",
+]
+
+SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+"""Spark's version, major and minor."""
+
+_OLDEST, _ARROW_API, _ARROW_UDFS = (3, 5), (4, 0), (4, 1)
+
+ANSI = "spark.sql.ansi.enabled"
+_ANSI_VARIABLE = "SPARK_ANSI_SQL_MODE"
+
+if SPARK < _OLDEST:
+    raise ConfigurationError(
+        f"pyspark {pyspark.__version__} is too old: change sets need Spark {_OLDEST[0]}.{_OLDEST[1]} or newer"
+    )
+
+
+def java_versions() -> range:
+    """The versions of Java on which this Spark and our metastore run; Spark's documentation names them."""
+    return range(17, 21) if SPARK < _ARROW_API else range(17, 26)
+
+
+def data_type(ddl: str) -> DataType:
+    """Spark's type of a DDL text; an active session parses it."""
+    if SPARK < _ARROW_API:
+        return spark_types._parse_datatype_string(ddl)
+    return DataType.fromDDL(ddl)
+
+
+def try_cast(name: str, kind: DataType | str) -> Column:
+    """The column as another type, by ANSI rules on every version; null where the cast fails.
+
+    ``kind`` has no names of fields that need quotes.
+    """
+    ddl = kind if isinstance(kind, str) else kind.simpleString()
+    return sf.expr(f"try_cast({quoted(name)} AS {ddl})")
+
+
+def collected(frame: DataFrame) -> pa.Table:
+    """All rows, in order, as Arrow."""
+    if SPARK >= _ARROW_API:
+        return frame.toArrow()
+    schema = to_arrow_schema(frame.schema)
+    collect: Any = frame._collect_as_arrow
+    batches: Sequence[pa.RecordBatch] = collect()
+    return pa.Table.from_batches(batches, schema if not batches else None).cast(schema)
+
+
+def frame_of_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """A DataFrame of Arrow's rows, whose columns are those of the schema."""
+    if SPARK >= _ARROW_API:
+        return spark.createDataFrame(rows, schema)
+    return frame_of_batches(spark, rows.cast(to_arrow_schema(schema)).to_batches(), schema)
+
+
+@dataclass(frozen=True)
+class ArrowColumn:
+    """A column that Python computes of others: ``function`` takes an Arrow array for each of ``arguments``.
+
+    It returns an array of as many values, of the Spark type ``ddl``. It travels to the workers, and may get
+    the rows in any batches.
+    """
+
+    function: Callable[..., pa.Array]
+    ddl: str
+    arguments: tuple[Column, ...]
+
+
+def computed(frame: DataFrame, columns: Mapping[str, Column | ArrowColumn]) -> DataFrame:
+    """``frame.select`` of columns by name, some of which Python computes.
+
+    Raises:
+        RecordLayoutError: this Spark would have to pass a column through Python, and cannot.
+    """
+    if SPARK >= _ARROW_UDFS or not any(isinstance(each, ArrowColumn) for each in columns.values()):
+        return frame.select(*[_as_column(each).alias(name) for name, each in columns.items()])
+    return _computed_in_one_pass(frame, columns)
+
+
+def _as_column(given: Column | ArrowColumn) -> Column:
+    if isinstance(given, Column):
+        return given
+    function = given.function
+
+    def compute(*arrays: pa.Array) -> pa.Array:
+        return function(*arrays)
+
+    udf = udfs.arrow_udf(compute, given.ddl)  # type: ignore[call-overload]
+    column: Column = udf(*given.arguments)
+    return column
+
+
+def _computed_in_one_pass(frame: DataFrame, columns: Mapping[str, Column | ArrowColumn]) -> DataFrame:
+    """All columns go through Python once; those that are not computed are passed on.
+
+    pyspark takes a dot in a column's name for a field of a struct, so columns travel under plain names.
+    """
+    inputs: list[Column] = []
+    steps: list[_Step] = []
+    for each in columns.values():
+        arguments = (each,) if isinstance(each, Column) else each.arguments
+        if isinstance(each, Column):
+            steps.append(_Step(len(inputs), 1))
+        else:
+            wanted = to_arrow_type(data_type(each.ddl))
+            steps.append(_Step(len(inputs), len(arguments), each.function, wanted))
+        inputs += arguments
+    given = frame.select(*[column.alias(f"c{number}") for number, column in enumerate(inputs)])
+    fields: list[StructField] = []
+    for name, step, each in zip(columns, steps, columns.values(), strict=True):
+        found = given.schema.fields[step.first].dataType if isinstance(each, Column) else data_type(each.ddl)
+        fields.append(StructField(f"r{len(fields)}", _nullable(found)))
+        _check_passes(name, found)
+    passing = _Pass(tuple(steps))
+    return given.mapInArrow(passing.__call__, StructType(fields)).toDF(*columns)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """How a column comes about: by a function of ``count`` inputs from ``first`` on, or as the input is."""
+
+    first: int
+    count: int
+    function: Callable[..., pa.Array] | None = None
+    type: pa.DataType = None
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """The function that runs in tasks: batches of inputs in, batches of columns out."""
+
+    steps: tuple[_Step, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        names = [f"r{number}" for number in range(len(self.steps))]
+        for batch in batches:
+            yield pa.record_batch([self._column(step, batch) for step in self.steps], names)
+
+    @staticmethod
+    def _column(step: _Step, batch: pa.RecordBatch) -> pa.Array:
+        inputs = batch.columns[step.first : step.first + step.count]
+        if step.function is None:
+            return inputs[0]
+        found = step.function(*inputs)
+        return found if found.type == step.type else found.cast(step.type)
+
+
+def _check_passes(name: str, kind: DataType) -> None:
+    try:
+        to_arrow_type(_without_zone(kind))
+    except (PySparkException, TypeError, ValueError) as error:
+        raise RecordLayoutError(
+            f"column {name!r} is of type {kind.simpleString()}, which Spark {pyspark.__version__} cannot "
+            "pass through Python; cast it in the source or leave it out, or use Spark 4.1 or newer"
+        ) from error
+
+
+def _nullable(kind: DataType) -> DataType:
+    """The type with all fields nullable, since a null struct has null fields."""
+    return _changed(kind, lambda each: each)
+
+
+def _without_zone(kind: DataType) -> DataType:
+    """The type without time zones, which some versions want to know for Arrow's types."""
+    return _changed(kind, lambda each: TimestampNTZType() if isinstance(each, TimestampType) else each)
+
+
+def _changed(kind: DataType, change: Callable[[DataType], DataType]) -> DataType:
+    """The type with its simple parts changed and all of it nullable."""
+    match kind:
+        case StructType():
+            return StructType([StructField(f.name, _changed(f.dataType, change)) for f in kind.fields])
+        case ArrayType():
+            return ArrayType(_changed(kind.elementType, change))
+        case MapType():
+            return MapType(_changed(kind.keyType, change), _changed(kind.valueType, change))
+        case _:
+            return change(kind)
+
+
+@contextlib.contextmanager
+def ansi_rules(spark: SparkSession) -> Iterator[None]:
+    """Within the block expressions are analysed and run by ANSI rules, unless the user chose otherwise.
+
+    By the rules that Spark 3.5 has by default, a cast that fails and a division by zero give NULL, and a sum
+    that is too large is cut off: a merge would write that without a word. Spark 4 refuses all of these. Who
+    sets ``spark.sql.ansi.enabled`` in the session has chosen. Other queries that the session begins meanwhile
+    have the same rules.
+    """
+    is_chosen = users_own(spark, ANSI) is not None or _ANSI_VARIABLE in os.environ
+    with contextlib.nullcontext() if is_chosen else in_force(spark, {ANSI: "true"}):
+        yield
+
+
+def lenient_part(spark: SparkSession, expression: Any) -> str | None:
+    """Text of the first part of a resolved expression that does not follow the ANSI rules of the session.
+
+    On Spark 3.5 a Column has the rules of the session at the time when it was made. Text is not concerned.
+    """
+    if SPARK >= _ARROW_API or spark.conf.get(ANSI) != "true":
+        return None
+    if any(_is_lenient(expression, rule) for rule in ("evalMode", "failOnError", "ansiEnabled")):
+        return str(expression.sql())
+    children = expression.children()
+    parts = (lenient_part(spark, children.apply(i)) for i in range(children.size()))
+    return next((part for part in parts if part is not None), None)
+
+
+def _is_lenient(expression: Any, rule: str) -> bool:
+    try:
+        found = getattr(expression, rule)()
+    except (Py4JError, TypeError):  # an expression without such a rule
+        return False
+    return str(found) in ("LEGACY", "False")
