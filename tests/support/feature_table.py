@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
+from judges.sparks import SPARKS
+
 __all__ = [
     "FEATURES",
     "LINES",
@@ -23,9 +25,16 @@ __all__ = [
     "remembered",
     "replaced",
     "shown",
+    "spark_row",
 ]
 
 LINES = ("2.3", "3.1", "4.1", "4.2")
+
+
+def spark_row(version: str) -> str:
+    """The row of a version of pyspark."""
+    return f"Spark's jobs by pyspark {version}"
+
 
 FEATURES = (
     "bucketed tables",
@@ -62,6 +71,7 @@ FEATURES = (
     "HDFS with Kerberos",
     "HDFS HA",
     "S3",
+    *map(spark_row, SPARKS),
 )
 """The rows, in order; a mark with another name is an error."""
 

@@ -1,0 +1,1 @@
+"""Other versions of Spark, judged by real Hive."""

@@ -1,0 +1,148 @@
+"""Each version of pyspark on each Hive: one program (``job.py``), whose tables Hive's SQL reads.
+
+By default the oldest pyspark runs on the oldest and the newest Hive; ``--long`` runs them all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from judges.hive.hive_judges import HiveJudge
+from judges.sparks import ROOT, SPARKS, environment, python_with
+from tests.fixtures.fix_judge import LINES
+from tests.fixtures.fix_spark import SMALL_JOBS
+from tests.integration.versions.job import ROWS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+TIMEOUT_SECONDS = 900
+CORNERS = {(SPARKS[0], LINES[0]), (SPARKS[0], LINES[-1])}
+CELLS = [
+    pytest.param(
+        spark,
+        line,
+        id=f"pyspark{spark}-hive{line}",
+        marks=[] if (spark, line) in CORNERS else [pytest.mark.long],
+    )
+    for spark, line in itertools.product(SPARKS, LINES)
+]
+
+
+def program(spark: str, module: str, *arguments: str) -> str:
+    """What a program says that runs with this pyspark; it must end well."""
+    done = subprocess.run(
+        [python_with(spark), "-m", f"tests.integration.versions.{module}", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        cwd=ROOT,
+        env=environment(" ".join(SMALL_JOBS)),
+        check=False,
+    )
+    assert done.returncode == 0, f"pyspark {spark}: {done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+    return done.stdout
+
+
+@pytest.mark.parametrize(("spark_version", "hive_line"), CELLS, indirect=["hive_line"])
+def test_a_version_of_spark_changes_tables_of_a_hive(
+    spark_version: str, hive_line: HiveJudge, line_database: str, tmp_path: Path
+) -> None:
+    """Tables come out as meant; counts, refusals and errors are those of every other version."""
+    said = program(spark_version, "job", hive_line.uri, line_database, str(tmp_path))
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    assert found.pop("spark").startswith(f"{spark_version}.")
+    messages = found.pop("refused_in_worker")
+    assert found == {**SAID, "lenient_rules": lenient_rules(spark_version)}
+    assert [message[0] for message in messages] == ["RecordValueError", "BucketIdError"]
+    assert all(word in messages[0][1] for word in (f"{line_database}.untouched", "price", '{"id":3}'))
+    assert all(word in messages[1][1] for word in (f"{line_database}.untouched", "ds=d0", "99"))
+
+    for table, wanted in TABLES.items():
+        columns = "id, n, price, name, at, parts, ds"
+        rows = hive_line.sql(f"SELECT {columns} FROM {line_database}.{table}")
+        assert sorted(map(plain, rows)) == sorted(wanted), table
+    (order,) = hive_line.sql(f"SELECT id, note, price, day FROM {line_database}.orders")
+    assert [order[:2], Decimal(order[2]), order[3]] == [[1, "new"], Decimal("1.5"), "2024-02-29"]
+
+
+def lenient_rules(spark_version: str) -> dict[str, Any]:
+    """Before Spark 4 a Column keeps the rules of the session in which it was made, and is refused."""
+    made = "ConfigurationError" if spark_version == "3.5" else "WorkerError"
+    texts = dict.fromkeys(("overflow", "cast", "division"), "WorkerError")
+    return {**texts, "column": made, "ansi": None}
+
+
+def plain(row: list[Any]) -> tuple[Any, ...]:
+    """A row of Hive in a form that does not depend on the release: trailing zeros are its own affair."""
+    id_, n, price, name, at, parts, ds = row
+    found = None if parts is None else tuple((each["a"], each["b"]) for each in json.loads(parts))
+    return id_, n, Decimal(price), name, at, found, ds
+
+
+def start(id_: int) -> tuple[Any, ...]:
+    """A row of every table in the beginning."""
+    at = datetime(1600, 2, 28, 23, 59, 59, 1) + timedelta(days=id_)
+    return id_, id_ % 7, Decimal(id_) / 4, f"é{id_}", str(at), ((id_, None),), f"d{id_ % 3}"
+
+
+def starting(*ids: Iterable[int]) -> list[tuple[Any, ...]]:
+    """The rows with these ids."""
+    return [start(id_) for some in ids for id_ in some]
+
+
+def renamed(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row of the table that tasks change."""
+    return (*row[:3], row[3] + "!", *row[4:]) if row[0] % 5 == 0 and row[0] < ROWS else row
+
+
+def merged(id_: int) -> tuple[Any, ...]:
+    """A row that the merge changed: its values were converted, its time is a wall clock in India."""
+    _, n, price, name, _, parts, ds = start(id_)
+    at = "2024-03-01 05:29:59.999999"
+    return id_, 2 * n + 1, price, f"{name}~", at, parts, "moved" if id_ == 52 else ds
+
+
+ALL = range(ROWS)
+TABLES = {
+    "by_tasks": [renamed(row) for row in starting((n for n in ALL if n % 5 != 1), range(ROWS, ROWS + 5))],
+    "by_driver": [
+        *starting(ALL),
+        *((n, 7, Decimal(1), "few", "2024-02-29 00:00:00", None, "d9") for n in (100, 101)),
+    ],
+    "merged": [
+        *starting(range(50), range(60, 80)),
+        *(merged(n) for n in range(50, 60) if n != 53),
+    ],
+    "compared": [(n, None, *start(n)[2:]) if n == 7 else start(n) for n in range(2, ROWS + 2)],
+    "untouched": starting(ALL),
+}
+"""What each table has in the end."""
+
+SAID: dict[str, Any] = {
+    "changed_by_tasks": [5, 12, 12, True],
+    "changed_by_driver": [0, 2, 0, 0, 0],
+    "merged_by_tasks": [
+        [
+            ["inserted", "ds=d0", '{"id":60}'],
+            ["inserted", "ds=d0", '{"id":66}'],
+            ["updated", "ds=d0", '{"id":51}'],
+            ["updated", "ds=d0", '{"id":54}'],
+            ["deleted", "ds=d2", '{"id":53}'],
+            ["moved", "ds=d1", '{"id":52}'],
+        ],
+        [9, 8, 1, 1, 0],
+        [11, 8, 0, 1, 0],
+    ],
+    "compared": [2, 1, 2],
+    "ingested": [[6, 3]],
+}
+"""What the program says on every version: counts of inserts, updates, deletes, moved and unchanged rows."""
