@@ -23,6 +23,7 @@ from benchmarks.measuring import report
 BENCHMARKS = {
     "write": "benchmarks.write",
     "insert_only": "benchmarks.insert_only",
+    "spark_versions": "benchmarks.spark_versions",
     "flights": "benchmarks.flights",
     "growth": "benchmarks.growth",
     "skew": "benchmarks.skew",

@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import sys
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,12 +22,18 @@ class PeerProcess:
 
     Args:
         module: its name below this package.
+        python: the interpreter; None for this process's own.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, python: Path | None = None) -> None:
         self._module = f"{__name__}.{module}"
-        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-        self.pid = self._pool.submit(os.getpid).result()
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, context)
+        try:
+            context.set_executable(str(python or sys.executable))  # for all processes that begin from now on
+            self.pid = self._pool.submit(os.getpid).result()
+        finally:
+            context.set_executable(sys.executable)
 
     def __enter__(self) -> Self:
         return self

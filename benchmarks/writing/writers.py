@@ -63,10 +63,14 @@ class TableWriter:
 
     def is_complete(self) -> bool:
         """Whether the last round wrote all changes."""
-        found, counts = self._summary, self._prepared.counts
-        return found is not None and (found.inserted, found.updated, found.deleted) == tuple(
-            counts.get(operation, 0) for operation in ("insert", "update", "delete")
+        return self.written() == tuple(
+            self._prepared.counts.get(operation, 0) for operation in ("insert", "update", "delete")
         )
+
+    def written(self) -> tuple[int, int, int] | None:
+        """The inserts, updates and deletes of the last round; None before the first one."""
+        found = self._summary
+        return None if found is None else (found.inserted, found.updated, found.deleted)
 
     def close(self) -> None:
         """Leave the table as it is, with what the last round wrote."""
