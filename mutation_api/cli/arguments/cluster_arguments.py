@@ -9,6 +9,7 @@ that it was given.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import os
 import shlex
@@ -186,7 +187,8 @@ def _check_locations(arguments: argparse.Namespace) -> None:
 
 
 def _find_java() -> None:
-    os.environ["JAVA_HOME"] = str(quiet_java_home())
+    versions = importlib.import_module("mutation_api.spark.versions")  # it needs pyspark
+    os.environ["JAVA_HOME"] = str(quiet_java_home(versions.java_versions()[-1]))
 
 
 def _spark_home() -> Path:
