@@ -26,13 +26,12 @@ from tests.integration.versions.job import OF_EVERY_HIVE, OF_SPARK_ALONE, ROWS
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 TIMEOUT_SECONDS = 900
-DEFAULT = (SPARKS[0], LINES[0])
 CELLS = [
     pytest.param(
         spark,
         line,
         id=f"{line}-pyspark{spark}",
-        marks=[] if (spark, line) == DEFAULT else [pytest.mark.long],
+        marks=[pytest.mark.long],
     )
     for spark, line in itertools.product(SPARKS, LINES)
 ]
@@ -96,7 +95,7 @@ def plain(row: list[Any]) -> tuple[Any, ...]:
     """A row of Hive in a form that does not depend on the release: trailing zeros are its own affair."""
     id_, n, price, name, at, parts, ds = row
     found = None if parts is None else tuple((each["a"], each["b"]) for each in json.loads(parts))
-    return id_, n, Decimal(price), name, at, found, ds
+    return id_, n, Decimal(price), name, at and str(datetime.fromisoformat(at)), found, ds
 
 
 def start(id_: int) -> tuple[Any, ...]:
