@@ -55,6 +55,7 @@ def own() -> dict[str, Any]:
     return json.loads(program(OWN, "names"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spark_version", OTHERS)
 def test_a_version_has_what_all_modules_name(spark_version: str, own: dict[str, Any]) -> None:
     """Every module can be imported, every function is called as it has it, and what it lacks is not named."""
