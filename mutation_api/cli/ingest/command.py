@@ -16,7 +16,6 @@ import functools
 import importlib
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from time import sleep
 from types import ModuleType
@@ -26,6 +25,7 @@ from mutation_api.cli.arguments import engine_arguments
 from mutation_api.cli.arguments.cluster_arguments import add_cluster_arguments
 from mutation_api.cli.arguments.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss, add_metastore_arguments, metastore_from
+from mutation_api.cli.arguments.module_parser import parser_of_modules
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 from mutation_api.inputs.engines.choice import EngineBySize
 from mutation_api.inputs.engines.engine import AnySource, Engine
@@ -63,29 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare a sub-parser for each kind of source."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (__doc__ or "").partition("\n\n")[2]
-    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True, parser_class=_KindParser)
+    parser_class = parser_of_modules(_module, "{name}", _add_common_arguments)
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True, parser_class=parser_class)
     for name, help_line in KINDS.items():
         kinds.add_parser(name, help=help_line, epilog=_ENDING)
-
-
-class _KindParser(argparse.ArgumentParser):
-    """Declares the arguments of its kind when it parses them."""
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        """Declare the arguments, then parse them."""
-        name = self.prog.split()[-1]
-        try:
-            module = _module(name)
-        except ModuleNotFoundError as error:
-            self.error(f"needs the Python module {error.name!r}: pip install 'hive-mutation-api[{name}]'")
-        self.formatter_class = argparse.RawDescriptionHelpFormatter
-        self.description = (module.__doc__ or "").partition("\n\n")[2]
-        self.set_defaults(refuse_usage=self.error)
-        module.add_arguments(self)
-        _add_common_arguments(self)
-        return super().parse_known_args(args, namespace)
 
 
 def _module(name: str) -> ModuleType:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Sequence
 from types import ModuleType
 
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments
+from mutation_api.cli.arguments.module_parser import parser_of_modules
 
 __all__ = ["ACTIONS", "add_arguments", "run"]
 
@@ -31,31 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare a sub-parser for each action."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (__doc__ or "").partition("\n\n")[2]
-    actions = parser.add_subparsers(
-        dest="action", metavar="ACTION", required=True, parser_class=_ActionParser
-    )
+    kind = parser_of_modules(_module, "rdbms", add_metastore_arguments)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=kind)
     for name, help_line in ACTIONS.items():
         actions.add_parser(name, help=help_line, description=help_line)
-
-
-class _ActionParser(argparse.ArgumentParser):
-    """Declares the arguments of its action when it parses them."""
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        """Declare the arguments, then parse them."""
-        name = self.prog.split()[-1]
-        try:
-            module = _module(name)
-        except ModuleNotFoundError as error:
-            self.error(f"needs the Python module {error.name!r}: pip install 'hive-mutation-api[rdbms]'")
-        self.formatter_class = argparse.RawDescriptionHelpFormatter
-        self.description = (module.__doc__ or "").partition("\n\n")[2]
-        self.set_defaults(refuse_usage=self.error)
-        module.add_arguments(self)
-        add_metastore_arguments(self)
-        return super().parse_known_args(args, namespace)
 
 
 def _module(name: str) -> ModuleType:
