@@ -28,7 +28,7 @@ pytest_plugins = [
     "tests.fixtures.fix_postgres",
     "tests.fixtures.fix_spark",
     "tests.fixtures.fix_workers",
-    "tests.fixtures.fix_one_setting",
+    "tests.fixtures.fix_default_cases",
     "tests.fixtures.fix_features",
     "tests.fixtures.fix_hdfs",
     "tests.fixtures.fix_hive_elsewhere",

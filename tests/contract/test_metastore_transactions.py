@@ -375,6 +375,7 @@ def lock_one(
     return response.lock_id, response.state
 
 
+@pytest.mark.sampled(1)
 def test_a_transaction_that_does_not_beat_is_reaped_and_its_lock_freed(timed: Timed) -> None:
     """A dead client's lock goes to the next one after the time-out; waiting keeps a transaction alive."""
     dead = open_txn(timed.client)
@@ -392,6 +393,7 @@ def test_a_transaction_that_does_not_beat_is_reaped_and_its_lock_freed(timed: Ti
     timed.client.abort_txn(waiting)
 
 
+@pytest.mark.sampled(1)
 def test_beats_keep_a_transaction_alive(timed: Timed) -> None:
     """A transaction with heartbeats outlives one without, opened at the same time."""
     beating, silent = open_txn(timed.client), open_txn(timed.client)
@@ -405,6 +407,7 @@ def test_beats_keep_a_transaction_alive(timed: Timed) -> None:
     timed.client.commit_txn(beating)
 
 
+@pytest.mark.sampled(1)
 def test_which_aborted_transactions_are_forgotten(timed: Timed) -> None:
     """Why partitions are registered before files appear: what is forgotten counts as committed.
 
@@ -427,6 +430,7 @@ def test_which_aborted_transactions_are_forgotten(timed: Timed) -> None:
     assert state_of(client, registered) is TxnState.ABORTED
 
 
+@pytest.mark.sampled(1)
 def test_a_reaped_transaction_can_do_nothing_more(timed: Timed) -> None:
     """Each call says so, and abort still succeeds."""
     client = timed.client

@@ -77,6 +77,7 @@ def test_buckets_that_hive_filled_beside_one_base_file_stay_single(make_table: M
     check(table, [0, 1, 2, 3])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("more", ["", ", c char(3), v varchar(4), n decimal(9,2), t timestamp"])
 def test_a_bucket_without_original_rows_gets_a_file(
     hive: Hive23, live_metastore: MetastoreClient, more: str

@@ -60,6 +60,7 @@ def read(hive, table, last_txn=99, **settings):
     )
 
 
+@pytest.mark.sampled(1)
 @versions
 @pytest.mark.parametrize("keys", [(), (("ds", "string"),)])
 def test_insert_update_delete_over_two_transactions(hive, tmp_path, version, keys):
@@ -231,6 +232,7 @@ def test_deletes_in_a_table_with_a_union(hive, tmp_path, version):
     assert next(row.values[1] for row in found if row.values[0] == 1) == [1, "z"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("version", "compression"),
     [
@@ -307,6 +309,7 @@ MIXES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("version", "mix", "stripe_bytes"),
     [(AcidVersion.V1_SPLIT, "at random", 1)]

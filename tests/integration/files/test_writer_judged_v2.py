@@ -340,6 +340,7 @@ def changes_of(
     return change
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("clauses", "partition"),
     [("CLUSTERED BY (id) INTO 2 BUCKETS", ""), ("PARTITIONED BY (ds string)", "ds=a")],

@@ -67,6 +67,7 @@ def golden(folder: str) -> tuple[Path, str]:
     return GOLDEN / folder / "data", columns
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "folder", [pytest.param("acid/partitioned", marks=pytest.mark.long), "acid_v4/unbucketed"]
 )

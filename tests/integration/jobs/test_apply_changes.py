@@ -119,6 +119,7 @@ def row_ids(bench: Bench, transaction: Any) -> dict[int, Any]:
     return {row["id"]: tuple(row["ROW__ID"])[:3] for row in rows}
 
 
+@pytest.mark.sampled(2)
 def test_m1_insert_update_delete_in_one_transaction(bench: Bench) -> None:
     """All three kinds in one change set; Hive sees exactly what is left, and only after the commit."""
     bench.load(*[(i, f"m{i}", f"d{i % 3}") for i in range(30)])
@@ -144,6 +145,7 @@ def test_m1_insert_update_delete_in_one_transaction(bench: Bench) -> None:
     assert not bench.hidden()
 
 
+@pytest.mark.sampled(1)
 def test_m24_moving_a_row_is_delete_and_insert(bench: Bench) -> None:
     """A row changes its partition by a delete and an insert in one change set."""
     bench.load((1, "a", "x"), (2, "b", "x"))
@@ -188,6 +190,7 @@ def refused(
     assert bench.rows() == sorted([*before, (77, "after", "x")], key=repr)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -208,6 +211,7 @@ def test_a_bad_change_leaves_nothing_behind(
     refused(legacy, legacy.changes(("insert", None, 5, "good", "x"), change), error, message)
 
 
+@pytest.mark.sampled(1)
 def test_two_changes_of_one_row_are_refused(bench: Bench) -> None:
     """The same ROW__ID twice is an error that names it, whichever of the two would have won."""
     bench.load((1, "a", "x"), (5, "b", "x"))
@@ -233,6 +237,7 @@ def test_m24_an_update_in_a_partition_that_does_not_exist(legacy: Bench) -> None
     )
 
 
+@pytest.mark.sampled(1)
 def test_row_ids_are_looked_up_when_asked(bench: Bench) -> None:
     """verify_row_ids finds changes of rows that are gone or never were, before a file is written."""
     bench.load(*[(i, "m", "x") for i in range(8)])
@@ -269,6 +274,7 @@ def test_wrong_columns_cost_nothing(legacy: Bench) -> None:
         assert not legacy.hidden()
 
 
+@pytest.mark.sampled(1)
 def test_an_aborted_transaction_leaves_nothing(bench: Bench) -> None:
     """What was staged goes with the abort; Hive reads what it read before."""
     bench.load((1, "a", "x"))

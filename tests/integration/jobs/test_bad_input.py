@@ -227,6 +227,7 @@ IN_TASKS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("column", "sql", "value"), IN_TASKS, ids=lambda each: str(each)[:60])
 def test_a_value_that_does_not_fit_in_a_task(
     wide: LiveTable, spark: SparkSession, column: str, sql: str, value: str
@@ -327,6 +328,7 @@ def id_of(table: LiveTable, number: int) -> RowId:
     return table.row_ids()[number]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("operation", [None, "insert "])
 def test_an_unknown_operation(make_table: MakeTable, spark: SparkSession, operation: str | None) -> None:
     """NULL, or a blank too many, among good changes."""
@@ -344,6 +346,7 @@ BAD_ROW_IDS: list[tuple[str, Callable[[RowId], Any], type[MutationError], tuple[
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("operation", "make", "error", "words"),
     BAD_ROW_IDS,
@@ -400,6 +403,7 @@ def test_a_row_sent_to_another_partition(small: LiveTable, spark: SparkSession) 
         apply_changes(transaction, small.full_name, moved)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("pair", [("update", "delete"), ("delete", "delete")])
 def test_one_row_twice(small: LiveTable, spark: SparkSession, pair: tuple[str, str]) -> None:
     """Two changes of a row, at the two ends of a change set of eight input partitions."""

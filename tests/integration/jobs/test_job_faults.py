@@ -179,6 +179,7 @@ def test_the_metastore_is_killed_and_started_again_during_the_job(
     assert table.staged() == set()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("after", [False, True], ids=["before it was done", "after it was done"])
 def test_the_metastore_is_killed_and_started_again_during_the_commit(
     server: EmbeddedMetastore, table: LiveTable, after: bool
@@ -366,6 +367,7 @@ def no_space(original: Callable[..., Any], text: str, good_calls: int) -> Callab
     return method
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cleaning_fails", [False, True], ids=["cleaning works", "cleaning fails too"])
 @pytest.mark.parametrize(
     ("step", "text"),

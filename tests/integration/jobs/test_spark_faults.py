@@ -154,6 +154,7 @@ def check_all_rows(hive: HiveJudge, table: str) -> None:
     ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("writer", [RaisesOnce, DiesOnce])
 def test_a_lost_attempt_leaves_no_trace(

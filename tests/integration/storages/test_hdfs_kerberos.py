@@ -290,6 +290,7 @@ def test_a_token_that_has_ended(
             configure_storage(None)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.feature("HDFS with Kerberos")
 @pytest.mark.parametrize("secure_hive", LINES, indirect=True)
 def test_hive_reads_ours_and_we_its(
@@ -301,6 +302,7 @@ def test_hive_reads_ours_and_we_its(
         check_turns(secure_hive, f"{database}.t")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "has_ticket", [pytest.param(True, marks=pytest.mark.long, id="ticket"), pytest.param(False, id="token")]
 )

@@ -727,6 +727,7 @@ def _open(client: MutatorClient) -> Iterator[Transaction]:
     transaction.commit()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["minor", "major"])
 def test_a20_compaction_while_our_writer_is_open(filled_anew: FilledTable, kind: str) -> None:
     """It takes what was committed before; our later commit is read on top of its result."""
@@ -766,6 +767,7 @@ def test_a20_compaction_after_aborts(filled_anew: FilledTable, kind: str) -> Non
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["minor", "major"])
 def test_a20_compaction_of_deletes_alone(filled_anew: FilledTable, kind: str) -> None:
     """Two transactions that only delete; afterwards our own changes to the compacted rows read right."""

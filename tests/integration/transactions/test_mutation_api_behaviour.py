@@ -76,6 +76,7 @@ def _groups(*groups: str) -> list[Change]:
     return [insert(ds, 300 + 3 * at + int(bucket)) for at, (ds, bucket) in enumerate(pairs)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "groups",
     [

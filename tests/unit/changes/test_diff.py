@@ -185,6 +185,7 @@ def some_rows(dice: random.Random) -> list[Row]:
     ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_changes_lead_from_one_state_to_the_other(diff: Diff, seed: int) -> None:
     """Random states: applied to the first, the changes give the second, and touch no row without need."""
@@ -266,6 +267,7 @@ SORTED_KEYS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SORTED_KEYS)
 def test_both_engines_pair_and_sort_alike(spark: SparkSession, kind: str) -> None:

@@ -14,6 +14,7 @@ from metastore_client.remote.thrift_client import connect
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_it_runs_until_it_is_told_to_end(tmp_path: Path, end: signal.Signals) -> None:
     """The address comes on standard output when it is ready; settings reach the server; exit status 0."""

@@ -227,6 +227,7 @@ WRONG_ROWS: Any = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("rows", "error", "message"), WRONG_ROWS)
 def test_rows_that_are_no_operations(
     spark: SparkSession, rows: Sequence[tuple[Any, ...]], error: type[MutationError], message: str
