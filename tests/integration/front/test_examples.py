@@ -112,14 +112,8 @@ def test_demo(arguments: tuple[str, ...]) -> None:
     assert "Hive's own reading equals release 20240806, row for row." in printed
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        pytest.param("starting a Hive 2.3 metastore", marks=pytest.mark.long),
-        "merging",
-        pytest.param("real Hive reads the table", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("moment", ["starting a Hive 2.3 metastore", "merging", "real Hive reads the table"])
 def test_ctrl_c_stops_everything_that_the_demo_started(moment: str, tmp_path: Path) -> None:
     """Interrupted as from a terminal, the demo leaves no process and no temporary file behind."""
     temporary, log = tmp_path / "tmp", tmp_path / "log"

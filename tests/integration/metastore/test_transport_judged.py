@@ -114,6 +114,7 @@ def test_tls_and_password(request: pytest.FixtureRequest, tmp_path_factory: pyte
 
 
 @pytest.mark.feature("metastore behind TLS", lines=["2.3"])
+@pytest.mark.long
 def test_tls(tmp_path: Path) -> None:
     """Hive 2.3, with compact protocol and framing inside."""
     inside = {

@@ -46,7 +46,7 @@ EVENTS = [hand_over, die]
 @pytest.mark.parametrize(
     "hive_on_ha",
     [
-        pytest.param("2.3", marks=pytest.mark.feature("HDFS HA")),
+        pytest.param("2.3", marks=[pytest.mark.feature("HDFS HA"), pytest.mark.long]),
         pytest.param("3.1", marks=pytest.mark.long),
         pytest.param("4.1", marks=pytest.mark.long),
     ],
