@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,12 +15,14 @@ from numpy.typing import NDArray
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.change_set.staged_writer import LookingTransaction
+from mutation_api.changes.altered_keys import altered_keys_error
 from mutation_api.changes.clauses import Action, Match
 from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
 from mutation_api.changes.keyed_rows.differences import differs
 from mutation_api.changes.keyed_rows.key_columns import key_in_type
 from mutation_api.changes.keyed_rows.once import duplicated, first_of_each
 from mutation_api.changes.keyed_rows.pairs import SourceKeys
+from mutation_api.changes.keyed_rows.row_texts import json_texts
 from mutation_api.changes.local_merge.acting import (
     INSERTED,
     KINDS,
@@ -35,7 +38,6 @@ from mutation_api.changes.local_merge.late_columns import settled
 from mutation_api.changes.local_merge.table_side import TableSide
 from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
 from mutation_api.changes.merge_report import MergeReport
-from mutation_api.errors import RecordValueError
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.reader.split_rows import full_row_id_type
@@ -218,26 +220,24 @@ class LocalMergePlan:
     def _checked_keys(self, found: Iterable[Acting]) -> list[Acting]:
         """Refuse keys to insert that are stored as others (rounded, cut), which existing rows may have."""
         checked = list(found)
-        texts: list[str] = []
-        for each in checked:
-            for key in self.keys:
-                if len(texts) < ROWS_SHOWN and key in each.given:
-                    texts += self._altered(each, key)
+        texts = [text for each in checked for text in self._altered(each)]
         if texts:
-            raise RecordValueError(
-                f"table {self.table.full_name}: keys to insert would be stored as other keys, which existing "
-                f"rows may have: {'; '.join(sorted(texts)[:ROWS_SHOWN])}. Nothing was written. Cast or trim "
-                "them in the source, so that they match"
-            )
+            raise altered_keys_error(self.table.full_name, heapq.nsmallest(ROWS_SHOWN, texts))
         return checked
 
-    def _altered(self, each: Acting, key: str) -> list[str]:
-        given = each.given[key]
-        if given.type == each.new[key].type and given.equals(each.new[key]):
-            return []
-        kept, is_lost = key_in_type(self.table.full_name, key, given, each.new[key].type)
-        altered = np.flatnonzero(is_lost | differs(kept, each.new[key]))[:ROWS_SHOWN]
-        return [f"{key}={given[at].as_py()!r} as {each.new[key][at].as_py()!r}" for at in altered.tolist()]
+    def _altered(self, each: Acting) -> Iterator[str]:
+        """JSON texts of keys that are stored as others, the first column of a row that has some."""
+        is_told = np.zeros(len(each.rows), np.bool_)
+        for key in sorted({*self.keys} & each.given.keys()):
+            given, new = each.given[key], each.new[key]
+            if given.type == new.type and given.equals(new):
+                continue
+            kept, is_lost = key_in_type(self.table.full_name, key, given, new.type)
+            is_other = (is_lost | differs(kept, new)) & ~is_told
+            is_told |= is_other
+            column = pa.array([key] * int(is_other.sum()), pa.string())
+            told = [column, *(values.filter(pa.array(is_other)) for values in (given, new))]
+            yield from json_texts(pa.StructArray.from_arrays(told, ["column", "key", "stored"]))
 
 
 def _columns(rows: pa.RecordBatch) -> dict[str, pa.Array]:

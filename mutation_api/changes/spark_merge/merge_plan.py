@@ -6,7 +6,6 @@ the schemas. The job that fills the cache checks values and duplicates, before a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.change_set.staged_writer import OpenTransaction
+from mutation_api.changes.altered_keys import altered_keys_error
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
 from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
@@ -43,7 +43,6 @@ from mutation_api.changes.spark_merge.row_outcome import (
     with_new_row,
 )
 from mutation_api.changes.spark_merge.sides import Sides
-from mutation_api.errors import RecordValueError
 from mutation_api.reader.key_groups import key_type
 from mutation_api.spark.few_rows import is_read_alone
 from mutation_api.spark.quoted_name import quoted
@@ -143,14 +142,9 @@ class MergePlan:
         if not self.may_alter_keys:
             return
         altered = self.cached.where(sf.col(_ALTERED).isNotNull())
-        found = sorted(row[0] for row in altered.select(_ALTERED).limit(ROWS_SHOWN).collect())
+        found = altered.select(_ALTERED).orderBy(_ALTERED).limit(ROWS_SHOWN).collect()
         if found:
-            shown = "; ".join(map(_described_key, found))
-            raise RecordValueError(
-                f"table {self.table.full_name}: keys to insert would be stored as other keys, which existing "
-                f"rows may have: {shown}. Nothing was written. Cast or trim them in the source, so that they "
-                "match"
-            )
+            raise altered_keys_error(self.table.full_name, [row[0] for row in found])
 
     def check_duplicates(self) -> None:
         """Raise DuplicateKeyError if several source rows act on one row, or insert one key."""
@@ -359,11 +353,6 @@ def _without_repetition(
 
 def _is_in_group() -> Column:
     return sf.col(_ROW_ID).isNotNull() | sf.col(_KEY).isNotNull()
-
-
-def _described_key(text: str) -> str:
-    found = json.loads(text)
-    return f"{found['column']}={found.get('key')!r} as {found.get('stored')!r}"
 
 
 def _row_of(names: Iterable[str]) -> Column:
