@@ -114,6 +114,14 @@ from .spark.write.job import apply_changes as apply_changes
 from .storage.connect import configure_storage as configure_storage
 from .storage.hadoop_settings import HadoopSettings as HadoopSettings
 from .storage.location import Location as Location
+from .streams.actions import AppendRows as AppendRows
+from .streams.actions import ApplyChanges as ApplyChanges
+from .streams.actions import BatchAction as BatchAction
+from .streams.actions import MergeRows as MergeRows
+from .streams.actions import ReduceLog as ReduceLog
+from .streams.hive_batches import BatchReport as BatchReport
+from .streams.hive_batches import HiveBatches as HiveBatches
+from .streams.hive_batches import hive_batches as hive_batches
 from .table.acid_table import AcidColumn as AcidColumn
 from .table.acid_table import AcidTable as AcidTable
 from .table.acid_table import TableRole as TableRole

@@ -18,7 +18,7 @@ from mutation_api.client.tables.catalog import TableSpec, merge_specs, split_ful
 from mutation_api.errors import ConfigurationError
 from mutation_api.table.acid_table import TableRole
 
-__all__ = ["LOCK_TIMEOUT_SECONDS_DEFAULT", "MetastoreTarget", "MutatorClientBuilder"]
+__all__ = ["LOCK_TIMEOUT_SECONDS_DEFAULT", "MetastoreTarget", "MutatorClientBuilder", "opener_of"]
 
 LOCK_TIMEOUT_SECONDS_DEFAULT = 600.0
 
@@ -148,7 +148,7 @@ class MutatorClientBuilder:
 
     def build(self) -> MutatorClient:
         """The client, not connected yet. Raises ConfigurationError for contradictory tables."""
-        open_metastore, owns_metastore = _opener(self._metastore, self._user)
+        open_metastore, owns_metastore = opener_of(self._metastore, self._user)
         return MutatorClient(
             open_metastore,
             owns_metastore=owns_metastore,
@@ -172,7 +172,7 @@ def _names(name: str, table: str | None) -> tuple[str, str]:
     return split_full_name(name if table is None else f"{name}.{table}")
 
 
-def _opener(target: MetastoreTarget, user: str | None) -> tuple[Callable[[], MetastoreClient], bool]:
+def opener_of(target: MetastoreTarget, user: str | None) -> tuple[Callable[[], MetastoreClient], bool]:
     """A function that makes the metastore's client, and whether we must close the client."""
     if target is None or isinstance(target, (str, Path, Mapping, MetastoreConfig)):
         return functools.partial(connect, target, user=user), True

@@ -29,6 +29,7 @@ __all__ = [
     "jvm_of",
     "plan_kinds",
     "raw_bytes",
+    "running_batch",
     "spark_context",
     "sql_parser",
 ]
@@ -116,6 +117,28 @@ def frame_of_batches(spark: SparkSession, batches: Sequence[pa.RecordBatch], sch
         lambda: jvm.ArrowIteratorServer(),
     )
     return DataFrame(jvm.PythonSQLUtils.toDataFrame(stream, schema.json(), spark._jsparkSession), spark)
+
+
+def running_batch(frame: DataFrame, number: int) -> tuple[str, str] | None:
+    """The query whose batch this DataFrame is, within ``foreachBatch``; None outside of one.
+
+    Returns:
+        The query's identifier, which its checkpoint keeps, and what the batch reads, as the checkpoint's log
+        of offsets has it: the same text if the batch is run again after a crash.
+    """
+    context = spark_context(frame.sparkSession)
+    query_id = context.getLocalProperty("sql.streaming.queryId")
+    if query_id is None:
+        return None
+    jvm = jvm_of(context)
+    running = frame.sparkSession._jsparkSession.sharedState().activeStreamingQueries()
+    log = running.get(jvm.java.util.UUID.fromString(query_id)).offsetLog()
+    offsets = log.get(number)
+    if offsets.isEmpty():
+        return None
+    written = jvm.java.io.ByteArrayOutputStream()
+    log.serialize(offsets.get(), written)
+    return query_id, str(written.toString())
 
 
 def _refuse_connect(spark: SparkSession) -> None:

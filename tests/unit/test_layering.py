@@ -209,6 +209,16 @@ ALLOWED = {
         "mutation_api.inputs",
         "metastore_client",
     },
+    "mutation_api.streams": {
+        "mutation_api.change_set",
+        "mutation_api.scan",
+        "mutation_api.spark",
+        "mutation_api.changes",
+        "mutation_api.client",
+        "mutation_api.upkeep",
+        "mutation_api.inputs",
+        "metastore_client",
+    },
     "mutation_api.cli": {"mutation_api", "metastore_client"},
     "mutation_api": {"mutation_api", "metastore_client"},
     "judges": {"metastore_client.java"},
@@ -227,6 +237,7 @@ SPARK_ONLY_IN = (
     "mutation_api.inputs.reduce",
     "mutation_api.inputs.engines.spark_engine",
     "mutation_api.inputs.engines.spark_parts",
+    "mutation_api.streams",
     "mutation_api.cli",
 )
 
