@@ -35,6 +35,7 @@ BENCHMARKS = {
     "merge": "benchmarks.merge",
     "small_work": "benchmarks.small_work",
     "ingest": "benchmarks.ingest",
+    "json_logs": "benchmarks.json_logs",
     "incremental": "benchmarks.incremental",
     "storage": "benchmarks.storage",
     "publish": "benchmarks.publish",
@@ -51,7 +52,7 @@ TOGETHER = ("write", "insert_only", "skew")
 
 JOINT = "+"
 
-LONG = ("flights", "merge", "small_work", "ingest", "incremental", "storage", "large_change_set")
+LONG = ("flights", "merge", "small_work", "ingest", "json_logs", "incremental", "storage", "large_change_set")
 """These take minutes even with few rows; a quick run of all leaves them out."""
 
 

@@ -1,10 +1,13 @@
-"""Events: the meaning of a tool's messages. A format makes them of messages; other modules read events."""
+"""Events: the meaning of a tool's messages. A format makes them of messages; other modules read events.
+
+There is one of each for each message, so they are named tuples, which are made in a third of the time of
+frozen dataclasses.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mutation_api.errors import MutationError
 from mutation_api.inputs.messages.json_lines import LogFile, line_location
@@ -18,16 +21,14 @@ __all__ = ["Event", "Images", "LoggedEvent", "Message", "MessageFormat", "Place"
 _BIGINTS = range(-(2**63), 2**63)
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """A message and its key, as JSON values; ``key`` may be None."""
 
     key: object
     value: object
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """What is wrong with a message: class of the error, field, and text."""
 
     error: type[MutationError]
@@ -35,16 +36,14 @@ class Problem:
     text: str
 
 
-@dataclass(frozen=True)
-class Images:
+class Images(NamedTuple):
     """A row before and after an operation; None where the message has none."""
 
     before: Fields | None
     after: Fields | None
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """The meaning of a message.
 
     Attributes:
@@ -75,8 +74,7 @@ class Event:
     problem: Problem | None = None
 
 
-@dataclass(frozen=True, order=True)
-class Place:
+class Place(NamedTuple):
     """The place of a message: index of the file, and the byte at which its line begins."""
 
     file: int
@@ -87,8 +85,7 @@ class Place:
         return line_location(files[self.file].location, self.offset, field)
 
 
-@dataclass(frozen=True)
-class LoggedEvent:
+class LoggedEvent(NamedTuple):
     """An event and its place."""
 
     place: Place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ class Rows:
     positions: list[tuple[int, ...]] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     schema_indices: list[int] = field(default_factory=list)
-    values: list[list[object]] = field(default_factory=list)
+    values: list[tuple[object, ...]] = field(default_factory=list)
     problem: tuple[int, Problem] | None = None
 
     def __len__(self) -> int:
@@ -66,7 +67,7 @@ class Rows:
         position: tuple[int, ...],
         place: Place,
         schema: int,
-        values: list[object],
+        values: tuple[object, ...],
         problem: Problem | None,
     ) -> None:
         """Add one operation."""
@@ -99,16 +100,29 @@ class _Column:
 
     def __init__(self, values: Sequence[Any]) -> None:
         self.values = values
-        self.texts = pa.array(list(map(text_of, values)), pa.string())
+        self.kinds = set(map(type, values)) - {type(None)}
+        self.texts = self._texts()
+
+    def _texts(self) -> pa.StringArray:
+        if self.kinds <= {str}:
+            return pa.array(self.values, pa.string())
+        if self.kinds == {int}:
+            with contextlib.suppress(OverflowError):  # more than 63 bits
+                return pa.array(self.values, pa.int64()).cast(pa.string())
+        return pa.array(list(map(text_of, self.values)), pa.string())
 
     @cached_property
     def is_text(self) -> pa.BooleanArray:
         """Which of them are JSON strings."""
+        if self.kinds <= {str}:
+            return self.texts.is_valid()
         return pa.array([value.__class__ is str for value in self.values], pa.bool_())
 
     @cached_property
     def is_rough(self) -> pa.BooleanArray:
         """Which of them were rounded."""
+        if self.kinds <= {str, int, bool}:
+            return pa.array(np.zeros(len(self.values), bool))
         return pa.array(list(map(is_rough, self.values)), pa.bool_())
 
 

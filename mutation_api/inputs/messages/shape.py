@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError
 from mutation_api.inputs.messages.events import Event, Images, MessageFormat, Problem
@@ -64,8 +65,7 @@ class ShapeFacts:
         return (*sorted(self.schemas), *([None] if self.has_no_schema else []))
 
 
-@dataclass(frozen=True)
-class RowOperation:
+class RowOperation(NamedTuple):
     """An operation on a row: its name, number in the row's message, and the row; None if there is none."""
 
     operation: str
@@ -151,6 +151,8 @@ class Shape:
         if row is None:
             text = "the message has no row before the delete, and no key"
             return Problem(InputFormatError, "key", text)
+        if not is_delete and row.keys() == self._own:
+            return None
         needed = self.key_names if is_delete else self._needed
         lacking = [name for name in needed if name not in row]
         if lacking:
@@ -165,12 +167,11 @@ class Shape:
             return Problem(RecordLayoutError, other, text)
         return None
 
-    def values(self, operation: RowOperation) -> list[object]:
+    def values(self, operation: RowOperation) -> tuple[object, ...]:
         """The JSON values of the columns; for a delete only those of the key."""
         row = operation.row or {}
-        if operation.operation == "delete":
-            return [row.get(name) if name in self.key_names else None for name in self.names]
-        return [row.get(name) for name in self.names]
+        names = self._named_by_delete if operation.operation == "delete" else self.names
+        return tuple([None if name is None else row.get(name) for name in names])
 
     @functools.cached_property
     def column_readers(self) -> tuple[ColumnReader, ...]:
@@ -185,6 +186,15 @@ class Shape:
     @functools.cached_property
     def _needed(self) -> tuple[str, ...]:
         return tuple(name for name in self.names if name not in self.optional)
+
+    @functools.cached_property
+    def _own(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    @functools.cached_property
+    def _named_by_delete(self) -> tuple[str | None, ...]:
+        """The names of the key's columns, None for the others."""
+        return tuple(name if name in self.key_names else None for name in self.names)
 
     @functools.cached_property
     def _known(self) -> frozenset[str]:

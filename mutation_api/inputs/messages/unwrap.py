@@ -7,7 +7,7 @@ JSON in a string. Blank lines and messages that are null (tombstones) are left o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mutation_api.errors import InputFormatError
@@ -19,7 +19,7 @@ from mutation_api.inputs.messages.events import (
     Place,
     Problem,
 )
-from mutation_api.inputs.messages.json_lines import LogFile, LogRange, read_lines
+from mutation_api.inputs.messages.json_lines import Line, LogFile, LogRange, read_lines
 from mutation_api.inputs.messages.json_text import MessageParser, fields_of
 from mutation_api.inputs.messages.log_options import Positions
 
@@ -52,16 +52,20 @@ class MessageLog:
     format: MessageFormat
     positions: Positions
 
-    def events(self, number: int) -> Iterator[list[LoggedEvent]]:
-        """The events of a range, some at a time. Raises InputFormatError: a file cannot be read."""
+    def events(self, number: int) -> Iterator[Iterator[LoggedEvent]]:
+        """The events of a range, some at a time. Raises InputFormatError: a file cannot be read.
+
+        They are made one by one: thousands that live at once keep Python's garbage collector busy.
+        """
         part, parser = self.ranges[number], MessageParser()
         for lines in read_lines(self.files[part.file], part):
-            found = []
-            for offset, text in lines:
-                event = self._event(text, parser)
-                if event is not None:
-                    found.append(LoggedEvent(Place(part.file, offset), event))
-            yield found
+            yield self._events_of(part.file, lines, parser)
+
+    def _events_of(self, file: int, lines: Iterable[Line], parser: MessageParser) -> Iterator[LoggedEvent]:
+        for offset, text in lines:
+            event = self._event(text, parser)
+            if event is not None:
+                yield LoggedEvent(Place(file, offset), event)
 
     def _event(self, text: str | None, parser: MessageParser) -> Event | None:
         """The event of a line; None if it has no message."""

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.messages.events import Event, Images, Message, MessageFormat, Problem, bigint
-from mutation_api.inputs.messages.json_text import Fields, field_of, fields_of, objects_of, text_of, texts_of
+from mutation_api.inputs.messages.json_text import field_of, fields_of, objects_of, text_of, texts_of
 from mutation_api.inputs.messages.json_values import TEXT, Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.message_source import MessageSource
@@ -80,7 +80,7 @@ class CanalFormat:
 
     def event(self, message: Message, positions: Positions) -> Event:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
-        return _Read.of(message).event(positions)
+        return _Read(message).event(positions)
 
     def readers(
         self, _table: str, columns: Mapping[str, HiveType], _schema: str | None
@@ -89,25 +89,16 @@ class CanalFormat:
         return {name: Reader("latin1") if t.kind == "binary" else TEXT for name, t in columns.items()}
 
 
-@dataclass(frozen=True)
 class _Read:
     """A message's fields."""
 
-    fields: Fields
-    database: str | None
-    table: str | None
-    type: str | None
-    data: list[Fields | None] | None
-    old: list[Fields | None] | None
-    commit_ts: int | None
-
-    @classmethod
-    def of(cls, message: Message) -> _Read:
-        fields = fields_of(message.value) or {}
-        database, table, kind = (text_of(fields.get(name)) for name in ("database", "table", "type"))
-        commit_ts = bigint(text_of(field_of(fields_of(fields.get("_tidb")), "commitTs")))
-        data, old = objects_of(fields.get("data")), objects_of(fields.get("old"))
-        return cls(fields, database, table, kind, data, old, commit_ts)
+    def __init__(self, message: Message) -> None:
+        fields = self.fields = fields_of(message.value) or {}
+        self.database = text_of(fields.get("database"))
+        self.table = text_of(fields.get("table"))
+        self.type = text_of(fields.get("type"))
+        self.data, self.old = objects_of(fields.get("data")), objects_of(fields.get("old"))
+        self.commit_ts = bigint(text_of(field_of(fields_of(fields.get("_tidb")), "commitTs")))
 
     def event(self, positions: Positions) -> Event:
         kind, problem = self._kind(), self._problem()

@@ -27,7 +27,7 @@ Source: Debezium's documentation of its connectors for MySQL and PostgreSQL, 3.x
 
 from __future__ import annotations
 
-import json
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -53,6 +53,9 @@ __all__ = ["DebeziumFormat", "DebeziumSource"]
 OPERATIONS = {"c": "insert", "r": "insert", "u": "update", "d": "delete"}
 
 _FILE = re.compile(r"(.*?)\.?([0-9]{1,18})", re.DOTALL)
+_NAMES_KEPT = 256
+"""Names of files and logs of which the parts are kept: messages repeat them."""
+
 _LAST_COMMIT = re.compile(r'\[\s*"?([0-9]{1,19})"?\s*,')
 
 
@@ -88,7 +91,7 @@ class DebeziumFormat:
 
     def event(self, message: Message, _positions: Positions) -> Event:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
-        return _Envelope.of(message).event()
+        return _Envelope(message).event()
 
     def readers(
         self, table: str, columns: Mapping[str, HiveType], schema: str | None
@@ -97,36 +100,30 @@ class DebeziumFormat:
         return self.values.readers(table, columns, schema)
 
 
-@dataclass(frozen=True)
 class _Envelope:
     """The fields of a message's envelope, None if it has none; ``schema`` is that of its rows."""
 
-    fields: Fields | None
-    has_schema: bool
-    schema: str | None
-    key: Fields | None
-    code: str | None
-    source: Fields
-    table: str | None
-
-    @classmethod
-    def of(cls, message: Message) -> _Envelope:
+    def __init__(self, message: Message) -> None:
         fields, key = fields_of(message.value), fields_of(message.key)
-        has_schema, schema = _has_payload(fields), None
-        if fields is not None and has_schema:
-            schema = _row_schema(fields["schema"])
+        self.has_schema = _has_payload(fields)
+        self.schema: str | None = None
+        if fields is not None and self.has_schema:
+            self.schema = _row_schema(fields["schema"])
             fields = fields_of(fields["payload"])
         if key is not None and _has_payload(key):
             key = fields_of(key["payload"])
-        source = fields_of(field_of(fields, "source")) or {}
-        schemas = (text_of(source.get(each)) for each in ("schema", "db"))
-        database = next((each for each in schemas if each is not None), None)
-        table = text_of(source.get("table"))
-        name = None if database is None or table is None else f"{database}.{table}"
-        return cls(fields, has_schema, schema, key, text_of(field_of(fields, "op")), source, name)
+        self.fields, self.key = fields, key
+        self.source: Fields = fields_of(field_of(fields, "source")) or {}
+        database = self._source("schema")
+        if database is None:
+            database = self._source("db")
+        table = self._source("table")
+        self.table = None if database is None or table is None else f"{database}.{table}"
+        self.code = text_of(field_of(fields, "op"))
 
     def event(self) -> Event:
-        kind, problem = self._kind(), self._problem()
+        kind = self._kind()
+        problem = None if kind in ("other", "schema change", "truncate") else self._problem()
         rows: tuple[Images, ...] = ()
         if kind == "row" and problem is None:
             rows = (Images(*(fields_of(field_of(self.fields, name)) for name in ("before", "after"))),)
@@ -187,10 +184,10 @@ class _Envelope:
     def _log_position(self) -> tuple[int, int, int] | None:
         if self._source("snapshot") == "incremental":
             return None
-        file = _FILE.fullmatch(self._source("file") or "")
+        file = _file_parts(self._source("file"))
         if file is not None:
             place = self._source("pos")
-            texts = (file[2], None if place == "0" else place, self._source("row") or "0")
+            texts = (file[1], None if place == "0" else place, self._source("row") or "0")
         elif self._source("connector") == "postgresql":
             last_commit = _LAST_COMMIT.match(self._source("sequence") or "")
             texts = ("0" if last_commit is None else last_commit[1], self._source("lsn"), "0")
@@ -201,13 +198,11 @@ class _Envelope:
 
     def _log(self) -> str:
         """The log to which a position belongs: that of a server, by the name that Debezium has for it."""
-        file = _FILE.fullmatch(self._source("file") or "")
-        parts = (self._source("connector"), self._source("name"), "" if file is None else file[1])
-        return " ".join(part for part in parts if part is not None).rstrip(" ")
+        file = _file_parts(self._source("file"))
+        return _log_name(self._source("connector"), self._source("name"), "" if file is None else file[0])
 
     def _problem(self) -> Problem | None:
-        if self._kind() in ("other", "schema change", "truncate"):
-            return None
+        """What is wrong with a message of a row, or with one that is not known."""
         if self.code is None:
             names = ", ".join(self.fields or ())
             text = (
@@ -225,6 +220,18 @@ class _Envelope:
         return None
 
 
+@functools.lru_cache(maxsize=_NAMES_KEPT)
+def _file_parts(name: str | None) -> tuple[str, str] | None:
+    """What is before the number in a file's name, and the number; None if it has none."""
+    found = _FILE.fullmatch(name or "")
+    return None if found is None else (found[1], found[2])
+
+
+@functools.lru_cache(maxsize=_NAMES_KEPT)
+def _log_name(*parts: str | None) -> str:
+    return " ".join(part for part in parts if part is not None).rstrip(" ")
+
+
 def _has_payload(fields: Fields | None) -> bool:
     return fields is not None and "payload" in fields and "schema" in fields
 
@@ -237,4 +244,4 @@ def _row_schema(schema: object) -> str | None:
 def _row_schema_of(schema: object) -> str | None:
     fields = objects_of(field_of(fields_of(schema), "fields")) or ()
     rows = next((each for each in fields if text_of(field_of(each, "field")) == "after"), None)
-    return None if rows is None else json.dumps(rows, sort_keys=True)
+    return text_of(rows)

@@ -49,7 +49,7 @@ from dataclasses import dataclass
 
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.messages.events import Event, Images, Message, MessageFormat, Problem, bigint
-from mutation_api.inputs.messages.json_text import Fields, fields_of, text_of, texts_of
+from mutation_api.inputs.messages.json_text import fields_of, text_of, texts_of
 from mutation_api.inputs.messages.json_values import TEXT, Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.message_source import MessageSource
@@ -90,7 +90,7 @@ class MaxwellFormat:
 
     def event(self, message: Message, _positions: Positions) -> Event:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
-        return _Read.of(message).event()
+        return _Read(message).event()
 
     def readers(
         self, _table: str, columns: Mapping[str, HiveType], _schema: str | None
@@ -99,28 +99,17 @@ class MaxwellFormat:
         return {name: Reader("base64") if t.kind == "binary" else TEXT for name, t in columns.items()}
 
 
-@dataclass(frozen=True)
 class _Read:
     """A message's fields; ``place``: the parts of its position."""
 
-    fields: Fields
-    database: str | None
-    table: str | None
-    type: str | None
-    position: str | None
-    place: re.Match[str] | None
-    data: Fields | None
-    old: Fields | None
-
-    @classmethod
-    def of(cls, message: Message) -> _Read:
-        fields = fields_of(message.value) or {}
-        database, table, kind, position = (
-            text_of(fields.get(name)) for name in ("database", "table", "type", "position")
-        )
-        place = None if position is None else _POSITION.fullmatch(position)
-        data, old = fields_of(fields.get("data")), fields_of(fields.get("old"))
-        return cls(fields, database, table, kind, position, place, data, old)
+    def __init__(self, message: Message) -> None:
+        fields = self.fields = fields_of(message.value) or {}
+        self.database = text_of(fields.get("database"))
+        self.table = text_of(fields.get("table"))
+        self.type = text_of(fields.get("type"))
+        self.position = text_of(fields.get("position"))
+        self.place = None if self.position is None else _POSITION.fullmatch(self.position)
+        self.data, self.old = fields_of(fields.get("data")), fields_of(fields.get("old"))
 
     def event(self) -> Event:
         kind, problem = self._kind(), self._problem()
