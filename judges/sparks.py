@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,8 +26,11 @@ __all__ = ["OTHERS", "OWN", "SPARKS", "environment", "python_with"]
 OWN = "4.3"
 """The version that all other tests run on."""
 
+_DISTUTILS = ("setuptools>=68",) if sys.version_info >= (3, 12) else ()
+"""Spark 3.5 needs distutils, which Python has up to 3.11."""
+
 OTHERS: Mapping[str, tuple[str, ...]] = {
-    "3.5": ("pyspark==3.5.9", "py4j==0.10.9.9"),
+    "3.5": ("pyspark==3.5.9", "py4j==0.10.9.9", *_DISTUTILS),
     "4.0": ("pyspark==4.0.5", "py4j==0.10.9.9"),
 }
 """What is installed for each of the other versions."""
@@ -35,6 +39,7 @@ SPARKS = (*OTHERS, OWN)
 
 ROOT = Path(__file__).parents[1]
 INSTALL_TIMEOUT_SECONDS = 900
+_QUIETLY = ("--quiet", "--disable-pip-version-check", "--no-deps")
 
 
 def python_with(spark: str) -> Path:
@@ -49,7 +54,7 @@ def python_with(spark: str) -> Path:
             raise JudgeError(f"tests run with pyspark {found}, and are written for {OWN}")
         return Path(sys.executable)
     wanted = OTHERS[spark]
-    name = "-".join([*wanted, f"python{sys.version_info[0]}.{sys.version_info[1]}"])
+    name = "-".join([*wanted[:2], f"python{sys.version_info[0]}.{sys.version_info[1]}"])
     folder = cache_directory() / "sparks" / name.replace("==", "-")
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -70,8 +75,22 @@ def environment(java_options: str = "") -> dict[str, str]:
 
 
 def _make(folder: Path, wanted: tuple[str, ...]) -> None:
+    """Unpack the source archive, which has 300 MiB; pip would pack it into a wheel first, and unpack that."""
     _run("-m", "venv", "--without-pip", str(folder))
-    _run("-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet", "--no-deps", *wanted)
+    python, download = folder / "bin" / "python", folder / "download"
+    spark, *others = wanted
+    _run("-m", "pip", "--python", str(python), "install", *_QUIETLY, "--no-compile", *others)
+    _run("-m", "pip", "download", *_QUIETLY, "--no-binary=:all:", "--dest", str(download), spark)
+    (archive,) = download.iterdir()
+    with tarfile.open(archive) as packed:
+        packed.extractall(download, filter="data")
+    (unpacked,) = (each for each in download.iterdir() if each.is_dir())
+    (packages,) = (folder / "lib").glob("python*/site-packages")
+    (unpacked / "pyspark").rename(packages / "pyspark")
+    for part in ("jars", "bin"):
+        shutil.rmtree(packages / "pyspark" / part, ignore_errors=True)
+        (unpacked / "deps" / part).rename(packages / "pyspark" / part)
+    shutil.rmtree(download)
 
 
 def _move(made: Path, folder: Path) -> None:

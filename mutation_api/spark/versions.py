@@ -13,6 +13,7 @@ Arrow in ``createDataFrame`` Spark 4.0      the stream that it is made of
 ANSI rules by default        Spark 4.0      set while a merge is planned and run: :func:`ansi_rules`
 Arrow UDFs                   Spark 4.1      one pass of mapInArrow: :func:`computed`
 Java 21                      Spark 4.0      refused: :func:`java_versions`
+Python without distutils     Spark 4.0      refused: :func:`check_installed`
 ===========================  =============  ==================================================================
 
 Not used at all, since every version has something as good: shuffles by a partition's number (Spark 4.1; see
@@ -23,7 +24,9 @@ Not used at all, since every version has something as good: shuffles by a partit
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +59,7 @@ __all__ = [
     "ANSI",
     "ArrowColumn",
     "ansi_rules",
+    "check_installed",
     "collected",
     "computed",
     "data_type",
@@ -73,10 +77,33 @@ _OLDEST, _ARROW_API, _ARROW_UDFS = (3, 5), (4, 0), (4, 1)
 ANSI = "spark.sql.ansi.enabled"
 _ANSI_VARIABLE = "SPARK_ANSI_SQL_MODE"
 
-if SPARK < _OLDEST:
-    raise ConfigurationError(
-        f"pyspark {pyspark.__version__} is too old: change sets need Spark {_OLDEST[0]}.{_OLDEST[1]} or newer"
-    )
+
+def check_installed() -> None:
+    """Refuse what cannot work, when this module is imported.
+
+    Spark 3.5 imports ``distutils`` when it meets Arrow. Python has that up to 3.11; the package setuptools
+    brings it.
+
+    Raises:
+        ConfigurationError: this pyspark is too old, or lacks a module that it needs.
+    """
+    if SPARK < _OLDEST:
+        raise ConfigurationError(
+            f"pyspark {pyspark.__version__} is too old: change sets need Spark {_OLDEST[0]}.{_OLDEST[1]} or "
+            "newer"
+        )
+    try:
+        if SPARK < _ARROW_API:
+            importlib.import_module("distutils.version")
+    except ImportError as error:
+        raise ConfigurationError(
+            f"pyspark {pyspark.__version__} needs the module distutils, which this Python "
+            f"{sys.version_info[0]}.{sys.version_info[1]} lacks: pip install setuptools on all machines that "
+            "run tasks, or use Python 3.11, or Spark 4"
+        ) from error
+
+
+check_installed()
 
 
 def java_versions() -> range:

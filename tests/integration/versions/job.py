@@ -111,7 +111,15 @@ class Job:
     # -- steps ---------------------------------------------------------------------------------------------
     def changed_by_tasks(self) -> Any:
         """Updates, deletes and inserts by ROW__ID; an attempt of each task that reads fails once."""
-        name = self.table("by_tasks")
+        return self.changed(self.table("by_tasks"))
+
+    def in_brief(self) -> Any:
+        """One table, changed by ROW__ID and by key."""
+        name = self.table("in_brief")
+        return [self.changed(name), self.merge(name, self.source(), self.clauses)]
+
+    def changed(self, name: str) -> list[Any]:
+        """Change this table; returns the counts, and whether an attempt failed."""
         marks = self.folder / "attempts"
         marks.mkdir()
 
@@ -281,6 +289,9 @@ def fails_once(marks: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
 
 OF_EVERY_HIVE = (Job.changed_by_tasks, Job.changed_by_driver, Job.merged_by_tasks)
 """Steps that depend on the release of Hive: on the layout of its tables and on its metastore."""
+
+IN_BRIEF = (Job.in_brief,)
+"""What the default run has time for."""
 
 OF_SPARK_ALONE = (Job.lenient_rules, Job.compared, Job.ingested, Job.refused_in_worker)
 """Further steps, which one release of Hive judges as well as another."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from mutation_api.errors import RecordLayoutError
+from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.spark import versions
 from mutation_api.spark.jvm import analyzed_plan
 from mutation_api.spark.session_settings import in_force, users_own
@@ -50,6 +51,20 @@ def everything(spark: SparkSession) -> DataFrame:
         "array(cast(null as struct<z:int>)) as n",
         "cast('x' as binary) as raw",
     )
+
+
+def test_what_cannot_work_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark that is too old, and Spark 3.5 on a Python without distutils; others do not need that."""
+    monkeypatch.setitem(sys.modules, "distutils.version", None)
+    for spark in ((4, 0), (4, 3)):
+        monkeypatch.setattr(versions, "SPARK", spark)
+        versions.check_installed()
+    monkeypatch.setattr(versions, "SPARK", (3, 5))
+    with pytest.raises(ConfigurationError, match="distutils, which this Python"):
+        versions.check_installed()
+    monkeypatch.setattr(versions, "SPARK", (3, 4))
+    with pytest.raises(ConfigurationError, match="is too old"):
+        versions.check_installed()
 
 
 @pytest.mark.parametrize("has_udfs", [True, False])
