@@ -48,7 +48,7 @@ from mutation_api.local.local_options import LocalOptions
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
-__all__ = ["HELP", "add_arguments", "run"]
+__all__ = ["HELP", "TARGET", "add_arguments", "run", "source_of"]
 
 HELP = "read and reduce logs of Debezium, Maxwell and Canal, with Spark and without"
 
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _case(spark: SparkSession, logs: MessageLogs, name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     tell(f"writing {logs.operations:,} messages: {name}")
     folder = logs.write(name)
-    source, found = _source(name, folder), list[Answer]()
+    source, found = source_of(name, folder), list[Answer]()
     local = LocalEngine(LocalOptions(memory_bytes=MEMORY_BYTES))
 
     def reading(engine: Engine) -> Callable[[int], None]:
@@ -158,7 +158,8 @@ def _bare(folder: Path) -> None:
                 quick_json.ORJSON.loads(line[line.find(b"\t") + 1 :])
 
 
-def _source(name: str, folder: Path) -> MessageSource:
+def source_of(name: str, folder: Path) -> MessageSource:
+    """The source that reads the log of a format in this folder."""
     decimals = {f"{TABLE}.total": "org.apache.kafka.connect.data.Decimal(2)"}
     values = DebeziumValues(times="microseconds", column_types=decimals)
     match name:
