@@ -291,7 +291,7 @@ OF_EVERY_HIVE = (Job.changed_by_tasks, Job.changed_by_driver, Job.merged_by_task
 """Steps that depend on the release of Hive: on the layout of its tables and on its metastore."""
 
 IN_BRIEF = (Job.in_brief,)
-"""What the default run has time for."""
+"""The parts that differ most between versions, in one table."""
 
 OF_SPARK_ALONE = (Job.lenient_rules, Job.compared, Job.ingested, Job.refused_in_worker)
 """Further steps, which one release of Hive judges as well as another."""
