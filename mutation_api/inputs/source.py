@@ -101,11 +101,15 @@ class LocalOperations:
 
     ``operations`` are batches of one schema, of the columns that are named there. Values have Arrow types
     that fit the target's columns. They are read once. What is wrong with a value may be found only then.
+
+    ``is_copy``: they are all rows of the table in one state of the source, an operation a key. Then they can
+    be read again and again, and are not reduced: an engine may stream them.
     """
 
     table: SourceTable
     operations: Iterable[pa.RecordBatch]
     is_emptied: bool = False
+    is_copy: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Rows that an extraction has read, in a Parquet file until they are applied; memory holds one chunk.
+"""Rows that an extraction has read, in a Parquet file until they are applied; memory holds some chunks.
 
 The source's transaction ends when all rows are in the file, so it does not last as long as the merge.
 """
@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -23,6 +24,9 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 
 __all__ = ["POSITION_FIELDS", "CapturedRows", "RowSpool"]
+
+PART_ROWS, PART_BYTES = 100_000, 16 << 20
+"""Chunks are joined up to one of these to a part, a row group of the file."""
 
 POSITION_FIELDS = ("sequence",)
 """Parts of an operation's position: the last number of its key in the log, or the row's number in a copy."""
@@ -39,6 +43,7 @@ class RowSpool:
             raise InputError(f"rows cannot be kept until they are applied: {error}") from error
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
         self._sizes: list[int] = []
         self.row_count = 0
 
@@ -58,25 +63,39 @@ class RowSpool:
             return
         position = pa.StructArray.from_arrays([pa.array(sequences, pa.int64())], POSITION_FIELDS)
         batch = pa.table({OPERATION: pa.array(operations, pa.string()), POSITION: position, **columns})
-        try:
-            if self._writer is None:
-                self._writer = pq.ParquetWriter(self._path, batch.schema)
-            self._writer.write_table(batch)
-        except OSError as error:
-            raise InputError(f"{self._path}: rows cannot be kept until they are applied: {error}") from error
-        self._sizes.append(batch.nbytes)
+        self._waiting.append(batch)
         self.row_count += batch.num_rows
+        if (
+            sum(each.num_rows for each in self._waiting) >= PART_ROWS
+            or sum(each.nbytes for each in self._waiting) >= PART_BYTES
+        ):
+            self._write_waiting()
 
     def written(self) -> CapturedRows:
         """All operations; none can be added after it. Raises InputError."""
+        self._write_waiting()
         if self._writer is not None:
-            try:
+            with self._named_errors():
                 self._writer.close()
-            except OSError as error:
-                raise InputError(
-                    f"{self._path}: rows cannot be kept until they are applied: {error}"
-                ) from error
         return CapturedRows(Location.given(str(self._path)), tuple(self._sizes))
+
+    def _write_waiting(self) -> None:
+        if not self._waiting:
+            return
+        part = pa.concat_tables(self._waiting)
+        self._waiting = []
+        with self._named_errors():
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(self._path, part.schema)
+            self._writer.write_table(part)
+        self._sizes.append(part.nbytes)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"{self._path}: rows cannot be kept until they are applied: {error}") from error
 
     def close(self) -> None:
         """Remove the file. May be called twice."""
@@ -89,7 +108,7 @@ class RowSpool:
 
 @dataclass(frozen=True)
 class CapturedRows(OperationParts):
-    """The operations of a :class:`RowSpool`; each chunk is a part."""
+    """The operations of a :class:`RowSpool`; each row group is a part."""
 
     location: Location
     part_bytes: tuple[int, ...]
@@ -119,11 +138,21 @@ class CapturedRows(OperationParts):
         """See :class:`~mutation_api.inputs.parts.OperationParts`."""
         return True
 
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """All operations; the file is opened once."""
+        if self.part_bytes:
+            yield from self._read(range(self.part_count))
+
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
         """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        yield from self._read([number])
+
+    def _read(self, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
         try:
             with storage_at(self.location).open_input(self.location) as stream:
-                yield from pq.ParquetFile(stream).read_row_group(number, use_threads=False).to_batches()
+                file = pq.ParquetFile(stream)
+                for number in numbers:
+                    yield from file.read_row_group(number, use_threads=False).to_batches()
         except OSError as error:
             raise InputError(
                 f"{self.location.shown}: the rows that were kept there cannot be read: {error}"

@@ -98,7 +98,8 @@ class LogSource:
             log = self._read_log(snapshot, captured)
             is_first = mark is None and not self._settings.is_loaded
             is_emptied = log.is_truncated or (mark is not None and mark.token != token)
-            if is_first or is_emptied:
+            is_copy = is_first or is_emptied
+            if is_copy:
                 counts = self._copy(snapshot, plan)
             elif not log.ranges:
                 return LocalBatch((), None)
@@ -113,7 +114,7 @@ class LogSource:
             run, position=str(max(highest, int(before.position))), pending=log.ranges, token=token
         )
         replaces = is_emptied or (is_first and self._replaces)
-        operations = LocalOperations(table, self._spool.written(), is_emptied=replaces)
+        operations = LocalOperations(table, self._spool.written(), replaces, is_copy)
         return LocalBatch((operations,) if self._spool.row_count or replaces else (), new.to_position())
 
     def has_news(self, mark: ProgressMark) -> bool:

@@ -85,19 +85,20 @@ class VersionSource:
             now = float(snapshot.value(f"SELECT {self._database.now()}"))
             bound = self._database.version_bound(snapshot, captured, self._settings)
             is_first = mark is None
-            if is_first or self._settings.compares_keys:
+            is_copy = is_first or self._settings.compares_keys
+            if is_copy:
                 condition = ""
             else:
                 condition = self._database.from_version(captured, self._settings, mark.bound if mark else "")
             count = self._read(snapshot, plan, condition)
         replaces = self._settings.compares_keys or (is_first and self._replaces)
-        if not (is_first or self._settings.compares_keys or count):
+        if not (is_copy or count):
             return LocalBatch((), None)
         inserts = self._settings.method is CaptureMethod.ROW_VERSION_INSERT or is_first
         run = Run(now, count if inserts else 0, 0 if inserts else count, 0, 0.0)
         before = mark or ProgressMark(0, bound, now)
         new = before.followed_by(run, position=bound, bound=bound)
-        operations = LocalOperations(table, self._spool.written(), is_emptied=replaces)
+        operations = LocalOperations(table, self._spool.written(), replaces, is_copy)
         return LocalBatch((operations,) if self._spool.row_count or replaces else (), new.to_position())
 
     def _read(self, snapshot: SourceSnapshot, plan: ReadPlan, condition: str) -> int:

@@ -139,8 +139,11 @@ class EngineBySize:
             return look()
 
     def _is_small(self, batch: LocalBatch) -> bool:
-        """All rows of a table that was emptied are deleted, and their number is not known."""
-        parts = [each.operations for each in batch.tables]
+        """All rows of a table that was emptied are deleted, and their number is not known.
+
+        A copy of a table is little, whatever its size: it is streamed.
+        """
+        parts = [each.operations for each in batch.tables if not each.is_copy]
         byte_count = sum(each.byte_count for each in parts if isinstance(each, OperationParts))
         return byte_count <= self.small_bytes and not any(each.is_emptied for each in batch.tables)
 

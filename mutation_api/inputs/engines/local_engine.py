@@ -1,6 +1,7 @@
 """The engine that reads, reduces and merges in this process, without Spark.
 
-What it holds is bounded by ``LocalOptions.memory_bytes``: half of it is for the operations of all tables.
+What it holds is bounded by ``LocalOptions.memory_bytes``: half of it is for the operations of all tables. The
+copy of a whole table is not held, but streamed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from mutation_api.changes.merge_report import MergeReport
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.contradictions import SAMPLES_SHOWN, LogCounts
-from mutation_api.inputs.engines.engine import AnySource, Reading, operation_clauses
+from mutation_api.inputs.engines.engine import AnySource, Reading, ReducedTable, operation_clauses
+from mutation_api.inputs.engines.local_copy import copied_here
 from mutation_api.inputs.engines.local_reduce import HeldOperations, LocalLog, reduce_here
 from mutation_api.inputs.log_walk import DELETE, FIRST_OPERATION, FIRST_POSITION, INSERT
 from mutation_api.inputs.source import (
@@ -69,7 +71,7 @@ class LocalEngine:
         """What goes on with a batch that was read."""
         held = HeldOperations(self.local.memory_bytes // OPERATIONS_PART)
         logs = tuple(
-            _LocalTableLog(each.table, each.is_emptied, each.operations, held, self.local)
+            _LocalTableLog(each.table, each.is_emptied, each.operations, held, self.local, each.is_copy)
             for each in batch.tables
         )
         return Reading(NAME, logs, batch.position)
@@ -84,9 +86,13 @@ class _LocalTableLog:
     operations: Iterable[pa.RecordBatch]
     held: HeldOperations
     local: LocalOptions
+    is_copy: bool
 
     @contextmanager
-    def reduced(self, *, what: str, strict: bool) -> Iterator[_LocalReduced]:
+    def reduced(self, *, what: str, strict: bool) -> Iterator[ReducedTable]:
+        if self.is_copy:
+            yield copied_here(self.table, self.operations, self.local, is_emptied=self.is_emptied, what=what)
+            return
         log = reduce_here(self.table, self.operations, self.held, strict=strict, what=what)
         yield _LocalReduced(self.table, log, self.is_emptied, self.local)
 
