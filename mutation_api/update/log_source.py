@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mutation_api.errors import ConnectionFailedError
 from mutation_api.inputs.engines.choice import in_tasks
 from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.update.captured_rows import RowSpool
@@ -20,6 +22,7 @@ from mutation_api.update.rdbms.sql_database import (
     SEQUENCE_COLUMN,
     TIME_COLUMN,
 )
+from mutation_api.update.receipt import is_acknowledged, log_is_gone
 from mutation_api.update.settings import UpdateSettings
 from mutation_api.update.source_rows import ReadPlan
 
@@ -31,15 +34,38 @@ __all__ = ["LogSource", "outstanding"]
 _INSERTED, _TRUNCATED = 0, 3
 _CODE = f"CASE {OPERATION_COLUMN} WHEN 'I' THEN 0 WHEN 'D' THEN 1 WHEN 'U' THEN 2 ELSE 3 END"
 _CODES = 4
+SAME_TIME_SECONDS = 1e-4
+"""Times of log rows are the same if they differ by less, on their way through a floating-point number."""
 
 
 @dataclass(frozen=True)
 class _Log:
-    """What the log holds: ranges of its numbers, time of the oldest row, whether the table was emptied."""
+    """What the log holds: ranges of its numbers, times of its rows, whether the table was emptied."""
 
     ranges: tuple[tuple[int, int], ...] = ()
     oldest: float | None = None
+    newest: float = 0.0
     is_truncated: bool = False
+
+
+@dataclass(frozen=True)
+class _Past:
+    """What both sides know of the last extraction.
+
+    Attributes:
+        mark: Hive's position, None before the first.
+        receipt: number of the last extraction, 0 if there was none.
+        pending: log rows that it applied, and that are still to be removed.
+        is_settled: whether the source knows of it.
+        is_torn: whether the log lacks the newest of ``pending``. The source may be restored to a moment shortly
+            before, and may have given their numbers again; the whole table is compared then.
+    """
+
+    mark: ProgressMark | None
+    receipt: int
+    pending: tuple[tuple[int, int], ...] = ()
+    is_settled: bool = True
+    is_torn: bool = False
 
 
 class LogSource:
@@ -57,6 +83,7 @@ class LogSource:
         self._replaces = replaces
         self._spool: RowSpool | None = None
         self._pending: tuple[tuple[int, int], ...] = ()
+        self._extraction = 0
 
     @property
     def source_id(self) -> str:
@@ -80,73 +107,145 @@ class LogSource:
 
         Raises:
             ConnectionFailedError: the source cannot be reached, or refuses a query.
+            SourcePositionError: source and position do not belong together, since one was restored.
             RecordLayoutError, RecordValueError: columns or values do not fit the target.
         """
         (table,) = tables
         position = after.get(table.name)
         mark = None if position is None else ProgressMark.of(position.text)
-        captured = self._database.describe(self._settings.source_table)
+        captured = self._captured
         plan = ReadPlan.of(self._database, captured, table.target, self._settings)
-        if mark is not None and mark.pending:
-            self._delete(captured, mark.pending)
         token = self._database.table_token(captured)
+        with self._database.snapshot() as snapshot:
+            past = self._past(snapshot, captured, mark)
+            if past.is_settled:
+                return self._read(snapshot, plan, table, past, token)
+        # Only after the snapshot, which may hold up a deletion. Torn rows are read with all others.
+        self._delete(captured, () if past.is_torn else past.pending, past.receipt)
+        with self._database.snapshot() as snapshot:
+            return self._read(snapshot, plan, table, past, token)
+
+    def _past(self, snapshot: SourceSnapshot, captured: CapturedTable, mark: ProgressMark | None) -> _Past:
+        """Compare both sides' records of the last extraction. Raises SourcePositionError."""
+        receipt, _ = self._ends(snapshot, captured)
+        if mark is None:
+            return _Past(None, receipt or 0)
+        if is_acknowledged(receipt, mark, self._what):
+            return _Past(mark, mark.extraction)
+        is_torn = not self._has_newest(snapshot, captured, mark)
+        return _Past(mark, mark.extraction, mark.pending, is_settled=False, is_torn=is_torn)
+
+    def _has_newest(self, snapshot: SourceSnapshot, captured: CapturedTable, mark: ProgressMark) -> bool:
+        """Whether the log still has the newest row of the last extraction; older ones may be removed."""
+        newest = 0.0
+        time = f"MAX({self._database.seconds(TIME_COLUMN)})"
+        for start in range(0, len(mark.pending), RANGES_PER_STATEMENT):
+            some = mark.pending[start : start + RANGES_PER_STATEMENT]
+            among = " OR ".join(f"{SEQUENCE_COLUMN} BETWEEN {low} AND {high}" for low, high in some)
+            found = snapshot.value(f"SELECT {time} FROM {self._log_name(captured)} WHERE {among}")
+            newest = max(newest, float(found or 0.0))
+        return not mark.pending or abs(newest - mark.newest) < SAME_TIME_SECONDS
+
+    def _read(
+        self, snapshot: SourceSnapshot, plan: ReadPlan, table: SourceTable, past: _Past, token: str
+    ) -> LocalBatch:
+        """Read the log, and the rows that it names; or all rows."""
         if self._spool is not None:
             self._spool.close()
         self._spool = RowSpool()
-        with self._database.snapshot() as snapshot:
-            now = float(snapshot.value(f"SELECT {self._database.now()}"))
-            log = self._read_log(snapshot, captured)
-            is_first = mark is None and not self._settings.is_loaded
-            is_emptied = log.is_truncated or (mark is not None and mark.token != token)
-            is_copy = is_first or is_emptied
-            if is_copy:
-                counts = self._copy(snapshot, plan)
-            elif not log.ranges:
-                return LocalBatch((), None)
-            else:
-                counts = self._read_changes(snapshot, plan)
+        mark = past.mark
+        now = float(snapshot.value(f"SELECT {self._database.now()}"))
+        log = self._read_log(snapshot, plan.table)
+        is_first = mark is None and not (self._settings.is_loaded and not past.receipt)
+        is_emptied = log.is_truncated or past.is_torn or (mark is not None and mark.token != token)
+        is_copy = is_first or is_emptied
+        if is_copy:
+            counts = self._copy(snapshot, plan)
+        elif not log.ranges:
+            return LocalBatch((), None)
+        else:
+            counts = self._read_changes(snapshot, plan)
         self._pending = log.ranges
         lag = 0.0 if log.oldest is None else max(0.0, now - log.oldest)
         run = Run(now, counts["insert"], counts["update"], counts["delete"], lag)
         highest = log.ranges[-1][1] if log.ranges else 0
-        before = mark or ProgressMark(0, "0", now)
+        before = mark or ProgressMark(past.receipt, "0", now)
         new = before.followed_by(
-            run, position=str(max(highest, int(before.position))), pending=log.ranges, token=token
+            run,
+            position=str(max(highest, int(before.position))),
+            pending=log.ranges,
+            newest=log.newest,
+            token=token,
         )
+        self._extraction = new.extraction
         replaces = is_emptied or (is_first and self._replaces)
         operations = LocalOperations(table, self._spool.written(), replaces, is_copy)
         return LocalBatch((operations,) if self._spool.row_count or replaces else (), new.to_position())
 
     def has_news(self, mark: ProgressMark) -> bool:
-        """Whether there may be something to extract, asked without a transaction of Hive."""
-        table = self._database.describe(self._settings.source_table)
+        """Whether there may be something to extract, asked without a transaction of Hive.
+
+        Raises:
+            SourcePositionError: the source does not know of extractions that Hive has.
+        """
+        table = self._captured
         if self._database.table_token(table) != mark.token:
             return True
         with self._database.snapshot() as snapshot:
-            return snapshot.value(f"SELECT MIN({SEQUENCE_COLUMN}) FROM {self._log_name(table)}") is not None
+            receipt, highest = self._ends(snapshot, table)
+        if (receipt or 0) > mark.extraction:
+            return True  # of an extraction that has committed since the mark was read, or of none
+        is_acknowledged(receipt, mark, self._what)
+        return highest is not None
 
     def acknowledge(self) -> int:
         """Delete the log rows of the last read, which must be committed; returns how many were deleted."""
-        return self._delete(self._database.describe(self._settings.source_table), self._pending)
+        return self._delete(self._captured, self._pending, self._extraction)
 
-    def _delete(self, table: CapturedTable, ranges: Sequence[tuple[int, int]]) -> int:
-        return self._database.delete_from_log(table.schema, self._settings.names.log, ranges)
+    @cached_property
+    def _captured(self) -> CapturedTable:
+        return self._database.describe(self._settings.source_table)
+
+    def _delete(self, table: CapturedTable, ranges: Sequence[tuple[int, int]], extraction: int) -> int:
+        return self._database.delete_from_log(table.schema, self._settings.names.log, ranges, extraction)
+
+    def _ends(self, snapshot: SourceSnapshot, table: CapturedTable) -> tuple[int | None, int | None]:
+        """The receipt of the last extraction, and the greatest number of a log row; None without one.
+
+        Raises SourcePositionError: there is no log.
+        """
+        name = self._settings.names.log
+        statement = f"SELECT MIN({SEQUENCE_COLUMN}), MAX({SEQUENCE_COLUMN}) FROM {self._log_name(table)}"
+        try:
+            ((low, high),) = [row for rows in snapshot.chunks(statement) for row in rows]
+        except ConnectionFailedError as error:
+            if self._database.has_table(table.schema, name):
+                raise
+            raise log_is_gone(self._what, name) from error
+        receipt = None if low is None or int(low) >= 0 else -int(low)
+        return receipt, None if high is None or int(high) < 0 else int(high)
+
+    @property
+    def _what(self) -> str:
+        return f"source {self._database.source_id}, table {self._settings.source_table}"
 
     def _log_name(self, table: CapturedTable) -> str:
         return self._database.quoted(*([table.schema] if table.schema else []), self._settings.names.log)
 
     def _read_log(self, snapshot: SourceSnapshot, table: CapturedTable) -> _Log:
         numbers: list[int] = []
-        oldest, is_truncated = None, False
+        times: list[float] = []
+        is_truncated = False
         seconds = self._database.seconds(TIME_COLUMN)
         selected = f"{SEQUENCE_COLUMN}, {_CODE}, {seconds}"
-        statement = f"SELECT {selected} FROM {self._log_name(table)} ORDER BY {SEQUENCE_COLUMN}"
+        among = f"{self._log_name(table)} WHERE {SEQUENCE_COLUMN} > 0"
+        statement = f"SELECT {selected} FROM {among} ORDER BY {SEQUENCE_COLUMN}"
         for rows in snapshot.chunks(statement):
             numbers += [int(row[0]) for row in rows]
             is_truncated |= any(int(row[1]) == _TRUNCATED for row in rows)
-            first = min(float(row[2]) for row in rows)
-            oldest = first if oldest is None else min(oldest, first)
-        return _Log(ranges_of(numbers), oldest, is_truncated)
+            found = [float(row[2]) for row in rows]
+            times = [min(*times, *found), max(*times, *found)] if len(found) + len(times) > 1 else found
+        return _Log(ranges_of(numbers), times[0], times[-1], is_truncated) if times else _Log()
 
     def _copy(self, snapshot: SourceSnapshot, plan: ReadPlan) -> Counter[str]:
         """Read the table whole."""
@@ -186,7 +285,7 @@ class LogSource:
             f"SELECT l.hm_last, l.hm_first, CASE WHEN t.{present} IS NULL THEN 0 ELSE 1 END, "
             f"{', '.join(plan.selected('t', 'l'))} FROM (SELECT {keys}, MAX({SEQUENCE_COLUMN}) AS hm_last, "
             f"MIN({SEQUENCE_COLUMN} * {_CODES} + {_CODE}) AS hm_first FROM {self._log_name(plan.table)} "
-            f"GROUP BY {keys}) l LEFT JOIN {plan.table_name} t ON {same}"
+            f"WHERE {SEQUENCE_COLUMN} > 0 GROUP BY {keys}) l LEFT JOIN {plan.table_name} t ON {same}"
         )
 
 
@@ -214,7 +313,7 @@ def outstanding(
     log = database.quoted(*([table.schema] if table.schema else []), settings.names.log)
     some = applied[-RANGES_PER_STATEMENT:]
     left_out = [f"NOT {SEQUENCE_COLUMN} BETWEEN {low} AND {high}" for low, high in some]
-    waiting = f"{log} WHERE {' AND '.join(left_out)}" if left_out else log
+    waiting = f"{log} WHERE {' AND '.join([f'{SEQUENCE_COLUMN} > 0', *left_out])}"
     with database.snapshot() as snapshot:
         count = int(snapshot.value(f"SELECT COUNT(*) FROM {waiting}"))
         if not count:

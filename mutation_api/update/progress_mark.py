@@ -55,6 +55,7 @@ class ProgressMark:
         position: the greatest change position that was extracted: a number in the log, or a row version.
         as_of: seconds since 1970 in the source's clock, of the snapshot that was read.
         pending: ranges of log rows that were applied, and may still be in the log.
+        newest: time of the newest of these, in seconds since 1970; 0 if there are none.
         token: the source's sign that the table was not emptied meanwhile.
         bound: row-version methods: all rows below it have been extracted.
         recent: the last runs, oldest first.
@@ -65,6 +66,7 @@ class ProgressMark:
     position: str
     as_of: float
     pending: tuple[tuple[int, int], ...] = ()
+    newest: float = 0.0
     token: str = ""
     bound: str = ""
     recent: tuple[Run, ...] = ()

@@ -17,6 +17,7 @@ from mutation_api.update.captured_rows import RowSpool
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.progress_mark import ProgressMark, Run
 from mutation_api.update.rdbms.database import SourceDatabase, SourceSnapshot
+from mutation_api.update.receipt import check_bound
 from mutation_api.update.settings import UpdateSettings
 from mutation_api.update.source_rows import ReadPlan
 
@@ -85,6 +86,8 @@ class VersionSource:
             now = float(snapshot.value(f"SELECT {self._database.now()}"))
             bound = self._database.version_bound(snapshot, captured, self._settings)
             is_first = mark is None
+            if mark is not None and self._database.only_grows(self._settings):
+                check_bound(mark, bound, f"{self._database.source_id}, table {captured.full_name}")
             is_copy = is_first or self._settings.compares_keys
             if is_copy:
                 condition = ""

@@ -187,6 +187,7 @@ ALLOWED = {
         "mutation_api.acid",
         "mutation_api.storage",
         "mutation_api.table",
+        "mutation_api.bucketing",
         "mutation_api.scan",
         "mutation_api.worker",
         "mutation_api.change_set",

@@ -158,8 +158,17 @@ class SourceDatabase(Protocol):
     ) -> pa.Array:
         """Values that :meth:`selected` read, as the target's type. Raises RecordValueError."""
 
-    def delete_from_log(self, schema: str, log: str, sequences: Sequence[tuple[int, int]]) -> int:
-        """Delete log rows by ranges of their numbers, both ends included; returns how many were deleted."""
+    def delete_from_log(
+        self, schema: str, log: str, sequences: Sequence[tuple[int, int]], extraction: int
+    ) -> int:
+        """Delete log rows by ranges of their numbers, both ends included; returns how many were deleted.
+
+        First the number of the extraction that applied them is noted in the log: a row with this number,
+        negative. It replaces smaller ones; a greater one stays.
+        """
+
+    def only_grows(self, settings: UpdateSettings) -> bool:
+        """Whether the bound of the growing column, a number, never falls but by a restored backup."""
 
     def close(self) -> None:
         """Disconnect. May be called twice."""

@@ -229,6 +229,10 @@ class MySql(SqlDatabase):
             detail, target, family_of(detail, column.name).of_text(detail, texts, ValueOptions(time_zone))
         )
 
+    def receipt_statement(self, table: str) -> str:
+        """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
+        return f"INSERT IGNORE INTO {table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN}) VALUES ({{}}, {{}})"
+
     def streaming_cursor(self, connection: Any) -> Any:
         """A cursor that gives values as the server sends them, row by row."""
         return SSCursor(connection)

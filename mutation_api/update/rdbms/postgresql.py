@@ -276,6 +276,17 @@ END $hm$"""
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         return to_hive_column(column.name, target, values)
 
+    def receipt_statement(self, table: str) -> str:
+        """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
+        return (
+            f"INSERT INTO {table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN}) OVERRIDING SYSTEM VALUE "
+            "VALUES ({}, {}) ON CONFLICT DO NOTHING"
+        )
+
+    def only_grows(self, settings: UpdateSettings) -> bool:
+        """Numbers of transactions do, with the turns counted."""
+        return settings.version_column.lower() == _XMIN
+
     def streaming_cursor(self, connection: Any) -> Any:
         """A cursor of the server, which sends rows as they are fetched."""
         return connection.cursor(name="hm_rows")

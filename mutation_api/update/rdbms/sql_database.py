@@ -26,6 +26,8 @@ __all__ = [
 
 SEQUENCE_COLUMN, OPERATION_COLUMN, TIME_COLUMN = "hm_sequence", "hm_operation", "hm_at"
 """Columns of a log table, before the key's."""
+RECEIPT = "'E'"
+"""Operation of the row that has the number of the last extraction, as SQL."""
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
@@ -76,6 +78,7 @@ class SqlDatabase(abc.ABC):
         """Name the database; nothing is connected yet."""
         self.url = url
         self._engine: Engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
+        self._catalog: sqlalchemy.pool.PoolProxiedConnection | None = None
 
     @property
     def source_id(self) -> str:
@@ -85,6 +88,7 @@ class SqlDatabase(abc.ABC):
 
     def close(self) -> None:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        self._forget_catalog()
         self._engine.dispose()
 
     @contextmanager
@@ -107,11 +111,26 @@ class SqlDatabase(abc.ABC):
             pooled.close()
 
     def rows(self, statement: str, *values: Any) -> list[Sequence[Any]]:
-        """The rows of a query on a connection of its own."""
-        with self.connected() as connection, self.errors():
-            cursor = connection.cursor()
-            cursor.execute(statement, values)
-            return list(cursor.fetchall())
+        """The rows of a query of the catalog, in a transaction of its own."""
+        with self.errors():
+            if self._catalog is None:
+                self._catalog = self._engine.raw_connection()
+            connection: Any = self._catalog.driver_connection
+            try:
+                cursor = connection.cursor()
+                cursor.execute(statement, values)
+                found = list(cursor.fetchall())
+                cursor.close()
+                connection.rollback()
+            except BaseException:
+                self._forget_catalog()
+                raise
+        return found
+
+    def _forget_catalog(self) -> None:
+        if self._catalog is not None:
+            self._catalog.invalidate()
+            self._catalog = None
 
     @contextmanager
     def snapshot(self) -> Iterator[SourceSnapshot]:
@@ -121,12 +140,21 @@ class SqlDatabase(abc.ABC):
                 self.begin_snapshot(connection)
             yield CursorSnapshot(connection, self)
 
-    def delete_from_log(self, schema: str, log: str, sequences: Sequence[tuple[int, int]]) -> int:
+    def delete_from_log(
+        self, schema: str, log: str, sequences: Sequence[tuple[int, int]], extraction: int
+    ) -> int:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         table = self.quoted(*([schema] if schema else []), log)
         deleted = 0
         with self.connected() as connection, self.errors():
             self.begin_deletion(connection)
+            cursor = connection.cursor()
+            cursor.execute(self.receipt_statement(table).format(-extraction, RECEIPT))
+            cursor.execute(
+                f"DELETE FROM {table} WHERE {SEQUENCE_COLUMN} < 0 AND {SEQUENCE_COLUMN} > {-extraction}"
+            )
+            cursor.close()
+            connection.commit()
             for some in _portions(sequences):
                 ranges = " OR ".join(f"{SEQUENCE_COLUMN} BETWEEN {low} AND {high}" for low, high in some)
                 cursor = connection.cursor()
@@ -135,6 +163,14 @@ class SqlDatabase(abc.ABC):
                 cursor.close()
                 connection.commit()
         return deleted
+
+    @abc.abstractmethod
+    def receipt_statement(self, table: str) -> str:
+        """The statement that adds a row to a log unless it is there; {} stands for number and operation."""
+
+    def only_grows(self, settings: UpdateSettings) -> bool:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        return False
 
     def run(self, statements: Sequence[str]) -> None:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""

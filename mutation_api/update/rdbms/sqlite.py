@@ -162,6 +162,10 @@ class Sqlite(SqlDatabase):
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         return to_hive_column(column.name, target, values)
 
+    def receipt_statement(self, table: str) -> str:
+        """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
+        return f"INSERT OR IGNORE INTO {table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN}) VALUES ({{}}, {{}})"
+
     def begin_snapshot(self, connection: sqlite3.Connection) -> None:
         """The first query takes the snapshot."""
         connection.isolation_level = None
