@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick", action="store_true", help=f"a {QUICK_SHARE}th of the rows, fewer extractions"
     )
+    parser.add_argument("--extractions", type=int, help=f"number of extractions (default: {EXTRACTIONS})")
     parser.add_argument("--no-compaction", action="store_true", help="without the compaction beside it")
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
 
@@ -66,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if both sides are equal in the end, and the aims are met."""
     rows = arguments.rows or ROWS_DEFAULT // (QUICK_SHARE if arguments.quick else 1)
-    count = QUICK_EXTRACTIONS if arguments.quick else EXTRACTIONS
+    count = arguments.extractions or (QUICK_EXTRACTIONS if arguments.quick else EXTRACTIONS)
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         server = stack.enter_context(Postgres(work / "postgres"))

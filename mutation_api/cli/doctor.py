@@ -45,13 +45,19 @@ def _text(report: DoctorReport) -> str:
 def _line(table: TableReport) -> str:
     if table.version is not None:
         but = "" if table.reason is None else f", but {table.reason}"
-        return f"{table.table}: can be mutated ({table.version.value}){but}"
+        trouble = "" if table.trouble is None else f"; {table.trouble}"
+        return f"{table.table}: can be mutated ({table.version.value}){but}{trouble}"
     return f"{table.table}: NO: {table.reason}"
 
 
 def _json(report: DoctorReport) -> str:
     each = [
-        {"table": t.table, "layout": None if t.version is None else t.version.value, "reason": t.reason}
+        {
+            "table": t.table,
+            "layout": None if t.version is None else t.version.value,
+            "reason": t.reason,
+            "trouble": t.trouble,
+        }
         for t in report.tables
     ]
     return json.dumps({"server": dict(report.server), "tables": each})

@@ -17,6 +17,7 @@ from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import CompactionError, ConfigurationError
 from mutation_api.scan.table_view import open_table
+from mutation_api.upkeep.compactor_rules import compactor_trouble
 from mutation_api.upkeep.delta_sizes import DeltaSizes, delta_sizes
 
 __all__ = [
@@ -264,6 +265,10 @@ class _Waiter:
         if not entries:
             return ""
         last = max(entries, key=lambda each: (each.id or 0, each.start_time or 0))
+        info = self.metastore.get_table(*split_full_name(self.table))
+        trouble = compactor_trouble(info.parameters, self.metastore.capabilities())
+        if trouble is not None:
+            return f"{trouble[0].upper()}{trouble[1:]}. "
         said = f"The server says: {last.error.strip()}. " if last.error.strip() else ""
         return said + (f"Worker: {last.worker_id}. " if last.worker_id else "")
 

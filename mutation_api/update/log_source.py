@@ -57,8 +57,8 @@ class _Past:
         receipt: number of the last extraction, 0 if there was none.
         pending: log rows that it applied, and that are still to be removed.
         is_settled: whether the source knows of it.
-        is_torn: whether the log lacks the newest of ``pending``. The source may be restored to a moment shortly
-            before, and may have given their numbers again; the whole table is compared then.
+        is_torn: whether the log lacks the newest of ``pending``. The source may be restored to a moment
+            shortly before, and may have given their numbers again; the whole table is compared then.
     """
 
     mark: ProgressMark | None

@@ -18,6 +18,7 @@ from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole
+from mutation_api.upkeep.compactor_rules import compactor_trouble
 
 __all__ = ["DoctorReport", "TableReport", "examine"]
 
@@ -41,12 +42,14 @@ THREADS = 16
 class TableReport:
     """One table: the layout in which it can be written, or the reason why it cannot.
 
-    If both are set, ``reason`` names the partitions that cannot be written.
+    If both are set, ``reason`` names the partitions that cannot be written. ``trouble``: what keeps the
+    server's compactor from compacting a table that can be written, and what to do.
     """
 
     table: str
     version: AcidVersion | None
     reason: str | None
+    trouble: str | None = None
 
 
 @dataclass(frozen=True)
@@ -107,15 +110,18 @@ class _Candidate:
 
     table: AcidTable
     partitions: Sequence[str]
+    trouble: str | None
 
 
 def _described(metastore: MetastoreClient, database: str, name: str) -> _Candidate | TableReport:
     table_name = f"{database}.{name}"
     try:
         info = metastore.get_table(database, name)
-        version = check_mutable(info, metastore.capabilities(), TableRole.SINK)
+        capabilities = metastore.capabilities()
+        version = check_mutable(info, capabilities, TableRole.SINK)
         table = describe(info, version, TableRole.SINK, create_partitions=True, time_zone=None)
-        return _Candidate(table, probed_partitions(metastore, table))
+        trouble = compactor_trouble(info.parameters, capabilities)
+        return _Candidate(table, probed_partitions(metastore, table), trouble)
     except TableNotMutableError as error:
         return TableReport(table_name, None, str(error))
     except NoSuchObjectError:
@@ -133,7 +139,7 @@ def _looked_at(found: _Candidate | TableReport) -> TableReport:
         refused = check_partition_directories(table, found.partitions)
     except TableNotMutableError as error:
         return TableReport(table.full_name, None, str(error))
-    return TableReport(table.full_name, table.version, refused)
+    return TableReport(table.full_name, table.version, refused, found.trouble)
 
 
 def _yes_or_no(value: bool) -> str:

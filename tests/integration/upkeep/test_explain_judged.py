@@ -33,6 +33,7 @@ def _locked(metastore: MetastoreClient, database: str, user: str) -> tuple[int, 
     return txn, answer.state
 
 
+@pytest.mark.feature("explaining transactions")
 @pytest.mark.parametrize("hive_line", LINES, indirect=True)
 def test_who_waits_for_whom(hive_line: HiveJudge, line_database: str) -> None:
     """The lock that another one waits for, as in HIVE_LOCKS; then an abort and a commit."""

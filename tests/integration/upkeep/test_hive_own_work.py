@@ -99,7 +99,7 @@ class Told:
             assert told
 
 
-@pytest.mark.feature("verify", "reading the past")
+@pytest.mark.feature("verify", "reading the past", "history of a table")
 @pytest.mark.parametrize(("hive_line", "shape"), [*_cases()], indirect=["hive_line"])
 def test_what_hive_leaves(hive_line: HiveJudge, line_database: str, shape: str) -> None:
     """See above."""

@@ -62,6 +62,17 @@ def test_g9_g5_a_second_request_waits_for_the_first(make_shop: MakeShop) -> None
     ]
 
 
+def test_g8_without_waiting_it_returns_at_once(make_shop: MakeShop) -> None:
+    """The compaction is the server's; extraction goes on; whoever wants to know waits later."""
+    shop = _filled(make_shop)
+    report = compact_table(shop.metastore, shop.table, threshold=CompactionThreshold(1), wait_seconds=None)
+    assert ([each.state for each in report.partitions], report.after) == (["requested"], ())
+    assert [each.state for each in shop.metastore.show_compactions()] == ["initiated"]
+    shop.source.run("INSERT INTO orders VALUES (3, 'water', '3')")
+    shop.extract()
+    assert len(shop.rows()) == 3
+
+
 def test_g10_waiting_has_an_end(make_shop: MakeShop, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says that no worker took it, and what to start."""
     monkeypatch.setattr(compact_module, "POLL_SECONDS", 0.01)

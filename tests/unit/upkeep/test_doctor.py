@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
-from metastore_client.testing import InMemoryMetastore
+from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
+from mutation_api.upkeep.compactor_rules import compactor_trouble
 from mutation_api.upkeep.doctor import NOT_TOLD, TableReport, examine
 from tests.support.client_support import table_info
 
@@ -70,6 +71,18 @@ def test_one_table_is_examined_alone(tmp_path: Path) -> None:
     assert "get_all_tables" not in metastore.calls
     with pytest.raises(ConfigurationError, match=r"there is no table default\.none"):
         examine(metastore, "default", "none")
+
+
+def test_an_empty_property_keeps_hive_2_from_compacting(tmp_path: Path) -> None:
+    """It is named, with what to do; later servers do not mind."""
+    parameters = {"transactional": "true", "note": ""}
+    old = InMemoryMetastore(warehouse=tmp_path)
+    old.create_table(table_info("t", parameters=parameters))
+    (found,) = examine(old, "default").tables
+    assert (found.version, found.reason) == (AcidVersion.V1_LEGACY, None)
+    assert "'note' is empty: remove it, ALTER TABLE … UNSET TBLPROPERTIES ('note')" in str(found.trouble)
+    assert compactor_trouble(parameters, HIVE_4_1) is None
+    assert compactor_trouble({"transactional": "true"}, old.capabilities()) is None
 
 
 def test_a_server_that_cannot_be_asked_is_an_error() -> None:
