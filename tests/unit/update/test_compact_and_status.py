@@ -153,6 +153,7 @@ def test_g17_the_page_needs_nothing_else(make_shop: MakeShop) -> None:
     assert not re.search(r'(src|href)="', page)
     assert "&lt;b&gt;gone&lt;/b&gt;" in page
     assert "Deltas by partition" in page
+    assert "(prefers-color-scheme: dark)" in page  # a formatter once cut words of the style in two
     assert page.count("<section>") == page.count("</section>") == 1
 
 
