@@ -5,9 +5,9 @@
 Starts PostgreSQL and Hive 2.3 on this machine, makes a table of 1,000,000 orders, and enables incremental
 update. Then three "days" go by: 1 % of the orders are changed in each, in small transactions, while ``hive-
 mutate update extract --follow 2`` runs in a process of its own. On the second day that process is killed, and
-started again. At the end of each day the table is compacted, if its deltas are enough. In the end Hive's own
-SQL compares with PostgreSQL, and a page shows what happened. The exit status is 0 only if both sides are
-equal.
+started again. At the end of each day the table is compacted, if its deltas are enough by then, while
+extraction goes on. In the end Hive's own SQL compares with PostgreSQL, and a page shows what happened. The
+exit status is 0 only if both sides are equal.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
 from examples.local import create_table
 from judges.hive.hive_judges import Hive23, HiveJudge
 from judges.postgres import Postgres
-from metastore_client import MetastoreClient, connect
+from metastore_client import connect
 from mutation_api import (
     CompactionThreshold,
     compact_table,
@@ -42,10 +43,10 @@ TABLE = "default.orders"
 ROWS_DEFAULT = 1_000_000
 DAYS = 3
 CHANGED_SHARE = 0.01
-DAY_SECONDS = 12.0
+DAY_SECONDS = 10.0
 FOLLOW_SECONDS = 2.0
 LONGEST_EVENING_SECONDS = 60.0
-DELTA_ROWS = 15_000
+DELTA_ROWS = 25_000
 COMPACTION_SECONDS = 150.0
 
 MAKE_ORDERS = """
@@ -58,7 +59,7 @@ FROM generate_series(1, {rows}) i
 COLUMNS = "id bigint, customer string, total decimal(12,2), status string, placed timestamp"
 TOTALS = """
 SELECT status, count(*), sum(id), sum(total), sum(length(customer)) FROM {table}
-GROUP BY status ORDER BY status"""
+GROUP BY status"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,33 +73,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="incremental-")))
-        server = stack.enter_context(Postgres(work / "postgres"))
-        hive = stack.enter_context(Hive23(work / "hive"))
-        say(f"started {server.description} and {hive.description}")
+        server, hive = start_both(stack, work, options.rows)
+        say(f"started {server.description} and {hive.description}; {options.rows:,} orders are in the shop")
         is_equal = run(server, hive, work, options.rows, options.html)
     say(f"{'equal' if is_equal else 'NOT EQUAL'}, {time.monotonic() - started:.0f} s in all")
     return 0 if is_equal else 1
 
 
+def start_both(stack: contextlib.ExitStack, work: Path, rows: int) -> tuple[Postgres, HiveJudge]:
+    """Both servers, which end with the stack, and the shop; they start side by side."""
+
+    def start_hive() -> HiveJudge:
+        hive = Hive23(work / "hive")
+        create_table(hive.uri, TABLE, COLUMNS, "", "id", 4, layout="default")
+        return hive
+
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(start_hive)
+        try:
+            server = stack.enter_context(Postgres(work / "postgres"))
+            server.sql(MAKE_ORDERS.format(rows=rows))
+            server.sql("ALTER TABLE orders ADD PRIMARY KEY (id)")
+        finally:
+            hive = stack.enter_context(starting.result())
+    return server, hive
+
+
 def run(server: Postgres, hive: HiveJudge, work: Path, rows: int, page: Path) -> bool:
-    """Make the shop, follow it, compare."""
-    server.sql(MAKE_ORDERS.format(rows=rows))
-    server.sql("ALTER TABLE orders ADD PRIMARY KEY (id)")
-    create_table(hive.uri, TABLE, COLUMNS, "", "id", 4, layout="default")
+    """Follow the shop, compare."""
     source = f"postgresql://{server.user}@127.0.0.1:{server.port}/postgres"
     with connect(hive.uri) as metastore:
-        say(str(enable_update(metastore, TABLE, source, password=server.password)))
+        enabled = enable_update(metastore, TABLE, source, password=server.password)
+        say(str(enabled))
         say(str(extract_update(metastore, TABLE, password=server.password)))
-        for day in range(1, DAYS + 1):
-            live_a_day(day, server, hive, work, rows)
-            with compactor(hive):
-                done = compact_table(
-                    metastore,
-                    TABLE,
-                    threshold=CompactionThreshold(DELTA_ROWS),
-                    wait_seconds=COMPACTION_SECONDS,
-                )
-            say(str(done))
+        log = enabled.settings.names.log
+        with Follower(server, hive, work) as follower:
+            for day in range(1, DAYS + 1):
+                live_a_day(day, server, rows, follower)
+                wait_until_applied(server, log)
+                say(f"day {day}: about {int(rows * CHANGED_SHARE):,} orders changed")
+                with compactor(hive):
+                    done = compact_table(
+                        metastore,
+                        TABLE,
+                        threshold=CompactionThreshold(DELTA_ROWS),
+                        wait_seconds=COMPACTION_SECONDS,
+                    )
+                say(str(done))
         say(str(extract_update(metastore, TABLE, password=server.password)))
         status = update_status(metastore, TABLE, password=server.password)
     page.write_text(status_page([status], time.time()), encoding="utf-8")
@@ -106,9 +127,8 @@ def run(server: Postgres, hive: HiveJudge, work: Path, rows: int, page: Path) ->
     return compare(server, hive)
 
 
-def live_a_day(day: int, server: Postgres, hive: HiveJudge, work: Path, rows: int) -> None:
+def live_a_day(day: int, server: Postgres, rows: int, follower: Follower) -> None:
     """Change 1 % of the orders while a process extracts; on the second day it is killed in the middle."""
-    follower = start_following(server, hive, work)
     rng = random.Random(day)
     changes = int(rows * CHANGED_SHARE)
     began = time.monotonic()
@@ -134,63 +154,53 @@ def live_a_day(day: int, server: Postgres, hive: HiveJudge, work: Path, rows: in
             done += count
             if not is_killed and done > changes // 2:
                 is_killed = True
-                follower = kill_and_restart(follower, server, hive, work)
+                follower.kill_and_restart()
             time.sleep(max(0.0, began + DAY_SECONDS * done / changes - time.monotonic()))
-    with connect(hive.uri) as metastore:
-        wait_until_applied(metastore, server)
-    end(follower, hive)
-    say(f"day {day}: about {changes:,} orders changed")
 
 
-def wait_until_applied(metastore: MetastoreClient, server: Postgres) -> None:
-    """Until nothing is outstanding, or for a minute."""
+def wait_until_applied(server: Postgres, log: str) -> None:
+    """Until the log is empty but for the receipt of the last extraction, or for a minute."""
     end_of_wait = time.monotonic() + LONGEST_EVENING_SECONDS
     while time.monotonic() < end_of_wait:
-        waiting = update_status(metastore, TABLE, password=server.password).waiting
-        if waiting is not None and not waiting.count:
+        ((waiting,),) = server.sql(f"SELECT count(*) FROM {log} WHERE hm_sequence > 0")
+        if not waiting:
             return
-        time.sleep(0.5)
+        time.sleep(0.2)
 
 
-def start_following(server: Postgres, hive: HiveJudge, work: Path) -> subprocess.Popen[bytes]:
-    """The command, as a scheduler would run it."""
-    words = [
-        "update",
-        "extract",
-        "--table",
-        TABLE,
-        "--follow",
-        str(FOLLOW_SECONDS),
-        "--engine",
-        "local",
-        "--quiet",
-    ]
-    environment = {**os.environ, "HIVE_MUTATE_SOURCE_PASSWORD": server.password}
-    with (work / "extract.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "mutation_api.cli.main", *words, "--metastore", hive.uri],
-            stdout=sys.stdout,
-            stderr=log,
-            env=environment,
-        )
+class Follower:
+    """``hive-mutate update extract --follow``, as a scheduler would run it, in a process of its own."""
 
+    def __init__(self, server: Postgres, hive: HiveJudge, work: Path) -> None:
+        self._hive = hive
+        self._log = work / "extract.log"
+        words = ["update", "extract", "--table", TABLE, "--follow", str(FOLLOW_SECONDS)]
+        words += ["--engine", "local", "--quiet", "--metastore", hive.uri]
+        self._command = [sys.executable, "-m", "mutation_api.cli.main", *words]
+        self._environment = {**os.environ, "HIVE_MUTATE_SOURCE_PASSWORD": server.password}
+        self._process = self._started()
 
-def kill_and_restart(
-    follower: subprocess.Popen[bytes], server: Postgres, hive: HiveJudge, work: Path
-) -> subprocess.Popen[bytes]:
-    """Kill it with all that it holds; the server gives up its transaction, at once here."""
-    follower.kill()
-    follower.wait()
-    hive.time_out_transactions(0)
-    say("killed the extraction in the middle of the day, and started it again")
-    return start_following(server, hive, work)
+    def __enter__(self) -> Follower:
+        """Return itself; it runs."""
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        """Stop it."""
+        self._process.terminate()
+        self._process.wait()
+        self._hive.time_out_transactions(0)
 
-def end(follower: subprocess.Popen[bytes], hive: HiveJudge) -> None:
-    """Stop it in between two days."""
-    follower.terminate()
-    follower.wait()
-    hive.time_out_transactions(0)
+    def kill_and_restart(self) -> None:
+        """Kill it with all that it holds; the server gives up its transaction, at once here."""
+        self._process.kill()
+        self._process.wait()
+        self._hive.time_out_transactions(0)
+        say("killed the extraction in the middle of the day, and started it again")
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(self._command, stdout=sys.stdout, stderr=log, env=self._environment)
 
 
 @contextlib.contextmanager
@@ -214,7 +224,7 @@ def compactor(hive: HiveJudge) -> Iterator[None]:
 def compare(server: Postgres, hive: HiveJudge) -> bool:
     """Whether Hive's SQL gives the sums that PostgreSQL gives."""
     there, here = (
-        [(row[0], *(Decimal(str(value)).normalize() for value in row[1:])) for row in rows]
+        sorted((row[0], *(Decimal(str(value)).normalize() for value in row[1:])) for row in rows)
         for rows in (hive.sql(TOTALS.format(table=TABLE)), server.sql(TOTALS.format(table="orders")))
     )
     for name, found in (("PostgreSQL", here), ("Hive", there)):
