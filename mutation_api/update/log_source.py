@@ -157,14 +157,19 @@ class LogSource:
         now = float(snapshot.value(f"SELECT {self._database.now()}"))
         log = self._read_log(snapshot, plan.table)
         is_first = mark is None and not (self._settings.is_loaded and not past.receipt)
-        is_emptied = log.is_truncated or past.is_torn or (mark is not None and mark.token != token)
+        is_emptied = log.is_truncated or past.is_torn
+        if mark is not None:
+            is_emptied |= self._database.is_emptied(mark.token, token)
         is_copy = is_first or is_emptied
         if is_copy:
             counts = self._copy(snapshot, plan)
-        elif not log.ranges:
-            return LocalBatch((), None)
         else:
-            counts = self._read_changes(snapshot, plan)
+            counts = self._read_changes(snapshot, plan) if log.ranges else Counter()
+            has_new_token = mark is not None and mark.token != token
+            if mark is not None and has_new_token:
+                counts["insert"] += self._read_new_parts(snapshot, plan, mark.token)
+            if not (log.ranges or has_new_token):
+                return LocalBatch((), None)
         self._pending = log.ranges
         lag = 0.0 if log.oldest is None else max(0.0, now - log.oldest)
         run = Run(now, counts["insert"], counts["update"], counts["delete"], lag)
@@ -265,6 +270,18 @@ class LogSource:
             kept = [row[3:] for row in rows]
             self._spool.add(operations, [int(row[0]) for row in rows], plan.columns_of(kept))
         return counts
+
+    def _read_new_parts(self, snapshot: SourceSnapshot, plan: ReadPlan, before: str) -> int:
+        """Read the rows with which partitions were attached since a token; no trigger saw them."""
+        assert self._spool is not None
+        count = 0
+        for part in self._database.new_parts(plan.table, before):
+            for rows in snapshot.chunks(plan.select_unlogged(part, self._log_name(plan.table))):
+                self._spool.add(
+                    ["insert"] * len(rows), range(count, count + len(rows)), plan.columns_of(rows)
+                )
+                count += len(rows)
+        return count
 
     def _changed(
         self, snapshot: SourceSnapshot, plan: ReadPlan

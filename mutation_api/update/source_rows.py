@@ -79,6 +79,14 @@ class ReadPlan:
         where = f" WHERE {condition}" if condition else ""
         return f"SELECT {', '.join(values)} FROM {self.table_name}{where}"
 
+    def select_unlogged(self, part: str, log: str) -> str:
+        """The statement that reads the rows of a partition whose keys are not in the log."""
+        values = [self.database.selected(column, self.time_zone, "t") for _, _, column in self.columns]
+        same = " AND ".join(self.database.same_key(column, "t", "l") for column in self.key)
+        return (
+            f"SELECT {', '.join(values)} FROM {part} t WHERE NOT EXISTS (SELECT 1 FROM {log} l WHERE {same})"
+        )
+
     def columns_of(self, rows: Sequence[Sequence[Any]]) -> dict[str, pa.Array]:
         """The values of rows, by column of Hive. Raises RecordValueError: a value does not fit."""
         found = {}

@@ -133,7 +133,16 @@ class SourceDatabase(Protocol):
         """Whether there is such a table."""
 
     def table_token(self, table: CapturedTable) -> str:
-        """Changes when the table is emptied by a statement that no trigger sees; '' where there is none."""
+        """Changes when rows come or go by a statement that no trigger sees; '' where there is none."""
+
+    def is_emptied(self, before: str, now: str) -> bool:
+        """Whether the table may have been emptied between two tokens of it."""
+
+    def new_parts(self, table: CapturedTable, before: str) -> list[str]:
+        """Partitions, as names in a statement, that the table did not have at a token.
+
+        Their rows need not be logged.
+        """
 
     def quoted(self, *names: str) -> str:
         """A name in a statement."""

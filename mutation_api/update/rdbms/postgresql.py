@@ -74,6 +74,18 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod), coalesce(b.typname, t.ty
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+_PARTS = "partitions "
+"""Beginning of the token of a partitioned table."""
+_PARTITIONS = """
+WITH RECURSIVE parts(oid) AS (
+    SELECT i.inhrelid FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent
+    WHERE i.inhparent = %s AND c.relkind = 'p'
+    UNION ALL SELECT i.inhrelid FROM pg_inherits i JOIN parts p ON p.oid = i.inhparent)
+SELECT c.oid, n.nspname, c.relname FROM parts p JOIN pg_class c ON c.oid = p.oid
+JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind <> 'p' ORDER BY c.oid"""
+_HEIRS = """
+SELECT i.inhrelid::regclass::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent
+WHERE i.inhparent = %s AND c.relkind = 'r' ORDER BY 1"""
 _KEYS = """
 SELECT i.indisprimary, i.indkey::int2[]::int4[], i.indnkeyatts,
        (SELECT bool_and(a.attnotnull) FROM pg_attribute a WHERE a.attrelid = i.indrelid
@@ -121,7 +133,29 @@ class PostgreSql(SqlDatabase):
         return bool(self.rows("SELECT to_regclass(%s) IS NOT NULL", self.quoted(schema, name))[0][0])
 
     def check_capture(self, table: CapturedTable, key: Sequence[str], method: CaptureMethod) -> None:
-        """Every change of a row is seen by a trigger."""
+        """Every change of a row is seen by a trigger, unless the row is of a table that inherits this one."""
+        heirs = [row[0] for row in self.rows(_HEIRS, table.detail)]
+        if heirs:
+            raise RecordLayoutError(
+                f"source table {table.full_name}: {', '.join(heirs)} inherits it (INHERITS), so its rows are "
+                "also rows of this table, and no trigger of this table sees them: make them partitions, or "
+                "follow each table"
+            )
+
+    def table_token(self, table: CapturedTable) -> str:
+        """The partitions of a partitioned table, which ATTACH PARTITION may add with rows in them."""
+        found = self.rows(_PARTITIONS, table.detail)
+        return _PARTS + ",".join(str(row[0]) for row in found) if found else ""
+
+    def is_emptied(self, before: str, now: str) -> bool:
+        """A trigger sees TRUNCATE."""
+        return False
+
+    def new_parts(self, table: CapturedTable, before: str) -> list[str]:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        known = set(before.removeprefix(_PARTS).split(","))
+        found = self.rows(_PARTITIONS, table.detail) if before else []
+        return [self.quoted(schema, name) for oid, schema, name in found if str(oid) not in known]
 
     def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""

@@ -190,6 +190,14 @@ class SqlDatabase(abc.ABC):
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         return ""
 
+    def is_emptied(self, before: str, now: str) -> bool:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        return before != now
+
+    def new_parts(self, table: CapturedTable, before: str) -> list[str]:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        return []
+
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         return self.name_of(column, table)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.errors import RecordLayoutError
 from tests.integration.update.conftest import KINDS
 from tests.integration.update.order_table import (
     COLUMNS,
@@ -102,6 +105,54 @@ def test_a_table_that_is_emptied_at_once_is_emptied_in_hive(source: Source, tmp_
     source.run("TRUNCATE TABLE orders", _insert(Order.random(rng), source.kind))
     shop.extract()
     assert _check(shop) == 1
+
+
+@pytest.mark.parametrize("source", KINDS[:1], indirect=True)
+def test_rows_with_which_a_partition_is_attached_are_extracted(source: Source, tmp_path: Path) -> None:
+    """No trigger sees them; what is logged is not read twice, and an empty partition costs nothing."""
+    parts = CREATE["postgresql"].replace("PRIMARY KEY (region, id))", "PRIMARY KEY (region, id, day))")
+    source.run(
+        f"{parts} PARTITION BY RANGE (day)",
+        "CREATE TABLE first PARTITION OF orders FOR VALUES FROM ('2024-05-01') TO ('2024-05-02')",
+    )
+    metastore = InMemoryMetastore(tmp_path / "warehouse", capabilities=HIVE_4_1)
+    shop = Shop(source, metastore, "default", COLUMNS, DAY)
+    rng = random.Random(3)
+    orders = [replace(Order.random(rng), id=number, day=date(2024, 5, number)) for number in (1, 2, 3)]
+    source.run(_insert(orders[0], source.kind))
+    shop.enable()
+    shop.extract()
+    assert _check(shop) == 1
+    attached = _insert(orders[1], source.kind).replace("INTO orders", "INTO second")
+    bounds = "FOR VALUES FROM ('2024-05-02') TO ('2024-05-03')"
+    source.run(
+        "CREATE TABLE second (LIKE orders INCLUDING ALL)",
+        attached,
+        f"ALTER TABLE orders ATTACH PARTITION second {bounds}",
+        "CREATE TABLE third PARTITION OF orders FOR VALUES FROM ('2024-05-03') TO ('2024-05-04')",
+        _insert(orders[2], source.kind),
+    )
+    report = shop.extract()
+    assert report.run is not None
+    assert (report.run.inserted, report.removed) == (2, 1)
+    assert _check(shop) == 3
+    assert shop.extract().ingested.position is None
+    source.run("CREATE TABLE fourth PARTITION OF orders FOR VALUES FROM ('2024-05-04') TO ('2024-05-05')")
+    assert shop.extract().ingested.tables == ()
+    assert shop.extract().ingested.position is None
+    source.run(f"DELETE FROM second WHERE id = {orders[1].id}")
+    shop.extract()
+    assert _check(shop) == 2
+
+
+@pytest.mark.parametrize("source", KINDS[:1], indirect=True)
+def test_a_table_that_others_inherit_is_refused(source: Source, tmp_path: Path) -> None:
+    """Their rows are its rows, and its triggers do not see them."""
+    shop = _shop(source, tmp_path)
+    source.run("CREATE TABLE heir () INHERITS (orders)")
+    with pytest.raises(RecordLayoutError, match="heir inherits it"):
+        shop.enable()
+    assert source.objects() == []
 
 
 @pytest.mark.parametrize("source", KINDS, indirect=True)
