@@ -173,7 +173,7 @@ class SourceDatabase(Protocol):
         """Delete log rows by ranges of their numbers, both ends included; returns how many were deleted.
 
         First the number of the extraction that applied them is noted in the log: a row with this number,
-        negative. It replaces smaller ones; a greater one stays.
+        negative. It replaces the one before it; a greater one stays, and counts.
         """
 
     def only_grows(self, settings: UpdateSettings) -> bool:
