@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import random
+import resource
 import statistics
 import tempfile
 import threading
@@ -74,11 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
         hive = stack.enter_context(Hive23(work / "hive"))
         metastore = stack.enter_context(connect(hive.uri))
         first = _prepare(server, metastore, hive.uri, rows)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         compacting = None if arguments.no_compaction else hive
         seconds, compaction = _extractions(server, metastore, compacting, rows, count)
         is_equal = _are_equal(server, hive)
         title = f"{server.description}, {hive.description}"
-    case = _case(rows, first, seconds, compaction)
+    case = _case(rows, first, peak, seconds, compaction)
     show_case(case)
     if arguments.save:
         about = ", ".join((title, *versions("pyarrow", "psycopg")))
@@ -166,19 +168,22 @@ def _are_equal(server: Postgres, hive: Hive23) -> bool:
     return [Decimal(str(value)) for value in there] == [Decimal(str(value)) for value in here]
 
 
-def _case(rows: int, first: float, seconds: list[float], compaction: float | None) -> dict[str, Any]:
+def _case(
+    rows: int, first: float, peak: int, seconds: list[float], compaction: float | None
+) -> dict[str, Any]:
     worst = max(seconds)
     beside = "" if compaction is None else f" Beside them a major compaction of {compaction:.0f} s."
     return {
         "case": f"1 % of {rows:,} rows a day, every two minutes",
         "text": (
-            f"First copy: {first:.0f} s. {len(seconds)} extractions: median "
+            f"First copy: {first:.0f} s, with {peak:,} MiB of memory at most. {len(seconds)} extractions: median "
             f"{statistics.median(seconds):.2f} s, worst "
             f"{worst:.2f} s, aim {EXTRACTION_AIM_SECONDS:g} s.{beside} A change is visible at the latest "
             f"{INTERVAL_SECONDS + worst:.0f} s after its commit, aim {LAG_AIM_SECONDS:.0f} s."
         ),
         "seconds": [round(each, 3) for each in seconds],
         "first_copy_seconds": round(first, 1),
+        "first_copy_peak_mib": peak,
         "compaction_seconds": compaction,
         "contestants": {},
         "ratios": {},
