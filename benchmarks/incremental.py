@@ -176,8 +176,8 @@ def _case(
     return {
         "case": f"1 % of {rows:,} rows a day, every two minutes",
         "text": (
-            f"First copy: {first:.0f} s, with {peak:,} MiB of memory at most. {len(seconds)} extractions: median "
-            f"{statistics.median(seconds):.2f} s, worst "
+            f"First copy: {first:.0f} s, with {peak:,} MiB of memory at most. {len(seconds)} extractions: "
+            f"median {statistics.median(seconds):.2f} s, worst "
             f"{worst:.2f} s, aim {EXTRACTION_AIM_SECONDS:g} s.{beside} A change is visible at the latest "
             f"{INTERVAL_SECONDS + worst:.0f} s after its commit, aim {LAG_AIM_SECONDS:.0f} s."
         ),
