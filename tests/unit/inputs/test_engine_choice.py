@@ -47,8 +47,15 @@ class Source:
 
     source_id = "mine:x"
 
-    def __init__(self, byte_count: int, *, is_emptied: bool = False, fails: Exception | None = None) -> None:
-        self.given = LocalOperations(TABLE, Parts(byte_count), is_emptied)
+    def __init__(
+        self,
+        byte_count: int,
+        *,
+        is_emptied: bool = False,
+        is_copy: bool = False,
+        fails: Exception | None = None,
+    ) -> None:
+        self.given = LocalOperations(TABLE, Parts(byte_count), is_emptied, is_copy)
         self.fails = fails
         self.readings: list[str] = []
 
@@ -108,6 +115,12 @@ def test_a_table_that_was_emptied_is_left_to_spark(
 ) -> None:
     """However little came after: all of its rows are deleted."""
     assert read(Source(1, is_emptied=True)) == ("spark", ["local"])
+
+
+def test_a_copy_stays_here_whatever_its_size(read: Callable[[Source], tuple[str, list[str]]]) -> None:
+    """It is streamed; unless it replaces rows, which must be compared."""
+    assert read(Source(SMALL_BYTES + 1, is_copy=True)) == ("local", ["local"])
+    assert read(Source(1, is_copy=True, is_emptied=True)) == ("spark", ["local"])
 
 
 def test_what_is_not_reached_is_looked_for_with_sparks_configuration(
