@@ -40,6 +40,8 @@ UNTAKEN_SECONDS = 30.0
 
 _ACTIVE = ("initiated", "working")
 _DONE = ("ready for cleaning", "succeeded")
+_NOT_ENOUGH = "None of the compaction thresholds met"
+"""Why a worker of Hive 4 refuses a compaction that would merge nothing; seen on 4.1.0."""
 _WORKERS = "hive.compactor.worker.threads"
 
 
@@ -69,7 +71,10 @@ class CompactionThreshold:
 
 @dataclass(frozen=True)
 class CompactedPartition:
-    """One compaction. ``partition``: '' for the whole table. ``state``: the server's, or ``requested``."""
+    """One compaction. ``partition``: '' for the whole table. ``state``: the server's, or ``requested``.
+
+    ``refused``: a server of Hive 4 found nothing to merge; what else it refuses is an error.
+    """
 
     partition: str
     before: DeltaSizes
@@ -227,7 +232,7 @@ class _Waiter:
             return None
         new = [each for each in of_partition if each not in request.finished]
         state = max(new, key=lambda each: (each.id or 0, each.start_time or 0)).state if new else "succeeded"
-        if state not in _DONE:
+        if state not in _DONE and not _is_unneeded(state, new):
             raise CompactionError(
                 f"{request.name}: the {self.type.name.lower()} compaction {state} after {seconds:.0f} s. "
                 f"{self._reason(new)}Its worker's log on the server has more"
@@ -280,6 +285,11 @@ class _Waiter:
 
     def _is_of(self, entry: CompactionInfo, partition: str) -> bool:
         return (entry.partition or "") == partition
+
+
+def _is_unneeded(state: str, entries: Sequence[CompactionInfo]) -> bool:
+    """Whether Hive 4 found nothing to merge, as in a partition with one delta and no base."""
+    return state == "refused" and any(_NOT_ENOUGH in each.error for each in entries)
 
 
 @dataclass

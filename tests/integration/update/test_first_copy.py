@@ -22,10 +22,10 @@ FILL = {
     "mysql": f"SELECT seq, CONCAT(REPEAT('x', 200), seq), CONCAT('d', seq % 3) FROM seq_1_to_{ROWS}",
     "sqlite": (
         f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) "
-        "SELECT i, printf('%s%d', replace(hex(zeroblob(100)), '0', 'x'), i), 'd' || i % 3 FROM n"
+        "SELECT i, printf('%s%d', replace(hex(zeroblob(100)), '0', 'x'), i), 'd' || (i % 3) FROM n"
     ),
 }
-TOTALS = "SELECT day, count(*), sum(id), sum(length(item)) FROM {} GROUP BY day ORDER BY day"
+TOTALS = "SELECT day, count(*), sum(id), sum(length(item)) FROM {} GROUP BY day"
 
 
 @pytest.mark.feature("incremental update from a database")
@@ -55,5 +55,5 @@ def test_g4_hive_reads_the_first_copy(source: Source, hive_line: HiveJudge, line
         shop.extract(local=LITTLE)
     found = hive_line.sql(TOTALS.format(shop.table))
     expected = source.rows(TOTALS.format("orders"))
-    assert [list(map(str, row)) for row in found] == [list(map(str, row)) for row in expected]
+    assert sorted(list(map(str, row)) for row in found) == sorted(list(map(str, row)) for row in expected)
     assert len(found) == 3

@@ -18,6 +18,7 @@ from mutation_api.errors import DirectoryStateError
 from mutation_api.hive.connection import connect as connect_hive
 from mutation_api.upkeep.past.history import table_history
 from mutation_api.upkeep.verify.known_ids import IdState
+from tests.integration.merges.merge_by_sql import NO_MAP_JOIN
 from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow
@@ -54,7 +55,7 @@ class Told:
 
     def sql(self, text: str) -> None:
         """Run a statement that changes the table, and remember what it left."""
-        self.hive.sql(text)
+        self.hive.sql(text, settings=NO_MAP_JOIN)
         self.past[self.newest_id()] = self.rows_by_hive()
         self.check()
 

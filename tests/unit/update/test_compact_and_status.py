@@ -81,6 +81,27 @@ def test_g10_waiting_has_an_end(make_shop: MakeShop, monkeypatch: pytest.MonkeyP
         compact_table(shop.metastore, shop.table, threshold=CompactionThreshold(1), wait_seconds=0.05)
 
 
+@pytest.mark.parametrize("is_unneeded", [True, False])
+def test_hive_4_refuses_what_would_merge_nothing(
+    make_shop: MakeShop, monkeypatch: pytest.MonkeyPatch, *, is_unneeded: bool
+) -> None:
+    """That is success; another refusal is not."""
+    shop = _filled(make_shop)
+    metastore, plain = shop.metastore, shop.metastore.show_compactions
+    why = "None of the compaction thresholds met, compaction request is refused!" if is_unneeded else "no"
+
+    def refused() -> list[CompactionInfo]:
+        return [dataclasses.replace(each, state="refused", error=why) for each in plain()]
+
+    monkeypatch.setattr(metastore, "show_compactions", refused)
+    if is_unneeded:
+        report = compact_table(metastore, shop.table, threshold=CompactionThreshold(1), wait_seconds=5)
+        assert [each.state for each in report.partitions] == ["refused"]
+        return
+    with pytest.raises(CompactionError, match="compaction refused"):
+        compact_table(metastore, shop.table, threshold=CompactionThreshold(1), wait_seconds=5)
+
+
 def test_a_failure_has_the_server_s_reason(make_shop: MakeShop, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the worker's name."""
     shop = _filled(make_shop)
