@@ -70,6 +70,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(shop: Shop) -> None:
         shop.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_line", ["2.3", "4.1"], indirect=True)
 def test_a_batch_with_other_input_is_not_taken_for_the_same(shop: Shop) -> None:
     """The checkpoint lost its last batch, which is planned anew with other files."""
