@@ -20,8 +20,8 @@ from metastore_client.java import ADD_OPENS, find_java, spark_jars
 
 __all__ = ["YARN_HOSTS", "MiniYarn", "YarnApplication"]
 
-YARN_HOSTS = ("127.0.0.1", "localhost")
-"""Names of this machine, one a NodeManager. YARN calls both localhost, so to Spark they are one machine."""
+YARN_HOSTS = ("localhost", "127.0.0.2")
+"""Names of this machine, one a NodeManager; to Spark each is a machine. 127.0.0.1 would be localhost, too."""
 
 START_TIMEOUT_SECONDS = 120.0
 SOURCES = Path(__file__).parent / "miniyarn"

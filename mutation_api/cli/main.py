@@ -13,15 +13,12 @@ from types import ModuleType
 
 from metastore_client.errors import MetastoreError
 from mutation_api._version import __version__
+from mutation_api.cli.arguments.cluster_answer import tell_yarn
 from mutation_api.cli.arguments.cluster_arguments import sent_to_cluster
+from mutation_api.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from mutation_api.errors import MutationError
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_USAGE", "main"]
-
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
 
 SUBCOMMANDS = {
     "abort": "abort transactions",
@@ -64,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = sent_to_cluster(parsed, words)
         return int(module.run(parsed)) if code is None else code
     except (MutationError, MetastoreError) as error:
-        print(f"hive-mutate {name}: {type(error).__name__}: {error}", file=sys.stderr)
+        text = f"hive-mutate {name}: {type(error).__name__}: {error}"
+        print(text, file=sys.stderr)
+        tell_yarn(text, EXIT_FAILED)
         return EXIT_FAILED
     except KeyboardInterrupt:
         print(f"hive-mutate {name}: interrupted", file=sys.stderr)

@@ -27,6 +27,7 @@ __all__ = [
     "is_deterministic",
     "is_surely_empty",
     "jvm_of",
+    "jvm_of_process",
     "plan_kinds",
     "raw_bytes",
     "running_batch",
@@ -44,6 +45,11 @@ def spark_context(spark: SparkSession) -> SparkContext:
 def jvm_of(context: SparkContext) -> Any:
     """The root of Java's packages in py4j."""
     return context._jvm
+
+
+def jvm_of_process() -> Any | None:
+    """As :func:`jvm_of`, also of a context that was stopped; None if there was none in this process."""
+    return SparkContext._jvm
 
 
 def hadoop_configuration(context: SparkContext) -> Any:

@@ -2,8 +2,8 @@
 
 In client mode this process is the driver: the options go to PySpark's own variable, and the session starts
 with them. In cluster mode the driver runs on the cluster: ``spark-submit`` takes this program there, with
-the words of the command less these options. Started by ``spark-submit`` itself, a subcommand uses the session
-that it was given.
+the words of the command less these options, and this process says how the command ended there. Started by
+``spark-submit`` itself, a subcommand uses the session that it was given.
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ import importlib
 import importlib.util
 import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from metastore_client.java import quiet_java_home, spark_jars
+from mutation_api.cli.arguments.cluster_answer import (
+    is_driver_on_yarn,
+    register_driver,
+    run_submit,
+    telling_yarn,
+)
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import Location
 
@@ -94,8 +99,7 @@ def sent_to_cluster(arguments: argparse.Namespace, words: Sequence[str]) -> int 
         return None
     if arguments.master is None:
         _refuse_others(arguments)
-        if "PYSPARK_GATEWAY_PORT" in os.environ and arguments.engine == "auto":
-            arguments.engine = "spark"
+        _use_given_session(arguments)
         return None
     if arguments.engine == "local":
         raise ConfigurationError("--engine local does the work in this process: leave out --master")
@@ -120,7 +124,18 @@ def sent_to_cluster(arguments: argparse.Namespace, words: Sequence[str]) -> int 
         str(_MAIN),
         *words_without_options(words),
     ]
-    return subprocess.run(command, check=False).returncode
+    return run_submit(command, arguments.subcommand)
+
+
+def _use_given_session(arguments: argparse.Namespace) -> None:
+    """What spark-submit started does its work there, however little it is."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ and arguments.engine == "auto":
+        arguments.engine = "spark"
+    if is_driver_on_yarn():
+        name = arguments.subcommand
+        if hasattr(arguments, "refuse_usage"):
+            arguments.refuse_usage = telling_yarn(name, arguments.refuse_usage)
+        register_driver(f"hive-mutate {name}")
 
 
 def words_without_options(words: Sequence[str]) -> list[str]:

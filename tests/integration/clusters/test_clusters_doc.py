@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -14,11 +13,14 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
-from metastore_client.java import quiet_java_home, spark_jars
 from mutation_api.cli import main as command
-from mutation_api.storage.connect import storage_at
-from mutation_api.storage.location import Location
-from tests.fixtures.fix_yarn import SUBMIT_SETTINGS, YarnCluster, packed_python
+from tests.fixtures.fix_yarn import (
+    YarnCluster,
+    packed_python,
+    put_text,
+    submitting_environment,
+    write_defaults,
+)
 from tests.integration.jobs.spark_cluster import spark_cluster
 from tests.support.hadoop_files import write_site
 
@@ -70,11 +72,6 @@ def place(hive_on_hdfs: HiveJudge, tmp_path: Path) -> Iterator[Path]:
 def run(name: str, place: Path, conf: Path, **environment: str) -> None:
     """Run a block of the page in the folder."""
     tools = Path(sys.executable).parent
-    defaults = {**SUBMIT_SETTINGS, "spark.yarn.jars": f"local:{spark_jars()}/*"}
-    (place / "spark").mkdir(exist_ok=True)
-    (place / "spark" / "spark-defaults.conf").write_text(
-        "".join(f"{setting} {text}\n" for setting, text in defaults.items())
-    )
     done = subprocess.run(
         ["sh", "-ec", blocks()[name]],
         capture_output=True,
@@ -83,14 +80,10 @@ def run(name: str, place: Path, conf: Path, **environment: str) -> None:
         check=False,
         cwd=place,
         env={
+            **submitting_environment(conf),
             "PATH": f"{tools}:/usr/bin:/bin",
-            "HOME": os.environ.get("HOME", "/"),
             "PYTHONPATH": str(ROOT),
-            "JAVA_HOME": str(quiet_java_home()),
-            "SPARK_HOME": str(spark_jars().parent),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_CONF_DIR": str(place / "spark"),
-            "HADOOP_CONF_DIR": str(conf),
+            "SPARK_CONF_DIR": str(write_defaults(place / "spark")),
             **environment,
         },
     )
@@ -110,7 +103,7 @@ def test_on_yarn(yarn: YarnCluster, hdfs: MiniHdfs, hive_on_hdfs: HiveJudge, pla
     """Hive has what the commands mean."""
     write_site(yarn.conf / "hive-site.xml", {"hive.metastore.uris": hive_on_hdfs.uri})
     if name == "yarn cluster":
-        put(hdfs, "/tmp/changes.csv", CHANGES)
+        put_text(hdfs, "/tmp/changes.csv", CHANGES)
     run(name, place, yarn.conf)
     if name == "yarn submit":
         assert rows(hive_on_hdfs) == [*BEFORE, *([n, f"item{n}"] for n in range(100, 200))]
@@ -133,13 +126,3 @@ def test_on_a_standalone_cluster(
     with spark_cluster(tmp_path / "cluster") as master:
         run(name, place, conf, SPARK_MASTER=master)
     assert rows(hive_on_hdfs) == MERGED
-
-
-def put(hdfs: MiniHdfs, path: str, text: str) -> None:
-    """A file in HDFS."""
-    hdfs.make_directory(str(Path(path).parent), mode="777")
-    place = Location.parse(f"{hdfs.location}{path}")
-    storage = storage_at(place)
-    file = storage.create(place)
-    file.write(text.encode())
-    file.close()

@@ -27,6 +27,8 @@ pytestmark = [
 ]
 
 ROWS = 6000
+ONE_A_MACHINE = {"spark.executor.memory": "2g", "spark.executor.memoryOverhead": "1300m"}
+"""Executors of which a NodeManager has no room for two."""
 
 
 @pytest.fixture
@@ -212,6 +214,27 @@ def test_an_executor_is_decommissioned(
     done.result()
     assert (markers / "decommissioned").exists()
     assert "decommission" in done.logs.lower()
+    check_rows(hive_on_hdfs, table, ROWS)
+
+
+@pytest.mark.long
+def test_a_twin_of_a_slow_task(
+    yarn: YarnCluster, hive_on_hdfs: HiveJudge, table: str, markers: Path, events: Path
+) -> None:
+    """A task stalls when it has begun its file; one on the other machine wins, and its files alone count."""
+    settings = {
+        **logged(events),
+        **ONE_A_MACHINE,
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
+    }
+    run(yarn, hive_on_hdfs, table, markers, "task stalls", settings=settings).result()
+    assert (markers / "stalled").exists()
+    ends = [each for each in spark_events(events) if each["Event"] == "SparkListenerTaskEnd"]
+    won = [each for each in ends if each["Task Info"]["Speculative"] and not each["Task Info"]["Killed"]]
+    assert won, reasons(ends)
     check_rows(hive_on_hdfs, table, ROWS)
 
 

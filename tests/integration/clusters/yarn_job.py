@@ -32,6 +32,7 @@ from mutation_api.table.writer_options import WriterOptions
 SORT_BYTES = 150_000
 MANY_ROWS = 100_000
 """With fewer a task gets little memory, so that it has several batches to write."""
+STALL_SECONDS = 300.0
 LATE_SECONDS = 130.0
 """More than twice as long as tickets and tokens live in the tests with Kerberos."""
 DRIVER_DIES = "driver dies"
@@ -164,6 +165,12 @@ def executor_is_decommissioned(markers: str) -> None:
         os.kill(java_above(), signal.SIGPWR)
 
 
+def task_stalls(markers: str) -> None:
+    """It has begun its file and does not go on, until Spark ends it."""
+    if is_first(markers, "stalled"):
+        threading.Event().wait(STALL_SECONDS)
+
+
 def executors_die_at_random(markers: str) -> None:
     """Each task has two chances of five to end its executor; it does so three times in a job at most."""
     dice = os.urandom(1)[0]
@@ -197,6 +204,7 @@ FAULTS: Mapping[str, Callable[[str], None]] = {
     "executor dies late": executor_dies_late,
     "shuffle is lost": shuffle_is_lost,
     "executor is decommissioned": executor_is_decommissioned,
+    "task stalls": task_stalls,
     "executors die at random": executors_die_at_random,
 }
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from mutation_api.cli.arguments.cluster_arguments import (
 )
 from mutation_api.cli.arguments.engine_arguments import add_engine_argument
 from mutation_api.cli.arguments.files import location_from
-from mutation_api.cli.main import EXIT_FAILED, main
+from mutation_api.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from mutation_api.cli.main import main
 from mutation_api.errors import ConfigurationError
 
 
@@ -43,6 +45,23 @@ def no_spark_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "MASTER"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
+
+
+FakeSubmit = Callable[[str], None]
+
+
+@pytest.fixture
+def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSubmit:
+    """Puts lines of a shell in the place of ``spark-submit``."""
+
+    def put(lines: str) -> None:
+        program = tmp_path / "bin" / "spark-submit"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\n{lines}\n")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+
+    return put
 
 
 def test_without_options_nothing_changes() -> None:
@@ -84,20 +103,61 @@ def test_client_mode_tells_pyspark() -> None:
     }
 
 
-def test_cluster_mode_submits_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``spark-submit`` gets the program and the command's other words; its exit code is ours."""
-    program = tmp_path / "bin" / "spark-submit"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/words\nexit 3\n')
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+def test_cluster_mode_submits_the_rest(spark_submit: FakeSubmit, tmp_path: Path) -> None:
+    """``spark-submit`` gets the program and the command's other words."""
+    spark_submit(f'printf "%s\\n" "$@" > {tmp_path}/words')
     words = ["--master=yarn", "--deploy-mode", "cluster", "hdfs://n/x.csv", "--engine", "auto"]
-    assert sent_to_cluster(parsed(*words), words) == 3
+    assert sent_to_cluster(parsed(*words), words) == EXIT_OK
     found = (tmp_path / "words").read_text().splitlines()
     assert found[:4] == ["--master", "yarn", "--deploy-mode", "cluster"]
     assert "spark.yarn.maxAppAttempts=1" in found
     assert found[-4:] == [found[-4], "hdfs://n/x.csv", "--engine", "auto"]
     assert found[-4].endswith("mutation_api/cli/main.py")
+
+
+SUBMITTED = "26/11/25 20:00:00 INFO Client: Submitted application application_17_0003\n"
+FAILED = "26/11/25 20:00:09 ERROR Client: Application diagnostics message: "
+TOLD = f"{SUBMITTED}{FAILED}hive-mutate ended with"
+TRACE = (
+    'Exception in thread "main" org.apache.spark.SparkException: Application application_17_0003 finished '
+    "with failed status\n\tat org.apache.spark.deploy.yarn.Client.run(Client.scala:1311)\n"
+)
+LOGS = "; what it wrote: yarn logs -applicationId application_17_0003"
+UNKNOWN = "application_17_0003 failed on the cluster"
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "message"),
+    [
+        (f"{TOLD} 1: hive-mutate apply: MutationError: a\nb\n{TRACE}", EXIT_FAILED, "MutationError: a\nb"),
+        (f"{TOLD} 2: hive-mutate apply: error: no such key\n{TRACE}", EXIT_USAGE, "error: no such key"),
+        (
+            f"{SUBMITTED}{FAILED}User application exited with status 2\n{TRACE}",
+            EXIT_USAGE,
+            f"{UNKNOWN}: User application exited with status 2{LOGS}",
+        ),
+        (f"{SUBMITTED}{TRACE}", EXIT_FAILED, f"{UNKNOWN}{LOGS}"),
+        (
+            "no HADOOP_CONF_DIR\n",
+            EXIT_FAILED,
+            "spark-submit failed before it had an application on the cluster",
+        ),
+    ],
+)
+def test_how_a_command_ended_on_the_cluster(
+    spark_submit: FakeSubmit,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    output: str,
+    code: int,
+    message: str,
+) -> None:
+    """What spark-submit writes is passed on; the last line is the command's own message."""
+    (tmp_path / "output").write_text(output)
+    spark_submit(f"cat {tmp_path}/output >&2; exit 101")
+    words = ["--master", "yarn", "--deploy-mode", "cluster", "hdfs://n/x.csv"]
+    assert sent_to_cluster(parsed(*words), words) == code
+    assert capfd.readouterr().err == f"{output}hive-mutate apply: {message}\n"
 
 
 def test_only_options_are_left_out() -> None:
