@@ -24,10 +24,12 @@ class Recorder(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     made: ClassVar[list[dict[str, Any]]] = []
+    paths: ClassVar[list[str]] = []
 
     def do_POST(self) -> None:
         thing = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.made.append(thing)
+        self.paths.append(self.path)
         body = json.dumps({**thing, "metadata": {**thing["metadata"], "uid": str(len(self.made))}}).encode()
         self.send_response(CREATED)
         self.send_header("Content-Type", "application/json")
@@ -46,10 +48,11 @@ class Recorder(BaseHTTPRequestHandler):
 def kubernetes(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of what takes requests as Kubernetes would."""
     monkeypatch.setattr(Recorder, "made", [])
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    monkeypatch.setattr(Recorder, "paths", [])
+    with ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 def test_the_pod_of_a_driver(kubernetes: str, tmp_path: Path) -> None:
@@ -58,7 +61,7 @@ def test_the_pod_of_a_driver(kubernetes: str, tmp_path: Path) -> None:
     conf = write_site(tmp_path / "conf" / "hive-site.xml", {"hive.metastore.uris": "thrift://m:9083"}).parent
     run("kubernetes cluster", tmp_path, conf, **environment)
     pod = next(each for each in Recorder.made if each["kind"] == "Pod")
-    assert pod["metadata"]["namespace"] == "etl"
+    assert "/api/v1/namespaces/etl/pods" in Recorder.paths, Recorder.paths
     (driver,) = pod["spec"]["containers"]
     assert driver["image"] == "registry.example/spark:1"
     main = "local:///opt/python/lib/python3.11/site-packages/mutation_api/cli/main.py"
