@@ -29,6 +29,8 @@ pytestmark = [
 ROWS = 6000
 ONE_A_MACHINE = {"spark.executor.memory": "2g", "spark.executor.memoryOverhead": "1300m"}
 """Executors of which a NodeManager has no room for two."""
+ALONE = {"spark.executor.instances": "1"}
+"""For faults that need no second executor: a JVM less."""
 
 
 @pytest.fixture
@@ -121,8 +123,7 @@ def test_a_job_that_brings_its_python(
     yarn: YarnCluster, hive_on_hdfs: HiveJudge, table: str, markers: Path
 ) -> None:
     """Driver and executor, each in a container, have nothing else; Hive has every row once."""
-    one = {"spark.executor.instances": "1"}
-    found = run(yarn, hive_on_hdfs, table, markers, rows=600, settings=one).result()
+    found = run(yarn, hive_on_hdfs, table, markers, rows=600, settings=ALONE).result()
     for each in [found["driver"], *found["tasks"]]:
         check_brought(each)
     check_rows(hive_on_hdfs, table, 600)
@@ -147,7 +148,7 @@ def test_a_lost_attempt(
     yarn: YarnCluster, hive_on_hdfs: HiveJudge, table: str, markers: Path, fault: str
 ) -> None:
     """The first attempt at each task fails: it is tried again."""
-    run(yarn, hive_on_hdfs, table, markers, fault).result()
+    run(yarn, hive_on_hdfs, table, markers, fault, settings=ALONE).result()
     check_rows(hive_on_hdfs, table, ROWS)
 
 
@@ -157,7 +158,7 @@ def test_as_many_failures_as_spark_allows(
     yarn: YarnCluster, hive_on_hdfs: HiveJudge, table: str, markers: Path, fault: str, most: str
 ) -> None:
     """``spark.task.maxFailures`` is reached: the job fails, and Hive has what was there before."""
-    settings = {"spark.task.maxFailures": most, "spark.yarn.maxAppAttempts": "1"}
+    settings = {**ALONE, "spark.task.maxFailures": most, "spark.yarn.maxAppAttempts": "1"}
     done = run(yarn, hive_on_hdfs, table, markers, fault, settings=settings)
     assert done.exit_code != 0
     assert done.application.final_status == "FAILED"
@@ -247,7 +248,7 @@ def test_the_driver_dies_before_the_commit(
     second, YARN runs the whole program again, also its first transaction, which had been committed. So a
     program whose repetition changes more must be allowed one attempt only.
     """
-    settings = {"spark.yarn.maxAppAttempts": str(attempts)}
+    settings = {**ALONE, "spark.yarn.maxAppAttempts": str(attempts)}
     if attempts > 1:
         threading.Thread(target=end_transactions, args=(yarn, hive_on_hdfs, markers), daemon=True).start()
     done = run(yarn, hive_on_hdfs, table, markers, "driver dies", settings=settings)
