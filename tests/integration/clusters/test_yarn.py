@@ -191,7 +191,7 @@ def test_executors_come_and_go(
         "spark.dynamicAllocation.maxExecutors": "3",
         "spark.dynamicAllocation.initialExecutors": "1",
         "spark.dynamicAllocation.executorIdleTimeout": "1s",
-        "spark.dynamicAllocation.schedulerBacklogTimeout": "200ms",
+        "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",  # Spark counts whole seconds
         "spark.dynamicAllocation.shuffleTracking.timeout": "2s",
     }
     run(yarn, hive_on_hdfs, table, markers, "executor dies", settings=settings).result()

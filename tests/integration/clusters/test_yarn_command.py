@@ -44,9 +44,9 @@ def table(hive_on_hdfs: HiveJudge, database_on_hdfs: str) -> str:
 
 
 @pytest.fixture
-def twice(hdfs: MiniHdfs, hive_on_hdfs: HiveJudge) -> str:
+def twice(hdfs: MiniHdfs, table: str) -> str:
     """A file in HDFS with two rows of one key: a task on an executor finds that."""
-    return put_text(hdfs, "/tests/clusters/twice.csv", TWICE)
+    return put_text(hdfs, f"/tests/clusters/{table}/twice.csv", TWICE)
 
 
 def run(words: list[str], yarn: YarnCluster, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -111,7 +111,7 @@ def test_under_spark_submit(
     yarn: YarnCluster, hive_on_hdfs: HiveJudge, table: str, hdfs: MiniHdfs, tmp_path: Path, is_there: bool
 ) -> None:
     """``spark-submit`` shows what YARN knows of the end: our message, if there is no such table."""
-    source = put_text(hdfs, "/tests/clusters/once.csv", "id,msg,ds\n1,after,d1\n")
+    source = put_text(hdfs, f"/tests/clusters/{table}/once.csv", "id,msg,ds\n1,after,d1\n")
     name = table if is_there else f"{table}_gone"
     options = {
         "spark.archives": yarn.archive,
