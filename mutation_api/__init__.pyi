@@ -71,6 +71,7 @@ from .inputs.ingest import Following as Following
 from .inputs.ingest import ingest as ingest
 from .inputs.ingest_report import IngestedTable as IngestedTable
 from .inputs.ingest_report import IngestReport as IngestReport
+from .inputs.kafka.topics import KafkaTopics as KafkaTopics
 from .inputs.messages.formats.canal import CanalSource as CanalSource
 from .inputs.messages.formats.debezium import DebeziumSource as DebeziumSource
 from .inputs.messages.formats.debezium_values import DebeziumValues as DebeziumValues

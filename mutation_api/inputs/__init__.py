@@ -15,6 +15,7 @@ source               what names the log        what it is
 ``TungstenSource``   ``staging``, ``service``   staging files of Tungsten Replicator
 ===================  =========================  ===============================================
 
-The arguments that name the log come first; all others are given by name. MySqlSource and MySqlAddress need
-the packages of ``hive-mutation-api[mysql]``.
+The arguments that name the log come first; all others are given by name. Messages are in files, or ``files``
+are ``KafkaTopics``, which need the package of ``hive-mutation-api[kafka]``. MySqlSource and MySqlAddress need
+those of ``hive-mutation-api[mysql]``.
 """

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mutation_api.inputs.source import PARTITION
+
 __all__ = [
     "CONTRADICTION",
     "CONTRADICTIONS",
@@ -31,9 +33,11 @@ __all__ = [
     "NO_KEY",
     "NO_OPERATION",
     "OPERATION_COUNT",
+    "PARTED",
     "UPDATE",
     "LogWalk",
     "equal_values",
+    "partitions_of",
 ]
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
@@ -51,7 +55,8 @@ OPERATION_COUNT = "__operation_count"
 CONTRADICTION, CONTRADICTION_POSITION = "__contradiction", "__contradiction_position"
 """Kind and position of the first operation that contradicts the one before it; null if none does."""
 DOUBLED_POSITION = "__doubled_position"
-"""A position that two operations of the key share; null if there is none."""
+"""A position that two operations of the key share, or that is in another partition than the one before it;
+null if there is none."""
 FINDINGS = (
     FIRST_OPERATION,
     FIRST_POSITION,
@@ -66,16 +71,32 @@ FINDINGS = (
 NO_KEY = "a key column is null, so the row of the operation is not known"
 NOT_ORDERED = "an operation needs a position"
 NO_OPERATION = f"the operation must be one of {INSERT}, {UPDATE}, {DELETE}"
-DOUBLED = "so it is not known which of them is the later one"
-"""Texts about operations that cannot be walked over; whoever sorts them finds these."""
+DOUBLED = ("have the same position ", ", so it is not known which of them is the later one")
+PARTED = (
+    "are in two partitions, the second at ",
+    ": their order is not known. Have the source write all messages about a key to one partition. If this "
+    "run reads messages from before and after partitions were added, order it by the positions in the "
+    "messages (--positions message)",
+)
+"""Texts about operations that cannot be walked over; whoever sorts them finds these. DOUBLED and PARTED are
+the texts before and behind the position."""
 
 Mask = NDArray[np.bool_]
+
+
+def partitions_of(positions: pa.StructArray) -> pa.Array | None:
+    """The partitions of positions that only order operations of one partition; None if they order all."""
+    if positions.type.get_field_index(PARTITION) >= 0:
+        return positions.field(PARTITION)
+    inner = positions.type.field(0).type
+    return partitions_of(positions.field(0)) if pa.types.is_struct(inner) else None
 
 
 @dataclass(frozen=True)
 class LogWalk:
     """The function that runs in a task: operations in, the last operation of each key out.
 
+    Positions that have a PARTITION order only the operations of one; then a key must not be in two of them.
     All operations of a key are in one task, in succession, sorted by position. No key, position or operation
     is null.
 
@@ -132,7 +153,11 @@ class LogWalk:
         known = dict(zip(FINDINGS, rows.columns[-len(FINDINGS) :], strict=True))
         positions = rows.column(self.position)
         is_doubled = is_same.copy()
-        is_doubled[1:] &= _equals_previous(positions)
+        partitions = partitions_of(positions)
+        if partitions is None:
+            is_doubled[1:] &= _equals_previous(positions)
+        else:
+            is_doubled[1:] &= ~_equals_previous(partitions)
         kinds = _contradictions(rows.column(self.operation), is_same)
         counts = {name: known[name].to_numpy() for name in (OPERATION_COUNT, *CONTRADICTIONS)}
         counts |= {kind: counts[kind] + (kinds == kind) for kind in CONTRADICTIONS}

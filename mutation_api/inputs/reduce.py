@@ -40,8 +40,10 @@ from mutation_api.inputs.log_walk import (
     NO_OPERATION,
     NOT_ORDERED,
     OPERATION_COUNT,
+    PARTED,
     LogWalk,
 )
+from mutation_api.inputs.source import PARTITION
 from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.worker_errors import raised_in_job, translated_worker_errors
@@ -197,13 +199,14 @@ class _Log:
         )
         walked = plain.mapInArrow(walk.__call__, _walked_type(plain.schema))
         found = walked.toDF(*in_order.columns[:-1], *FINDINGS)
+        before, behind = PARTED if self._is_partitioned else DOUBLED
         doubled = raised_in_job(
             ContradictionError,
             "two operations on key ",
             self._key_text(),
-            " have the same position ",
+            f" {before}",
             _text(sf.col(DOUBLED_POSITION)),
-            f", {DOUBLED}",
+            behind,
         )
         # In the filter, which always runs: Spark does not evaluate a column that is not read.
         return found.where(
@@ -258,6 +261,12 @@ class _Log:
         )
         kept = self.operations.where(wrong.cast("boolean").isNull())
         return kept.select(*self.columns, order.alias(_ORDER))
+
+    @property
+    def _is_partitioned(self) -> bool:
+        """Whether positions order only the operations of a partition."""
+        types = [self.operations.schema[name].dataType for name in self.order]
+        return any(isinstance(each, StructType) and PARTITION in each.names for each in types)
 
     def _key_text(self) -> Column:
         return _text(sf.struct(*[_column(name).alias(name) for name in self.key]))

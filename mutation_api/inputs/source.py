@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPERATION",
+    "PARTITION",
     "POSITION",
     "Batch",
     "ChangeSource",
@@ -40,6 +41,9 @@ OPERATION = "__operation"
 POSITION = "__position"
 """Column of operations: the operation's position in the log, a struct of bigints, which are compared one by
 one. No two operations on one key have the same."""
+
+PARTITION = "__partition"
+"""A number of a position that orders nothing: all operations on one key must have the same."""
 
 
 @dataclass(frozen=True, order=True)

@@ -226,7 +226,7 @@ ALLOWED = {
 }
 """Layer -> what it may import besides itself and OPEN_TO_ALL; of several fitting names the longest counts."""
 
-LOCAL_PATHS_IN = ("mutation_api.inputs.source_files", "mutation_api.inputs.mysql.mysql_source")
+LOCAL_PATHS_IN = ("mutation_api.inputs.source_files", "mutation_api.inputs.own_folder")
 
 JVM_ONLY_IN = "mutation_api.spark.jvm"
 JVM_NAMES = frozenset(("_gateway", "_jdf", "_jsc", "_jsparkSession", "_jvm"))

@@ -4,6 +4,10 @@ Files hold one message a line, as a Kafka consumer prints them. Tables are named
 
   hive-mutate ingest canal --files /data/canal --table shop.orders=sales.orders
 
+or they are read from Kafka:
+
+  hive-mutate ingest canal --kafka broker:9092 --topic canal --table shop.orders=sales.orders
+
 Operations are ordered by the numbers in the names of files, then by line. Keys are those that the messages
 name. --positions message orders by the messages' id, which restarts when Canal's server is started.
 """

@@ -38,10 +38,10 @@ __all__ = ["KINDS", "add_arguments", "run"]
 APP_NAME = "hive-mutate ingest"
 
 KINDS = {
-    "canal": "flat JSON messages of Canal or TiCDC, in files",
+    "canal": "flat JSON messages of Canal or TiCDC, in files or Kafka",
     "collector": "raw files of a binlog collector",
-    "debezium": "messages of Debezium's connectors, in files",
-    "maxwell": "messages of Maxwell's daemon, in files",
+    "debezium": "messages of Debezium's connectors, in files or Kafka",
+    "maxwell": "messages of Maxwell's daemon, in files or Kafka",
     "mysql": "tables of a MySQL or MariaDB server: first all rows, then its binary log",
     "tungsten": "staging files of Tungsten Replicator's Hadoop applier",
 }

@@ -5,6 +5,10 @@ kcat -J). Tables are named database.table; schema.table for PostgreSQL and other
 
   hive-mutate ingest debezium --files /data/orders --table shop.orders=sales.orders
 
+or they are read from Kafka, a topic for each table or one for all:
+
+  hive-mutate ingest debezium --kafka broker:9092 --topic erp.shop.orders --table shop.orders=sales.orders
+
 Messages with a schema (schemas.enable=true) say how values are written. Without a schema, describe decimals,
 bytes, and times that are numbers: by the settings of the connector, or column by column:
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mutation_api.cli.arguments.files import location_from
+from mutation_api.cli.ingest.kafka_arguments import add_kafka_arguments, kafka_topics_from, only_topic
 from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.inputs.messages.log_options import LogOptions, Positions
 from mutation_api.inputs.messages.message_source import MessageSource
@@ -18,14 +19,19 @@ Log = TypeVar("Log", bound=MessageSource)
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments for the log's location, its tables, and how it is read."""
-    parser.add_argument(
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument(
         "--files",
-        required=True,
         action="append",
         type=location_from,
         metavar="PATH",
         help="file, or folder of files, with one message a line: a path that all of Spark's machines can "
         "read, or hdfs://…, s3a://…; may be repeated",
+    )
+    place.add_argument(
+        "--kafka",
+        metavar="HOST:PORT,…",
+        help="brokers of Kafka to ask first; --topic names what is read (see below)",
     )
     parser.add_argument(
         "--table",
@@ -39,14 +45,15 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name",
         help="name of the log in the watermarks (default: the first of --files, as an absolute path or "
-        "as its location)",
+        "as its location; or the --topic, if there is only one)",
     )
     parser.add_argument(
         "--positions",
         choices=[each.value for each in Positions],
         default=Positions.AUTO.value,
         help="order of operations: by their positions in the source's log, given in the messages; by the "
-        "numbers in the names of files, and lines; or by the first if messages have it (default: auto)",
+        "numbers in the names of files, and lines; or by the first if messages have it (default: auto). "
+        "Messages of Kafka are in the order of their partition unless you say message",
     )
     parser.add_argument(
         "--ignore-column",
@@ -74,10 +81,14 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         help="if the source truncated a table, delete the rows of the Hive table that no later operation "
         "writes (default: refuse)",
     )
+    add_kafka_arguments(parser)
 
 
 def log_from(arguments: argparse.Namespace, source: Callable[..., Log]) -> Log:
-    """The log that the arguments describe; ``source`` makes it from files, name and options."""
+    """The log that the arguments describe; ``source`` makes it from files or topics, name and options.
+
+    Raises ConfigurationError: arguments contradict each other, or are not valid.
+    """
     options = LogOptions(
         positions=Positions(arguments.positions),
         ignored_columns=frozenset(arguments.ignore_column),
@@ -85,6 +96,9 @@ def log_from(arguments: argparse.Namespace, source: Callable[..., Log]) -> Log:
         accepts_schema_changes=arguments.accept_schema_changes,
         applies_truncates=arguments.apply_truncates,
     )
+    topics = kafka_topics_from(arguments)
+    if topics is not None:
+        return source(topics, arguments.name or only_topic(topics), options=options)
     files = tuple(arguments.files)
     return source(files, arguments.name or files[0].shown, options=options)
 

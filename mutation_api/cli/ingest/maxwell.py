@@ -5,6 +5,10 @@ are named database.table:
 
   hive-mutate ingest maxwell --files /data/maxwell --table shop.orders=sales.orders:id
 
+or they are read from Kafka:
+
+  hive-mutate ingest maxwell --kafka broker:9092 --topic maxwell --table shop.orders=sales.orders:id
+
 Let Maxwell write output_binlog_position and output_xoffset, which give the order, and
 output_primary_key_columns, which gives the key. Rows of a bootstrap have no position: give --positions line.
 """

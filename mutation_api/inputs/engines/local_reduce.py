@@ -38,7 +38,9 @@ from mutation_api.inputs.log_walk import (
     NO_OPERATION,
     NOT_ORDERED,
     OPERATION_COUNT,
+    PARTED,
     LogWalk,
+    partitions_of,
 )
 from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
 from mutation_api.types.plain_array import plain_array, struct_fields
@@ -219,9 +221,9 @@ class _Log:
             found = walked.slice(row, 1)
             (key,) = self._key_texts(found)
             (position,) = json_texts(plain_array(found[DOUBLED_POSITION]))
-            raise ContradictionError(
-                f"two operations on key {key} have the same position {position}, {DOUBLED}"
-            )
+            is_partitioned = partitions_of(plain_array(found[DOUBLED_POSITION])) is not None
+            before, behind = PARTED if is_partitioned else DOUBLED
+            raise ContradictionError(f"two operations on key {key} {before}{position}{behind}")
 
     def samples(self, walked: pa.Table) -> list[str]:
         """Some of the keys with contradictions, each with the position of its first one."""

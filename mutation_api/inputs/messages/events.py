@@ -10,13 +10,22 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from mutation_api.errors import MutationError
-from mutation_api.inputs.messages.json_lines import LogFile, line_location
 from mutation_api.inputs.messages.json_text import Fields
 from mutation_api.inputs.messages.json_values import Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.types.hive_type import HiveType
 
-__all__ = ["Event", "Images", "LoggedEvent", "Message", "MessageFormat", "Place", "Problem", "bigint"]
+__all__ = [
+    "Event",
+    "Images",
+    "LogPart",
+    "LoggedEvent",
+    "Message",
+    "MessageFormat",
+    "Place",
+    "Problem",
+    "bigint",
+]
 
 _BIGINTS = range(-(2**63), 2**63)
 
@@ -74,15 +83,33 @@ class Event(NamedTuple):
     problem: Problem | None = None
 
 
+class LogPart(Protocol):
+    """A part of a log in which messages have an order: a file, or a partition of a topic."""
+
+    @property
+    def number(self) -> int:
+        """Orders the parts of a log."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    def shown(self, offset: int, field: str | None = None) -> str:
+        """The place of a message in this part, for messages; ``field``: a field of it. Raises OSError."""
+
+
 class Place(NamedTuple):
-    """The place of a message: index of the file, and the byte at which its line begins."""
+    """The place of a message: index of the file, and the byte at which its line begins.
+
+    In a log that is not in files: index of the part, and the message's offset in it.
+    """
 
     file: int
     offset: int
 
-    def shown(self, files: Sequence[LogFile], field: str | None = None) -> str:
+    def shown(self, files: Sequence[LogPart], field: str | None = None) -> str:
         """For messages: file, line and, if given, field. Raises OSError."""
-        return line_location(files[self.file].location, self.offset, field)
+        return files[self.file].shown(self.offset, field)
 
 
 class LoggedEvent(NamedTuple):

@@ -50,6 +50,15 @@ class LogFile:
     number: int
     size: int
 
+    @property
+    def name(self) -> str:
+        """See :class:`~mutation_api.inputs.messages.events.LogPart`."""
+        return self.location.shown
+
+    def shown(self, offset: int, field: str | None = None) -> str:
+        """See :class:`~mutation_api.inputs.messages.events.LogPart`. Raises OSError."""
+        return line_location(self.location, offset, field)
+
 
 @dataclass(frozen=True)
 class LogRange:

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.errors import MutationError, RecordValueError
-from mutation_api.inputs.messages.events import Place, Problem
-from mutation_api.inputs.messages.json_lines import LogFile
+from mutation_api.inputs.messages.events import LogPart, Place, Problem
 from mutation_api.inputs.messages.json_text import is_rough, text_of
 from mutation_api.inputs.messages.json_values import Reader, is_quoted, values_of_json
 from mutation_api.inputs.source import OPERATION, POSITION
@@ -135,7 +134,7 @@ class RowConverter:
     """
 
     table: str
-    files: tuple[LogFile, ...]
+    files: tuple[LogPart, ...]
     position: tuple[str, ...]
     columns: tuple[ColumnReader, ...]
     placeholder: str | None

@@ -35,12 +35,17 @@ class MessageParts(OperationParts):
     @property
     def byte_count(self) -> int:
         """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return sum(file.size for file in self.log.files)
+        return sum(file.size for file in self.log.read_files)
 
     @property
     def locations(self) -> Sequence[Location]:
         """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return [file.location for file in self.log.files]
+        return [file.location for file in self.log.read_files]
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        return self.log.is_of_this_machine
 
     @property
     def position(self) -> Sequence[str]:

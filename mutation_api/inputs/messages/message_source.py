@@ -1,4 +1,4 @@
-"""Logs of JSON messages in files, one a line, as operations on tables: what Debezium, Maxwell, Canal share.
+"""Logs of JSON messages, in files or in topics of Kafka: what Debezium, Maxwell, Canal share.
 
 A format defines the meaning of a message (:mod:`~mutation_api.inputs.messages.events`). Errors are refused;
 nothing is guessed. The modules:
@@ -14,7 +14,8 @@ nothing is guessed. The modules:
 ``message_parts``   the operations of a table, range by range of the files
 ==================  ==========================================================================================
 
-The last line of a file needs no end, but must be a whole message.
+The last line of a file needs no end, but must be a whole message. Messages of Kafka's topics are written to
+files first, see :mod:`~mutation_api.inputs.kafka`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.engines.choice import each_in_tasks, in_tasks
+from mutation_api.inputs.engines.choice import check_machines, each_in_tasks, in_tasks
+from mutation_api.inputs.kafka.topics import KafkaTopics
 from mutation_api.inputs.messages.events import MessageFormat
 from mutation_api.inputs.messages.first_look import FirstLook, LogFacts, TableFacts
 from mutation_api.inputs.messages.json_lines import log_files, log_ranges
 from mutation_api.inputs.messages.log_options import LogOptions
 from mutation_api.inputs.messages.message_parts import MessageParts
+from mutation_api.inputs.messages.opened_log import OpenedLog
 from mutation_api.inputs.messages.order import Order, chosen_order
 from mutation_api.inputs.messages.shape import Shape
 from mutation_api.inputs.messages.unwrap import MessageLog
@@ -51,16 +54,16 @@ _LookAt = Callable[[FirstLook], Iterable[LogFacts]]
 
 @dataclass(frozen=True)
 class MessageSource(ABC):
-    """A log of JSON messages in files: the common part of all sources of messages.
+    """A log of JSON messages: the common part of all sources of messages.
 
     Args:
         files: a file, or a folder of files, or several of these, on any storage; the driver and the workers
-            must see local files under the same name.
+            must see local files under the same name. Or topics of Kafka.
         name: name of this log among those of its format, in the watermarks.
         options: the user's choices about the log.
     """
 
-    files: LocationsLike
+    files: LocationsLike | KafkaTopics
     name: str
     _: KW_ONLY
     options: LogOptions = field(default_factory=LogOptions)
@@ -93,7 +96,9 @@ class MessageSource(ABC):
         """
 
         def looked(look: FirstLook) -> Iterable[LogFacts]:
-            locations = [file.location for file in look.log.files]
+            locations = [file.location for file in look.log.read_files]
+            if look.log.is_of_this_machine:
+                check_machines(spark, self.source_id)
             what = f"{self.source_id}: reading the log"
             return each_in_tasks(spark, look.at, len(look.log.ranges), locations, what)
 
@@ -104,10 +109,12 @@ class MessageSource(ABC):
         return self._batch(tables, after, lambda look: map(look.at, range(len(look.log.ranges))))
 
     def byte_count(self) -> int:
-        """Bytes of the log, all of which each run reads.
+        """Bytes of the log, all of which each run reads; 0 if only a run knows them, as with Kafka.
 
         Raises: as :meth:`read`, as far as the files are concerned.
         """
+        if isinstance(self.files, KafkaTopics):
+            return 0
         with readable(self.source_id):
             return sum(file.size for file in log_files(self.files))
 
@@ -115,25 +122,35 @@ class MessageSource(ABC):
         self, tables: Sequence[SourceTable], after: Mapping[str, Position], looked: _LookAt
     ) -> LocalBatch:
         _check_tables(tables)
+        names = tuple(table.name for table in tables)
         with readable(self.source_id):
-            files = log_files(self.files)
-        log = MessageLog(files, log_ranges(files), self.format, self.options.positions)
-        if not log.ranges:
-            return LocalBatch((), None)
-        look = FirstLook(log, tuple(table.name for table in tables))
-        with readable(self.source_id):
+            opened = self._opened(names, after)
+            nothing = LocalBatch((), opened.end)
+            if not opened.log.ranges:
+                return nothing
+            look = FirstLook(opened.log, names)
             facts = look.whole(looked(look))
             if not (facts.tables or facts.changes):
-                return LocalBatch((), None)
-            return _Reading(self, log, facts, self._order(look, facts, after), look).batch(tables, after)
+                return nothing
+            order = self._order(look, facts, opened.after)
+            return _Reading(self, opened, facts, order, look).batch(tables)
+
+    def _opened(self, tables: Sequence[str], after: Mapping[str, Position]) -> OpenedLog:
+        """The log as it is now."""
+        if isinstance(self.files, KafkaTopics):
+            return self.files.opened(self.source_id, tables, after, self.format, self.options.positions)
+        files = log_files(self.files)
+        return OpenedLog(MessageLog(files, log_ranges(files), self.format, self.options.positions), after)
 
     def _order(self, look: FirstLook, facts: LogFacts, after: Mapping[str, Position]) -> Order:
         """Order of the operations; refuses a log that cannot be applied after the watermarks."""
-        asked = self.options.positions
+        log, changes = look.log, look.changes(facts)
         found = [each.order for each in facts.tables.values()]
-        order = chosen_order(self.source_id, look.log.files, found, asked)
+        order = chosen_order(self.source_id, log.files, found, log.positions)
+        order = replace(order, is_partitioned=log.is_partitioned)
         order.check_watermarks(self.source_id, after)
-        look.changes(facts).refuse(self.options, order, after)
+        changes.refuse(self.options, order, after)
+        changes.check_parts(log, {name: each.order.parts for name, each in facts.tables.items()})
         return order
 
 
@@ -142,13 +159,14 @@ class _Reading:
     """A log after the first look, which may be applied."""
 
     source: MessageSource
-    log: MessageLog
+    opened: OpenedLog
     facts: LogFacts
     order: Order
     look: FirstLook
 
-    def batch(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+    def batch(self, tables: Sequence[SourceTable]) -> LocalBatch:
         """The operations after the watermarks."""
+        after = self.opened.after
         truncates = self.look.changes(self.facts).truncates(self.order)
         found, reached = [], [position.order for position in after.values()]
         for table in tables:
@@ -163,15 +181,15 @@ class _Reading:
                 operations = self._operations(table, facts, max(before, truncate))
                 found.append(replace(operations, is_emptied=truncate > before))
                 reached.append(last)
-        if not found:
-            return LocalBatch((), None)
+        if self.opened.end is not None or not found:
+            return LocalBatch(tuple(found), self.opened.end)
         end = max(reached)
         return LocalBatch(tuple(found), Position(end, self.order.described(end)))
 
     def _operations(self, table: SourceTable, facts: TableFacts, after: tuple[int, ...]) -> LocalOperations:
         """The operations on a table after a position; after () all."""
         shape = Shape.of(table, facts.shape, self.source.format, self.source.options)
-        parts = MessageParts(self.log, shape, self.order, after)
+        parts = MessageParts(self.opened.log, shape, self.order, after)
         return LocalOperations(replace(table, key=shape.key), parts)
 
 

@@ -17,16 +17,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mutation_api.errors import InputFormatError, SourcePositionError
-from mutation_api.inputs.messages.events import Event, LoggedEvent, Place
-from mutation_api.inputs.messages.json_lines import LogFile
+from mutation_api.inputs.messages.events import Event, LoggedEvent, LogPart, Place
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.shape import STEPS
-from mutation_api.inputs.source import Position
-from mutation_api.storage.location import Location
+from mutation_api.inputs.source import PARTITION, Position
 
 __all__ = ["Order", "OrderFacts", "chosen_order"]
 
 _LINE = ("file", "offset", "step")
+_LINE_OF_PARTITION = (PARTITION, *_LINE[1:])
 _LOG = ("log0", "log1", "log2")
 """Names of the numbers of positions."""
 
@@ -37,7 +36,7 @@ class OrderFacts:
 
     ``messages``: number of messages of rows and of truncates; ``unordered``: number of those without a
     position. ``last_log_position`` and ``last_line``: position of the last operation, by the messages and by
-    lines; () if there is none.
+    lines; () if there is none. ``parts``: indices of the parts of the log that have rows.
     """
 
     messages: int = 0
@@ -46,6 +45,7 @@ class OrderFacts:
     last_log_position: tuple[int, ...] = ()
     last_line: tuple[int, ...] = ()
     logs: set[str] = field(default_factory=set)
+    parts: set[int] = field(default_factory=set)
 
     def add(self, found: LoggedEvent, number: int) -> None:
         """Add a row or truncate; ``number`` is that of its file."""
@@ -57,6 +57,7 @@ class OrderFacts:
             self.unordered += 1
             self.first_unordered = min(self.first_unordered or found.place, found.place)
         if event.kind == "row":
+            self.parts.add(found.place.file)
             line = (number, found.place.offset, len(event.rows) * STEPS - 1)
             self.last_line = max(self.last_line, line)
             if event.log_position is not None:
@@ -71,25 +72,33 @@ class OrderFacts:
         self.last_log_position = max(self.last_log_position, other.last_log_position)
         self.last_line = max(self.last_line, other.last_line)
         self.logs |= other.logs
+        self.parts |= other.parts
 
 
 @dataclass(frozen=True)
 class Order:
-    """Order of the operations of one reading: ``by`` MESSAGE or LINE; ``log``: the log of the positions."""
+    """Order of the operations of one reading.
+
+    ``by``: MESSAGE or LINE. ``log``: the log of the positions. ``is_partitioned``: whether lines of different
+    parts have no order.
+    """
 
     by: Positions
     log: str
+    is_partitioned: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of a position's numbers."""
-        return (*_LOG, *_LINE) if self.by is Positions.MESSAGE else _LINE
+        if self.by is Positions.MESSAGE:
+            return (*_LOG, *_LINE)
+        return _LINE_OF_PARTITION if self.is_partitioned else _LINE
 
-    def before_steps(self, found: LoggedEvent, files: Sequence[LogFile]) -> tuple[int, ...]:
+    def before_steps(self, found: LoggedEvent, files: Sequence[LogPart]) -> tuple[int, ...]:
         """The position of an event's operations, but for the step of each."""
         return (*self._in_log(found.event), files[found.place.file].number, found.place.offset)
 
-    def position_of(self, found: LoggedEvent, files: Sequence[LogFile]) -> tuple[int, ...]:
+    def position_of(self, found: LoggedEvent, files: Sequence[LogPart]) -> tuple[int, ...]:
         """The position of an event."""
         return (*self.before_steps(found, files), 0)
 
@@ -125,7 +134,7 @@ class Order:
 
 
 def chosen_order(
-    source_id: str, files: Sequence[LogFile], facts: Collection[OrderFacts], asked: Positions
+    source_id: str, files: Sequence[LogPart], facts: Collection[OrderFacts], asked: Positions
 ) -> Order:
     """Choose the order of a log's operations.
 
@@ -154,16 +163,16 @@ def chosen_order(
     return Order(Positions.MESSAGE, logs[0] if logs else "")
 
 
-def _check_numbers(files: Sequence[LogFile]) -> None:
-    by_number: dict[int, Location] = {}
+def _check_numbers(files: Sequence[LogPart]) -> None:
+    by_number: dict[int, str] = {}
     for file in files:
         if file.number in by_number:
             raise InputFormatError(
-                f"{by_number[file.number].shown} and {file.location.shown} have the same number "
+                f"{by_number[file.number]} and {file.name} have the same number "
                 f"{file.number} in their names, so the order of their lines is not known; give files of a "
                 "log increasing numbers"
             )
-        by_number[file.number] = file.location
+        by_number[file.number] = file.name
 
 
 def _shown(by: str, log: str) -> str:

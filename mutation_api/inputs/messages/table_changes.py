@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from mutation_api.errors import InputFormatError
-from mutation_api.inputs.messages.events import Event, LoggedEvent
-from mutation_api.inputs.messages.json_lines import LogFile
+from mutation_api.inputs.messages.events import Event, LoggedEvent, LogPart
 from mutation_api.inputs.messages.log_options import LogOptions
 from mutation_api.inputs.messages.order import Order
+from mutation_api.inputs.messages.unwrap import MessageLog
 from mutation_api.inputs.source import Position
 
 __all__ = ["TableChanges", "is_change"]
@@ -31,7 +31,7 @@ class TableChanges:
 
     found: tuple[LoggedEvent, ...]
     tables: tuple[str, ...]
-    files: tuple[LogFile, ...]
+    files: tuple[LogPart, ...]
 
     def refuse(self, options: LogOptions, order: Order, after: Mapping[str, Position]) -> None:
         """Raise InputFormatError for the first change neither applied already nor allowed by the options.
@@ -51,6 +51,25 @@ class TableChanges:
                 continue
             if not self._is_applied(change, order, after):
                 raise self._refusal(change)
+
+    def check_parts(self, log: MessageLog, parts: Mapping[str, Collection[int]]) -> None:
+        """Raise InputFormatError for a truncate whose order among the rows is not known.
+
+        Args:
+            log: the log.
+            parts: for each table the indices of the parts of the log that have rows of it.
+        """
+        for change in self.found:
+            event = change.event
+            if event.kind != "truncate" or event.table is None:
+                continue
+            if not log.has_order(change.place, parts.get(event.table, ())):
+                raise InputFormatError(
+                    f"{change.place.shown(self.files)}: truncate of {event.table}: rows of the table may be "
+                    "in other partitions, so it is not known which of them were written before. Give the "
+                    "topic one partition, or empty the target and read the table anew under another name of "
+                    "the source"
+                )
 
     def truncates(self, order: Order) -> dict[str, tuple[int, ...]]:
         """Position of the last truncate of each table."""

@@ -7,19 +7,20 @@ JSON in a string. Blank lines and messages that are null (tombstones) are left o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.messages.events import (
     Event,
     LoggedEvent,
+    LogPart,
     Message,
     MessageFormat,
     Place,
     Problem,
 )
-from mutation_api.inputs.messages.json_lines import Line, LogFile, LogRange, read_lines
+from mutation_api.inputs.messages.json_lines import LogFile, LogRange, read_lines
 from mutation_api.inputs.messages.json_text import MessageParser, fields_of
 from mutation_api.inputs.messages.log_options import Positions
 
@@ -43,29 +44,60 @@ _NO_JSON = Event(
 class MessageLog:
     """A log's files and their format; pickled for tasks.
 
-    ``ranges`` are parts of the files, see :func:`~mutation_api.inputs.messages.json_lines.log_ranges`.
-    ``positions``: what orders operations.
+    ``files`` are the parts in which messages have an order. ``ranges`` are parts of the files that are read,
+    see :func:`~mutation_api.inputs.messages.json_lines.log_ranges`. ``positions``: what orders operations.
     """
 
-    files: tuple[LogFile, ...]
+    files: tuple[LogPart, ...]
     ranges: tuple[LogRange, ...]
     format: MessageFormat
     positions: Positions
+
+    @property
+    def read_files(self) -> tuple[LogFile, ...]:
+        """The files that are read, to whose indices the ranges belong."""
+        return tuple(file for file in self.files if isinstance(file, LogFile))
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether there is no order of lines among different parts."""
+        return False
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
+        return False
 
     def events(self, number: int) -> Iterator[Iterator[LoggedEvent]]:
         """The events of a range, some at a time. Raises InputFormatError: a file cannot be read.
 
         They are made one by one: thousands that live at once keep Python's garbage collector busy.
         """
-        part, parser = self.ranges[number], MessageParser()
-        for lines in read_lines(self.files[part.file], part):
-            yield self._events_of(part.file, lines, parser)
+        parser = MessageParser()
+        for lines in self.lines(number):
+            yield self._events_of(lines, parser)
 
-    def _events_of(self, file: int, lines: Iterable[Line], parser: MessageParser) -> Iterator[LoggedEvent]:
-        for offset, text in lines:
+    def _events_of(
+        self, lines: Iterable[tuple[Place, str | None]], parser: MessageParser
+    ) -> Iterator[LoggedEvent]:
+        for place, text in lines:
             event = self._event(text, parser)
-            if event is not None:
-                yield LoggedEvent(Place(file, offset), event)
+            if event is not None and not self._is_applied(place, event):
+                yield LoggedEvent(place, event)
+
+    def lines(self, number: int) -> Iterator[Iterable[tuple[Place, str | None]]]:
+        """The lines of a range, some at a time; one that is not UTF-8 has no text."""
+        part = self.ranges[number]
+        for lines in read_lines(self.read_files[part.file], part):
+            yield ((Place(part.file, offset), text) for offset, text in lines)
+
+    def has_order(self, _place: Place, _parts: Collection[int]) -> bool:
+        """Whether the order is known of a change of a whole table and of rows in parts of these indices."""
+        return not self.is_partitioned
+
+    def _is_applied(self, _place: Place, _event: Event) -> bool:
+        """Whether the log itself knows that an event has been applied to all tables that it concerns."""
+        return False
 
     def _event(self, text: str | None, parser: MessageParser) -> Event | None:
         """The event of a line; None if it has no message."""

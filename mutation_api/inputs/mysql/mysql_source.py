@@ -12,13 +12,10 @@ one by one and writes them as Arrow batches to Parquet files, which are all that
 from __future__ import annotations
 
 import logging
-import tempfile
-import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -45,11 +42,11 @@ from mutation_api.inputs.mysql.server import (
     MySqlServer,
 )
 from mutation_api.inputs.mysql.spill import Spill, TargetColumn
+from mutation_api.inputs.own_folder import own_folder, remove_own_folder
 from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.inputs.source_files import located
 from mutation_api.spark.quoted_name import quoted
-from mutation_api.storage.connect import storage_at
-from mutation_api.storage.location import Location, LocationLike
+from mutation_api.storage.location import LocationLike
 from mutation_api.types.hive_type import parse_hive_type
 
 if TYPE_CHECKING:
@@ -63,8 +60,6 @@ SELECT_BYTES = 64 << 20
 """Limits of the rows of a SELECT that are in memory at a time."""
 NET_WRITE_TIMEOUT_SECONDS = 3600
 """Time that the server waits while we write rows; its default of a minute is short for a busy machine."""
-
-_OWN_NAME = "hive-mutate-"
 
 _log = logging.getLogger(__name__)
 
@@ -178,13 +173,13 @@ class MySqlSource:
     def _spills(self, plans: Mapping[str, _Plan]) -> dict[str, Spill]:
         self._remove_files()
         try:
-            folder = _own_folder(self._spill_directory)
+            folder = own_folder(self._spill_directory)
         except OSError as error:
             raise InputError(
                 f"{self.source_id}: rows cannot be kept until they are applied: {error}"
             ) from error
         # Also if the source is not closed, as at the end of a command.
-        self._remove_files = weakref.finalize(self, _remove, folder)
+        self._remove_files = weakref.finalize(self, remove_own_folder, folder)
         return {
             name: Spill(
                 folder / str(number),
@@ -243,29 +238,6 @@ class MySqlSource:
                     "rows, but its engine has no transactions and keeps them; that is not supported. "
                     f"{START_OVER}, and use InnoDB"
                 )
-
-
-def _own_folder(directory: Location | None) -> Location:
-    """A new folder. On a local disk only this user may read it. Raises OSError."""
-    directory = directory or Location.given(tempfile.gettempdir())
-    local = directory.local_path
-    if local is not None:
-        Path(local).mkdir(parents=True, exist_ok=True)
-        return Location.given(tempfile.mkdtemp(prefix=_OWN_NAME, dir=local))
-    folder = directory / f"{_OWN_NAME}{uuid.uuid4().hex}"
-    storage_at(folder).create_directory(folder)
-    return folder
-
-
-def _remove(folder: Location) -> None:
-    try:
-        storage_at(folder).delete_directory(folder)
-    except OSError:
-        _log.warning(
-            "%s: the folder holds rows of the source and could not be deleted; it can be deleted by hand",
-            folder,
-            exc_info=True,
-        )
 
 
 def _nothing() -> None:

@@ -1,0 +1,175 @@
+"""KafkaTopics: topics as the place of a log of messages."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from mutation_api.errors import ConfigurationError, InputError
+from mutation_api.inputs.kafka.offsets import ReadingPlan, TopicState, check_same, reading_plan
+from mutation_api.inputs.kafka.spool import MessageSpool, spooled_log
+from mutation_api.inputs.messages.events import MessageFormat
+from mutation_api.inputs.messages.json_lines import LogFile
+from mutation_api.inputs.messages.log_options import Positions
+from mutation_api.inputs.messages.opened_log import OpenedLog
+from mutation_api.inputs.own_folder import own_folder, remove_own_folder
+from mutation_api.inputs.source import Position
+from mutation_api.inputs.source_files import located
+from mutation_api.storage.location import LocationLike
+
+if TYPE_CHECKING:
+    from mutation_api.inputs.kafka.broker import Broker
+
+__all__ = ["BEGINNING", "END", "TIMEOUT_SECONDS_DEFAULT", "KafkaTopics"]
+
+BEGINNING, END = "beginning", "end"
+"""Where a table that was never read begins, besides a time."""
+TIMEOUT_SECONDS_DEFAULT = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class KafkaTopics:
+    """Topics of Kafka, which a source of messages reads instead of files.
+
+    A run reads each partition from the watermark to the end that it had when the run began. The watermark
+    has the offsets of all partitions, and is committed with the rows. Needs ``hive-mutation-api[kafka]``.
+
+    Messages about one key must be in one partition, in their order. A key that a run finds in two partitions
+    is refused, unless the positions in messages order them (``Positions.MESSAGE``). Between runs the order
+    is that in which the brokers show the messages.
+
+    The files of messages last until the next read, or :meth:`close`.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        topics: str | Sequence[str],
+        *,
+        start: str | datetime = BEGINNING,
+        settings: Mapping[str, Any] | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS_DEFAULT,
+        spill_directory: LocationLike | None = None,
+    ) -> None:
+        """Name the topics; nothing is connected yet.
+
+        Args:
+            servers: brokers to ask first, ``HOST:PORT,…``.
+            topics: one topic, or several.
+            start: where a table begins that has no watermark: BEGINNING, END, or the time of the first
+                message, with its time zone. A topic or partition that is added later begins at its beginning.
+            settings: further settings of librdkafka, as ``security.protocol``, ``sasl.username``.
+            timeout_seconds: how long brokers may stay silent.
+            spill_directory: folder for messages until they are applied, on any storage; Spark's executors
+                must see it. Default: the system's folder for temporary files, which serves Spark on one
+                machine.
+
+        Raises:
+            ConfigurationError: no topic, or one twice; the start is not valid.
+        """
+        names = (topics,) if isinstance(topics, str) else tuple(topics)
+        if not names or len(set(names)) < len(names):
+            raise ConfigurationError(f"topics={', '.join(names) or '(none)'}: name each topic once")
+        is_start = start.tzinfo is not None if isinstance(start, datetime) else start in (BEGINNING, END)
+        if not is_start:
+            raise ConfigurationError(
+                f"start={start!r}: it must be {BEGINNING!r}, {END!r}, or a datetime with a time zone"
+            )
+        self.servers = servers
+        self.topics = tuple(sorted(names))
+        self._start = start
+        self._settings = dict(settings or {})
+        self._timeout_seconds = timeout_seconds
+        self._spill_directory = None if spill_directory is None else located(spill_directory)
+        self._remove_files: Callable[[], object] = _nothing
+        self._brokers: dict[str, Broker] = {}
+
+    def close(self) -> None:
+        """Remove the files of the last read."""
+        self._remove_files()
+
+    def opened(
+        self,
+        source_id: str,
+        tables: Sequence[str],
+        after: Mapping[str, Position],
+        message_format: MessageFormat,
+        positions: Positions,
+    ) -> OpenedLog:
+        """The messages after the watermarks, read up to the end that the topics have now.
+
+        Args:
+            source_id: names the source in messages.
+            tables: the source's names of the tables.
+            after: the watermarks, by table.
+            message_format: the meaning of the messages.
+            positions: what orders operations.
+
+        Raises:
+            ConfigurationError: settings are not valid, or confluent-kafka is not installed.
+            ConnectionFailedError: the brokers do not answer, or refuse.
+            SourcePositionError: see :func:`~mutation_api.inputs.kafka.offsets.reading_plan`; a topic does not
+                exist; messages were deleted while they were read.
+            InputFormatError: a message is not text.
+            InputError: the files of messages cannot be written.
+        """
+        broker = self._broker(source_id)
+        cluster, states = broker.cluster_id(), broker.topics(self.topics)
+        starts = self._first_starts(broker, states) if set(tables) - after.keys() else {}
+        plan = reading_plan(source_id, cluster, states, tables, after, starts)
+        for each in plan.added:
+            _log.warning("%s: %s was added, and is read from its beginning", source_id, each.name)
+        files = () if plan.end is None else self._spooled(source_id, broker, plan)
+        check_same(source_id, states, broker.topics(self.topics))
+        is_private = self._spill_directory is None
+        log = spooled_log(files, plan, message_format, positions, is_private=is_private)
+        return OpenedLog(log, {}, plan.end)
+
+    def _broker(self, source_id: str) -> Broker:
+        """The connection, which lasts as long as this object."""
+        if source_id in self._brokers:
+            return self._brokers[source_id]
+        if "bootstrap.servers" in self._settings:
+            raise ConfigurationError(f"{source_id}: bootstrap.servers are the servers that you named")
+        try:
+            module = importlib.import_module("mutation_api.inputs.kafka.broker")
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"{source_id}: topics need the Python module {error.name!r}: "
+                "pip install 'hive-mutation-api[kafka]'"
+            ) from error
+        settings = {"bootstrap.servers": self.servers, **self._settings}
+        broker: Broker = module.Broker(source_id, settings, self._timeout_seconds)
+        self._brokers[source_id] = broker
+        return broker
+
+    def _first_starts(self, broker: Broker, states: Sequence[TopicState]) -> Mapping[str, tuple[int, ...]]:
+        if isinstance(self._start, datetime):
+            return broker.offsets_at(states, round(self._start.timestamp() * 1000))
+        return {state.name: state.ends if self._start == END else state.firsts for state in states}
+
+    def _spooled(self, source_id: str, broker: Broker, plan: ReadingPlan) -> tuple[LogFile, ...]:
+        """Read the messages into files, which replace those of the read before."""
+        self._remove_files()
+        try:
+            folder = own_folder(self._spill_directory)
+        except OSError as error:
+            raise InputError(
+                f"{source_id}: messages cannot be kept until they are applied: {error}"
+            ) from error
+        # Also if the source is not closed, as at the end of a command.
+        self._remove_files = weakref.finalize(self, remove_own_folder, folder)
+        spool = MessageSpool(folder, plan)
+        broker.read(plan, spool.add)
+        spool.close()
+        _log.info("%s: %d messages, %d bytes", source_id, spool.message_count, spool.byte_count)
+        return spool.written()
+
+
+def _nothing() -> None:
+    """Removes nothing: no files have been written."""
