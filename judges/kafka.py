@@ -113,6 +113,11 @@ class Kafka(Judge):
         """The address for clients."""
         return f"127.0.0.1:{self.port}"
 
+    @staticmethod
+    def free_listener_port() -> int:
+        """A port for a listener among the options."""
+        return free_port()
+
     def start(self) -> None:
         """Start it on its data, and wait until it answers."""
         command = [str(find_java()), *_JVM_OPTIONS, f"-Dorg.slf4j.simpleLogger.logFile={self.log_path}"]

@@ -24,6 +24,7 @@ pytest_plugins = [
     "tests.fixtures.fix_newest",
     "tests.fixtures.fix_judge",
     "tests.fixtures.fix_metastore",
+    "tests.fixtures.fix_kafka",
     "tests.fixtures.fix_mariadb",
     "tests.fixtures.fix_postgres",
     "tests.fixtures.fix_spark",

@@ -30,6 +30,7 @@ __all__ = ["Broker"]
 
 MESSAGES_AT_ONCE = 10_000
 POLL_SECONDS = 0.5
+WAIT_SECONDS = 0.1
 RETRY_SECONDS = 0.5
 
 _OURS = {
@@ -54,6 +55,7 @@ _NOTHING_WRITTEN = "Nothing was written; the next run goes on from the watermark
 
 _log = logging.getLogger(__name__)
 
+K = TypeVar("K")
 T = TypeVar("T")
 Sink = Callable[[int, int, bytes | None, bytes | None], None]
 """Takes a message: number of its partition, offset, key, value."""
@@ -94,7 +96,8 @@ class Broker:
 
         def asked() -> str:
             future = self._admin.describe_cluster(request_timeout=self._timeout_seconds)
-            return str(future.result().cluster_id)
+            (found,) = self._results({"": future}).values()
+            return str(found.cluster_id)
 
         return self._asked("which cluster it is", asked)
 
@@ -145,7 +148,8 @@ class Broker:
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=self._timeout_seconds,
             )
-            return {(at.topic, at.partition): future.result().offset for at, future in futures.items()}
+            found = self._results(futures)
+            return {(at.topic, at.partition): each.offset for at, each in found.items()}
 
         found = self._asked("the offsets of its topics", asked)
         return {
@@ -204,8 +208,9 @@ class Broker:
                 if offset + (error is None) >= plan.ends[partition.number]:
                     del left[place]
                     consumer.pause([TopicPartition(*place)])
+            self._check_login()
             if time.monotonic() - last > self._timeout_seconds:
-                raise self._silent("messages", f"{len(left)} partitions are not read to their ends")
+                raise self._silent(f"{len(left)} partitions are not read to their ends")
 
     def _check(self, error: KafkaError, message: Message) -> None:
         """Raise for an error of a partition that reading again would not end."""
@@ -222,11 +227,23 @@ class Broker:
         futures = self._admin.describe_topics(
             TopicCollection(list(names)), request_timeout=self._timeout_seconds
         )
+        return self._results(futures)
+
+    def _results(self, futures: Mapping[K, concurrent.futures.Future[Any]]) -> dict[K, Any]:
+        """What was asked for. Raises KafkaException; also if a broker refuses the login, at once."""
+        while concurrent.futures.wait(futures.values(), WAIT_SECONDS).not_done:
+            self._admin.poll(0)
+            self._check_login()
         return {name: future.result() for name, future in futures.items()}
+
+    def _check_login(self) -> None:
+        if self._last_error is not None and self._last_error.code() in _FORBIDDEN:
+            raise KafkaException(self._last_error)
 
     def _asked(self, what: str, ask: Callable[[], T]) -> T:
         """The answer to a request, which is repeated while brokers start or leaders change."""
         end = time.monotonic() + self._timeout_seconds
+        self._last_error = None
         while True:
             try:
                 return ask()
@@ -234,21 +251,20 @@ class Broker:
                 found = error.args[0]
                 if not _may_pass(found) or time.monotonic() > end:
                     raise self._failed(what, error) from error
-            except concurrent.futures.TimeoutError as error:
-                raise self._silent(what, "") from error
             time.sleep(RETRY_SECONDS)
 
     def _failed(self, what: str, error: KafkaException) -> ConnectionFailedError | SourcePositionError:
         found: KafkaError = error.args[0]
+        self._admin.poll(0)
         text = f"{self._source_id}: the brokers do not say {what}: {found.name()}: {found.str()}"
         if found.code() in _GONE:
             return SourcePositionError(f"{text}. Is the name right, or was the topic deleted?")
         return ConnectionFailedError(text + self._last())
 
-    def _silent(self, what: str, state: str) -> ConnectionFailedError:
+    def _silent(self, state: str) -> ConnectionFailedError:
         return ConnectionFailedError(
-            f"{self._source_id}: no {what} came from the brokers for {self._timeout_seconds:g} s"
-            f"{'; ' if state else ''}{state}{self._last()}. {_NOTHING_WRITTEN}"
+            f"{self._source_id}: no messages came from the brokers for {self._timeout_seconds:g} s; "
+            f"{state}{self._last()}. {_NOTHING_WRITTEN}"
         )
 
     def _last(self) -> str:
