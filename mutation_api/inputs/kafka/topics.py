@@ -82,8 +82,8 @@ class KafkaTopics:
             )
         self.servers = servers
         self.topics = tuple(sorted(names))
-        self._start = start
-        self._settings = dict(settings or {})
+        self.start = start
+        self.settings = dict(settings or {})
         self._timeout_seconds = timeout_seconds
         self._spill_directory = None if spill_directory is None else located(spill_directory)
         self._remove_files: Callable[[], object] = _nothing
@@ -134,7 +134,7 @@ class KafkaTopics:
         """The connection, which lasts as long as this object."""
         if source_id in self._brokers:
             return self._brokers[source_id]
-        if "bootstrap.servers" in self._settings:
+        if "bootstrap.servers" in self.settings:
             raise ConfigurationError(f"{source_id}: bootstrap.servers are the servers that you named")
         try:
             module = importlib.import_module("mutation_api.inputs.kafka.broker")
@@ -143,15 +143,15 @@ class KafkaTopics:
                 f"{source_id}: topics need the Python module {error.name!r}: "
                 "pip install 'hive-mutation-api[kafka]'"
             ) from error
-        settings = {"bootstrap.servers": self.servers, **self._settings}
+        settings = {"bootstrap.servers": self.servers, **self.settings}
         broker: Broker = module.Broker(source_id, settings, self._timeout_seconds)
         self._brokers[source_id] = broker
         return broker
 
     def _first_starts(self, broker: Broker, states: Sequence[TopicState]) -> Mapping[str, tuple[int, ...]]:
-        if isinstance(self._start, datetime):
-            return broker.offsets_at(states, round(self._start.timestamp() * 1000))
-        return {state.name: state.ends if self._start == END else state.firsts for state in states}
+        if isinstance(self.start, datetime):
+            return broker.offsets_at(states, round(self.start.timestamp() * 1000))
+        return {state.name: state.ends if self.start == END else state.firsts for state in states}
 
     def _spooled(self, source_id: str, broker: Broker, plan: ReadingPlan) -> tuple[LogFile, ...]:
         """Read the messages into files, which replace those of the read before."""

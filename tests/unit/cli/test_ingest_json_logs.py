@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +19,7 @@ from mutation_api.cli.ingest import debezium as ingest_debezium
 from mutation_api.cli.ingest import maxwell as ingest_maxwell
 from mutation_api.cli.main import EXIT_OK, main
 from mutation_api.errors import ConfigurationError
+from mutation_api.inputs.kafka.topics import KafkaTopics
 from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
 from mutation_api.inputs.messages.log_options import LogOptions, Positions
 from mutation_api.storage.location import Location
@@ -147,3 +149,68 @@ def test_a_small_log_is_applied_without_spark(
     assert (report["engine"], report["tables"][0]["inserted"]) == ("local", 1)
     assert main([*words, "--metastore", "thrift://n:1", "--quiet"]) == EXIT_OK
     assert json.loads(capsys.readouterr().out)["position"] is None
+
+
+KAFKA = ("--kafka", "b1:9092,b2:9092", "--table", "s.t=s.u")
+
+
+def test_topics_of_kafka(tmp_path: Path) -> None:
+    """Settings of the file, then those of the command; the only topic is the name."""
+    file = tmp_path / "client.properties"
+    file.write_text("# the login\nsasl.password = a=b\nclient.id=x\n\n", encoding="utf-8")
+    words = ("--topic", "erp", "--kafka-conf", "client.id=y", "--kafka-conf-file", str(file))
+    arguments = parsed(ingest_maxwell, *KAFKA, *words, "--from", "2026-11-25T08:00:00+01:00")
+    source = ingest_maxwell.source_from(arguments)
+    assert source.source_id == "maxwell:erp"
+    topics = source.files
+    assert isinstance(topics, KafkaTopics)
+    assert (topics.servers, topics.topics) == ("b1:9092,b2:9092", ("erp",))
+    assert topics.settings == {"sasl.password": "a=b", "client.id": "y"}
+    assert topics.start == datetime(2026, 11, 25, 7, tzinfo=UTC)
+    assert source.byte_count() == 0
+    several = parsed(ingest_debezium, *KAFKA, "--topic", "b", "--topic", "a", "--name", "n", "--from", "end")
+    source = ingest_debezium.source_from(several)
+    assert (source.source_id, source.files.topics, source.files.start) == ("debezium:n", ("a", "b"), "end")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (KAFKA, "--kafka: name what is read with --topic"),
+        ((*KAFKA, "--topic", "a", "--topic", "b"), "several topics need a --name"),
+        ((*KAFKA, "--topic", "a", "--topic", "a"), "topics=a, a: name each topic once"),
+        (
+            ("--files", "x", "--table", "s.t=s.u", "--topic", "a"),
+            "--topic goes with --kafka, not with --files",
+        ),
+        (("--files", "x", "--table", "s.t=s.u", "--from", "end"), "--from goes with --kafka"),
+        ((*KAFKA, "--topic", "a", "--kafka-conf-file", "/no/such"), "/no/such: it cannot be read"),
+    ],
+)
+def test_arguments_of_kafka_that_do_not_fit(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        ingest_maxwell.source_from(parsed(ingest_maxwell, *words))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--from", "yesterday"), "is not beginning, end or a time"),
+        (("--from", "2026-11-25T08:00:00"), "has no time zone"),
+        (("--kafka-conf", "client.id"), "is not NAME=VALUE"),
+        (("--kafka-conf", "sasl.password=x"), "is a secret, and other users can see"),
+        (("--files", "x"), "not allowed with argument"),
+    ],
+)
+def test_wrong_usage_of_kafka(words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(ingest_maxwell, *KAFKA, "--topic", "a", *words)
+    assert said in capsys.readouterr().err
+
+
+def test_a_damaged_file_of_settings(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=x\nwhat\n", encoding="utf-8")
+    arguments = parsed(ingest_maxwell, *KAFKA, "--topic", "a", "--kafka-conf-file", str(file))
+    with pytest.raises(ConfigurationError, match="line 2: it is not NAME=VALUE"):
+        ingest_maxwell.source_from(arguments)

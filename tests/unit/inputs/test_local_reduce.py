@@ -16,7 +16,7 @@ from mutation_api.errors import ConfigurationError, ContradictionError, Mutation
 from mutation_api.inputs.engines import local_reduce
 from mutation_api.inputs.engines.local_reduce import HeldOperations, LocalLog, reduce_here
 from mutation_api.inputs.log_walk import FIRST_OPERATION, FIRST_POSITION
-from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
+from mutation_api.inputs.source import OPERATION, PARTITION, POSITION, SourceTable
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.support.operation_logs import KEY, LETTERS, random_log, replayed
 from tests.unit.inputs.test_reduce import WRONG_ROWS
@@ -131,6 +131,28 @@ def test_rows_that_are_no_operations(rows: Rows, error: type[MutationError], mes
     with pytest.raises(error) as caught:
         reduced(rows, {"id": pa.int32(), "region": pa.string()}, ["id", "region"])
     assert str(caught.value) == message
+
+
+def test_a_key_in_two_partitions_has_no_order() -> None:
+    """As Spark's reduction says it, with what to do."""
+    position = pa.struct([(PARTITION, pa.int64()), ("offset", pa.int64())])
+    schema = pa.schema([(OPERATION, pa.string()), (POSITION, position), ("id", pa.int32())])
+    rows = [("insert", (0, 9), 1), ("update", (3, 10), 1), ("insert", (3, 7), 2), ("delete", (3, 8), 2)]
+    plain = [
+        {OPERATION: operation, POSITION: dict(zip((PARTITION, "offset"), at, strict=True)), "id": key}
+        for operation, at, key in rows
+    ]
+    table, held = SourceTable("t", TABLE, ("id",)), HeldOperations(PLENTY)
+    batches = pa.Table.from_pylist(plain, schema).to_batches()
+    found = reduce_here(table, [batches[0].slice(2)], held, strict=False, what="the log")
+    assert found.rows[OPERATION].to_pylist() == ["delete"]
+    with pytest.raises(ContradictionError) as caught:
+        reduce_here(table, batches, held, strict=False, what="the log")
+    assert str(caught.value).startswith(
+        'two operations on key {"id":1} are in two partitions, the second at '
+        '{"position":{"__partition":3,"offset":10}}: their order is not known. '
+    )
+    assert "--positions message" in str(caught.value)
 
 
 def test_more_than_fits_is_refused() -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from mutation_api.inputs.log_walk import CONTRADICTIONS, FINDINGS, LogWalk, equal_values
+from mutation_api.inputs.source import PARTITION
 
 WORDS = ("insert", "update", "delete")
 POSITION = pa.struct([("file", pa.int64()), ("row", pa.struct([("part", pa.int32())]))])
@@ -96,6 +97,34 @@ def test_a_key_that_fills_many_batches() -> None:
     (row,) = walked(log, range(len(log)))
     assert row == read_off(log)[0]
     assert [row[kind] for kind in CONTRADICTIONS] == [50, 50, 50]
+
+
+@pytest.mark.parametrize("is_within", [False, True])
+@pytest.mark.parametrize(
+    ("places", "found"),
+    [
+        ([(0, 1), (0, 2), (0, 3)], None),
+        ([(0, 1), (1, 2), (1, 3)], 1),
+        ([(0, 5), (0, 6), (2, 1)], 2),
+        ([(0, 1), (1, 1), (2, 1)], 1),
+    ],
+)
+def test_a_key_in_two_partitions_is_found(
+    places: list[tuple[int, int]], found: int | None, is_within: bool
+) -> None:
+    """However the log is cut, whatever the offsets are; another key may be in another partition."""
+    kind = pa.struct([(PARTITION, pa.int64()), ("offset", pa.int64())])
+    at: Any = [{PARTITION: partition, "offset": offset} for partition, offset in [*places, (7, 0)]]
+    if is_within:
+        kind, at = pa.struct([("position", kind)]), [{"position": each} for each in at]
+    ids, words = [1] * len(places) + [2], ["insert"] * (len(places) + 1)
+    log = pa.record_batch(
+        [pa.array(ids), pa.array(words), pa.array(at, kind)], names=["id", "operation", "at"]
+    )
+    for cut in range(len(ids)):
+        batches = [log.slice(0, cut), log.slice(cut)]
+        rows = [row for batch in LogWalk((0,), 1, 2)(iter(batches)) for row in batch.to_pylist()]
+        assert [row["__doubled_position"] for row in rows] == [None if found is None else at[found], None]
 
 
 def test_nothing_comes_of_nothing() -> None:

@@ -18,6 +18,7 @@ from mutation_api.errors import (
     RecordValueError,
 )
 from mutation_api.inputs.log_walk import FIRST_OPERATION, FIRST_POSITION
+from mutation_api.inputs.source import PARTITION
 from mutation_api.spark.worker_errors import translated_worker_errors
 from tests.support.operation_logs import KEY, LETTERS, random_log, replayed
 
@@ -241,6 +242,23 @@ def test_rows_that_are_no_operations(
     with pytest.raises(error) as caught, translated_worker_errors("reading"):
         left.collect()
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("partitions", [(0, 0), (0, 3)])
+def test_a_key_in_two_partitions_has_no_order(spark: SparkSession, partitions: tuple[int, int]) -> None:
+    """Whatever its offsets are."""
+    first, second = partitions
+    rows = [("insert", (first, 9), 1), ("update", (second, 10), 1)]
+    schema = f"operation string, position struct<{PARTITION}:bigint,offset:bigint>, id int"
+    frame = spark.createDataFrame(rows, schema)
+    last = reduce_operations(frame, ["id"], "position").select("id", "operation")
+    if first == second:
+        assert last.collect() == [(1, "update")]
+        return
+    said = 'two operations on key {"id":1} are in two partitions, the second at {"position":{"__partition":3,'
+    with pytest.raises(ContradictionError) as caught, translated_worker_errors("reading"):
+        last.collect()
+    assert str(caught.value).startswith(said)
 
 
 @pytest.mark.parametrize(
