@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from judges.errors import JudgeError
@@ -190,6 +190,17 @@ class Kafka(Judge):
             producer.poll(0)
         if producer.flush(ANSWER_TIMEOUT_SECONDS):
             raise JudgeError(f"Kafka did not take all messages.\n{log_tail(self.log_path)}")
+
+    def consumer(self, **config: Any) -> Consumer:
+        """A consumer that reads what is committed; settings are given with ``_`` for ``.``."""
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        base = {"bootstrap.servers": self.servers, "group.id": "judge", "isolation.level": "read_committed"}
+        return Consumer({**base, "log_level": 0, **settings})
+
+    def end(self, consumer: Consumer, topic: str, partition: int) -> int:
+        """The offset behind the last message that a consumer may read."""
+        found = consumer.get_watermark_offsets(TopicPartition(topic, partition), ANSWER_TIMEOUT_SECONDS)
+        return int(found[1])
 
     @property
     def _settings_file(self) -> Path:

@@ -57,18 +57,27 @@ def write_topics(folder: Path, number: int, transactions: Sequence[Transaction])
         transactions: in the order of their commits.
     """
     lines: dict[Path, list[str]] = defaultdict(list)
-    for transaction in transactions:
-        for event in transaction.events:
-            topic = folder / f"{SERVER}.{event.table.full_name}"
-            for key, message in _messages(event, transaction):
-                partition = zlib.crc32(key.encode()) % PARTITIONS
-                lines[topic / f"{partition}-{number}.txt"].append(f"{key}\t{message}\n")
+    for topic, partition, key, message in topic_messages(transactions):
+        lines[folder / topic / f"{partition}-{number}.txt"].append(f"{key}\t{message or 'null'}\n")
     for path, text in lines.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(text), encoding="utf-8")
 
 
-def _messages(event: RowsEvent, transaction: Transaction) -> Iterator[tuple[str, str]]:
+def topic_of(table: Table) -> str:
+    """The topic of a table."""
+    return f"{SERVER}.{table.full_name}"
+
+
+def topic_messages(transactions: Sequence[Transaction]) -> Iterator[tuple[str, int, str, str | None]]:
+    """Topic, partition, key and message; None for a tombstone."""
+    for transaction in transactions:
+        for event in transaction.events:
+            for key, message in _messages(event, transaction):
+                yield topic_of(event.table), zlib.crc32(key.encode()) % PARTITIONS, key, message
+
+
+def _messages(event: RowsEvent, transaction: Transaction) -> Iterator[tuple[str, str | None]]:
     table = event.table
     for number, (before, after) in enumerate(event.images):
         source = _source(event, number, transaction)
@@ -78,7 +87,7 @@ def _messages(event: RowsEvent, transaction: Transaction) -> Iterator[tuple[str,
             key = _key(table, present(old, new))
             yield key, _envelope(table, old, new, source)
             if new is None:
-                yield key, "null"
+                yield key, None
 
 
 def _envelope(table: Table, before: Row | None, after: Row | None, source: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,26 +12,23 @@ from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client.client import MetastoreClient
-from metastore_client.errors import TxnAbortedError
-from metastore_client.model import ColumnInfo, LockState, TxnState
+from metastore_client.model import ColumnInfo, LockState
 from metastore_client.remote.thrift_client import connect
 from mutation_api import Following, IngestReport, LocalBatch, LocalOptions, ingest
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.errors import LockNotAcquiredError
 from mutation_api.inputs.watermark import Watermarks
-from mutation_api.storage.local import LocalStorage
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import LINES
 from tests.integration.conftest import MakeTable
+from tests.integration.ingests.mortal import END, Died, Mortal, bury, last_of
 from tests.integration.transactions.live_table import LiveTable
 from tests.support.change_source import Entry, ListSource, entries, position
 
 pytestmark = pytest.mark.slow
 
 USER = "mortal"
-STORAGE_STEPS = ("create_directory", "create", "stage", "publish", "sync_directory", "delete_directory")
-END = "end"
 DEADLY = ("publish", "commit_txn", END)
 """Steps before which the short test lets the driver die, each at its last call."""
 
@@ -51,47 +48,6 @@ LOCAL: Engine = {"local": LocalOptions()}
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine."""
     return LOCAL if request.param == "local" else {"spark": request.getfixturevalue("spark")}
-
-
-class Died(BaseException):
-    """The driver is gone: whatever it would have done from here on is not done."""
-
-
-class Mortal:
-    """A driver's way to the metastore and to files; it dies before step number ``last``.
-
-    From then on nothing gets through, as if the process had been killed, but the JVM of Spark need not start
-    anew for every death.
-    """
-
-    def __init__(self, metastore: MetastoreClient, last: int | None = None) -> None:
-        self.steps: list[str] = []
-        self._metastore = metastore
-        self._last = last
-        self._guard = threading.Lock()
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._metastore, name)
-        return self.wrap(name, found) if callable(found) else found
-
-    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def stepped(*arguments: Any, **options: Any) -> Any:
-            self.take(name)
-            return function(*arguments, **options)
-
-        return stepped
-
-    def take(self, name: str) -> None:
-        with self._guard:
-            if name == "heartbeat_txn_range":
-                if self._last is not None and len(self.steps) >= self._last:
-                    raise TxnAbortedError("the driver is dead")
-                return
-            if name == "capabilities" or not (self.steps or name == "open_txn"):
-                return
-            self.steps.append(name)
-            if self._last is not None and len(self.steps) >= self._last:
-                raise Died(name)
 
 
 class Shop:
@@ -151,28 +107,21 @@ class Shop:
 
     def bury(self) -> None:
         """End what the dead left open, as the server's reaper does after its timeout."""
-        for txn in self.metastore.get_open_txns().txns:
-            if txn.user == USER and txn.state is TxnState.OPEN:
-                self.metastore.abort_txn(txn.id)
+        bury(self.metastore, USER)
 
     def dies(self, last: int, monkeypatch: pytest.MonkeyPatch) -> str:
         """Ingest and die before a step; its name."""
         mortal = Mortal(self.metastore, last)
-        with monkeypatch.context() as patched:
-            for name in STORAGE_STEPS:
-                patched.setattr(LocalStorage, name, mortal.wrap(name, getattr(LocalStorage, name)))
-            with pytest.raises(Died) as caught:
-                self.ingest(mortal)
-                mortal.take(END)
+        with mortal.at_files(monkeypatch), pytest.raises(Died) as caught:
+            self.ingest(mortal)
+            mortal.take(END)
         self.bury()
         return str(caught.value)
 
     def steps(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """The steps of a run that lives."""
         mortal = Mortal(self.metastore)
-        with monkeypatch.context() as patched:
-            for name in STORAGE_STEPS:
-                patched.setattr(LocalStorage, name, mortal.wrap(name, getattr(LocalStorage, name)))
+        with mortal.at_files(monkeypatch):
             self.ingest(mortal)
         return [*mortal.steps, END]
 
@@ -192,7 +141,7 @@ def test_b10_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
         shop.go_on()
         steps = shop.steps(monkeypatch)
     assert shop.found() == shop.expected()
-    deadly = sorted(map(_last_of(steps), DEADLY))
+    deadly = sorted(map(last_of(steps), DEADLY))
     if part is not None:
         deadly = [*range(1 + part, len(steps), PARTS), len(steps)]
     died_after_commit = 0
@@ -208,13 +157,6 @@ def test_b10_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
         assert (report.position is None) == (left == after)
         assert shop.found() == after, f"died before {name}, step {last}"
     assert died_after_commit == 1
-
-
-def _last_of(steps: list[str]) -> Callable[[str], int]:
-    def number(name: str) -> int:
-        return len(steps) - steps[::-1].index(name)
-
-    return number
 
 
 class Slow(ListSource):

@@ -1,5 +1,7 @@
 """One workload of a real MariaDB as the logs of five tools, each followed by tables of real Hive.
 
+The long run has Debezium's messages in topics of a real Kafka, too.
+
 The row events come from the server's binary log, as an independent library decodes them; the tests' own
 writers make the five logs of them. In the end all five have the same rows, and these are what SELECT gives.
 
@@ -25,6 +27,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import HiveJudge
+from judges.kafka import Kafka
 from judges.mariadb import MariaDb
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
@@ -35,6 +38,7 @@ from mutation_api import (
     CollectorSource,
     DebeziumSource,
     Following,
+    KafkaTopics,
     LocalOptions,
     MaxwellSource,
     TungstenSource,
@@ -73,11 +77,15 @@ LONG_TIMEOUT_SECONDS = 1800.0
 
 
 class Logs:
-    """The logs of all five tools below one folder."""
+    """The logs of all five tools below one folder, and in topics if there is a Kafka."""
 
-    def __init__(self, folder: Path, tables: Sequence[Table]) -> None:
+    def __init__(self, folder: Path, tables: Sequence[Table], kafka: Kafka | None = None) -> None:
         self.folder = folder
         self.tables = tables
+        self.kafka = kafka
+        if kafka is not None:
+            for table in tables:
+                kafka.create_topic(debezium.topic_of(table), debezium.PARTITIONS)
         self._slices = 0
         tungsten.write_metadata(folder / "metadata.json", tables)
 
@@ -90,6 +98,8 @@ class Logs:
             raw = self.folder / "raw" / table.name / f"raw-{number // RAW_FILES_EACH}"
             collector.append_raw(raw, events_of(transactions, table))
         debezium.write_topics(self.folder / "debezium", number, transactions)
+        if self.kafka is not None:
+            self._send(self.kafka, transactions)
         maxwell.write_messages(self.folder / "maxwell" / f"{number}.json", transactions)
         canal.write_messages(self.folder / "canal" / f"{number}.json", transactions)
 
@@ -100,8 +110,19 @@ class Logs:
                 return [(self._tungsten(), self.tables)]
             case "collector":
                 return [(self._collector(table), [table]) for table in self.tables]
+            case "kafka":
+                assert self.kafka is not None
+                topics = KafkaTopics(self.kafka.servers, list(map(debezium.topic_of, self.tables)))
+                return [(DebeziumSource(topics, "topics"), self.tables)]
         kind = {"debezium": DebeziumSource, "maxwell": MaxwellSource, "canal": CanalSource}[tool]
         return [(kind(self.folder / tool, "erp"), self.tables)]
+
+    def _send(self, kafka: Kafka, transactions: Sequence[Transaction]) -> None:
+        producer = kafka.producer()
+        for topic, partition, key, message in debezium.topic_messages(transactions):
+            producer.produce(topic, message, key, partition=partition)
+            producer.poll(0)
+        assert not producer.flush(60)
 
     def _tungsten(self) -> TungstenSource:
         staging, metadata = self.folder / "staging", self.folder / "metadata.json"
@@ -117,7 +138,10 @@ class Logs:
 
 
 class Followers:
-    """Two tables in Hive for each tool, and the source that they follow."""
+    """Two tables in Hive for each tool, and the source that they follow.
+
+    ``tools``: TOOLS, and ``kafka`` in a long run.
+    """
 
     def __init__(
         self, judge: HiveJudge, metastore: MetastoreClient, database: str, mariadb: MariaDb, source: str
@@ -128,6 +152,7 @@ class Followers:
         self.mariadb = mariadb
         self.source = source
         self.tables: list[Table] = []
+        self.tools = TOOLS
 
     def create(self, *, all_columns: bool) -> None:
         """Make the tables, empty."""
@@ -136,7 +161,7 @@ class Followers:
         for name, columns in TABLES.items():
             kept = {column: of.source for column, of in columns.items() if column not in left_out}
             self.tables.append(Table(self.source, name, kept, KEYS[name]))
-        for tool in TOOLS:
+        for tool in self.tools:
             for table in self.tables:
                 self._create(tool, table)
 
@@ -159,7 +184,7 @@ class Followers:
         for table in self.tables:
             rows = self._source_rows(table)
             count += len(rows)
-            for tool in TOOLS:
+            for tool in self.tools:
                 expected = in_order(map(self._as_staged(table), rows)) if tool == "tungsten" else rows
                 assert self._hive_rows(tool, table) == expected, f"{tool}, {table.name}"
         return count
@@ -240,10 +265,13 @@ def test_five_logs_of_one_workload_give_one_table(
 @pytest.mark.long
 @pytest.mark.timeout(LONG_TIMEOUT_SECONDS)
 @pytest.mark.parametrize("hive_line", ["2.3", "3.1", "4.1"], indirect=True)
-def test_five_logs_of_a_long_workload(followers: Followers, spark: SparkSession, tmp_path: Path) -> None:
-    """The same on all lines of Hive, for all columns, and more and longer slices."""
+def test_five_logs_of_a_long_workload(
+    followers: Followers, spark: SparkSession, tmp_path: Path, kafka: Kafka
+) -> None:
+    """The same on all lines of Hive, for all columns, more and longer slices, and through Kafka."""
+    followers.tools = (*TOOLS, "kafka")
     followers.create(all_columns=True)
-    follow(followers, spark, tmp_path, random.Random(0), slices=5, transactions=100)
+    follow(followers, spark, tmp_path, random.Random(0), slices=5, transactions=100, kafka=kafka)
 
 
 def follow(
@@ -254,15 +282,16 @@ def follow(
     *,
     slices: int,
     transactions: int,
+    kafka: Kafka | None = None,
 ) -> None:
     """Change the source, write the logs and ingest them, by Spark and here in turn; compare in the end."""
     engines: list[Mapping[str, Any]] = [{"spark": spark}, {"local": LocalOptions()}]
     log = LogFollower(followers.mariadb, followers.tables)
-    logs = Logs(folder, followers.tables)
+    logs = Logs(folder, followers.tables, kafka)
     with Workload(followers.mariadb, followers.tables[0].database, rng) as workload:
         for number in range(slices):
             workload.run(transactions)
             logs.add(log.transactions())
-            for tool in TOOLS:
+            for tool in followers.tools:
                 assert followers.ingest(engines[number % 2], logs, tool)
     assert followers.check()
