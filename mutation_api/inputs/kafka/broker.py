@@ -7,12 +7,14 @@ committed to Kafka and no group is joined: the watermark in Hive alone says what
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -31,6 +33,9 @@ __all__ = ["Broker"]
 MESSAGES_AT_ONCE = 10_000
 POLL_SECONDS = 0.5
 WAIT_SECONDS = 0.1
+ATTEMPT_SECONDS = 5.0
+"""How long a request may take before the leaders of partitions are asked for again: the client knows those
+of before, and asks a broker that is gone until the request ends."""
 RETRY_SECONDS = 0.5
 
 _OURS = {
@@ -78,6 +83,7 @@ class Broker:
         """
         self._source_id = source_id
         self._timeout_seconds = timeout_seconds
+        self._attempt_seconds = min(timeout_seconds, ATTEMPT_SECONDS)
         self._last_error: KafkaError | None = None
         taken = sorted(_OURS.keys() & settings.keys())
         if taken:
@@ -95,7 +101,7 @@ class Broker:
         """The cluster's id. Raises ConnectionFailedError."""
 
         def asked() -> str:
-            future = self._admin.describe_cluster(request_timeout=self._timeout_seconds)
+            future = self._admin.describe_cluster(request_timeout=self._attempt_seconds)
             (found,) = self._results({"": future}).values()
             return str(found.cluster_id)
 
@@ -146,9 +152,12 @@ class Broker:
             futures = self._admin.list_offsets(
                 wanted,
                 isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=self._timeout_seconds,
+                request_timeout=self._attempt_seconds,
             )
             found = self._results(futures)
+            # A partition whose leader did not answer has no error, but no offset either.
+            if any(each.offset == OFFSET_INVALID for each in found.values()):
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return {(at.topic, at.partition): each.offset for at, each in found.items()}
 
         found = self._asked("the offsets of its topics", asked)
@@ -225,7 +234,7 @@ class Broker:
 
     def _described(self, names: Sequence[str]) -> dict[str, Any]:
         futures = self._admin.describe_topics(
-            TopicCollection(list(names)), request_timeout=self._timeout_seconds
+            TopicCollection(list(names)), request_timeout=self._attempt_seconds
         )
         return self._results(futures)
 
@@ -252,6 +261,8 @@ class Broker:
                 if not _may_pass(found) or time.monotonic() > end:
                     raise self._failed(what, error) from error
             time.sleep(RETRY_SECONDS)
+            with contextlib.suppress(KafkaException):
+                self._admin.list_topics(timeout=self._attempt_seconds)
 
     def _failed(self, what: str, error: KafkaException) -> ConnectionFailedError | SourcePositionError:
         found: KafkaError = error.args[0]

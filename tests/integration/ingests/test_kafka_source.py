@@ -30,6 +30,7 @@ from mutation_api.errors import (
     SourcePositionError,
 )
 from mutation_api.inputs.kafka.offsets import KafkaMark
+from mutation_api.inputs.kafka.spool import MessageSpool
 from mutation_api.inputs.source import SourceTable
 from tests.support.kafka_messages import ORDERS, debezium, maxwell, read, read_rows, rows_of
 
@@ -275,29 +276,26 @@ def many(count: int, start: int = 0) -> list[tuple[str | None, str | None]]:
 
 
 @LONG
-def test_a_broker_that_is_killed_while_it_is_read_and_comes_back(mortal: Kafka, topic: str) -> None:
+def test_a_broker_that_is_killed_while_it_is_read_and_comes_back(
+    mortal: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is missing, nothing doubled; another of the same data also knows the watermark."""
     mortal.create_topic(topic, 3)
     mortal.send(topic, many(20_000))
-    source = source_of(
-        mortal,
-        topic,
-        timeout_seconds=60,
-        settings={"fetch.message.max.bytes": 20_000, "queued.min.messages": 1},
-    )
+    few = {"queued.max.messages.kbytes": 1024, "fetch.message.max.bytes": 100_000}
+    source = source_of(mortal, topic, timeout_seconds=60, settings=few)
+    revival = threading.Timer(1.0, mortal.start)
+    add = MessageSpool.add
 
-    def disturb() -> None:
-        time.sleep(0.3)
-        mortal.kill()
-        time.sleep(1)
-        mortal.start()
+    def add_and_kill(spool: MessageSpool, *message: Any) -> None:
+        add(spool, *message)
+        if spool.message_count == 5000:
+            mortal.kill()
+            revival.start()
 
-    thread = threading.Thread(target=disturb)
-    thread.start()
-    try:
-        found = read(source)
-    finally:
-        thread.join()
+    monkeypatch.setattr(MessageSpool, "add", add_and_kill)
+    found = read(source)
+    revival.join()
     rows = rows_of(found)
     assert [row[1] for row in rows] == list(range(20_000))
     assert read(source, found.position).position is None
