@@ -191,16 +191,33 @@ class Kafka(Judge):
         if producer.flush(ANSWER_TIMEOUT_SECONDS):
             raise JudgeError(f"Kafka did not take all messages.\n{log_tail(self.log_path)}")
 
-    def consumer(self, **config: Any) -> Consumer:
-        """A consumer that reads what is committed; settings are given with ``_`` for ``.``."""
-        settings = {key.replace("_", "."): value for key, value in config.items()}
-        base = {"bootstrap.servers": self.servers, "group.id": "judge", "isolation.level": "read_committed"}
-        return Consumer({**base, "log_level": 0, **settings})
+    def wait_until_decided(self, *topics: str) -> None:
+        """Wait until consumers see how the transactions in topics ended, which is later than producers do."""
+        end = time.monotonic() + ANSWER_TIMEOUT_SECONDS
+        while self._ends(topics, "read_committed") != self._ends(topics, "read_uncommitted"):
+            if time.monotonic() > end:
+                raise JudgeError(f"a transaction in {', '.join(topics)} is still open")
+            time.sleep(POLL_SECONDS)
 
-    def end(self, consumer: Consumer, topic: str, partition: int) -> int:
-        """The offset behind the last message that a consumer may read."""
-        found = consumer.get_watermark_offsets(TopicPartition(topic, partition), ANSWER_TIMEOUT_SECONDS)
-        return int(found[1])
+    def ends(self, *topics: str) -> tuple[int, ...]:
+        """The offset behind the last message that may be read, of each partition of topics in their order."""
+        return self._ends(topics, "read_committed")
+
+    def _ends(self, topics: Sequence[str], isolation_level: str) -> tuple[int, ...]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": "judge",
+                "isolation.level": isolation_level,
+                "log_level": 0,
+            }
+        )
+        try:
+            known = consumer.list_topics(timeout=ANSWER_TIMEOUT_SECONDS).topics
+            places = [TopicPartition(name, number) for name in topics for number in known[name].partitions]
+            return tuple(consumer.get_watermark_offsets(each, ANSWER_TIMEOUT_SECONDS)[1] for each in places)
+        finally:
+            consumer.close()
 
     @property
     def _settings_file(self) -> Path:

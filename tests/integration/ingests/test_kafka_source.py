@@ -73,6 +73,7 @@ def test_a_run_reads_what_is_committed_from_the_watermark_to_the_end(kafka: Kafk
             producer.produce(topic, value, key)
         producer.flush()
         ends()
+    kafka.wait_until_decided(topic)
     first = read(source, empty)
     assert rows_of(first) == [("delete", 2, None), ("insert", 3, "new"), ("update", 1, "new")]
     producer.begin_transaction()
@@ -82,6 +83,7 @@ def test_a_run_reads_what_is_committed_from_the_watermark_to_the_end(kafka: Kafk
     assert read(source, first.position).position is None
     kafka.send(topic, debezium("u", 1, "newest"))
     producer.commit_transaction()
+    kafka.wait_until_decided(topic)
     second = read(source, first.position)
     assert rows_of(second) == [("update", 1, "newest"), ("update", 3, "newer")]
     assert sum(nexts(second.position, topic)) - sum(nexts(first.position, topic)) == 3
