@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -46,6 +45,8 @@ _OURS = {
     "auto.offset.reset": "error",
 }
 _GROUP = "hive-mutate"
+_QUIET = {"log_level": 2}
+"""The client gets over most of what it would log; the last error is in our message."""
 
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
@@ -57,8 +58,6 @@ _FORBIDDEN = (
     KafkaError.SASL_AUTHENTICATION_FAILED,
 )
 _NOTHING_WRITTEN = "Nothing was written; the next run goes on from the watermark"
-
-_log = logging.getLogger(__name__)
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -91,7 +90,7 @@ class Broker:
                 f"{source_id}: the setting {taken[0]} is not yours to choose: what was read is known by the "
                 f"watermark, and it is read with {taken[0]}={_OURS[taken[0]]}"
             )
-        self._settings = {"error_cb": self._note, "logger": _log, **settings}
+        self._settings = {**_QUIET, "error_cb": self._note, **settings}
         try:
             self._admin = AdminClient(dict(self._settings))
         except (KafkaException, TypeError, ValueError) as error:

@@ -232,7 +232,7 @@ def test_a_command_that_is_killed_at_random_times(shop: Shop, tmp_path: Path) ->
     for number in range(KILLS):
         with (tmp_path / f"{number}.log").open("wb") as log:
             process = subprocess.Popen([*words, "--follow", "0.1"], stdout=log, stderr=log, env=os.environ)
-            end = time.monotonic() + rng.uniform(1.0, 5.0)
+            end = time.monotonic() + rng.uniform(2.0, 6.0)
             while time.monotonic() < end:
                 shop.write(rng, 5, aborted=rng.random() < 0.2)
                 time.sleep(0.05)
@@ -240,6 +240,8 @@ def test_a_command_that_is_killed_at_random_times(shop: Shop, tmp_path: Path) ->
             process.kill()
             process.wait()
         bury(shop.metastore, USER)
+    logs = [log.read_text(encoding="utf-8") for log in tmp_path.glob("*.log")]
+    assert sum(log.count('"txn_id"') for log in logs) >= KILLS, "hardly a run came to its end before a kill"
     shop.ingest(user=USER)
     assert shop.found() == shop.expected()
     assert shop.offsets() == {shop.ends()}

@@ -37,6 +37,7 @@ from tests.support.kafka_messages import ORDERS, debezium, maxwell, read, read_r
 pytestmark = pytest.mark.slow
 
 LONG = pytest.mark.long
+TLS_FILES = Path(__file__).parents[2] / "golden" / "tls"
 BY_MESSAGE = LogOptions(positions=Positions.MESSAGE)
 
 
@@ -175,6 +176,7 @@ def test_tables_of_several_topics_and_tables_that_come_later(kafka: Kafka, topic
         read(source, both.position)
 
 
+@LONG
 def test_a_first_run_begins_where_it_is_asked_to(kafka: Kafka, topic: str) -> None:
     """And only the first."""
     kafka.create_topic(topic)
@@ -196,6 +198,7 @@ def test_a_first_run_begins_where_it_is_asked_to(kafka: Kafka, topic: str) -> No
     assert read_rows(at_end, position) == [("insert", 9, "b")]
 
 
+@LONG
 def test_messages_that_are_not_json_are_refused_by_their_place(kafka: Kafka, topic: str) -> None:
     kafka.create_topic(topic)
     kafka.send(topic, debezium("c", 1, "a"))
@@ -232,6 +235,7 @@ def test_a_truncate_needs_a_topic_of_one_partition(kafka: Kafka, topic: str) -> 
         read(source_of(kafka, wide, log=options))
 
 
+@LONG
 def test_maxwells_messages_of_one_database_in_one_partition(kafka: Kafka, topic: str) -> None:
     """A change of a key is one message: the row's old key and the new one are in its partition."""
     kafka.create_topic(topic, 3)
@@ -335,37 +339,44 @@ def test_a_lost_broker_of_three_changes_nothing(mortal: Kafka, topic: str, tmp_p
         assert [row[1] for row in read_rows(source, behind.position)] == list(range(6000, 6010))
 
 
-def test_login_by_sasl(tmp_path: Path, topic: str) -> None:
-    """By librdkafka's own settings; without them, or with a wrong password, the run is refused at once."""
+@LONG
+def test_login_and_encryption(tmp_path: Path, topic: str) -> None:
+    """SASL over TLS, by librdkafka's own settings. A wrong password or authority is refused at once, or when
+    the broker has been silent for long enough.
+    """
+    keys = tmp_path / "keys.pem"
+    keys.write_text((TLS_FILES / "server.key").read_text() + (TLS_FILES / "server.pem").read_text())
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_reader="secret"'
     port = Kafka.free_listener_port()
     options: Mapping[str, Any] = {
         "listeners": f"LOGIN://127.0.0.1:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_SSL",
         "listener.name.login.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.login.plain.sasl.jaas.config": f"{login};",
+        "listener.name.login.ssl.keystore.type": "PEM",
+        "listener.name.login.ssl.keystore.location": keys,
+    }
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "reader",
+        "sasl.password": "secret",
+        "ssl.ca.location": str(TLS_FILES / "ca.pem"),
     }
     with Kafka(tmp_path / "kafka", options=options) as broker:
         broker.create_topic(topic)
         broker.send(topic, debezium("c", 1, "a"))
-        settings = {
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "reader",
-            "sasl.password": "secret",
-        }
 
-        def source(**others: str) -> DebeziumSource:
-            topics = KafkaTopics(
-                f"127.0.0.1:{port}",
-                topic,
-                timeout_seconds=3,
-                settings={**settings, **{name.replace("_", "."): value for name, value in others.items()}},
-            )
+        def source(changed: Mapping[str, str]) -> DebeziumSource:
+            chosen = {**settings, **changed}
+            topics = KafkaTopics(f"127.0.0.1:{port}", topic, timeout_seconds=3, settings=chosen)
             return DebeziumSource(topics, "erp")
 
-        assert read_rows(source()) == [("insert", 1, "a")]
-        with pytest.raises(
-            ConnectionFailedError, match=r"Authentication failed|Invalid username or password"
+        assert read_rows(source({})) == [("insert", 1, "a")]
+        for changed, said in (
+            ({"sasl.password": "wrong"}, "Authentication failed|Invalid username or password"),
+            ({"ssl.ca.location": str(TLS_FILES / "other_ca.pem")}, "certificate verify failed"),
+            ({"security.protocol": "SASL_PLAINTEXT"}, "the brokers do not say which cluster it is"),
         ):
-            read(source(sasl_password="wrong"))
+            with pytest.raises(ConnectionFailedError, match=said):
+                read(source(changed))
