@@ -81,7 +81,6 @@ def database(judge: HiveJudge) -> Iterator[str]:
 
 
 @pytest.mark.long
-@pytest.mark.each_setting
 @pytest.mark.parametrize(("spark_version", "line"), cells(CORNERS))
 def test_the_oldest_spark_changes_a_table_of_the_oldest_and_the_newest_hive(
     spark_version: str, judge: HiveJudge, database: str, tmp_path: Path
@@ -92,7 +91,6 @@ def test_the_oldest_spark_changes_a_table_of_the_oldest_and_the_newest_hive(
 
 
 @pytest.mark.long
-@pytest.mark.each_setting
 @pytest.mark.parametrize(("spark_version", "line"), cells(itertools.product(SPARKS, LINES)))
 def test_a_version_of_spark_changes_tables_of_a_hive(
     spark_version: str, judge: HiveJudge, database: str, tmp_path: Path
