@@ -22,6 +22,7 @@ INSIDE = {
     "benchmarks/bucket_hash.py": "measures the resolver on batches of the size that tasks get",
     "benchmarks/publish.py": "counts the requests of single storage operations",
     "benchmarks/writing/storage_case.py": "measures the bare storage as its baseline",
+    "benchmarks/json_logs.py": "reading and reducing without what ingest does before and after",
 }
 """Benchmarks that measure a piece users never touch, and why."""
 

@@ -129,7 +129,7 @@ def test_every_kind_of_source_is_there(
     """Each module is a kind, and its arguments go together with the common ones."""
     monkeypatch.undo()
     modules = {name for _, name, _ in pkgutil.iter_modules(cli.ingest.__path__)}
-    assert modules - {"command", "log_arguments", "table_map"} == {*ingest.KINDS}
+    assert modules - {"command", "kafka_arguments", "log_arguments", "table_map"} == {*ingest.KINDS}
     for name in ingest.KINDS:
         with pytest.raises(SystemExit) as caught:
             main(["ingest", name, "--help"])
