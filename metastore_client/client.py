@@ -50,8 +50,14 @@ class MetastoreClient(Protocol):
         ...
 
     # -- databases, tables, partitions -------------------------------------------------------------
-    def create_database(self, name: str, location: str | None = None) -> None:
+    def create_database(
+        self, name: str, location: str | None = None, parameters: Mapping[str, str] | None = None
+    ) -> None:
         """Raises AlreadyExistsError."""
+        ...
+
+    def get_database_parameters(self, database: str) -> Mapping[str, str]:
+        """The properties of a database. Raises NoSuchObjectError."""
         ...
 
     def get_all_tables(self, database: str) -> list[str]:

@@ -260,6 +260,7 @@ class InMemoryMetastore:
         self._mutex = threading.RLock()
         self._faults: list[_Fault] = []
         self._databases: dict[str, str] = {"default": self._database_location("default")}
+        self.database_parameters: dict[str, dict[str, str]] = {"default": {}}
         self._tables: dict[tuple[str, str], _Table] = {}
         self._txns: dict[int, _Txn] = {}
         self._last_txn_id = 0
@@ -334,12 +335,22 @@ class InMemoryMetastore:
 
     # -- databases, tables, partitions -------------------------------------------------------------
     @_call
-    def create_database(self, name: str, location: str | None = None) -> None:
+    def create_database(
+        self, name: str, location: str | None = None, parameters: Mapping[str, str] | None = None
+    ) -> None:
         """See :meth:`MetastoreClient.create_database`."""
         name = name.lower()
         if name in self._databases:
             raise AlreadyExistsError(f"Database {name} already exists")
         self._databases[name] = location or self._database_location(name)
+        self.database_parameters[name] = dict(parameters or {})
+
+    @_call
+    def get_database_parameters(self, database: str) -> Mapping[str, str]:
+        """See :meth:`MetastoreClient.get_database_parameters`."""
+        if database.lower() not in self._databases:
+            raise NoSuchObjectError(f"Database {database} does not exist")
+        return dict(self.database_parameters[database.lower()])
 
     @_call
     def get_all_tables(self, database: str) -> list[str]:

@@ -47,9 +47,16 @@ class TableCalls(ThriftCalls):
     """The calls of a :class:`~metastore_client.client.MetastoreClient` that are about tables."""
 
     # -- databases, tables, partitions ---------------------------------------------------------------------
-    def create_database(self, name: str, location: str | None = None) -> None:
+    def create_database(
+        self, name: str, location: str | None = None, parameters: Mapping[str, str] | None = None
+    ) -> None:
         """See :meth:`MetastoreClient.create_database`."""
-        self._call("create_database", ttypes.Database(name=name.lower(), locationUri=location, parameters={}))
+        database = ttypes.Database(name=name.lower(), locationUri=location, parameters=dict(parameters or {}))
+        self._call("create_database", database)
+
+    def get_database_parameters(self, database: str) -> Mapping[str, str]:
+        """See :meth:`MetastoreClient.get_database_parameters`."""
+        return dict(self._call("get_database", database.lower(), repeat=True).parameters or {})
 
     def get_all_tables(self, database: str) -> list[str]:
         """See :meth:`MetastoreClient.get_all_tables`."""

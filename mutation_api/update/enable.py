@@ -190,7 +190,8 @@ def _key(captured: CapturedTable, wanted: UpdateSettings) -> tuple[str, ...]:
 
 def _target(metastore: MetastoreClient, table: str) -> AcidTable:
     info = get_table(metastore, table)
-    version = check_mutable(info, metastore.capabilities(), TableRole.SINK)
+    properties = metastore.get_database_parameters(info.database)
+    version = check_mutable(info, metastore.capabilities(), TableRole.SINK, properties)
     return describe(info, version, TableRole.SINK, create_partitions=True, time_zone=None)
 
 

@@ -73,7 +73,8 @@ def create_acid_table(
             bucket_columns=tuple(b.lower() for b in clustered_by),
             parameters=_parameters(metastore, insert_only, properties or {}),
         )
-        check_mutable(wanted, metastore.capabilities(), TableRole.SINK)
+        of_database = metastore.get_database_parameters(database)
+        check_mutable(wanted, metastore.capabilities(), TableRole.SINK, of_database)
         metastore.create_table(wanted)
         created = metastore.get_table(database, name)
         check_mutable(created, metastore.capabilities(), TableRole.SINK)

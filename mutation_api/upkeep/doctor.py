@@ -118,7 +118,8 @@ def _described(metastore: MetastoreClient, database: str, name: str) -> _Candida
     try:
         info = metastore.get_table(database, name)
         capabilities = metastore.capabilities()
-        version = check_mutable(info, capabilities, TableRole.SINK)
+        properties = metastore.get_database_parameters(database)
+        version = check_mutable(info, capabilities, TableRole.SINK, properties)
         table = describe(info, version, TableRole.SINK, create_partitions=True, time_zone=None)
         trouble = compactor_trouble(info.parameters, capabilities)
         return _Candidate(table, probed_partitions(metastore, table), trouble)

@@ -92,6 +92,16 @@ def test_creating_twice_is_refused(metastore: MetastoreClient, database: str, ma
         metastore.create_database(database.upper())
 
 
+def test_properties_of_a_database_are_told(metastore: MetastoreClient, database: str) -> None:
+    """In any case of its name; a database that is not there is an error."""
+    assert metastore.get_database_parameters(database.upper()) == {}
+    name = f"{database}_source"
+    metastore.create_database(name, parameters={"repl.source.for": "nightly"})
+    assert metastore.get_database_parameters(name)["repl.source.for"] == "nightly"
+    with pytest.raises(NoSuchObjectError):
+        metastore.get_database_parameters("no_such_database")
+
+
 def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
     """A missing database is an error of the request."""
     with pytest.raises(MetastoreError):

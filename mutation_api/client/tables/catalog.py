@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from metastore_client.client import MetastoreClient
@@ -107,7 +107,9 @@ class Catalog:
             info = self._metastore.get_table(spec.database, spec.name)
         except NoSuchObjectError as error:
             raise TableNotMutableError(f"table {spec.full_name} cannot be used: it does not exist") from error
-        version = check_mutable(info, self._metastore.capabilities(), spec.role)
+        version = check_mutable(
+            info, self._metastore.capabilities(), spec.role, self._properties_of_database(spec)
+        )
         table = describe(
             info,
             version,
@@ -116,6 +118,12 @@ class Catalog:
             time_zone=self._time_zone,
         )
         return OpenTable(spec, info, table)
+
+    def _properties_of_database(self, spec: TableSpec) -> Mapping[str, str]:
+        """Those of a sink, which says whether only a replication may write it."""
+        if spec.role is not TableRole.SINK:
+            return {}
+        return self._metastore.get_database_parameters(spec.database)
 
     def to_lock(self, spec: TableSpec) -> LockedTable:
         """The locks that a transaction needs on a table. Raises as :meth:`read`."""

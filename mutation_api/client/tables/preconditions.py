@@ -2,19 +2,19 @@
 
 Every rule is checked before a transaction is opened, and again under its lock.
 
-Source: Hive's TransactionalValidationListener and AcidUtils (2.3, 3.1, 4.1). Replica and external tables
-follow rules that this package does not implement.
+Source: Hive's TransactionalValidationListener and AcidUtils (2.3, 3.1, 4.1). External tables follow rules
+that this package does not implement; ``replica`` decides which tables a replication alone may write.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.model import ColumnInfo, TableInfo
 from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.version import TRANSACTIONAL_PROPERTIES, AcidVersion
+from mutation_api.client.tables.replica import why_not_writable
 from mutation_api.errors import MutationError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
 from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
@@ -34,11 +34,18 @@ zlib.
 
 _BUCKETING_VERSIONS = {"": 1, "1": 1, "2": 2}
 _NESTED_KINDS = frozenset({"array", "map", "struct", "uniontype"})
-_REPLICA_PARAMETER = re.compile(r"repl\.last\.id|hive\.repl\..*|repl\.(?:target|incoming)\..*", re.IGNORECASE)
 
 
-def check_mutable(table: TableInfo, capabilities: Capabilities, role: TableRole) -> AcidVersion:
+def check_mutable(
+    table: TableInfo, capabilities: Capabilities, role: TableRole, database: Mapping[str, str] | None = None
+) -> AcidVersion:
     """Decide whether and in which format a table can be written (or read, as a source).
+
+    Args:
+        table: as the server describes it.
+        capabilities: the server's.
+        role: whether it will be written; what a replication writes may be read by all.
+        database: properties of its database; None if only the table's own are to be looked at.
 
     Returns:
         The layout of the table's files.
@@ -53,7 +60,7 @@ def check_mutable(table: TableInfo, capabilities: Capabilities, role: TableRole)
     bucketing_version_of(table, version)
     _check_columns(table)
     if role is TableRole.SINK:
-        _check_sink(table)
+        _check_sink(table, database or {})
     return version
 
 
@@ -85,11 +92,6 @@ def _check_kind(table: TableInfo) -> None:
     if not _flag(table, "transactional"):
         found = _parameter(table, "transactional") or "absent"
         raise _refusal(table, f"it must be transactional, but the property 'transactional' is {found}")
-    replica = sorted(k for k in table.parameters if _REPLICA_PARAMETER.fullmatch(k))
-    if replica:
-        raise _refusal(
-            table, f"it is the target of a replication (property {replica[0]!r}), and only that may write it"
-        )
 
 
 def _why_external(table: TableInfo) -> str:
@@ -158,7 +160,10 @@ def _check_columns(table: TableInfo) -> None:
             )
 
 
-def _check_sink(table: TableInfo) -> None:
+def _check_sink(table: TableInfo, database: Mapping[str, str]) -> None:
+    replicated = why_not_writable(database, table.parameters)
+    if replicated is not None:
+        raise _refusal(table, replicated)
     if table.sort_columns:
         raise _refusal(
             table, f"it is sorted (SORTED BY {', '.join(table.sort_columns)}); ACID files have another order"
