@@ -161,6 +161,11 @@ from .upkeep.past.explain import explain_transaction as explain_transaction
 from .upkeep.past.history import HistoryEntry as HistoryEntry
 from .upkeep.past.history import TableHistory as TableHistory
 from .upkeep.past.history import table_history as table_history
+from .upkeep.replication import ReplicatedTable as ReplicatedTable
+from .upkeep.replication import ReplicationReport as ReplicationReport
+from .upkeep.replication import ReplicationRole as ReplicationRole
+from .upkeep.replication import ReplicationRule as ReplicationRule
+from .upkeep.replication import replication_of as replication_of
 from .upkeep.sweep import SweptSize as SweptSize
 from .upkeep.sweep import SweptTable as SweptTable
 from .upkeep.sweep import sweep as sweep

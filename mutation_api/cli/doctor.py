@@ -4,6 +4,11 @@ Prints the server's release, capabilities and settings. Then prints each table w
 or with the reason why it cannot be mutated. One reason is that this user cannot reach, read or write its
 directory: to check this, a hidden empty file is created there and removed. Nothing else is changed. The exit
 code is 0 if all tables can be mutated, else 1. Name DB.TABLE to check one table only.
+
+With --replication it says whether what is written there will reach the replicas that Hive's REPL DUMP and
+REPL LOAD keep: each setting of the metastore and each property of the database that is needed, what was
+found, and what to do where it is missing. It creates no files then. The exit code is 0 if nothing is missing,
+else 1.
 """
 
 from __future__ import annotations
@@ -13,6 +18,12 @@ import json
 
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.upkeep.doctor import DoctorReport, TableReport, examine
+from mutation_api.upkeep.replication import (
+    ReplicatedTable,
+    ReplicationReport,
+    ReplicationRule,
+    replication_of,
+)
 
 __all__ = ["add_arguments", "run"]
 
@@ -22,12 +33,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (__doc__ or "").partition("\n\n")[2]
     parser.add_argument("name", metavar="DB[.TABLE]", help="a database, or one of its tables")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--replication", action="store_true", help="whether what is written there will be replicated"
+    )
     add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the report; 0 if every table in it can be mutated, else 1."""
+    """Print the report; 0 if every table in it can be mutated, or will be replicated, else 1."""
     database, dot, table = arguments.name.partition(".")
+    if arguments.replication:
+        with metastore_from(arguments) as metastore:
+            replication = replication_of(metastore, database, table if dot else None)
+        print(_replication_json(replication) if arguments.json else _replication_text(replication))
+        return int(not replication.is_replicated)
     with metastore_from(arguments) as metastore:
         report = examine(metastore, database, table if dot else None)
     print(_json(report) if arguments.json else _text(report))
@@ -61,3 +80,43 @@ def _json(report: DoctorReport) -> str:
         for t in report.tables
     ]
     return json.dumps({"server": dict(report.server), "tables": each})
+
+
+_MARKS = {True: "yes", False: "NO ", None: "   "}
+
+
+def _replication_text(report: ReplicationReport) -> str:
+    lines = [f"database {report.database}: {report.role.value}", ""]
+    lines += [_rule_line(rule, max(len(each.name) for each in report.rules)) for rule in report.rules]
+    lines += ["", *map(_replicated_line, report.tables)]
+    will = "will be replicated" if report.is_replicated else "will NOT be replicated, or only in part"
+    return "\n".join([*lines, "", f"what is written there {will}"])
+
+
+def _rule_line(rule: ReplicationRule, width: int) -> str:
+    says = "" if rule.is_met else f"  {rule.what_to_do}"
+    return f"{_MARKS[rule.is_met]}  {rule.name.ljust(width)}  {rule.found}{says}"
+
+
+def _replicated_line(table: ReplicatedTable) -> str:
+    return f"NO   {table.reason}" if table.reason else f"yes  {table.table}"
+
+
+def _replication_json(report: ReplicationReport) -> str:
+    return json.dumps(
+        {
+            "database": report.database,
+            "role": report.role.name.lower(),
+            "is_replicated": report.is_replicated,
+            "rules": [
+                {
+                    "name": rule.name,
+                    "found": rule.found,
+                    "is_met": rule.is_met,
+                    "what_to_do": None if rule.is_met else rule.what_to_do,
+                }
+                for rule in report.rules
+            ],
+            "tables": [{"table": each.table, "reason": each.reason} for each in report.tables],
+        }
+    )

@@ -1,0 +1,200 @@
+"""Whether what is written into a database reaches its replicas, by Hive's own REPL DUMP and REPL LOAD.
+
+A metastore tells its settings, the database and its tables their properties. HiveServer2's own settings it
+does not tell; they may be given with each statement, and docs/replication.md has them. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from metastore_client.capabilities import Capabilities
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import MetastoreError, NoSuchObjectError
+from metastore_client.model import TableInfo
+from mutation_api.client.failure import metastore_errors_as_ours
+from mutation_api.client.tables import replica
+from mutation_api.client.tables.catalog import split_full_name
+from mutation_api.client.tables.preconditions import check_mutable
+from mutation_api.errors import ConfigurationError, TableNotMutableError
+from mutation_api.table.acid_table import TableRole
+
+__all__ = ["ReplicatedTable", "ReplicationReport", "ReplicationRole", "ReplicationRule", "replication_of"]
+
+LISTENER = "DbNotificationListener"
+LISTENERS = "hive.metastore.transactional.event.listeners"
+DML_EVENTS = "hive.metastore.dml.events"
+CHANGE_MANAGER = "hive.repl.cm.enabled"
+INCOMPATIBLE = "repl.incompatible"
+NOT_TOLD = "(not told)"
+INFORMATION = {
+    "hive.repl.cmrootdir": "where removed files are kept for a later dump",
+    "hive.repl.cm.retain": "how long; the longest time between two dumps must be shorter",
+    "hive.metastore.event.db.listener.timetolive": "how long events are kept",
+    "hive.repl.event.db.listener.timetolive": "how long, while a database of the server is replicated",
+}
+"""Settings without a wrong value, and what they mean."""
+
+
+class ReplicationRole(Enum):
+    """What a database is to a replication, by its properties."""
+
+    SOURCE = "source"
+    TARGET = "target"
+    NONE = "not replicated"
+    FAILING_OVER = "source that is failing over"
+    TAKEN_OVER = "target that has taken over"
+
+
+@dataclass(frozen=True)
+class ReplicationRule:
+    """One condition: of the server or of the database.
+
+    ``is_met`` is None if it is shown for information; ``what_to_do`` says what it means, or how to meet it.
+    """
+
+    name: str
+    found: str
+    is_met: bool | None
+    what_to_do: str
+
+
+@dataclass(frozen=True)
+class ReplicatedTable:
+    """A table; ``reason`` is why we cannot write it; None if what we write there is replicated."""
+
+    table: str
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class ReplicationReport:
+    """``tables`` are sorted by name; ``is_replicated``: nothing is missing for any of them."""
+
+    database: str
+    role: ReplicationRole
+    rules: tuple[ReplicationRule, ...]
+    tables: tuple[ReplicatedTable, ...]
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether what we write into each of the tables will be dumped."""
+        return all(rule.is_met is not False for rule in self.rules) and not any(
+            table.reason for table in self.tables
+        )
+
+
+def replication_of(metastore: MetastoreClient, database: str, table: str | None = None) -> ReplicationReport:
+    """Look at the server, at a database, and at one of its tables or all of them.
+
+    Raises:
+        ConfigurationError: not the name of a database or table, or there is no such database or table.
+        ConnectionFailedError, TransactionError: the server could not be asked.
+    """
+    database, name = split_full_name(f"{database}.{'any' if table is None else table}")
+    with metastore_errors_as_ours(f"could not examine database {database}"):
+        try:
+            properties = metastore.get_database_parameters(database)
+        except NoSuchObjectError as error:
+            raise ConfigurationError(f"there is no database {database}") from error
+        rules = (*_of_server(metastore), *_of_database(properties))
+        names = metastore.get_all_tables(database) if table is None else [name]
+        tables = tuple(
+            found for each in names if (found := _of_table(metastore, database, each, properties)) is not None
+        )
+    if table is not None and not tables:
+        raise ConfigurationError(f"there is no table {database}.{name}")
+    return ReplicationReport(database, _role_of(properties), rules, tables)
+
+
+def _role_of(properties: Mapping[str, str]) -> ReplicationRole:
+    """What a database with these properties is."""
+    if (properties.get(replica.ENDPOINT) or "").upper() == "SOURCE":
+        return ReplicationRole.FAILING_OVER
+    if replica.is_target(properties):
+        return ReplicationRole.TAKEN_OVER if replica.has_taken_over(properties) else ReplicationRole.TARGET
+    return ReplicationRole.SOURCE if properties.get(replica.SOURCE_FOR) else ReplicationRole.NONE
+
+
+def _of_server(metastore: MetastoreClient) -> Iterator[ReplicationRule]:
+    capabilities = metastore.capabilities()
+    yield _release(capabilities)
+
+    def told(name: str) -> str:
+        return metastore.get_config_value(name, NOT_TOLD).strip() or NOT_TOLD
+
+    listeners = told(LISTENERS)
+    yield ReplicationRule(
+        LISTENERS,
+        listeners,
+        LISTENER in listeners,
+        f"org.apache.hive.hcatalog.listener.{LISTENER} writes the log of events; in "
+        "hive.metastore.event.listeners it would do so after the change, and lose some",
+    )
+    yield _must_be_true(DML_EVENTS, told(DML_EVENTS), "only then a commit names its files in the log")
+    yield _must_be_true(
+        CHANGE_MANAGER,
+        told(CHANGE_MANAGER),
+        "without it a cleaning, or DROP, between commit and dump removes files that the dump needs",
+    )
+    for name, meaning in INFORMATION.items():
+        yield ReplicationRule(name, told(name), None, meaning)
+
+
+def _release(capabilities: Capabilities) -> ReplicationRule:
+    return ReplicationRule(
+        "release",
+        f"{capabilities.line} (calls itself {capabilities.version})",
+        capabilities.has_write_notifications,
+        "Hive 4 is needed: earlier ones have no call by which a commit names the files of its transaction",
+    )
+
+
+def _must_be_true(name: str, found: str, why: str) -> ReplicationRule:
+    return ReplicationRule(name, found, found.lower() == "true", f"must be true: {why}")
+
+
+def _of_database(properties: Mapping[str, str]) -> Iterator[ReplicationRule]:
+    of_database = properties.get(replica.SOURCE_FOR) or ""
+    yield ReplicationRule(
+        replica.SOURCE_FOR,
+        of_database or "(absent)",
+        bool(of_database),
+        "a property of the database: ALTER DATABASE … SET DBPROPERTIES "
+        f"('{replica.SOURCE_FOR}'='name of the policy'). The first REPL DUMP of Hive 4 sets it, too, but "
+        "until then removed files are not kept",
+    )
+    refusal = replica.why_not_writable(properties, {})
+    yield ReplicationRule("writable", "yes" if refusal is None else "no", refusal is None, refusal or "")
+    if properties.get(INCOMPATIBLE):
+        yield ReplicationRule(
+            INCOMPATIBLE,
+            properties[INCOMPATIBLE],
+            (properties[INCOMPATIBLE]).lower() != "true",
+            "the replica has met what it cannot load; it must be made anew",
+        )
+
+
+def _of_table(
+    metastore: MetastoreClient, database: str, name: str, properties: Mapping[str, str]
+) -> ReplicatedTable | None:
+    """None: dropped since it was listed."""
+    try:
+        info = metastore.get_table(database, name)
+    except NoSuchObjectError:
+        return None
+    except MetastoreError as error:
+        return ReplicatedTable(f"{database}.{name}", f"the metastore could not describe it: {error}")
+    return ReplicatedTable(info.full_name, _why_not_written(info, metastore.capabilities(), properties))
+
+
+def _why_not_written(
+    info: TableInfo, capabilities: Capabilities, properties: Mapping[str, str]
+) -> str | None:
+    try:
+        check_mutable(info, capabilities, TableRole.SINK, properties)
+    except TableNotMutableError as error:
+        return str(error)
+    return None
