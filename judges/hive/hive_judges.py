@@ -28,6 +28,7 @@ __all__ = [
     "HiveJudge",
     "HiveRow",
     "JavaOrcFile",
+    "replication_settings",
     "s3a_jars",
 ]
 
@@ -44,6 +45,20 @@ NOTIFICATIONS = {
     ),
 }
 """Settings of a 3.1 or 4.1 that keeps the logs of events and, 4.1, of written files."""
+
+
+def replication_settings(folder: Path) -> dict[str, str]:
+    """Settings of a 4.x for REPL DUMP and REPL LOAD, with all its files below a folder."""
+    return {
+        **NOTIFICATIONS,
+        "hive.repl.rootdir": f"file:{folder}/dumps",
+        "hive.repl.cm.enabled": "true",
+        "hive.repl.cmrootdir": f"file:{folder}/kept",
+        "hive.repl.replica.functions.root.dir": f"file:{folder}/functions",
+        "hive.repl.replica.external.table.base.dir": f"file:{folder}/external",
+        "hive.repl.dump.include.acid.tables": "true",
+    }
+
 
 MAIN_CLASS = "judge.Judge"
 
