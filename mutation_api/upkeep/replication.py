@@ -45,6 +45,7 @@ class ReplicationRole(Enum):
     TARGET = "target"
     NONE = "not replicated"
     FAILING_OVER = "source that is failing over"
+    BECOMING_TARGET = "source that is becoming a target"
     TAKEN_OVER = "target that has taken over"
 
 
@@ -115,6 +116,8 @@ def _role_of(properties: Mapping[str, str]) -> ReplicationRole:
         return ReplicationRole.FAILING_OVER
     if replica.is_target(properties):
         return ReplicationRole.TAKEN_OVER if replica.has_taken_over(properties) else ReplicationRole.TARGET
+    if replica.is_becoming_target(properties):
+        return ReplicationRole.BECOMING_TARGET
     return ReplicationRole.SOURCE if properties.get(replica.SOURCE_FOR) else ReplicationRole.NONE
 
 

@@ -14,12 +14,15 @@ from collections.abc import Mapping
 
 __all__ = [
     "ENDPOINT",
+    "FAILBACK_BEGUN",
+    "FAILBACK_ENDED",
     "LAST_EVENT",
     "READ_ONLY",
     "SOURCE_FOR",
     "TAKEN_OVER",
     "TARGET_FOR",
     "has_taken_over",
+    "is_becoming_target",
     "is_target",
     "why_not_writable",
 ]
@@ -36,6 +39,10 @@ TAKEN_OVER = "repl.background.enable"
 """Set by an operator when a target has taken over: Hive then compacts it, and we write it."""
 READ_ONLY = "readonly"
 """``true``: Hive's hook EnforceReadOnlyDatabaseHook refuses changes; REPL LOAD sets it if it has the hook."""
+FAILBACK_BEGUN = "repl.metrics.last.failback.starttime"
+"""Set by the first REPL LOAD that turns a source into a target, in milliseconds."""
+FAILBACK_ENDED = "repl.metrics.last.failback.endtime"
+"""Set by the second, which also sets ``repl.target.for``."""
 
 _OF_TABLE = re.compile(r"repl\.last\.id|hive\.repl\..*|repl\.(?:target|incoming)\..*", re.IGNORECASE)
 
@@ -63,6 +70,12 @@ def why_not_writable(database: Mapping[str, str], table: Mapping[str, str]) -> s
             "write it. If it has taken over from its source, say so to Hive and to us: ALTER DATABASE … SET "
             f"DBPROPERTIES ('{TAKEN_OVER}'='true')"
         )
+    if is_becoming_target(database):
+        return (
+            f"its database is becoming the target of a replication ({_shown(database, FAILBACK_BEGUN)}, "
+            f"without a later {FAILBACK_ENDED!r}), and what is written there now would be lost: write to the "
+            "database that has taken over"
+        )
     of_table = sorted(name for name in table if _OF_TABLE.fullmatch(name))
     if of_table and not database.get(SOURCE_FOR):
         return f"it is the target of a replication (property {of_table[0]!r}), and only that may write it"
@@ -74,6 +87,11 @@ def is_target(database: Mapping[str, str]) -> bool:
     return bool(database.get(TARGET_FOR) or database.get(LAST_EVENT))
 
 
+def is_becoming_target(database: Mapping[str, str]) -> bool:
+    """Whether a source has had the first of the two loads that make it the target of its own target."""
+    return not is_target(database) and _time(database, FAILBACK_BEGUN) > _time(database, FAILBACK_ENDED)
+
+
 def has_taken_over(database: Mapping[str, str]) -> bool:
     """Whether a target with these properties is written by others since a fail-over."""
     return bool(database.get(TAKEN_OVER)) or _is(database, ENDPOINT, "TARGET")
@@ -81,6 +99,11 @@ def has_taken_over(database: Mapping[str, str]) -> bool:
 
 def _is(parameters: Mapping[str, str], name: str, value: str) -> bool:
     return (parameters.get(name) or "").strip().upper() == value.upper()
+
+
+def _time(parameters: Mapping[str, str], name: str) -> int:
+    text = (parameters.get(name) or "").strip()
+    return int(text) if text.isdecimal() else 0
 
 
 def _shown(parameters: Mapping[str, str], name: str) -> str:

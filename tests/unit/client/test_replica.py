@@ -9,6 +9,7 @@ from mutation_api.client.tables.replica import has_taken_over, is_target, why_no
 LOADED = {"repl.last.id": "7", "hive.repl.ckpt.key": "file:/dumps/1"}
 TARGET = {"repl.target.for": "true", "repl.last.id": "7"}
 TAKEN_OVER = {**TARGET, "repl.background.enable": "true"}
+BEGUN = {"repl.metrics.last.failback.starttime": "1795646025548"}
 FAILING_OVER = {"repl.source.for": "p", "repl.failover.endpoint": "SOURCE"}
 
 
@@ -21,6 +22,8 @@ FAILING_OVER = {"repl.source.for": "p", "repl.failover.endpoint": "SOURCE"}
         pytest.param(TARGET, LOADED, "only that may write", id="loaded table of a target"),
         pytest.param({**TARGET, "repl.source.for": "q"}, LOADED, "only that may write", id="chain"),
         pytest.param(FAILING_OVER, {}, "would not be replicated", id="source that fails over"),
+        pytest.param({"repl.source.for": "p", **BEGUN}, {}, "becoming the target", id="first failback"),
+        pytest.param({**BEGUN, "repl.metrics.last.failback.endtime": "7"}, {}, "becoming", id="next failback"),
         pytest.param({"readonly": "TRUE"}, {}, "read-only", id="read-only"),
         pytest.param({**TAKEN_OVER, "readonly": "true"}, {}, "read-only", id="both"),
     ],
@@ -38,6 +41,12 @@ def test_refused(database: dict[str, str], table: dict[str, str], rule: str) -> 
         pytest.param({"repl.source.for": "p"}, LOADED, id="source that once was a target"),
         pytest.param({**TARGET, "repl.failover.endpoint": "TARGET"}, LOADED, id="planned fail-over"),
         pytest.param(TAKEN_OVER, LOADED, id="taken over"),
+        pytest.param({**TAKEN_OVER, **BEGUN}, LOADED, id="taken over, failback begun"),
+        pytest.param(
+            {"repl.source.for": "p", **BEGUN, "repl.metrics.last.failback.endtime": "1795646026793"},
+            LOADED,
+            id="failback over",
+        ),
         pytest.param({"readonly": "false", "repl.target.for": ""}, {}, id="empty properties"),
     ],
 )

@@ -82,6 +82,11 @@ def test_an_early_release_is_not_enough() -> None:
             ["writable"],
         ),
         (
+            {"repl.source.for": "p", "repl.metrics.last.failback.starttime": "1795646025548"},
+            ReplicationRole.BECOMING_TARGET,
+            ["writable"],
+        ),
+        (
             {"repl.source.for": "p", "repl.incompatible": "true"},
             ReplicationRole.SOURCE,
             ["repl.incompatible"],
