@@ -24,6 +24,7 @@ __all__ = [
     "has_taken_over",
     "is_becoming_target",
     "is_target",
+    "marks_of_replica",
     "why_not_writable",
 ]
 
@@ -76,10 +77,15 @@ def why_not_writable(database: Mapping[str, str], table: Mapping[str, str]) -> s
             f"without a later {FAILBACK_ENDED!r}), and what is written there now would be lost: write to the "
             "database that has taken over"
         )
-    of_table = sorted(name for name in table if _OF_TABLE.fullmatch(name))
+    of_table = marks_of_replica(table)
     if of_table and not database.get(SOURCE_FOR):
         return f"it is the target of a replication (property {of_table[0]!r}), and only that may write it"
     return None
+
+
+def marks_of_replica(table: Mapping[str, str]) -> list[str]:
+    """Those of a table's properties that a replication left there, sorted."""
+    return sorted(name for name in table if _OF_TABLE.fullmatch(name))
 
 
 def is_target(database: Mapping[str, str]) -> bool:

@@ -23,7 +23,7 @@ FAILING_OVER = {"repl.source.for": "p", "repl.failover.endpoint": "SOURCE"}
         pytest.param({**TARGET, "repl.source.for": "q"}, LOADED, "only that may write", id="chain"),
         pytest.param(FAILING_OVER, {}, "would not be replicated", id="source that fails over"),
         pytest.param({"repl.source.for": "p", **BEGUN}, {}, "becoming the target", id="first failback"),
-        pytest.param({**BEGUN, "repl.metrics.last.failback.endtime": "7"}, {}, "becoming", id="next failback"),
+        pytest.param({**BEGUN, "repl.metrics.last.failback.endtime": "7"}, {}, "becoming", id="next"),
         pytest.param({"readonly": "TRUE"}, {}, "read-only", id="read-only"),
         pytest.param({**TAKEN_OVER, "readonly": "true"}, {}, "read-only", id="both"),
     ],
