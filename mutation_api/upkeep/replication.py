@@ -140,7 +140,7 @@ def _of_server(metastore: MetastoreClient) -> Iterator[ReplicationRule]:
     yield _must_be_true(
         CHANGE_MANAGER,
         told(CHANGE_MANAGER),
-        "without it a cleaning, or DROP, between commit and dump removes files that the dump needs",
+        "without it a cleaning, or DROP, between commit and load removes files that the load needs",
     )
     for name, meaning in INFORMATION.items():
         yield ReplicationRule(name, told(name), None, meaning)

@@ -60,6 +60,7 @@ FEATURES = (
     "optimistic writers: first to commit wins",
     "abort and death leave nothing",
     "file notifications for replication",
+    "replication by REPL DUMP and REPL LOAD",
     "replication targets",
     "creating tables",
     "verify",

@@ -12,14 +12,14 @@ from tests.integration.replication.replicated import Replicated, replicated
 
 
 @pytest.fixture
-def pair(hive_source: Hive4, hive_target: Hive4, tmp_path: Path) -> Iterator[Replicated]:
+def pair(hive_notifying: Hive4, hive_target: Hive4, tmp_path: Path) -> Iterator[Replicated]:
     """A source and a target on two metastores."""
-    with replicated(hive_source, hive_target, tmp_path) as made:
+    with replicated(hive_notifying, hive_target, tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-def on_one_metastore(hive_source: Hive4, tmp_path: Path) -> Iterator[Replicated]:
+def on_one_metastore(hive_notifying: Hive4, tmp_path: Path) -> Iterator[Replicated]:
     """A source and a target on one, which costs no second JVM."""
-    with replicated(hive_source, hive_source, tmp_path) as made:
+    with replicated(hive_notifying, hive_notifying, tmp_path) as made:
         yield made

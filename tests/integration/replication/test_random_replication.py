@@ -19,7 +19,7 @@ STEPS = 10
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("hive_source", ["4.1"], indirect=True)
+@pytest.mark.parametrize("hive_notifying", ["4.1"], indirect=True)
 def test_random_histories_reach_the_target(pair: Replicated, seed: int) -> None:
     """The model, the source and the target agree."""
     source, target = pair.source, pair.target

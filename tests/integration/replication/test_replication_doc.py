@@ -66,11 +66,11 @@ class Sites:
 
 
 @pytest.fixture
-def sites(hive_source: Hive4, hive_target: Hive4, tmp_path: Path) -> Iterator[Sites]:
+def sites(hive_notifying: Hive4, hive_target: Hive4, tmp_path: Path) -> Iterator[Sites]:
     """Two Hives; A has a database ``sales`` with a table."""
-    with connect(hive_source.uri) as at_a, connect(hive_target.uri) as at_b:
-        made = Sites(Side(hive_source, "sales", at_a), Side(hive_target, "sales", at_b), tmp_path)
-        hive_source.sql("CREATE DATABASE sales")
+    with connect(hive_notifying.uri) as at_a, connect(hive_target.uri) as at_b:
+        made = Sites(Side(hive_notifying, "sales", at_a), Side(hive_target, "sales", at_b), tmp_path)
+        hive_notifying.sql("CREATE DATABASE sales")
         create_acid_table(at_a.metastore, "sales.orders", COLUMNS)
         try:
             yield made
@@ -92,7 +92,7 @@ def test_the_settings_are_those_of_the_judges() -> None:
             assert value in {ours[name], "$KEPT"}, line
 
 
-@pytest.mark.parametrize("hive_source", ["4.1"], indirect=True)
+@pytest.mark.parametrize("hive_notifying", ["4.1"], indirect=True)
 def test_the_blocks_of_the_page(
     sites: Sites, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
