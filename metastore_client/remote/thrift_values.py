@@ -270,7 +270,10 @@ def valid_write_ids_of(raw: Any) -> ValidWriteIdList:
 
 
 def write_notification_request(notification: WriteNotification) -> Any:
-    """A notification as Hive fills it. Checksums stay empty; replication then copies without comparing."""
+    """A notification as Hive fills it, but for checksums, which stay empty.
+
+    Replication then copies without comparing, and does not find a file that the change manager has taken.
+    """
     return ttypes.WriteNotificationLogRequest(
         txnId=notification.txn_id,
         writeId=notification.write_id,

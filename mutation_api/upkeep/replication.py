@@ -34,6 +34,10 @@ INFORMATION = {
     "hive.repl.cm.retain": "how long; the longest time between two dumps must be shorter",
     "hive.metastore.event.db.listener.timetolive": "how long events are kept",
     "hive.repl.event.db.listener.timetolive": "how long, while a database of the server is replicated",
+    "hive.compactor.delayed.cleanup.enabled": "true lets files that were compacted stay for a while; "
+    "commits of ours name no checksums, without which a file that was removed is not found again",
+    "hive.compactor.cleaner.retention.time.seconds": "how long; the longest time from a commit to its load "
+    "must be shorter",
 }
 """Settings without a wrong value, and what they mean."""
 
