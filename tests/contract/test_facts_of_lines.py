@@ -251,7 +251,7 @@ def test_4_keeps_the_names_of_written_files(hive_notifying: Hive4, table: str) -
         client.abort_txn(txn_id)
     assert [row[:3] for row in rows] == [[str(txn_id), str(write_id), f"ds={value}"] for value in "ab"]
     for path, directory in files:
-        assert path in str(rows[0][3]) and f"###{directory}" in str(rows[0][3])
+        assert path in str(rows[0][3]) and f"#{directory}" in str(rows[0][3])
 
 
 def read_mark(client: ThriftMetastoreClient, txn_id: int, name: str, write_id: int) -> None:

@@ -163,7 +163,7 @@ def test_write_notifications_are_logged(hive_notifying: Hive4) -> None:
     directory = "delete_delta_0000003_0000003_0000"
     assert len(logged) == 3
     files = str(logged[2][0])
-    assert files.endswith(f"###{directory}")
+    assert files.endswith(f"#{directory}")
     assert f"/{directory}/bucket_0000" in files
     events = hive_notifying.metastore_rows("select EVENT_TYPE from NOTIFICATION_LOG")
     assert {("OPEN_TXN",), ("ALLOC_WRITE_ID_EVENT",), ("COMMIT_TXN",)} <= {

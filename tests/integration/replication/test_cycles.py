@@ -18,6 +18,7 @@ from mutation_api.client.transaction import Transaction
 from mutation_api.commit.committer import Committer
 from mutation_api.errors import TableNotMutableError
 from mutation_api.hive.connection import Hive, connect
+from mutation_api.hive.hive_transaction import HiveTransaction
 from mutation_api.upkeep.sweep import sweep
 from tests.integration.replication.replicated import Replicated, Side, rows
 
@@ -235,12 +236,13 @@ def test_our_aborts_and_sweeps_remove_nothing_that_a_dump_needs(
     with connect(source.judge.uri) as driver, monkeypatch.context() as patch:
         patch.setattr(Committer, "publish", killed)
         patch.setattr(Transaction, "_roll_back", killed)
+        patch.setattr(HiveTransaction, "close", killed)
         transaction = driver.transaction(source.name("flat")).begin()
         transaction.table(source.name("flat")).append(rows(3))
         with pytest.raises(Killed):
             transaction.commit()
-    source.metastore.abort_txn(transaction.id)
-    (swept,) = sweep(source.metastore, source.database)
+        source.metastore.abort_txn(transaction.id)
+        (swept,) = sweep(source.metastore, source.database)
     assert [each.txn_id for each in swept.removed] == [transaction.id]
     assert {*committed} <= {*source.files("flat")}
     assert kept_files(source) == kept

@@ -641,7 +641,7 @@ def test_replication_hears_of_every_file(hive_notifying: Hive4) -> None:
             entries = str(row[3])
             for file in files:
                 assert file in entries
-                assert f"###{Path(file).parent.name}" in entries
+                assert f"#{Path(file).parent.name}" in entries
             assert entries.count("bucket_") == len(files)
         events = line.judge.metastore_rows("select EVENT_TYPE from NOTIFICATION_LOG order by EVENT_ID")
         kinds = {str(event[0]) for event in events}
