@@ -51,6 +51,7 @@ def test_each_batch_is_visible_once(shop: Shop) -> None:
     shop.check()
 
 
+@pytest.mark.long
 @LINES
 def test_a_checkpoint_that_does_not_fit_is_refused(shop: Shop) -> None:
     """Older than the tables; deleted; another query's. The tables stay as they are."""
@@ -87,6 +88,7 @@ def test_a_batch_with_other_input_is_not_taken_for_the_same(shop: Shop) -> None:
     shop.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
 def test_a_refused_batch_leaves_nothing_in_any_table(shop: Shop) -> None:
     """The last table's rows are wrong; the query ends with our error, and goes on when they are mended."""
