@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column
 
 from mutation_api import errors
-from mutation_api.errors import MutationError, WorkerError
+from mutation_api.errors import MutationError, RecordValueError, WorkerError
 
 __all__ = ["raised_in_job", "translated_worker_errors", "worker_error_from_text"]
 
@@ -32,6 +32,8 @@ OUR_ERROR = re.compile(
 PYTHON_ERROR = re.compile(r"^(?P<error>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b.*)$", re.MULTILINE)
 OUR_MODULES = r"(?:mutation_api|metastore_client|numpy|pyarrow|pyorc)\b[\w.]*"
 MISSING_MODULE = re.compile(rf"^ModuleNotFoundError: No module named '(?P<name>{OUR_MODULES})'", re.MULTILINE)
+DATA_EXCEPTION = re.compile(r"\bSQLSTATE: 22\w{3}\b")
+"""The class of data exceptions in the SQL standard: overflows, casts that fail, divisions by zero."""
 FIRST_LINES = 3
 LONGEST_CAUSE = 1000
 
@@ -71,7 +73,10 @@ def raised_in_job(error: type[MutationError], *message: Column | str) -> Column:
 
 
 def worker_error_from_text(what: str, text: str) -> MutationError:
-    """Our error that a Spark failure's message contains; else a WorkerError that quotes the message."""
+    """Our error that a Spark failure's message contains; else one that quotes the message.
+
+    That is a RecordValueError if an expression of the caller's could not be evaluated, else a WorkerError.
+    """
     found = list(OUR_ERROR.finditer(text))
     if found:
         # Take the last one: an error raised from another of ours is printed after it.
@@ -87,6 +92,8 @@ def worker_error_from_text(what: str, text: str) -> MutationError:
             "a cluster, install hive-mutation-api on every worker, or ship an environment that holds it "
             "(spark.archives)"
         )
+    if DATA_EXCEPTION.search(text):
+        return RecordValueError(f"{what}: an expression has no value for a row: {_short_cause(text)}")
     return WorkerError(f"{what}: the Spark job failed: {_short_cause(text)}")
 
 

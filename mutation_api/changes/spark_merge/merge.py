@@ -167,7 +167,8 @@ class MergeInto:
             RecordLayoutError: columns are missing, extra or unknown, their types cannot fit, a condition
                 cannot be resolved, or the merge has no clause.
             RecordValueError: a value does not fit its column, or a key to insert would be stored as another
-                one (rounded, cut); the message names the row's key.
+                one (rounded, cut); the message names the row's key. Or an expression has no value for a row
+                (an overflow, a cast that fails).
             TableNotMutableError: the table is insert-only, and a clause does more than insert.
             DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
             After all these nothing is written. Else as :func:`mutation_api.spark.apply_changes`.
@@ -183,7 +184,8 @@ class MergeInto:
         before_writing: Callable[[MergeReport], None] | None,
     ) -> MergeReport:
         if (few := self._few_rows_plan(num_partitions)) is not None:
-            return write_plan(few, insert_files, options, before_writing)
+            with translated_worker_errors(self._what):
+                return write_plan(few, insert_files, options, before_writing)
         with self._planned() as plan:
             report = plan.report(is_dry_run=False)
             if before_writing is not None:
@@ -224,8 +226,9 @@ class MergeInto:
 
     def _previewed(self, samples: int, num_partitions: int | None, insert_files: int | None) -> MergeReport:
         if (few := self._few_rows_plan(num_partitions, shows_rows=samples > 0)) is not None:
-            report = few.report(is_dry_run=True)
-            return dataclasses.replace(report, preview=preview_rows(few, samples, insert_files))
+            with translated_worker_errors(self._what):
+                report = few.report(is_dry_run=True)
+                return dataclasses.replace(report, preview=preview_rows(few, samples, insert_files))
         with self._planned(keeps_old_rows=samples > 0) as plan:
             report = plan.report(is_dry_run=True)
             preview = preview_changes(
@@ -245,7 +248,7 @@ class MergeInto:
     ) -> LocalMergePlan | None:
         if num_partitions is not None:  # the user asks for tasks
             return None
-        with translated_worker_errors(f"merging into {self.table_name}"):
+        with translated_worker_errors(self._what):
             return few_rows_plan(
                 self.transaction,
                 self.table_name,
@@ -256,6 +259,10 @@ class MergeInto:
                 shows_rows=shows_rows,
             )
 
+    @property
+    def _what(self) -> str:
+        return f"merging into {self.table_name}"
+
     def _task_count(self, report: MergeReport) -> int:
         location = self.transaction.table(self.table_name).location
         most = default_num_partitions(self.source.sparkSession, location)
@@ -263,8 +270,7 @@ class MergeInto:
 
     @contextmanager
     def _planned(self, *, keeps_old_rows: bool = False) -> Iterator[MergePlan]:
-        what = f"merging into {self.table_name}"
-        with translated_worker_errors(what), counted_by_rows(self.source.sparkSession):
+        with translated_worker_errors(self._what), counted_by_rows(self.source.sparkSession):
             plan = MergePlan.of(
                 self.transaction,
                 self.table_name,

@@ -81,6 +81,20 @@ def test_a_java_failure_is_quoted_by_its_first_lines() -> None:
     assert str(error) == "writing: the Spark job failed: Job 3 cancelled because of x"
 
 
+def test_an_expression_without_a_value_is_an_error_in_values() -> None:
+    """Overflows, casts that fail and divisions by zero are data exceptions to the SQL standard."""
+    text = """[ARITHMETIC_OVERFLOW] overflow. Use 'try_add' to return NULL instead. SQLSTATE: 22003
+== SQL (line 1, position 2) ==
+(source.n + 1)
+ ^^^^^^^^^^^^
+	at org.apache.spark.sql.errors.ExecutionErrors.arithmeticOverflowError(ExecutionErrors.scala:150)"""
+    error = worker_error_from_text("merging into d.t", text)
+    assert type(error) is RecordValueError
+    assert str(error).startswith(
+        "merging into d.t: an expression has no value for a row: [ARITHMETIC_OVERFLOW] overflow."
+    )
+
+
 @pytest.mark.parametrize("cls", [PySparkException, Py4JError])
 def test_the_block_raises_ours_without_a_context_to_print(cls: type[Exception]) -> None:
     """The raised error prints without Spark's 200 lines."""
