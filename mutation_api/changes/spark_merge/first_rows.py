@@ -14,7 +14,9 @@ from mutation_api.changes.spark_merge.expressions import column_of
 __all__ = ["keep_first", "order_of"]
 
 
-def keep_first(rows: DataFrame, group: Sequence[str], order: Sequence[Column], where: Column) -> DataFrame:
+def keep_first(
+    rows: DataFrame, group: Sequence[str | Column], order: Sequence[Column], where: Column
+) -> DataFrame:
     """Among the rows for which ``where`` is true, keep the first of each group. All others stay."""
     # The others are spread by their content; as one group they would all go to one task.
     spread = sf.when(~where, sf.xxhash64(sf.to_json(SOURCE)))

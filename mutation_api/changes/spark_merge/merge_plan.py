@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
+from functools import reduce
 
 import pyarrow as pa
 import pyspark.sql.functions as sf
@@ -117,7 +118,7 @@ class MergePlan:
             reader = _Reader(transaction, table, sides, resolved, options.prune_buckets)
             acting = _acting_rows(reader, options, collected, cached, altered, is_unique=is_unique)
             if not is_unique:
-                acting = _without_repetition(acting, table, clauses, options)
+                acting = _without_repetition(acting, table, resolved, options)
             kept = acting.drop(SOURCE, *([] if keeps_old_rows else [TARGET]))
             # Rows of the table are cached. Names of partitions, which Python gives, are only counted.
             is_first_load = is_unique and not cached and is_read_alone(kept.drop(_PARTITION, _NEW_PARTITION))
@@ -161,8 +162,9 @@ class MergePlan:
         same = [sf.col(f"a.{name}").eqNullSafe(sf.col(f"d.{name}")) for name in group]
         of_keys = self.acting.alias("a").join(sf.broadcast(found), same)
         name = sf.col(f"a.{SOURCE}")
+        row_id = sf.col(f"a.{_ROW_ID}") if self.table.version.has_row_ids else name
         samples = of_keys.groupBy(*[f"a.{n}" for n in group]).agg(
-            sf.first(key_text(self.keys, name, sf.col(f"a.{_ROW_ID}"))).alias("key"),
+            sf.first(key_text(self.keys, name, row_id)).alias("key"),
             sf.count(sf.lit(1)).alias("row_count"),
             sf.slice(sf.sort_array(sf.collect_list(json_text(name))), 1, ROWS_SHOWN).alias("rows"),
         )
@@ -254,10 +256,12 @@ def _acting_rows(
     source_rows = sides.source.select(_row_of(sides.source_schema.fieldNames()).alias(SOURCE))
     rows = match_rows(source_rows, reader, column_of(resolved.on), resolved.matches, keys, cached)
     rows = rows.withColumn(CLAUSE, first_holding(resolved.clauses)).where(sf.col(CLAUSE).isNotNull())
-    rows = with_new_row(rows, table, resolved)
     nothing = sf.lit(None).cast("string")
     has_row_ids = table.version.has_row_ids
     row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if has_row_ids else nothing
+    if options.on_duplicate and not is_unique:
+        rows = _first_of_each(rows, row_id, resolved, options)
+    rows = with_new_row(rows, table, resolved)
     known = sf.lit("")
     if table.partition_keys:
         known = sf.col(quoted(TARGET, ROW_ID_COLUMN, PARTITION_FIELD)) if has_row_ids else nothing
@@ -338,13 +342,36 @@ class _Reader:
         return keys.cast(pa.schema([(name, types[name]) for name in keys.column_names]))
 
 
+def _inserts_own_keys(resolved: SparkMerge) -> bool:
+    """Whether the source's own keys tell which rows insert one key, before any value is converted."""
+    return resolved.keys is not None and all(
+        c.takes_all for c in resolved.clauses if c.action is Action.INSERT
+    )
+
+
+def _first_of_each(rows: DataFrame, row_id: Column, resolved: SparkMerge, options: MergeOptions) -> DataFrame:
+    """Of the source rows for one row or key only the one that counts; the others' values need not fit."""
+    assert options.on_duplicate is not None
+    is_match = row_id.isNotNull() & sf.col(SOURCE).isNotNull()
+    key, is_insert = sf.lit(None).cast("string"), sf.lit(False)
+    if resolved.keys is not None and _inserts_own_keys(resolved):
+        parts = [sf.col(quoted(SOURCE, name)) for name in resolved.keys]
+        is_insert = sf.col(TARGET).isNull() & sf.col(SOURCE).isNotNull()
+        if not options.null_safe:
+            is_insert = reduce(lambda whole, part: whole & part.isNotNull(), parts, is_insert)
+        key = sf.when(is_insert, sf.struct(*[part.alias(f"k{n}") for n, part in enumerate(parts)]))
+    return keep_first(rows, [row_id, key], order_of(options.on_duplicate), is_match | is_insert)
+
+
 def _without_repetition(
-    acting: DataFrame, table: AcidTable, clauses: Iterable[Clause[Expression]], options: MergeOptions
+    acting: DataFrame, table: AcidTable, resolved: SparkMerge, options: MergeOptions
 ) -> DataFrame:
     """If a rule says which of several source rows for one row or key counts, keep only that one."""
     if options.on_duplicate:
-        return keep_first(acting, [_ROW_ID, _KEY], order_of(options.on_duplicate), _is_in_group())
-    matched = [(c.action, c.condition) for c in clauses if c.match is Match.MATCHED]
+        if _inserts_own_keys(resolved):  # all of them were left out before
+            return acting
+        return keep_first(acting, [_KEY], order_of(options.on_duplicate), sf.col(_KEY).isNotNull())
+    matched = [(c.action, c.condition) for c in resolved.clauses if c.match is Match.MATCHED]
     if matched == [(Action.DELETE, None)] and table.version.has_row_ids:
         is_match = sf.col(_ROW_ID).isNotNull() & sf.col(SOURCE).isNotNull()
         return keep_first(acting, [_ROW_ID], [sf.xxhash64(json_text(sf.col(SOURCE)))], is_match)
