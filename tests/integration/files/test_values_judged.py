@@ -188,7 +188,7 @@ def copied_by_hive(table: LiveTable) -> LiveTable:
     return copy
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.feature("all primitive and nested types", "char, varchar, decimal bounds")
 @pytest.mark.parametrize("writer", ["coordinator", "pyorc", "spark"])
 @pytest.mark.parametrize("columns", [PLAIN, NESTED], ids=["plain", "nested"])

@@ -31,7 +31,7 @@ LAYOUTS = [
 ]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "layout"), LAYOUTS)
 def test_random_merges_in_memory(tmp_path: Path, line: str, layout: str) -> None:
     """Rows, counts of merge and dry run, and refusals are those of the model."""
