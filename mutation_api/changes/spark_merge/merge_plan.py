@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
-from functools import reduce
 
 import pyarrow as pa
 import pyspark.sql.functions as sf
@@ -260,7 +259,7 @@ def _acting_rows(
     has_row_ids = table.version.has_row_ids
     row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if has_row_ids else nothing
     if options.on_duplicate and not is_unique:
-        rows = _first_of_each(rows, row_id, resolved, options)
+        rows = _first_of_each(rows, row_id, options)
     rows = with_new_row(rows, table, resolved)
     known = sf.lit("")
     if table.partition_keys:
@@ -342,34 +341,21 @@ class _Reader:
         return keys.cast(pa.schema([(name, types[name]) for name in keys.column_names]))
 
 
-def _inserts_own_keys(resolved: SparkMerge) -> bool:
-    """Whether the source's own keys tell which rows insert one key, before any value is converted."""
-    return resolved.keys is not None and all(
-        c.takes_all for c in resolved.clauses if c.action is Action.INSERT
-    )
-
-
-def _first_of_each(rows: DataFrame, row_id: Column, resolved: SparkMerge, options: MergeOptions) -> DataFrame:
-    """Of the source rows for one row or key only the one that counts; the others' values need not fit."""
+def _first_of_each(rows: DataFrame, row_id: Column, options: MergeOptions) -> DataFrame:
+    """Of the source rows for one row of the table, the one that counts; the values of others need not fit."""
     assert options.on_duplicate is not None
     is_match = row_id.isNotNull() & sf.col(SOURCE).isNotNull()
-    key, is_insert = sf.lit(None).cast("string"), sf.lit(False)
-    if resolved.keys is not None and _inserts_own_keys(resolved):
-        parts = [sf.col(quoted(SOURCE, name)) for name in resolved.keys]
-        is_insert = sf.col(TARGET).isNull() & sf.col(SOURCE).isNotNull()
-        if not options.null_safe:
-            is_insert = reduce(lambda whole, part: whole & part.isNotNull(), parts, is_insert)
-        key = sf.when(is_insert, sf.struct(*[part.alias(f"k{n}") for n, part in enumerate(parts)]))
-    return keep_first(rows, [row_id, key], order_of(options.on_duplicate), is_match | is_insert)
+    return keep_first(rows, [row_id], order_of(options.on_duplicate), is_match)
 
 
 def _without_repetition(
     acting: DataFrame, table: AcidTable, resolved: SparkMerge, options: MergeOptions
 ) -> DataFrame:
-    """If a rule says which of several source rows for one row or key counts, keep only that one."""
+    """If a rule says which of several source rows for one row or key counts, keep only that one.
+
+    Rows that insert one key are told by the key as it is stored; matched ones were left out before.
+    """
     if options.on_duplicate:
-        if _inserts_own_keys(resolved):  # all of them were left out before
-            return acting
         return keep_first(acting, [_KEY], order_of(options.on_duplicate), sf.col(_KEY).isNotNull())
     matched = [(c.action, c.condition) for c in resolved.clauses if c.match is Match.MATCHED]
     if matched == [(Action.DELETE, None)] and table.version.has_row_ids:

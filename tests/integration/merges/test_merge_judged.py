@@ -59,7 +59,7 @@ def test_refusals_and_the_cases_of_hive(
         return merge_into(transaction, name, source=source, on=on, **options)
 
     with client.new_transaction() as transaction:
-        first = pairs(spark, (2, 1), (4, 3), (5, 6), (7, 8), (7, 3_000_000_000))  # the last does not count
+        first = pairs(spark, (2, 1), (4, 3), (5, 6), (7, 8), (7, 9))
         order = first_by(sf.col("source.b"))
         assert merge(first, on_duplicate=order).whenNotMatched().insertAll().merge().total.inserted == 4
     assert live.values() == [(2, 1), (4, 3), (5, 6), (7, 8)]
