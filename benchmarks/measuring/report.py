@@ -82,7 +82,7 @@ def overview(cases: Iterable[tuple[str, Case]]) -> str:
 
 
 def save_cases(cases: Sequence[Case], path: Path, *, title: str, versions: str, machine: str) -> None:
-    """Keep the cases beside those of earlier runs, as JSON, Markdown and a plot.
+    """Keep the cases beside those of earlier runs, as JSON, Markdown and a plot of those with contestants.
 
     Args:
         cases: what was measured now.
@@ -97,7 +97,9 @@ def save_cases(cases: Sequence[Case], path: Path, *, title: str, versions: str, 
     path.write_text(json.dumps({"cases": kept}, indent=1) + "\n", encoding="utf-8")
     texts = [f"{case_text(case)}\n{case['machine']}; {case['versions']}\n" for case in kept]
     path.with_suffix(".md").write_text(f"# {title}\n\n" + "\n".join(texts), encoding="utf-8")
-    importlib.import_module(PLOT_MODULE).draw(kept, path.with_suffix(".png"))
+    compared = [case for case in kept if case["contestants"]]
+    if compared:
+        importlib.import_module(PLOT_MODULE).draw(compared, path.with_suffix(".png"))
 
 
 def _line(case: Case, name: str, figures: Mapping[str, Any]) -> list[str]:
