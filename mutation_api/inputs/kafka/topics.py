@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import importlib
 import logging
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mutation_api.errors import ConfigurationError, InputError
+from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.kafka.offsets import ReadingPlan, TopicState, check_same, reading_plan
 from mutation_api.inputs.kafka.spool import MessageSpool, spooled_log
 from mutation_api.inputs.messages.events import MessageFormat
 from mutation_api.inputs.messages.json_lines import LogFile
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.opened_log import OpenedLog
-from mutation_api.inputs.own_folder import own_folder, remove_own_folder
+from mutation_api.inputs.own_folder import OwnFolder
 from mutation_api.inputs.source import Position
 from mutation_api.inputs.source_files import located
 from mutation_api.storage.location import LocationLike
@@ -86,12 +85,12 @@ class KafkaTopics:
         self.settings = dict(settings or {})
         self._timeout_seconds = timeout_seconds
         self._spill_directory = None if spill_directory is None else located(spill_directory)
-        self._remove_files: Callable[[], object] = _nothing
+        self._own_folder = OwnFolder(self._spill_directory)
         self._brokers: dict[str, Broker] = {}
 
     def close(self) -> None:
         """Remove the files of the last read."""
-        self._remove_files()
+        self._own_folder.remove()
 
     def opened(
         self,
@@ -155,21 +154,9 @@ class KafkaTopics:
 
     def _spooled(self, source_id: str, broker: Broker, plan: ReadingPlan) -> tuple[LogFile, ...]:
         """Read the messages into files, which replace those of the read before."""
-        self._remove_files()
-        try:
-            folder = own_folder(self._spill_directory)
-        except OSError as error:
-            raise InputError(
-                f"{source_id}: messages cannot be kept until they are applied: {error}"
-            ) from error
-        # Also if the source is not closed, as at the end of a command.
-        self._remove_files = weakref.finalize(self, remove_own_folder, folder)
+        folder = self._own_folder.renewed(f"{source_id}: messages")
         spool = MessageSpool(folder, plan)
         broker.read(plan, spool.add)
         spool.close()
         _log.info("%s: %d messages, %d bytes", source_id, spool.message_count, spool.byte_count)
         return spool.written()
-
-
-def _nothing() -> None:
-    """Removes nothing: no files have been written."""

@@ -12,8 +12,7 @@ one by one and writes them as Arrow batches to Parquet files, which are all that
 from __future__ import annotations
 
 import logging
-import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -22,7 +21,7 @@ import pyarrow as pa
 from pymysql.converters import encoders
 from pymysql.cursors import SSCursor
 
-from mutation_api.errors import ConfigurationError, InputError, InputFormatError, RecordLayoutError
+from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError
 from mutation_api.inputs.engines.choice import check_machines, in_tasks
 from mutation_api.inputs.mysql.binary_log import BinaryLog, RowImages, Undone
 from mutation_api.inputs.mysql.column_types import (
@@ -42,7 +41,7 @@ from mutation_api.inputs.mysql.server import (
     MySqlServer,
 )
 from mutation_api.inputs.mysql.spill import Spill, TargetColumn
-from mutation_api.inputs.own_folder import own_folder, remove_own_folder
+from mutation_api.inputs.own_folder import OwnFolder
 from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.inputs.source_files import located
 from mutation_api.spark.quoted_name import quoted
@@ -107,7 +106,7 @@ class MySqlSource:
         self._ignored_columns = frozenset(name.lower() for name in ignored_columns)
         self._seen_to = frozenset(seen_to)
         self._spill_directory = None if spill_directory is None else located(spill_directory)
-        self._remove_files: Callable[[], object] = _nothing
+        self._own_folder = OwnFolder(self._spill_directory)
 
     @property
     def source_id(self) -> str:
@@ -124,7 +123,7 @@ class MySqlSource:
     def close(self) -> None:
         """Remove the files of the last read, and close the connection."""
         self._server.close()
-        self._remove_files()
+        self._own_folder.remove()
 
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
@@ -171,15 +170,7 @@ class MySqlSource:
         return LocalBatch(operations, now.to_position())
 
     def _spills(self, plans: Mapping[str, _Plan]) -> dict[str, Spill]:
-        self._remove_files()
-        try:
-            folder = own_folder(self._spill_directory)
-        except OSError as error:
-            raise InputError(
-                f"{self.source_id}: rows cannot be kept until they are applied: {error}"
-            ) from error
-        # Also if the source is not closed, as at the end of a command.
-        self._remove_files = weakref.finalize(self, remove_own_folder, folder)
+        folder = self._own_folder.renewed(f"{self.source_id}: rows")
         return {
             name: Spill(
                 folder / str(number),
@@ -238,10 +229,6 @@ class MySqlSource:
                     "rows, but its engine has no transactions and keeps them; that is not supported. "
                     f"{START_OVER}, and use InnoDB"
                 )
-
-
-def _nothing() -> None:
-    """Removes nothing: no files have been written."""
 
 
 def _chunks(cursor: SSCursor) -> Iterator[list[tuple[bytes | None, ...]]]:
