@@ -258,7 +258,8 @@ def _acting_rows(
     nothing = sf.lit(None).cast("string")
     has_row_ids = table.version.has_row_ids
     row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if has_row_ids else nothing
-    if options.on_duplicate and not is_unique:
+    matches = {clause.match for clause in resolved.clauses}
+    if options.on_duplicate and not is_unique and Match.MATCHED in matches:
         rows = _first_of_each(rows, row_id, options)
     rows = with_new_row(rows, table, resolved)
     known = sf.lit("")
@@ -356,6 +357,8 @@ def _without_repetition(
     Rows that insert one key are told by the key as it is stored; matched ones were left out before.
     """
     if options.on_duplicate:
+        if all(clause.action is not Action.INSERT for clause in resolved.clauses):
+            return acting
         return keep_first(acting, [_KEY], order_of(options.on_duplicate), sf.col(_KEY).isNotNull())
     matched = [(c.action, c.condition) for c in resolved.clauses if c.match is Match.MATCHED]
     if matched == [(Action.DELETE, None)] and table.version.has_row_ids:
