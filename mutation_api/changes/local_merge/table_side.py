@@ -26,6 +26,9 @@ from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["TableSide"]
 
+_BYTES_PER_SOUGHT_ROW = 1 << 16
+"""With a row to find in so many bytes, :meth:`~mutation_api.orc.read.orc_input.OrcInput.read_rows` seeks."""
+
 
 @dataclass(frozen=True)
 class TableSide:
@@ -63,8 +66,17 @@ class TableSide:
 
     @cached_property
     def late(self) -> frozenset[str]:
-        """Names of the columns that :meth:`matching` lacks; see :mod:`.late_columns`."""
-        return frozenset() if self.shows_rows else late_columns(self.table, self.plan)
+        """Names of the columns that :meth:`matching` lacks; see :mod:`.late_columns`.
+
+        None if the keys are so few that their rows are sought: then a second search of the keys takes longer
+        than all columns of the rows.
+        """
+        are_sought = (
+            self._whole is None
+            and self._matching is not None
+            and self.keys.distinct.num_rows * _BYTES_PER_SOUGHT_ROW <= self._matching.byte_count
+        )
+        return frozenset() if self.shows_rows or are_sought else late_columns(self.table, self.plan)
 
     def matching(self) -> pa.RecordBatch | None:
         """The rows that have a key of the source; None if there are none.
@@ -114,14 +126,14 @@ class TableSide:
         partitions = self._partitions(self.plan.by_source_where)
         if not partitions or set(partitions) != set(self._partitions(self.plan.matched_where)):
             return None
-        return self._early_reader.all_rows(partitions)
+        return self._reader.all_rows(partitions)
 
     @cached_property
     def _matching(self) -> KeyedSplits | None:
         """Splits that may hold rows with a key of the source."""
         if self.plan.matches == {Match.NOT_MATCHED_BY_SOURCE} or not self.keys.distinct.num_rows:
             return None
-        return self._keyed(self._early_reader, self.keys.distinct, self.plan.matched_where, excludes=False)
+        return self._keyed(self._reader, self.keys.distinct, self.plan.matched_where, excludes=False)
 
     @cached_property
     def _rest(self) -> KeyedSplits | None:

@@ -87,18 +87,12 @@ class FileColumns:
         """Names with which :meth:`OrcInput.read_stripe` reads ``early``."""
         return self._names(self.early)
 
-    def read(
-        self, columns: Sequence[AcidColumn], batch: pa.RecordBatch, positions: NDArray[np.int64] | None = None
-    ) -> dict[str, pa.Array]:
-        """Columns of a stripe's rows (all or at some positions), in the wanted form."""
+    def read(self, columns: Sequence[AcidColumn], batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """Columns of some of a stripe's rows, in the wanted form."""
         stored = {f.name: array for f, array in self._stored(columns, batch)}
         arrays = {c.name: stored[self.in_file[c.name]] for c in columns if c.name in self.in_file}
-        count = batch.num_rows
-        if positions is not None:
-            count, taken = len(positions), pa.array(positions)
-            arrays = {name: array.take(taken) for name, array in arrays.items()}
         options, file = self.wanted.options, self.file.location
-        return {c.name: _column(arrays.get(c.name), c, count, options, file) for c in columns}
+        return {c.name: _column(arrays.get(c.name), c, batch.num_rows, options, file) for c in columns}
 
     def read_late(self, index: int, positions: NDArray[np.int64]) -> dict[str, pa.Array]:
         """The late columns of a stripe's rows at these positions."""
@@ -107,7 +101,7 @@ class FileColumns:
         if not names:
             options, file = self.wanted.options, self.file.location
             return {c.name: _column(None, c, len(positions), options, file) for c in columns}
-        return self.read(columns, self.source.read_stripe(index, names), positions)
+        return self.read(columns, self.source.read_rows(index, names, positions))
 
     def stripes_without_keys(self) -> frozenset[int]:
         """Stripes that hold none of the wanted keys, by the ranges that the file's writer recorded."""

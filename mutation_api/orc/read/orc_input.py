@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.orc
 import pyorc
+from numpy.typing import NDArray
 
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordValueError
 from mutation_api.orc.format.stored_values import holds_dates
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 _OUT_OF_RANGE = "out of range for nanosecond"
 _NANOS_PER_SECOND = 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
+_ROWS_DECODED_PER_SOUGHT = 4096
+"""About as many rows of a stripe are decoded in the time in which one row is sought."""
 _WHOLE_STRIPE_BYTES = 1024 * 1024
 """A stripe of at most this size is fetched as a whole: one request instead of two or three."""
 
@@ -112,6 +115,24 @@ class OrcInput:
             raise self._corrupt(error) from error
         self._needs_pyorc = True
         return self._read_with_pyorc(index, columns)
+
+    def read_rows(self, index: int, columns: Sequence[str], positions: NDArray[np.int64]) -> pa.RecordBatch:
+        """Columns of some rows of one stripe; few rows are sought, so that not all are decoded.
+
+        Args:
+            index: 0 <= index < stripe_count.
+            columns: names, as for :meth:`read_stripe`.
+            positions: of the rows in the stripe, in any order.
+
+        Returns:
+            A row for each position; types as :meth:`read_stripe` gives them.
+        """
+        is_worth_it = len(positions) * _ROWS_DECODED_PER_SOUGHT <= self.stripe_rows(index)
+        if len(positions) and is_worth_it and all(_can_be_sought(self._type_of(name)) for name in columns):
+            # pyorc cannot seek behind texts that are all empty, and Arrow takes any bytes as a text.
+            with contextlib.suppress(pyorc.errors.ORCError, UnicodeDecodeError):
+                return self._sought_rows(index, columns, positions)
+        return self.read_stripe(index, columns).take(pa.array(positions))
 
     def stripe_rows(self, index: int) -> int:
         """Number of rows of one stripe."""
@@ -229,16 +250,36 @@ class OrcInput:
             raise self._corrupt(error) from error
         return _combine(parts, read)
 
+    def _sought_rows(
+        self, index: int, columns: Sequence[str], positions: NDArray[np.int64]
+    ) -> pa.RecordBatch:
+        if self._ranged is not None:
+            self._fetch(self._ranged, index, columns)
+        ascending, at = np.unique(positions, return_inverse=True)
+        try:
+            stripe = self._pyorc_reader(columns, batch_size=1).read_stripe(index)
+            rows = []
+            for position in ascending.tolist():
+                stripe.seek(position)
+                rows.append(next(stripe))
+        except OSError as error:
+            raise self._corrupt(error) from error
+        found = _combine(None, {name: self._array(rows, name) for name in columns})
+        return found.take(pa.array(at))
+
     def _pyorc_stripe(self, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
+        rows = list(self._pyorc_reader(names).read_stripe(index))
+        return {name: self._array(rows, name) for name in names}
+
+    def _pyorc_reader(self, names: Sequence[str], batch_size: int = 1024) -> pyorc.Reader:
         source: Any = self._ranged or self._stream()
-        reader = pyorc.Reader(
+        return pyorc.Reader(
             source,
+            batch_size=batch_size,
             column_names=names,
             struct_repr=pyorc.StructRepr.DICT,
             converters=_converters(self._options, self.is_proleptic),
         )
-        rows = list(reader.read_stripe(index))
-        return {name: self._array(rows, name) for name in names}
 
     def _array(self, rows: Sequence[Mapping[str, Any]], name: str) -> pa.Array:
         target = replace_timestamps(self._type_of(name), self._options.timestamp_form.arrow)
@@ -265,6 +306,11 @@ class OrcInput:
 
 def _contains_timestamp(data_type: pa.DataType) -> bool:
     return bool(replace_timestamps(data_type, pa.null()) != replace_timestamps(data_type, pa.date64()))
+
+
+def _can_be_sought(data_type: pa.DataType) -> bool:
+    tests = (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_string, pa.types.is_binary)
+    return any(test(data_type) for test in tests)
 
 
 def _combine(parts: pa.RecordBatch | None, read: Mapping[str, pa.Array]) -> pa.RecordBatch:
