@@ -121,7 +121,7 @@ def test_the_first_of_several_rows_counts(
     assert table.values() == table.expected({3: "z"}, gone=[9, 10, 11])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("suffix", ["csv", "json", "orc", "parquet"])
 def test_differences_are_applied(
     hive: Hive23,

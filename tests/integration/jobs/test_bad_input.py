@@ -437,14 +437,16 @@ def test_one_row_id_in_two_partitions_is_two_rows(small: LiveTable, spark: Spark
 # ---- what must work
 
 SPECIAL_VALUES = (
-    *(chr(code) for code in range(1, 128)),
+    *(chr(code) for code in range(1, 128) if not chr(code).isalnum()), *"0z",
     "é", "日本語", "😀", "%20", "%2f", "..", ".", "a/b", "k=v/l=w", " lead", "trail ", "A", "_hidden",
     ".hidden", "__mutation__", "x" * 200, "\\", "--", "null", "NULL", "{a}", "a\tb\nc\rd", "\u0301", "\u00a0",
 )  # fmt: skip
 
 
 def test_every_special_character_in_a_partition(make_table: MakeTable, spark: SparkSession) -> None:
-    """Each ASCII character and more: Hive's SQL shows the value and finds it by predicate; so do we."""
+    """Every ASCII character but most letters and digits, and more: Hive's SQL shows the value and finds it by
+    predicate; so do we.
+    """
     table = make_table(buckets=1)
     values = list(dict.fromkeys(SPECIAL_VALUES))
     changes = changes_of(spark, *[("insert", None, n, "m", ds) for n, ds in enumerate(values)])

@@ -366,6 +366,7 @@ def _check_a_late_loser(
     ]
 
 
+@pytest.mark.long
 def test_a_speculative_twin_wins_alone(hive: Hive23, table: str, tmp_path: Path) -> None:
     """A task stalls, Spark runs it again on another host: one manifest a group, no files of the loser."""
     _check_a_twin(hive, table, tmp_path)

@@ -191,8 +191,9 @@ def test_no_name_node_comes_back(faulty_table: FaultyTable, at: At, method: str)
     configure_storage(None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_on_hdfs", ["2.3"], indirect=True)
-@pytest.mark.parametrize("method", ["rename", pytest.param("open_writer", marks=pytest.mark.long)])
+@pytest.mark.parametrize("method", ["rename", "open_writer"])
 def test_a_name_node_that_is_started_again(
     hdfs: MiniHdfs, hive_on_hdfs: HiveJudge, database_on_hdfs: str, at: At, method: str
 ) -> None:

@@ -35,7 +35,6 @@ from tests.integration.storages.remote_table import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leaves_nothing")]
 
-GONE_SECONDS = 20.0
 BEATING_THREADS = 2
 
 on_each_line = pytest.mark.parametrize("hive_on_s3", ["2.3", "4.1"], indirect=True)
@@ -154,21 +153,23 @@ class CountingMetastore:
         return getattr(self._client, name)
 
 
+@pytest.mark.parametrize("gone_seconds", [6.0, pytest.param(20.0, marks=pytest.mark.long)])
 @pytest.mark.parametrize("hive_on_s3", ["2.3"], indirect=True)
 def test_the_store_is_gone_for_a_while(
+    gone_seconds: float,
     hive_on_s3: HiveJudge,
     database_on_s3: str,
     s3: S3Server,
     clock: FakeClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """For 20 seconds in the middle of a commit: it goes through, once, and the heart beats on meanwhile."""
+    """In the middle of a commit: it goes through, once, and the heart beats on meanwhile."""
     hive, name = hive_on_s3, f"{database_on_s3}.t"
     create(hive, name)
     gone = threading.Event()
 
     def go() -> None:
-        s3.fail(gone_seconds=GONE_SECONDS)
+        s3.fail(gone_seconds=gone_seconds)
         gone.set()
 
     at_the_first("publish", go, monkeypatch)

@@ -168,6 +168,7 @@ def _last(steps: Sequence[str], name: str) -> int:
     return len(steps) - steps[::-1].index(name)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("writer", "every"),
     [

@@ -170,10 +170,8 @@ def test_random_histories_agree_in_the_long_run(hive: Hive23, hive_database: str
 @pytest.mark.parametrize(
     ("storage", "line", "seed"),
     [
-        ("hdfs", "2.3", 401),
-        ("s3", "2.3", 431),
-        *(pytest.param("hdfs", "2.3", seed, marks=pytest.mark.long) for seed in range(402, 431)),
-        *(pytest.param("s3", "2.3", seed, marks=pytest.mark.long) for seed in range(432, 461)),
+        *(pytest.param("hdfs", "2.3", seed, marks=pytest.mark.long) for seed in range(401, 431)),
+        *(pytest.param("s3", "2.3", seed, marks=pytest.mark.long) for seed in range(431, 461)),
     ],
 )
 def test_random_histories_agree_elsewhere(
