@@ -26,6 +26,7 @@ from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["TableSide"]
 
+_SMALL_SPLIT_BYTES = 1 << 18
 _BYTES_PER_SOUGHT_ROW = 1 << 16
 """With a row to find in so many bytes, :meth:`~mutation_api.orc.read.orc_input.OrcInput.read_rows` seeks."""
 
@@ -66,17 +67,21 @@ class TableSide:
 
     @cached_property
     def late(self) -> frozenset[str]:
-        """Names of the columns that :meth:`matching` lacks; see :mod:`.late_columns`.
+        """Names of the columns that :meth:`matching` lacks; see :mod:`.late_columns`."""
+        keyed = self._matching if self._whole is None else self._whole
+        if self.shows_rows or keyed is None or self._is_read_once(keyed):
+            return frozenset()
+        return late_columns(self.table, self.plan)
 
-        None if the keys are so few that their rows are sought: then a second search of the keys takes longer
-        than all columns of the rows.
+    def _is_read_once(self, keyed: KeyedSplits) -> bool:
+        """Whether looking for the keys a second time takes longer than all columns of their rows.
+
+        So it is if the keys are so few that their rows are sought, and with many small files.
         """
-        are_sought = (
-            self._whole is None
-            and self._matching is not None
-            and self.keys.distinct.num_rows * _BYTES_PER_SOUGHT_ROW <= self._matching.byte_count
+        are_sought = keyed is self._matching and (
+            self.keys.distinct.num_rows * _BYTES_PER_SOUGHT_ROW <= keyed.byte_count
         )
-        return frozenset() if self.shows_rows or are_sought else late_columns(self.table, self.plan)
+        return are_sought or keyed.byte_count <= len(keyed.splits) * _SMALL_SPLIT_BYTES
 
     def matching(self) -> pa.RecordBatch | None:
         """The rows that have a key of the source; None if there are none.

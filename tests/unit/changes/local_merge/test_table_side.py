@@ -22,6 +22,7 @@ from mutation_api import (
     open_table,
 )
 from mutation_api.changes.keyed_rows.target_rows import KeyedSplits, TargetRows
+from mutation_api.changes.local_merge import table_side
 from mutation_api.changes.local_merge.merge import LocalMerge, local_merge
 from mutation_api.local.apply import apply_arrow
 
@@ -45,6 +46,11 @@ def client(tmp_path: Path) -> Iterator[MutatorClient]:
             rows = source(range(ROWS)).append_column("operation", pa.array(["insert"] * ROWS))
             apply_arrow(transaction, NAME, rows)
         yield made
+
+
+@pytest.fixture(autouse=True)
+def _files_count_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_side, "_SMALL_SPLIT_BYTES", 0)
 
 
 @pytest.fixture
@@ -89,6 +95,20 @@ def committed(client: MutatorClient, merge: LocalMerge) -> tuple[MergeCounts, li
     with client.open_snapshot(NAME) as view:
         found = TableScan(open_table(view, NAME)).to_arrow().sort_by("id").to_pylist()
     return total, found
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("_SMALL_SPLIT_BYTES", 1 << 18), ("_BYTES_PER_SOUGHT_ROW", 0)]
+)
+def test_small_files_and_few_keys_are_read_once(
+    client: MutatorClient, passes: Passes, monkeypatch: pytest.MonkeyPatch, setting: str, value: int
+) -> None:
+    """A second pass over the keys would take longer than all columns of the rows."""
+    monkeypatch.setattr(table_side, setting, value)
+    total, found = committed(client, merging(client, source(range(20), text={3: "changed"})))
+    assert total == MergeCounts(updated=1, unchanged=19)
+    assert found[3]["text"] == "changed"
+    assert passes == [ALL]
 
 
 def test_texts_are_not_read_if_numbers_differ(client: MutatorClient, passes: Passes) -> None:
