@@ -99,8 +99,8 @@ def reduce_operations(
     Raises:
         ConfigurationError: no key, no order.
         RecordLayoutError: ``operations`` lacks a column, or the values of a key column cannot be compared.
-        In the job: RecordValueError (a key, a position or an operation is not valid; names position and key),
-        ContradictionError (two operations on one key at the same position).
+        RecordValueError: in the job, a key, a position or an operation is not valid; names position and key.
+        ContradictionError: in the job, two operations on one key at the same position.
     """
     log = _Log.of(operations, key, order_by, operation_column)
     return log.last().select(*log.columns)

@@ -91,8 +91,8 @@ class HiveBatches:
             SourcePositionError: tables and checkpoint do not belong together.
             ConfigurationError: it was not called by a streaming query.
             Others: as the actions, :meth:`Transaction.begin` and :meth:`Transaction.commit`. The query ends,
-            and nothing of the batch is visible, or all of it (CommitOutcomeUnknownError); starting the query
-            again goes on.
+                and nothing of the batch is visible, or all of it (CommitOutcomeUnknownError); starting the
+                query again goes on.
         """
         try:
             report = self._write(batch, self._running(batch, number))

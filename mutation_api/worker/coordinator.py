@@ -222,7 +222,8 @@ class MutatorCoordinator:
             A manifest for each file that was written; a second call returns the same.
 
         Raises:
-            The first error, if one occurred; TransactionStateError after :meth:`abort`.
+            WorkerError: the first one, if one occurred.
+            TransactionStateError: after :meth:`abort`.
         """
         if self._failure is not None:
             raise self._failure

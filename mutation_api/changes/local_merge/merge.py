@@ -175,7 +175,7 @@ class LocalMerge:
             TableNotMutableError: the table is insert-only, and a clause does more than insert.
             DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
             LocalEngineError: the merge needs more memory than allowed, or see ``read_bytes_max``.
-            After all these nothing is written. Else as :func:`mutation_api.apply_changes`.
+            Others: as :func:`mutation_api.apply_changes`. After all those above nothing is written.
         """
         return write_plan(self._plan(), insert_files, options, before_writing, self.write)
 
@@ -188,7 +188,7 @@ class LocalMerge:
 
         Raises:
             ConnectionFailedError: the metastore could not be asked for locks of others.
-            Else what :meth:`execute` would raise before it writes.
+            Others: what :meth:`execute` would raise before it writes.
         """
         plan = self._plan(shows_rows=samples > 0)
         report = plan.report(is_dry_run=True)

@@ -171,7 +171,7 @@ class MergeInto:
                 (an overflow, a cast that fails).
             TableNotMutableError: the table is insert-only, and a clause does more than insert.
             DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
-            After all these nothing is written. Else as :func:`mutation_api.spark.apply_changes`.
+            Others: as :func:`mutation_api.spark.apply_changes`. After all those above nothing is written.
         """
         with ansi_rules(self.source.sparkSession):
             return self._merged(num_partitions, insert_files, options, before_writing)
@@ -219,7 +219,7 @@ class MergeInto:
 
         Raises:
             ConnectionFailedError: the metastore could not be asked for locks of others.
-            Else what :meth:`merge` would raise before it writes.
+            Others: what :meth:`merge` would raise before it writes.
         """
         with ansi_rules(self.source.sparkSession):
             return self._previewed(samples, num_partitions, insert_files)

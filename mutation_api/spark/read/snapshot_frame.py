@@ -90,9 +90,9 @@ def snapshot(
         TableNotMutableError: Spark cannot hold a column (uniontype); name the others in ``columns``.
         DirectoryStateError: see :func:`mutation_api.reader.snapshot_reader.plan_splits`.
         ClientError: the view does not have the table, is not open, or has lost its lock.
-        The evaluation raises pyspark's exception, whose text ends with our CorruptFileError,
-        DirectoryStateError or RecordValueError. Within
-        :func:`~mutation_api.spark.worker_errors.translated_worker_errors` it raises these themselves.
+        CorruptFileError, DirectoryStateError, RecordValueError: when the frame is evaluated. Then it is
+            pyspark's exception, whose text ends with ours; within
+            :func:`~mutation_api.spark.worker_errors.translated_worker_errors` it is ours itself.
     """
     _check_view(view, table_name)
     session = given_or_active(spark)

@@ -63,9 +63,10 @@ _LAST_COMMIT = re.compile(r'\[\s*"?([0-9]{1,19})"?\s*,')
 class DebeziumSource(MessageSource):
     """A log of messages of Debezium's connectors.
 
+    All but ``values`` is as in :class:`~mutation_api.inputs.messages.message_source.MessageSource`.
+
     Args:
         values: how values are written, for messages without a schema.
-        Others: see :class:`~mutation_api.inputs.messages.message_source.MessageSource`.
     """
 
     _: KW_ONLY

@@ -1,0 +1,1 @@
+"""The documentation site: its settings, and the pages that are made from the code."""
