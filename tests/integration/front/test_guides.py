@@ -15,14 +15,20 @@ from judges.hive.hive_judges import Hive23
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[3] / "docs" / "guides"
-GUIDES = sorted(path for path in FOLDER.glob("*.md") if "```" in path.read_text(encoding="utf-8"))
+PAGES = {path: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
+GUIDES = {path: text for path, text in PAGES.items() if "```" in text}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIMEOUT_SECONDS = 300
 KINDS = {"sh": ["sh", "-ec"], "python": [sys.executable, "-c"]}
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+@pytest.mark.parametrize(
+    "guide",
+    [
+        pytest.param(guide, marks=[pytest.mark.long] if "local_session" in text else [], id=guide.stem)
+        for guide, text in GUIDES.items()
+    ],
+)
 def test_its_blocks_run(guide: Path, hive: Hive23, tmp_path: Path) -> None:
     """A block of output is what the block before it prints, among others."""
     (tmp_path / "hive-site.xml").write_text(
@@ -33,7 +39,7 @@ def test_its_blocks_run(guide: Path, hive: Hive23, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "HIVE_CONF_DIR": str(tmp_path)}
     said = ""
-    found = BLOCK.findall(guide.read_text(encoding="utf-8"))
+    found = BLOCK.findall(GUIDES[guide])
     assert {kind for kind, _ in found} >= {"sh", "python"}
     hive.sql("CREATE DATABASE sales")
     try:

@@ -1,4 +1,4 @@
-"""The documentation site is built without a warning: no link that leads nowhere, no docstring that is misread."""
+"""The site is built without a warning: no link that leads nowhere, no docstring that is misread."""
 
 from __future__ import annotations
 
