@@ -112,8 +112,8 @@ class ValidTxnList(ValidIdList):
             open_txns: the server's list, asked for after the locks were granted.
             own_txn_id: the reading transaction, None for a reader without one.
             has_write_ids: the server's capability. With it a snapshot ends at the own transaction, as in
-                Hive. A younger transaction that has committed may have a higher write id, and a delete with a write
-                id below its row's is obeyed by one of Hive's readers and not by the other.
+                Hive. A younger transaction that has committed may have a higher write id, and a delete with
+                a write id below its row's is obeyed by one of Hive's readers and not by the other.
 
         Source: createValidReadTxnList in Hive's TxnUtils (2.3), TxnCommonUtils (3.0 and later).
         """
