@@ -24,6 +24,7 @@ from .java import find_java as find_java
 from .java import hive_class_path as hive_class_path
 from .java import spark_jars as spark_jars
 from .model import ColumnInfo as ColumnInfo
+from .model import ColumnStatistics as ColumnStatistics
 from .model import CompactionInfo as CompactionInfo
 from .model import CompactionType as CompactionType
 from .model import DataOperationType as DataOperationType

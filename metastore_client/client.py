@@ -16,6 +16,7 @@ from typing import Protocol
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.model import (
+    ColumnStatistics,
     CompactionInfo,
     CompactionType,
     DataOperationType,
@@ -119,6 +120,33 @@ class MetastoreClient(Protocol):
         """Remove COLUMN_STATS_ACCURATE from the table (None) or from partitions; returns how many had it.
 
         ``write_id`` and ``valid_write_ids`` are the writer's; a server with write ids wants both.
+        """
+        ...
+
+    def get_column_statistics(
+        self,
+        database: str,
+        table: str,
+        partition_names: Sequence[str] | None,
+        columns: Sequence[str],
+        *,
+        valid_write_ids: ValidWriteIdList | None = None,
+    ) -> dict[str, tuple[ColumnStatistics, ...]]:
+        """What is recorded of columns, be it true or not; see COLUMN_STATS_ACCURATE in the parameters.
+
+        Args:
+            database: of the table.
+            table: its name.
+            partition_names: escaped names; None for an unpartitioned table. Fetched in batches.
+            columns: names of data columns.
+            valid_write_ids: those of a snapshot. A server that answers queries from statistics leaves out
+                what it would not answer that snapshot's queries from.
+
+        Returns:
+            By partition name, '' for an unpartitioned table, ordered by column; what has no statistics is
+            left out.
+
+        Raises NoSuchObjectError: there is no such table.
         """
         ...
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
 
 __all__ = [
     "ColumnInfo",
+    "ColumnStatistics",
     "CompactionInfo",
     "CompactionType",
     "DataOperationType",
@@ -132,6 +135,25 @@ class PartitionInfo:
     name: str
     location: str
     parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """What a metastore has recorded of the values of one column, in a table or in one partition.
+
+    ``low`` and ``high`` are those of integers, floats, decimals, dates and (in whole seconds, the wall clock)
+    timestamps; None where there is no value, or none that Python's calendar has, and for types without a
+    range: texts, binary, boolean. Releases before 4.0 give seconds since 1970 for timestamps. ``true_count``
+    and ``false_count`` are those of booleans.
+    """
+
+    column: str
+    type: str
+    null_count: int
+    low: int | float | Decimal | date | datetime | None = None
+    high: int | float | Decimal | date | datetime | None = None
+    true_count: int | None = None
+    false_count: int | None = None
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ from metastore_client.errors import (
     UnsupportedByServerError,
 )
 from metastore_client.model import (
+    ColumnStatistics,
     CompactionInfo,
     CompactionType,
     DataOperationType,
@@ -185,6 +186,7 @@ class _Lock:
 class _Table:
     info: TableInfo
     partitions: dict[str, PartitionInfo] = field(default_factory=dict)
+    column_statistics: dict[str, tuple[ColumnStatistics, ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -458,6 +460,33 @@ class InMemoryMetastore:
                 )
                 cleared += 1
         return cleared
+
+    @_call
+    def get_column_statistics(
+        self,
+        database: str,
+        table: str,
+        partition_names: Sequence[str] | None,
+        columns: Sequence[str],
+        *,
+        valid_write_ids: ValidWriteIdList | None = None,
+    ) -> dict[str, tuple[ColumnStatistics, ...]]:
+        """See :meth:`MetastoreClient.get_column_statistics`; valid ids change nothing."""
+        recorded = self._table(database, table).column_statistics
+        wanted = {name.lower() for name in columns}
+        found = {
+            name: tuple(each for each in recorded.get(name, ()) if each.column in wanted)
+            for name in ([""] if partition_names is None else sorted(set(partition_names)))
+        }
+        return {name: statistics for name, statistics in found.items() if statistics}
+
+    def set_column_statistics(
+        self, database: str, table: str, partition: str | None, statistics: Sequence[ColumnStatistics]
+    ) -> None:
+        """Record statistics of columns for a table (``partition`` None) or a partition, as ANALYZE does."""
+        with self._mutex:
+            ordered = tuple(sorted(statistics, key=lambda each: each.column))
+            self._table(database, table).column_statistics[partition or ""] = ordered
 
     def set_parameters(
         self, database: str, table: str, partition: str | None, parameters: Mapping[str, str]

@@ -193,6 +193,111 @@ struct GetCatalogsResponse {
   1: list<string> names
 }
 
+// -- statistics of columns --------------------------------------------------------------------------------------
+
+// Of each kind of data: how many nulls, and where there is one, the range. Estimates (numDVs, sketches, histograms) and
+// lengths are not declared.
+struct BooleanColumnStatsData {
+  1: required i64 numTrues,
+  2: required i64 numFalses,
+  3: required i64 numNulls
+}
+
+struct DoubleColumnStatsData {
+  1: optional double lowValue,
+  2: optional double highValue,
+  3: required i64 numNulls
+}
+
+struct LongColumnStatsData {
+  1: optional i64 lowValue,
+  2: optional i64 highValue,
+  3: required i64 numNulls
+}
+
+struct StringColumnStatsData {
+  3: required i64 numNulls
+}
+
+struct BinaryColumnStatsData {
+  3: required i64 numNulls
+}
+
+struct Decimal {
+  1: required binary unscaled,
+  3: required i16 scale
+}
+
+struct DecimalColumnStatsData {
+  1: optional Decimal lowValue,
+  2: optional Decimal highValue,
+  3: required i64 numNulls
+}
+
+struct Date {
+  1: required i64 daysSinceEpoch
+}
+
+struct DateColumnStatsData {
+  1: optional Date lowValue,
+  2: optional Date highValue,
+  3: required i64 numNulls
+}
+
+struct Timestamp {
+  1: required i64 secondsSinceEpoch
+}
+
+struct TimestampColumnStatsData {
+  1: optional Timestamp lowValue,
+  2: optional Timestamp highValue,
+  3: required i64 numNulls
+}
+
+union ColumnStatisticsData {
+  1: BooleanColumnStatsData booleanStats,
+  2: LongColumnStatsData longStats,
+  3: DoubleColumnStatsData doubleStats,
+  4: StringColumnStatsData stringStats,
+  5: BinaryColumnStatsData binaryStats,
+  6: DecimalColumnStatsData decimalStats,
+  7: DateColumnStatsData dateStats,
+  8: TimestampColumnStatsData timestampStats
+}
+
+struct ColumnStatisticsObj {
+  1: required string colName,
+  2: required string colType,
+  3: required ColumnStatisticsData statsData
+}
+
+struct TableStatsRequest {
+  1: required string dbName,
+  2: required string tblName,
+  3: required list<string> colNames,
+  4: optional string catName,
+  5: optional string validWriteIdList,
+  6: optional string engine
+}
+
+struct TableStatsResult {
+  1: required list<ColumnStatisticsObj> tableStats
+}
+
+struct PartitionsStatsRequest {
+  1: required string dbName,
+  2: required string tblName,
+  3: required list<string> colNames,
+  4: required list<string> partNames,
+  5: optional string catName,
+  6: optional string validWriteIdList,
+  7: optional string engine
+}
+
+struct PartitionsStatsResult {
+  1: required map<string, list<ColumnStatisticsObj>> partStats
+}
+
 // -- transactions ---------------------------------------------------------------------------------------------
 
 struct OpenTxnRequest {
@@ -463,6 +568,11 @@ service Metastore {
   void alter_partitions_with_environment_context(
     1: string db_name, 2: string tbl_name, 3: list<Partition> new_parts, 4: EnvironmentContext environment_context)
     throws (1: InvalidOperationException o1, 2: MetaException o2),
+
+  TableStatsResult get_table_statistics_req(1: TableStatsRequest request)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2),
+  PartitionsStatsResult get_partitions_statistics_req(1: PartitionsStatsRequest request)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2),
 
   GetOpenTxnsInfoResponse get_open_txns_info(),
   OpenTxnsResponse open_txns(1: OpenTxnRequest rqst),

@@ -2,7 +2,8 @@
 
 Every file is read to its end: whether it can be, whether its ORC statistics and ACID footer are true, whether
 events are sorted and none comes twice, whether deletes hit a row, whether rows lie in the bucket that they
-hash to, whether the metastore gave out the ids, and whether numbers of rows that it calls accurate are.
+hash to, whether the metastore gave out the ids, and whether numbers of rows and statistics of columns that
+it calls accurate are.
 Nothing is changed. A finding is damage (a reader fails, or rows are lost, doubled or wrong) or a notice
 (harmless, such as the files of an aborted transaction; shown with --notices and --json).
 

@@ -80,12 +80,14 @@ class TableOperations:
     one.
 
     ``is_emptied``: all rows of the table were removed at once before the first of these operations, which
-    may be none.
+    may be none. ``is_copy``: they are all rows of the table in one state of the source, an operation a key;
+    a key with several is refused.
     """
 
     table: SourceTable
     operations: DataFrame
     is_emptied: bool = False
+    is_copy: bool = False
 
 
 @dataclass(frozen=True)

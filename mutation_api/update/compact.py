@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from metastore_client.client import MetastoreClient
 from metastore_client.model import CompactionInfo, CompactionType
-from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import CompactionError, ConfigurationError
@@ -172,9 +172,19 @@ def compact_table(
     return CompactReport(table, kind, limit, delta_rows, found, after)
 
 
-def read_sizes(metastore: MetastoreClient, table: str, *, counts_rows: bool = True) -> list[DeltaSizes]:
-    """Deltas and bases of a table by partition, in a snapshot. Raises: as :func:`compact_table`."""
-    with MutatorClientBuilder().metastore(metastore).build() as client, client.open_snapshot(table) as view:
+def read_sizes(
+    metastore: MetastoreClient,
+    table: str,
+    *,
+    counts_rows: bool = True,
+    lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
+) -> list[DeltaSizes]:
+    """Deltas and bases of a table by partition, in a snapshot.
+
+    Raises: as :func:`compact_table`; LockNotAcquiredError: somebody has the table for himself for longer.
+    """
+    builder = MutatorClientBuilder().metastore(metastore).lock_timeout_seconds(lock_timeout_seconds)
+    with builder.build() as client, client.open_snapshot(table) as view:
         return delta_sizes(open_table(view, table), counts_rows=counts_rows)
 
 

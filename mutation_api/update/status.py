@@ -12,7 +12,7 @@ from metastore_client.model import CompactionInfo, LockInfo, LockState, TxnInfo,
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.mutator_client import TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT
 from mutation_api.client.tables.catalog import split_full_name
-from mutation_api.errors import MutationError
+from mutation_api.errors import LockNotAcquiredError, MutationError
 from mutation_api.inputs.watermark import Watermark
 from mutation_api.update.compact import read_sizes
 from mutation_api.update.progress_mark import ProgressMark
@@ -23,6 +23,9 @@ from mutation_api.update.waiting import Waiting, waiting_changes
 from mutation_api.upkeep.delta_sizes import DeltaSizes
 
 __all__ = ["UpdateStatus", "update_status"]
+
+LOCK_SECONDS = 2.0
+"""How long the status waits for who has the table for himself."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class UpdateStatus:
         waiting: what waits in the source; None if the source could not be asked.
         source_error: why it could not.
         objects: (kind, name) of what was made in the source, and of the watermark table.
-        sizes: deltas and bases by partition.
+        sizes: deltas and bases by partition; empty if they could not be read.
+        sizes_error: why not: somebody has the table for himself.
         compactions: those of the table that the server remembers, newest first.
         waiting_locks: locks on the table that others hold up.
         dead_txns: transactions without a sign of life for longer than the server's limit.
@@ -54,6 +58,7 @@ class UpdateStatus:
     source_error: str
     objects: tuple[tuple[str, str], ...]
     sizes: tuple[DeltaSizes, ...]
+    sizes_error: str
     compactions: tuple[CompactionInfo, ...]
     waiting_locks: tuple[LockInfo, ...]
     dead_txns: tuple[TxnInfo, ...]
@@ -72,7 +77,8 @@ class UpdateStatus:
 
 
 def update_status(metastore: MetastoreClient, table: str, *, password: str | None = None) -> UpdateStatus:
-    """Look at both sides; a source that does not answer is reported, not raised.
+    """Look at both sides; a source that does not answer is reported, not raised, and so is a table that
+    somebody has locked for himself: its status is asked for just then.
 
     Args:
         metastore: where the table is; stays open.
@@ -89,11 +95,11 @@ def update_status(metastore: MetastoreClient, table: str, *, password: str | Non
     waiting, objects, error = _ask_source(metastore, table, settings, password)
     if found is not None:
         objects = (*objects, ("watermark table", watermark_table_of(table)))
-    sizes = read_sizes(metastore, table)
     with metastore_errors_as_ours(f"could not ask for the state of table {table}"):
         compactions = _compactions(metastore, table)
         locks = metastore.show_locks(*split_full_name(table))
         dead = _dead(metastore, time.time())
+    sizes, sizes_error = _sizes(metastore, table)  # last, since it asks for a lock of its own
     return UpdateStatus(
         table,
         get_table(metastore, table).location,
@@ -103,7 +109,8 @@ def update_status(metastore: MetastoreClient, table: str, *, password: str | Non
         waiting,
         error,
         objects,
-        tuple(sizes),
+        sizes,
+        sizes_error,
         tuple(compactions),
         tuple(each for each in locks if each.state is LockState.WAITING),
         tuple(dead),
@@ -131,6 +138,14 @@ def _ask_source(
         return None, (), str(error)
     finally:
         database.close()
+
+
+def _sizes(metastore: MetastoreClient, table: str) -> tuple[tuple[DeltaSizes, ...], str]:
+    """What the files tell, and why they do not."""
+    try:
+        return tuple(read_sizes(metastore, table, lock_timeout_seconds=LOCK_SECONDS)), ""
+    except LockNotAcquiredError as error:
+        return (), str(error)
 
 
 def _compactions(metastore: MetastoreClient, table: str) -> Sequence[CompactionInfo]:

@@ -53,7 +53,7 @@ def _table(status: UpdateStatus) -> str:
         _cards(status),
         _charts(_runs(status)),
         _days(status),
-        _partitions(status.sizes),
+        _partitions(status.sizes, status.sizes_error),
         _compactions(status),
         _troubles(status),
         _objects(status),
@@ -71,8 +71,8 @@ def _cards(status: UpdateStatus) -> str:
         "changes outstanding": "?" if waiting is None else f"{waiting.count:,}",
         "extractions": "0" if mark is None else f"{mark.extraction:,}",
         "last extraction (UTC)": "-" if mark is None else shown_time(mark.as_of)[11:],
-        "rows in deltas": f"{deltas:,}",
-        "rows in bases": f"{base:,}",
+        "rows in deltas": "?" if status.sizes_error else f"{deltas:,}",
+        "rows in bases": "?" if status.sizes_error else f"{base:,}",
     }
     shown = "".join(
         f'<div class="card"><b>{value}</b><span>{name}</span></div>' for name, value in cards.items()
@@ -108,7 +108,9 @@ def _days(status: UpdateStatus) -> str:
     )
 
 
-def _partitions(sizes: Sequence[DeltaSizes]) -> str:
+def _partitions(sizes: Sequence[DeltaSizes], error: str) -> str:
+    if error:
+        return f'<h3>Deltas by partition</h3><p class="note bad">{escape(error)}</p>'
     most = sorted(sizes, key=lambda each: each.deltas.byte_count, reverse=True)[:PARTITIONS_SHOWN]
     top = max((each.deltas.byte_count + each.base.byte_count for each in most), default=0) or 1
     rows = [

@@ -86,8 +86,11 @@ def _compaction(status: UpdateStatus) -> list[tuple[str, str]]:
     return [
         ("Ongoing", "; ".join(active) or "(there is currently no ongoing compaction)"),
         ("Last completed", completed + (f", {shown_time(ended / 1000)}" if ended else "")),
-        ("Deltas", _size(deltas)),
-        ("Base", _size(base)),
+        *(
+            [("Deltas and base", f"(not known: {status.sizes_error})")]
+            if status.sizes_error
+            else [("Deltas", _size(deltas)), ("Base", _size(base))]
+        ),
     ]
 
 
@@ -133,6 +136,7 @@ def status_dict(status: UpdateStatus) -> dict[str, Any]:
             {"partition": each.partition, "deltas": dict(vars(each.deltas)), "base": dict(vars(each.base))}
             for each in status.sizes
         ],
+        "sizes_error": status.sizes_error,
         "compactions": [
             {
                 "id": each.id,

@@ -336,6 +336,23 @@ def test_accurate_statistics_of_a_table_are_cleared(
     assert metastore.clear_accurate_statistics(database, "t", None, **told) == 0
 
 
+def test_columns_without_statistics(
+    metastore: MetastoreClient, database: str, make_table: MakeTable, writer: Writer
+) -> None:
+    """Nothing is answered, for known and unknown columns and partitions; a missing table is an error.
+
+    What Hive records is compared in tests/integration/upkeep.
+    """
+    make_table("t", "ds")
+    make_table("flat")
+    metastore.add_partitions(database, "t", [("a",)])
+    valid = {"valid_write_ids": writer.valid_write_ids}
+    assert metastore.get_column_statistics(database, "T", ["ds=a", "ds=b"], ["id", "none"], **valid) == {}
+    assert metastore.get_column_statistics(database, "flat", None, ["ID"]) == {}
+    with pytest.raises(NoSuchObjectError):
+        metastore.get_column_statistics(database, "missing", None, ["id"])
+
+
 def test_parameters_of_a_table_are_set_and_removed(
     metastore: MetastoreClient, database: str, make_table: MakeTable
 ) -> None:

@@ -138,12 +138,13 @@ class Shop:
         database: str,
         columns: Sequence[ColumnInfo],
         *keys: ColumnInfo,
-        bucketed_by: str = "id",
+        bucketed_by: str | None = "id",
         name: str = "orders",
     ) -> None:
         self.source, self.metastore = source, metastore
         self.table = f"{database}.{name}"
-        create_acid_table(metastore, self.table, columns, keys, clustered_by=[bucketed_by], num_buckets=2)
+        buckets = {} if bucketed_by is None else {"clustered_by": [bucketed_by], "num_buckets": 2}
+        create_acid_table(metastore, self.table, columns, keys, **buckets)
 
     def enable(self, **options: Any) -> EnableReport:
         """Enable by the log."""

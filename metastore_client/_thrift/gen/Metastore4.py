@@ -1175,11 +1175,11 @@ class add_write_ids_to_min_history_args(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.writeIds = {}
-                    (_ktype381, _vtype382, _size380) = iprot.readMapBegin()
-                    for _i384 in range(_size380):
-                        _key385 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val386 = iprot.readI64()
-                        self.writeIds[_key385] = _val386
+                    (_ktype425, _vtype426, _size424) = iprot.readMapBegin()
+                    for _i428 in range(_size424):
+                        _key429 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val430 = iprot.readI64()
+                        self.writeIds[_key429] = _val430
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1200,9 +1200,9 @@ class add_write_ids_to_min_history_args(object):
         if self.writeIds is not None:
             oprot.writeFieldBegin('writeIds', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.I64, len(self.writeIds))
-            for kiter387, viter388 in self.writeIds.items():
-                oprot.writeString(kiter387.encode('utf-8') if sys.version_info[0] == 2 else kiter387)
-                oprot.writeI64(viter388)
+            for kiter431, viter432 in self.writeIds.items():
+                oprot.writeString(kiter431.encode('utf-8') if sys.version_info[0] == 2 else kiter431)
+                oprot.writeI64(viter432)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()

@@ -3141,6 +3141,1457 @@ class GetCatalogsResponse(object):
         return not (self == other)
 
 
+class BooleanColumnStatsData(object):
+    """
+    Attributes:
+     - numTrues
+     - numFalses
+     - numNulls
+
+    """
+
+
+    def __init__(self, numTrues=None, numFalses=None, numNulls=None,):
+        self.numTrues = numTrues
+        self.numFalses = numFalses
+        self.numNulls = numNulls
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.I64:
+                    self.numTrues = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.I64:
+                    self.numFalses = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.I64:
+                    self.numNulls = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('BooleanColumnStatsData')
+        if self.numTrues is not None:
+            oprot.writeFieldBegin('numTrues', TType.I64, 1)
+            oprot.writeI64(self.numTrues)
+            oprot.writeFieldEnd()
+        if self.numFalses is not None:
+            oprot.writeFieldBegin('numFalses', TType.I64, 2)
+            oprot.writeI64(self.numFalses)
+            oprot.writeFieldEnd()
+        if self.numNulls is not None:
+            oprot.writeFieldBegin('numNulls', TType.I64, 3)
+            oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.numTrues is None:
+            raise TProtocolException(message='Required field numTrues is unset!')
+        if self.numFalses is None:
+            raise TProtocolException(message='Required field numFalses is unset!')
+        if self.numNulls is None:
+            raise TProtocolException(message='Required field numNulls is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class DoubleColumnStatsData(object):
+    """
+    Attributes:
+     - lowValue
+     - highValue
+     - numNulls
+
+    """
+
+
+    def __init__(self, lowValue=None, highValue=None, numNulls=None,):
+        self.lowValue = lowValue
+        self.highValue = highValue
+        self.numNulls = numNulls
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.DOUBLE:
+                    self.lowValue = iprot.readDouble()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.DOUBLE:
+                    self.highValue = iprot.readDouble()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.I64:
+                    self.numNulls = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('DoubleColumnStatsData')
+        if self.lowValue is not None:
+            oprot.writeFieldBegin('lowValue', TType.DOUBLE, 1)
+            oprot.writeDouble(self.lowValue)
+            oprot.writeFieldEnd()
+        if self.highValue is not None:
+            oprot.writeFieldBegin('highValue', TType.DOUBLE, 2)
+            oprot.writeDouble(self.highValue)
+            oprot.writeFieldEnd()
+        if self.numNulls is not None:
+            oprot.writeFieldBegin('numNulls', TType.I64, 3)
+            oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.numNulls is None:
+            raise TProtocolException(message='Required field numNulls is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class LongColumnStatsData(object):
+    """
+    Attributes:
+     - lowValue
+     - highValue
+     - numNulls
+
+    """
+
+
+    def __init__(self, lowValue=None, highValue=None, numNulls=None,):
+        self.lowValue = lowValue
+        self.highValue = highValue
+        self.numNulls = numNulls
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.I64:
+                    self.lowValue = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.I64:
+                    self.highValue = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.I64:
+                    self.numNulls = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('LongColumnStatsData')
+        if self.lowValue is not None:
+            oprot.writeFieldBegin('lowValue', TType.I64, 1)
+            oprot.writeI64(self.lowValue)
+            oprot.writeFieldEnd()
+        if self.highValue is not None:
+            oprot.writeFieldBegin('highValue', TType.I64, 2)
+            oprot.writeI64(self.highValue)
+            oprot.writeFieldEnd()
+        if self.numNulls is not None:
+            oprot.writeFieldBegin('numNulls', TType.I64, 3)
+            oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.numNulls is None:
+            raise TProtocolException(message='Required field numNulls is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class StringColumnStatsData(object):
+    """
+    Attributes:
+     - numNulls
+
+    """
+
+
+    def __init__(self, numNulls=None,):
+        self.numNulls = numNulls
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 3:
+                if ftype == TType.I64:
+                    self.numNulls = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('StringColumnStatsData')
+        if self.numNulls is not None:
+            oprot.writeFieldBegin('numNulls', TType.I64, 3)
+            oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.numNulls is None:
+            raise TProtocolException(message='Required field numNulls is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class BinaryColumnStatsData(object):
+    """
+    Attributes:
+     - numNulls
+
+    """
+
+
+    def __init__(self, numNulls=None,):
+        self.numNulls = numNulls
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 3:
+                if ftype == TType.I64:
+                    self.numNulls = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('BinaryColumnStatsData')
+        if self.numNulls is not None:
+            oprot.writeFieldBegin('numNulls', TType.I64, 3)
+            oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.numNulls is None:
+            raise TProtocolException(message='Required field numNulls is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class Decimal(object):
+    """
+    Attributes:
+     - unscaled
+     - scale
+
+    """
+
+
+    def __init__(self, unscaled=None, scale=None,):
+        self.unscaled = unscaled
+        self.scale = scale
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.unscaled = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.I16:
+                    self.scale = iprot.readI16()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('Decimal')
+        if self.unscaled is not None:
+            oprot.writeFieldBegin('unscaled', TType.STRING, 1)
+            oprot.writeBinary(self.unscaled)
+            oprot.writeFieldEnd()
+        if self.scale is not None:
+            oprot.writeFieldBegin('scale', TType.I16, 3)
+            oprot.writeI16(self.scale)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.unscaled is None:
+            raise TProtocolException(message='Required field unscaled is unset!')
+        if self.scale is None:
+            raise TProtocolException(message='Required field scale is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class DecimalColumnStatsData(object):
+    """
+    Attributes:
+     - lowValue
+     - highValue
+     - numNulls
+
+    """
+
+
+    def __init__(self, lowValue=None, highValue=None, numNulls=None,):
+        self.lowValue = lowValue
+        self.highValue = highValue
+        self.numNulls = numNulls
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.lowValue = Decimal()
+                    self.lowValue.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRUCT:
+                    self.highValue = Decimal()
+                    self.highValue.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.I64:
+                    self.numNulls = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('DecimalColumnStatsData')
+        if self.lowValue is not None:
+            oprot.writeFieldBegin('lowValue', TType.STRUCT, 1)
+            self.lowValue.write(oprot)
+            oprot.writeFieldEnd()
+        if self.highValue is not None:
+            oprot.writeFieldBegin('highValue', TType.STRUCT, 2)
+            self.highValue.write(oprot)
+            oprot.writeFieldEnd()
+        if self.numNulls is not None:
+            oprot.writeFieldBegin('numNulls', TType.I64, 3)
+            oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.numNulls is None:
+            raise TProtocolException(message='Required field numNulls is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class Date(object):
+    """
+    Attributes:
+     - daysSinceEpoch
+
+    """
+
+
+    def __init__(self, daysSinceEpoch=None,):
+        self.daysSinceEpoch = daysSinceEpoch
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.I64:
+                    self.daysSinceEpoch = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('Date')
+        if self.daysSinceEpoch is not None:
+            oprot.writeFieldBegin('daysSinceEpoch', TType.I64, 1)
+            oprot.writeI64(self.daysSinceEpoch)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.daysSinceEpoch is None:
+            raise TProtocolException(message='Required field daysSinceEpoch is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class DateColumnStatsData(object):
+    """
+    Attributes:
+     - lowValue
+     - highValue
+     - numNulls
+
+    """
+
+
+    def __init__(self, lowValue=None, highValue=None, numNulls=None,):
+        self.lowValue = lowValue
+        self.highValue = highValue
+        self.numNulls = numNulls
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.lowValue = Date()
+                    self.lowValue.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRUCT:
+                    self.highValue = Date()
+                    self.highValue.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.I64:
+                    self.numNulls = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('DateColumnStatsData')
+        if self.lowValue is not None:
+            oprot.writeFieldBegin('lowValue', TType.STRUCT, 1)
+            self.lowValue.write(oprot)
+            oprot.writeFieldEnd()
+        if self.highValue is not None:
+            oprot.writeFieldBegin('highValue', TType.STRUCT, 2)
+            self.highValue.write(oprot)
+            oprot.writeFieldEnd()
+        if self.numNulls is not None:
+            oprot.writeFieldBegin('numNulls', TType.I64, 3)
+            oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.numNulls is None:
+            raise TProtocolException(message='Required field numNulls is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class Timestamp(object):
+    """
+    Attributes:
+     - secondsSinceEpoch
+
+    """
+
+
+    def __init__(self, secondsSinceEpoch=None,):
+        self.secondsSinceEpoch = secondsSinceEpoch
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.I64:
+                    self.secondsSinceEpoch = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('Timestamp')
+        if self.secondsSinceEpoch is not None:
+            oprot.writeFieldBegin('secondsSinceEpoch', TType.I64, 1)
+            oprot.writeI64(self.secondsSinceEpoch)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.secondsSinceEpoch is None:
+            raise TProtocolException(message='Required field secondsSinceEpoch is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class TimestampColumnStatsData(object):
+    """
+    Attributes:
+     - lowValue
+     - highValue
+     - numNulls
+
+    """
+
+
+    def __init__(self, lowValue=None, highValue=None, numNulls=None,):
+        self.lowValue = lowValue
+        self.highValue = highValue
+        self.numNulls = numNulls
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.lowValue = Timestamp()
+                    self.lowValue.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRUCT:
+                    self.highValue = Timestamp()
+                    self.highValue.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.I64:
+                    self.numNulls = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('TimestampColumnStatsData')
+        if self.lowValue is not None:
+            oprot.writeFieldBegin('lowValue', TType.STRUCT, 1)
+            self.lowValue.write(oprot)
+            oprot.writeFieldEnd()
+        if self.highValue is not None:
+            oprot.writeFieldBegin('highValue', TType.STRUCT, 2)
+            self.highValue.write(oprot)
+            oprot.writeFieldEnd()
+        if self.numNulls is not None:
+            oprot.writeFieldBegin('numNulls', TType.I64, 3)
+            oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.numNulls is None:
+            raise TProtocolException(message='Required field numNulls is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class ColumnStatisticsData(object):
+    """
+    Attributes:
+     - booleanStats
+     - longStats
+     - doubleStats
+     - stringStats
+     - binaryStats
+     - decimalStats
+     - dateStats
+     - timestampStats
+
+    """
+
+
+    def __init__(self, booleanStats=None, longStats=None, doubleStats=None, stringStats=None, binaryStats=None, decimalStats=None, dateStats=None, timestampStats=None,):
+        self.booleanStats = booleanStats
+        self.longStats = longStats
+        self.doubleStats = doubleStats
+        self.stringStats = stringStats
+        self.binaryStats = binaryStats
+        self.decimalStats = decimalStats
+        self.dateStats = dateStats
+        self.timestampStats = timestampStats
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.booleanStats = BooleanColumnStatsData()
+                    self.booleanStats.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRUCT:
+                    self.longStats = LongColumnStatsData()
+                    self.longStats.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.STRUCT:
+                    self.doubleStats = DoubleColumnStatsData()
+                    self.doubleStats.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRUCT:
+                    self.stringStats = StringColumnStatsData()
+                    self.stringStats.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRUCT:
+                    self.binaryStats = BinaryColumnStatsData()
+                    self.binaryStats.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.STRUCT:
+                    self.decimalStats = DecimalColumnStatsData()
+                    self.decimalStats.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 7:
+                if ftype == TType.STRUCT:
+                    self.dateStats = DateColumnStatsData()
+                    self.dateStats.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 8:
+                if ftype == TType.STRUCT:
+                    self.timestampStats = TimestampColumnStatsData()
+                    self.timestampStats.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ColumnStatisticsData')
+        if self.booleanStats is not None:
+            oprot.writeFieldBegin('booleanStats', TType.STRUCT, 1)
+            self.booleanStats.write(oprot)
+            oprot.writeFieldEnd()
+        if self.longStats is not None:
+            oprot.writeFieldBegin('longStats', TType.STRUCT, 2)
+            self.longStats.write(oprot)
+            oprot.writeFieldEnd()
+        if self.doubleStats is not None:
+            oprot.writeFieldBegin('doubleStats', TType.STRUCT, 3)
+            self.doubleStats.write(oprot)
+            oprot.writeFieldEnd()
+        if self.stringStats is not None:
+            oprot.writeFieldBegin('stringStats', TType.STRUCT, 4)
+            self.stringStats.write(oprot)
+            oprot.writeFieldEnd()
+        if self.binaryStats is not None:
+            oprot.writeFieldBegin('binaryStats', TType.STRUCT, 5)
+            self.binaryStats.write(oprot)
+            oprot.writeFieldEnd()
+        if self.decimalStats is not None:
+            oprot.writeFieldBegin('decimalStats', TType.STRUCT, 6)
+            self.decimalStats.write(oprot)
+            oprot.writeFieldEnd()
+        if self.dateStats is not None:
+            oprot.writeFieldBegin('dateStats', TType.STRUCT, 7)
+            self.dateStats.write(oprot)
+            oprot.writeFieldEnd()
+        if self.timestampStats is not None:
+            oprot.writeFieldBegin('timestampStats', TType.STRUCT, 8)
+            self.timestampStats.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class ColumnStatisticsObj(object):
+    """
+    Attributes:
+     - colName
+     - colType
+     - statsData
+
+    """
+
+
+    def __init__(self, colName=None, colType=None, statsData=None,):
+        self.colName = colName
+        self.colType = colType
+        self.statsData = statsData
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.colName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.colType = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.STRUCT:
+                    self.statsData = ColumnStatisticsData()
+                    self.statsData.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ColumnStatisticsObj')
+        if self.colName is not None:
+            oprot.writeFieldBegin('colName', TType.STRING, 1)
+            oprot.writeString(self.colName.encode('utf-8') if sys.version_info[0] == 2 else self.colName)
+            oprot.writeFieldEnd()
+        if self.colType is not None:
+            oprot.writeFieldBegin('colType', TType.STRING, 2)
+            oprot.writeString(self.colType.encode('utf-8') if sys.version_info[0] == 2 else self.colType)
+            oprot.writeFieldEnd()
+        if self.statsData is not None:
+            oprot.writeFieldBegin('statsData', TType.STRUCT, 3)
+            self.statsData.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.colName is None:
+            raise TProtocolException(message='Required field colName is unset!')
+        if self.colType is None:
+            raise TProtocolException(message='Required field colType is unset!')
+        if self.statsData is None:
+            raise TProtocolException(message='Required field statsData is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class TableStatsRequest(object):
+    """
+    Attributes:
+     - dbName
+     - tblName
+     - colNames
+     - catName
+     - validWriteIdList
+     - engine
+
+    """
+
+
+    def __init__(self, dbName=None, tblName=None, colNames=None, catName=None, validWriteIdList=None, engine=None,):
+        self.dbName = dbName
+        self.tblName = tblName
+        self.colNames = colNames
+        self.catName = catName
+        self.validWriteIdList = validWriteIdList
+        self.engine = engine
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.dbName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.tblName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.LIST:
+                    self.colNames = []
+                    (_etype178, _size175) = iprot.readListBegin()
+                    for _i179 in range(_size175):
+                        _elem180 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.colNames.append(_elem180)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.catName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRING:
+                    self.validWriteIdList = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.STRING:
+                    self.engine = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('TableStatsRequest')
+        if self.dbName is not None:
+            oprot.writeFieldBegin('dbName', TType.STRING, 1)
+            oprot.writeString(self.dbName.encode('utf-8') if sys.version_info[0] == 2 else self.dbName)
+            oprot.writeFieldEnd()
+        if self.tblName is not None:
+            oprot.writeFieldBegin('tblName', TType.STRING, 2)
+            oprot.writeString(self.tblName.encode('utf-8') if sys.version_info[0] == 2 else self.tblName)
+            oprot.writeFieldEnd()
+        if self.colNames is not None:
+            oprot.writeFieldBegin('colNames', TType.LIST, 3)
+            oprot.writeListBegin(TType.STRING, len(self.colNames))
+            for iter181 in self.colNames:
+                oprot.writeString(iter181.encode('utf-8') if sys.version_info[0] == 2 else iter181)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.catName is not None:
+            oprot.writeFieldBegin('catName', TType.STRING, 4)
+            oprot.writeString(self.catName.encode('utf-8') if sys.version_info[0] == 2 else self.catName)
+            oprot.writeFieldEnd()
+        if self.validWriteIdList is not None:
+            oprot.writeFieldBegin('validWriteIdList', TType.STRING, 5)
+            oprot.writeString(self.validWriteIdList.encode('utf-8') if sys.version_info[0] == 2 else self.validWriteIdList)
+            oprot.writeFieldEnd()
+        if self.engine is not None:
+            oprot.writeFieldBegin('engine', TType.STRING, 6)
+            oprot.writeString(self.engine.encode('utf-8') if sys.version_info[0] == 2 else self.engine)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.dbName is None:
+            raise TProtocolException(message='Required field dbName is unset!')
+        if self.tblName is None:
+            raise TProtocolException(message='Required field tblName is unset!')
+        if self.colNames is None:
+            raise TProtocolException(message='Required field colNames is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class TableStatsResult(object):
+    """
+    Attributes:
+     - tableStats
+
+    """
+
+
+    def __init__(self, tableStats=None,):
+        self.tableStats = tableStats
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.LIST:
+                    self.tableStats = []
+                    (_etype185, _size182) = iprot.readListBegin()
+                    for _i186 in range(_size182):
+                        _elem187 = ColumnStatisticsObj()
+                        _elem187.read(iprot)
+                        self.tableStats.append(_elem187)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('TableStatsResult')
+        if self.tableStats is not None:
+            oprot.writeFieldBegin('tableStats', TType.LIST, 1)
+            oprot.writeListBegin(TType.STRUCT, len(self.tableStats))
+            for iter188 in self.tableStats:
+                iter188.write(oprot)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.tableStats is None:
+            raise TProtocolException(message='Required field tableStats is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class PartitionsStatsRequest(object):
+    """
+    Attributes:
+     - dbName
+     - tblName
+     - colNames
+     - partNames
+     - catName
+     - validWriteIdList
+     - engine
+
+    """
+
+
+    def __init__(self, dbName=None, tblName=None, colNames=None, partNames=None, catName=None, validWriteIdList=None, engine=None,):
+        self.dbName = dbName
+        self.tblName = tblName
+        self.colNames = colNames
+        self.partNames = partNames
+        self.catName = catName
+        self.validWriteIdList = validWriteIdList
+        self.engine = engine
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.dbName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.tblName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.LIST:
+                    self.colNames = []
+                    (_etype192, _size189) = iprot.readListBegin()
+                    for _i193 in range(_size189):
+                        _elem194 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.colNames.append(_elem194)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.LIST:
+                    self.partNames = []
+                    (_etype198, _size195) = iprot.readListBegin()
+                    for _i199 in range(_size195):
+                        _elem200 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partNames.append(_elem200)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRING:
+                    self.catName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.STRING:
+                    self.validWriteIdList = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 7:
+                if ftype == TType.STRING:
+                    self.engine = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('PartitionsStatsRequest')
+        if self.dbName is not None:
+            oprot.writeFieldBegin('dbName', TType.STRING, 1)
+            oprot.writeString(self.dbName.encode('utf-8') if sys.version_info[0] == 2 else self.dbName)
+            oprot.writeFieldEnd()
+        if self.tblName is not None:
+            oprot.writeFieldBegin('tblName', TType.STRING, 2)
+            oprot.writeString(self.tblName.encode('utf-8') if sys.version_info[0] == 2 else self.tblName)
+            oprot.writeFieldEnd()
+        if self.colNames is not None:
+            oprot.writeFieldBegin('colNames', TType.LIST, 3)
+            oprot.writeListBegin(TType.STRING, len(self.colNames))
+            for iter201 in self.colNames:
+                oprot.writeString(iter201.encode('utf-8') if sys.version_info[0] == 2 else iter201)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.partNames is not None:
+            oprot.writeFieldBegin('partNames', TType.LIST, 4)
+            oprot.writeListBegin(TType.STRING, len(self.partNames))
+            for iter202 in self.partNames:
+                oprot.writeString(iter202.encode('utf-8') if sys.version_info[0] == 2 else iter202)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.catName is not None:
+            oprot.writeFieldBegin('catName', TType.STRING, 5)
+            oprot.writeString(self.catName.encode('utf-8') if sys.version_info[0] == 2 else self.catName)
+            oprot.writeFieldEnd()
+        if self.validWriteIdList is not None:
+            oprot.writeFieldBegin('validWriteIdList', TType.STRING, 6)
+            oprot.writeString(self.validWriteIdList.encode('utf-8') if sys.version_info[0] == 2 else self.validWriteIdList)
+            oprot.writeFieldEnd()
+        if self.engine is not None:
+            oprot.writeFieldBegin('engine', TType.STRING, 7)
+            oprot.writeString(self.engine.encode('utf-8') if sys.version_info[0] == 2 else self.engine)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.dbName is None:
+            raise TProtocolException(message='Required field dbName is unset!')
+        if self.tblName is None:
+            raise TProtocolException(message='Required field tblName is unset!')
+        if self.colNames is None:
+            raise TProtocolException(message='Required field colNames is unset!')
+        if self.partNames is None:
+            raise TProtocolException(message='Required field partNames is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class PartitionsStatsResult(object):
+    """
+    Attributes:
+     - partStats
+
+    """
+
+
+    def __init__(self, partStats=None,):
+        self.partStats = partStats
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.MAP:
+                    self.partStats = {}
+                    (_ktype204, _vtype205, _size203) = iprot.readMapBegin()
+                    for _i207 in range(_size203):
+                        _key208 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val209 = []
+                        (_etype213, _size210) = iprot.readListBegin()
+                        for _i214 in range(_size210):
+                            _elem215 = ColumnStatisticsObj()
+                            _elem215.read(iprot)
+                            _val209.append(_elem215)
+                        iprot.readListEnd()
+                        self.partStats[_key208] = _val209
+                    iprot.readMapEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('PartitionsStatsResult')
+        if self.partStats is not None:
+            oprot.writeFieldBegin('partStats', TType.MAP, 1)
+            oprot.writeMapBegin(TType.STRING, TType.LIST, len(self.partStats))
+            for kiter216, viter217 in self.partStats.items():
+                oprot.writeString(kiter216.encode('utf-8') if sys.version_info[0] == 2 else kiter216)
+                oprot.writeListBegin(TType.STRUCT, len(viter217))
+                for iter218 in viter217:
+                    iter218.write(oprot)
+                oprot.writeListEnd()
+            oprot.writeMapEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.partStats is None:
+            raise TProtocolException(message='Required field partStats is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
 class OpenTxnRequest(object):
     """
     Attributes:
@@ -3260,10 +4711,10 @@ class OpenTxnsResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.txn_ids = []
-                    (_etype178, _size175) = iprot.readListBegin()
-                    for _i179 in range(_size175):
-                        _elem180 = iprot.readI64()
-                        self.txn_ids.append(_elem180)
+                    (_etype222, _size219) = iprot.readListBegin()
+                    for _i223 in range(_size219):
+                        _elem224 = iprot.readI64()
+                        self.txn_ids.append(_elem224)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3280,8 +4731,8 @@ class OpenTxnsResponse(object):
         if self.txn_ids is not None:
             oprot.writeFieldBegin('txn_ids', TType.LIST, 1)
             oprot.writeListBegin(TType.I64, len(self.txn_ids))
-            for iter181 in self.txn_ids:
-                oprot.writeI64(iter181)
+            for iter225 in self.txn_ids:
+                oprot.writeI64(iter225)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3386,10 +4837,10 @@ class AbortTxnsRequest(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.txn_ids = []
-                    (_etype185, _size182) = iprot.readListBegin()
-                    for _i186 in range(_size182):
-                        _elem187 = iprot.readI64()
-                        self.txn_ids.append(_elem187)
+                    (_etype229, _size226) = iprot.readListBegin()
+                    for _i230 in range(_size226):
+                        _elem231 = iprot.readI64()
+                        self.txn_ids.append(_elem231)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3406,8 +4857,8 @@ class AbortTxnsRequest(object):
         if self.txn_ids is not None:
             oprot.writeFieldBegin('txn_ids', TType.LIST, 1)
             oprot.writeListBegin(TType.I64, len(self.txn_ids))
-            for iter188 in self.txn_ids:
-                oprot.writeI64(iter188)
+            for iter232 in self.txn_ids:
+                oprot.writeI64(iter232)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3683,11 +5134,11 @@ class GetOpenTxnsInfoResponse(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.open_txns = []
-                    (_etype192, _size189) = iprot.readListBegin()
-                    for _i193 in range(_size189):
-                        _elem194 = TxnInfo()
-                        _elem194.read(iprot)
-                        self.open_txns.append(_elem194)
+                    (_etype236, _size233) = iprot.readListBegin()
+                    for _i237 in range(_size233):
+                        _elem238 = TxnInfo()
+                        _elem238.read(iprot)
+                        self.open_txns.append(_elem238)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3708,8 +5159,8 @@ class GetOpenTxnsInfoResponse(object):
         if self.open_txns is not None:
             oprot.writeFieldBegin('open_txns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.open_txns))
-            for iter195 in self.open_txns:
-                iter195.write(oprot)
+            for iter239 in self.open_txns:
+                iter239.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3831,20 +5282,20 @@ class HeartbeatTxnRangeResponse(object):
             if fid == 1:
                 if ftype == TType.SET:
                     self.aborted = set()
-                    (_etype199, _size196) = iprot.readSetBegin()
-                    for _i200 in range(_size196):
-                        _elem201 = iprot.readI64()
-                        self.aborted.add(_elem201)
+                    (_etype243, _size240) = iprot.readSetBegin()
+                    for _i244 in range(_size240):
+                        _elem245 = iprot.readI64()
+                        self.aborted.add(_elem245)
                     iprot.readSetEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 2:
                 if ftype == TType.SET:
                     self.nosuch = set()
-                    (_etype205, _size202) = iprot.readSetBegin()
-                    for _i206 in range(_size202):
-                        _elem207 = iprot.readI64()
-                        self.nosuch.add(_elem207)
+                    (_etype249, _size246) = iprot.readSetBegin()
+                    for _i250 in range(_size246):
+                        _elem251 = iprot.readI64()
+                        self.nosuch.add(_elem251)
                     iprot.readSetEnd()
                 else:
                     iprot.skip(ftype)
@@ -3861,15 +5312,15 @@ class HeartbeatTxnRangeResponse(object):
         if self.aborted is not None:
             oprot.writeFieldBegin('aborted', TType.SET, 1)
             oprot.writeSetBegin(TType.I64, len(self.aborted))
-            for iter208 in self.aborted:
-                oprot.writeI64(iter208)
+            for iter252 in self.aborted:
+                oprot.writeI64(iter252)
             oprot.writeSetEnd()
             oprot.writeFieldEnd()
         if self.nosuch is not None:
             oprot.writeFieldBegin('nosuch', TType.SET, 2)
             oprot.writeSetBegin(TType.I64, len(self.nosuch))
-            for iter209 in self.nosuch:
-                oprot.writeI64(iter209)
+            for iter253 in self.nosuch:
+                oprot.writeI64(iter253)
             oprot.writeSetEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3940,10 +5391,10 @@ class AddDynamicPartitions2(object):
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.partitionnames = []
-                    (_etype213, _size210) = iprot.readListBegin()
-                    for _i214 in range(_size210):
-                        _elem215 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionnames.append(_elem215)
+                    (_etype257, _size254) = iprot.readListBegin()
+                    for _i258 in range(_size254):
+                        _elem259 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionnames.append(_elem259)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3977,8 +5428,8 @@ class AddDynamicPartitions2(object):
         if self.partitionnames is not None:
             oprot.writeFieldBegin('partitionnames', TType.LIST, 4)
             oprot.writeListBegin(TType.STRING, len(self.partitionnames))
-            for iter216 in self.partitionnames:
-                oprot.writeString(iter216.encode('utf-8') if sys.version_info[0] == 2 else iter216)
+            for iter260 in self.partitionnames:
+                oprot.writeString(iter260.encode('utf-8') if sys.version_info[0] == 2 else iter260)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.operationType is not None:
@@ -4064,10 +5515,10 @@ class AddDynamicPartitions3(object):
             elif fid == 5:
                 if ftype == TType.LIST:
                     self.partitionnames = []
-                    (_etype220, _size217) = iprot.readListBegin()
-                    for _i221 in range(_size217):
-                        _elem222 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionnames.append(_elem222)
+                    (_etype264, _size261) = iprot.readListBegin()
+                    for _i265 in range(_size261):
+                        _elem266 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionnames.append(_elem266)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4105,8 +5556,8 @@ class AddDynamicPartitions3(object):
         if self.partitionnames is not None:
             oprot.writeFieldBegin('partitionnames', TType.LIST, 5)
             oprot.writeListBegin(TType.STRING, len(self.partitionnames))
-            for iter223 in self.partitionnames:
-                oprot.writeString(iter223.encode('utf-8') if sys.version_info[0] == 2 else iter223)
+            for iter267 in self.partitionnames:
+                oprot.writeString(iter267.encode('utf-8') if sys.version_info[0] == 2 else iter267)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.operationType is not None:
@@ -4252,10 +5703,10 @@ class AllocateTableWriteIdsRequest(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.txnIds = []
-                    (_etype227, _size224) = iprot.readListBegin()
-                    for _i228 in range(_size224):
-                        _elem229 = iprot.readI64()
-                        self.txnIds.append(_elem229)
+                    (_etype271, _size268) = iprot.readListBegin()
+                    for _i272 in range(_size268):
+                        _elem273 = iprot.readI64()
+                        self.txnIds.append(_elem273)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4285,8 +5736,8 @@ class AllocateTableWriteIdsRequest(object):
         if self.txnIds is not None:
             oprot.writeFieldBegin('txnIds', TType.LIST, 3)
             oprot.writeListBegin(TType.I64, len(self.txnIds))
-            for iter230 in self.txnIds:
-                oprot.writeI64(iter230)
+            for iter274 in self.txnIds:
+                oprot.writeI64(iter274)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.reallocate is not None:
@@ -4338,11 +5789,11 @@ class AllocateTableWriteIdsResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.txnToWriteIds = []
-                    (_etype234, _size231) = iprot.readListBegin()
-                    for _i235 in range(_size231):
-                        _elem236 = TxnToWriteId()
-                        _elem236.read(iprot)
-                        self.txnToWriteIds.append(_elem236)
+                    (_etype278, _size275) = iprot.readListBegin()
+                    for _i279 in range(_size275):
+                        _elem280 = TxnToWriteId()
+                        _elem280.read(iprot)
+                        self.txnToWriteIds.append(_elem280)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4359,8 +5810,8 @@ class AllocateTableWriteIdsResponse(object):
         if self.txnToWriteIds is not None:
             oprot.writeFieldBegin('txnToWriteIds', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.txnToWriteIds))
-            for iter237 in self.txnToWriteIds:
-                iter237.write(oprot)
+            for iter281 in self.txnToWriteIds:
+                iter281.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4408,10 +5859,10 @@ class GetValidWriteIdsRequest(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.fullTableNames = []
-                    (_etype241, _size238) = iprot.readListBegin()
-                    for _i242 in range(_size238):
-                        _elem243 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.fullTableNames.append(_elem243)
+                    (_etype285, _size282) = iprot.readListBegin()
+                    for _i286 in range(_size282):
+                        _elem287 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.fullTableNames.append(_elem287)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4433,8 +5884,8 @@ class GetValidWriteIdsRequest(object):
         if self.fullTableNames is not None:
             oprot.writeFieldBegin('fullTableNames', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.fullTableNames))
-            for iter244 in self.fullTableNames:
-                oprot.writeString(iter244.encode('utf-8') if sys.version_info[0] == 2 else iter244)
+            for iter288 in self.fullTableNames:
+                oprot.writeString(iter288.encode('utf-8') if sys.version_info[0] == 2 else iter288)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.validTxnList is not None:
@@ -4502,10 +5953,10 @@ class TableValidWriteIds(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.invalidWriteIds = []
-                    (_etype248, _size245) = iprot.readListBegin()
-                    for _i249 in range(_size245):
-                        _elem250 = iprot.readI64()
-                        self.invalidWriteIds.append(_elem250)
+                    (_etype292, _size289) = iprot.readListBegin()
+                    for _i293 in range(_size289):
+                        _elem294 = iprot.readI64()
+                        self.invalidWriteIds.append(_elem294)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4540,8 +5991,8 @@ class TableValidWriteIds(object):
         if self.invalidWriteIds is not None:
             oprot.writeFieldBegin('invalidWriteIds', TType.LIST, 3)
             oprot.writeListBegin(TType.I64, len(self.invalidWriteIds))
-            for iter251 in self.invalidWriteIds:
-                oprot.writeI64(iter251)
+            for iter295 in self.invalidWriteIds:
+                oprot.writeI64(iter295)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.minOpenWriteId is not None:
@@ -4601,11 +6052,11 @@ class GetValidWriteIdsResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.tblValidWriteIds = []
-                    (_etype255, _size252) = iprot.readListBegin()
-                    for _i256 in range(_size252):
-                        _elem257 = TableValidWriteIds()
-                        _elem257.read(iprot)
-                        self.tblValidWriteIds.append(_elem257)
+                    (_etype299, _size296) = iprot.readListBegin()
+                    for _i300 in range(_size296):
+                        _elem301 = TableValidWriteIds()
+                        _elem301.read(iprot)
+                        self.tblValidWriteIds.append(_elem301)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4622,8 +6073,8 @@ class GetValidWriteIdsResponse(object):
         if self.tblValidWriteIds is not None:
             oprot.writeFieldBegin('tblValidWriteIds', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.tblValidWriteIds))
-            for iter258 in self.tblValidWriteIds:
-                iter258.write(oprot)
+            for iter302 in self.tblValidWriteIds:
+                iter302.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4682,40 +6133,40 @@ class InsertEventRequestData(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filesAdded = []
-                    (_etype262, _size259) = iprot.readListBegin()
-                    for _i263 in range(_size259):
-                        _elem264 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filesAdded.append(_elem264)
+                    (_etype306, _size303) = iprot.readListBegin()
+                    for _i307 in range(_size303):
+                        _elem308 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filesAdded.append(_elem308)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.filesAddedChecksum = []
-                    (_etype268, _size265) = iprot.readListBegin()
-                    for _i269 in range(_size265):
-                        _elem270 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filesAddedChecksum.append(_elem270)
+                    (_etype312, _size309) = iprot.readListBegin()
+                    for _i313 in range(_size309):
+                        _elem314 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filesAddedChecksum.append(_elem314)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.subDirectoryList = []
-                    (_etype274, _size271) = iprot.readListBegin()
-                    for _i275 in range(_size271):
-                        _elem276 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.subDirectoryList.append(_elem276)
+                    (_etype318, _size315) = iprot.readListBegin()
+                    for _i319 in range(_size315):
+                        _elem320 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.subDirectoryList.append(_elem320)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 5:
                 if ftype == TType.LIST:
                     self.partitionVal = []
-                    (_etype280, _size277) = iprot.readListBegin()
-                    for _i281 in range(_size277):
-                        _elem282 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionVal.append(_elem282)
+                    (_etype324, _size321) = iprot.readListBegin()
+                    for _i325 in range(_size321):
+                        _elem326 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionVal.append(_elem326)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4736,29 +6187,29 @@ class InsertEventRequestData(object):
         if self.filesAdded is not None:
             oprot.writeFieldBegin('filesAdded', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filesAdded))
-            for iter283 in self.filesAdded:
-                oprot.writeString(iter283.encode('utf-8') if sys.version_info[0] == 2 else iter283)
+            for iter327 in self.filesAdded:
+                oprot.writeString(iter327.encode('utf-8') if sys.version_info[0] == 2 else iter327)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.filesAddedChecksum is not None:
             oprot.writeFieldBegin('filesAddedChecksum', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.filesAddedChecksum))
-            for iter284 in self.filesAddedChecksum:
-                oprot.writeString(iter284.encode('utf-8') if sys.version_info[0] == 2 else iter284)
+            for iter328 in self.filesAddedChecksum:
+                oprot.writeString(iter328.encode('utf-8') if sys.version_info[0] == 2 else iter328)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.subDirectoryList is not None:
             oprot.writeFieldBegin('subDirectoryList', TType.LIST, 4)
             oprot.writeListBegin(TType.STRING, len(self.subDirectoryList))
-            for iter285 in self.subDirectoryList:
-                oprot.writeString(iter285.encode('utf-8') if sys.version_info[0] == 2 else iter285)
+            for iter329 in self.subDirectoryList:
+                oprot.writeString(iter329.encode('utf-8') if sys.version_info[0] == 2 else iter329)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.partitionVal is not None:
             oprot.writeFieldBegin('partitionVal', TType.LIST, 5)
             oprot.writeListBegin(TType.STRING, len(self.partitionVal))
-            for iter286 in self.partitionVal:
-                oprot.writeString(iter286.encode('utf-8') if sys.version_info[0] == 2 else iter286)
+            for iter330 in self.partitionVal:
+                oprot.writeString(iter330.encode('utf-8') if sys.version_info[0] == 2 else iter330)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4840,10 +6291,10 @@ class WriteNotificationLogRequest(object):
             elif fid == 6:
                 if ftype == TType.LIST:
                     self.partitionVals = []
-                    (_etype290, _size287) = iprot.readListBegin()
-                    for _i291 in range(_size287):
-                        _elem292 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionVals.append(_elem292)
+                    (_etype334, _size331) = iprot.readListBegin()
+                    for _i335 in range(_size331):
+                        _elem336 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionVals.append(_elem336)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4880,8 +6331,8 @@ class WriteNotificationLogRequest(object):
         if self.partitionVals is not None:
             oprot.writeFieldBegin('partitionVals', TType.LIST, 6)
             oprot.writeListBegin(TType.STRING, len(self.partitionVals))
-            for iter293 in self.partitionVals:
-                oprot.writeString(iter293.encode('utf-8') if sys.version_info[0] == 2 else iter293)
+            for iter337 in self.partitionVals:
+                oprot.writeString(iter337.encode('utf-8') if sys.version_info[0] == 2 else iter337)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4996,11 +6447,11 @@ class WriteNotificationLogBatchRequest(object):
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.requestList = []
-                    (_etype297, _size294) = iprot.readListBegin()
-                    for _i298 in range(_size294):
-                        _elem299 = WriteNotificationLogRequest()
-                        _elem299.read(iprot)
-                        self.requestList.append(_elem299)
+                    (_etype341, _size338) = iprot.readListBegin()
+                    for _i342 in range(_size338):
+                        _elem343 = WriteNotificationLogRequest()
+                        _elem343.read(iprot)
+                        self.requestList.append(_elem343)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5029,8 +6480,8 @@ class WriteNotificationLogBatchRequest(object):
         if self.requestList is not None:
             oprot.writeFieldBegin('requestList', TType.LIST, 4)
             oprot.writeListBegin(TType.STRUCT, len(self.requestList))
-            for iter300 in self.requestList:
-                iter300.write(oprot)
+            for iter344 in self.requestList:
+                iter344.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5270,11 +6721,11 @@ class LockRequest(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.component = []
-                    (_etype304, _size301) = iprot.readListBegin()
-                    for _i305 in range(_size301):
-                        _elem306 = LockComponent()
-                        _elem306.read(iprot)
-                        self.component.append(_elem306)
+                    (_etype348, _size345) = iprot.readListBegin()
+                    for _i349 in range(_size345):
+                        _elem350 = LockComponent()
+                        _elem350.read(iprot)
+                        self.component.append(_elem350)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5311,8 +6762,8 @@ class LockRequest(object):
         if self.component is not None:
             oprot.writeFieldBegin('component', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.component))
-            for iter307 in self.component:
-                iter307.write(oprot)
+            for iter351 in self.component:
+                iter351.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.txnid is not None:
@@ -5872,11 +7323,11 @@ class ShowLocksResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.locks = []
-                    (_etype311, _size308) = iprot.readListBegin()
-                    for _i312 in range(_size308):
-                        _elem313 = ShowLocksResponseElement()
-                        _elem313.read(iprot)
-                        self.locks.append(_elem313)
+                    (_etype355, _size352) = iprot.readListBegin()
+                    for _i356 in range(_size352):
+                        _elem357 = ShowLocksResponseElement()
+                        _elem357.read(iprot)
+                        self.locks.append(_elem357)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5893,8 +7344,8 @@ class ShowLocksResponse(object):
         if self.locks is not None:
             oprot.writeFieldBegin('locks', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.locks))
-            for iter314 in self.locks:
-                iter314.write(oprot)
+            for iter358 in self.locks:
+                iter358.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5973,11 +7424,11 @@ class CompactionRequest(object):
             elif fid == 6:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype316, _vtype317, _size315) = iprot.readMapBegin()
-                    for _i319 in range(_size315):
-                        _key320 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val321 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key320] = _val321
+                    (_ktype360, _vtype361, _size359) = iprot.readMapBegin()
+                    for _i363 in range(_size359):
+                        _key364 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val365 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key364] = _val365
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -6014,9 +7465,9 @@ class CompactionRequest(object):
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 6)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter322, viter323 in self.properties.items():
-                oprot.writeString(kiter322.encode('utf-8') if sys.version_info[0] == 2 else kiter322)
-                oprot.writeString(viter323.encode('utf-8') if sys.version_info[0] == 2 else viter323)
+            for kiter366, viter367 in self.properties.items():
+                oprot.writeString(kiter366.encode('utf-8') if sys.version_info[0] == 2 else kiter366)
+                oprot.writeString(viter367.encode('utf-8') if sys.version_info[0] == 2 else viter367)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6388,11 +7839,11 @@ class ShowCompactResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.compacts = []
-                    (_etype327, _size324) = iprot.readListBegin()
-                    for _i328 in range(_size324):
-                        _elem329 = ShowCompactResponseElement()
-                        _elem329.read(iprot)
-                        self.compacts.append(_elem329)
+                    (_etype371, _size368) = iprot.readListBegin()
+                    for _i372 in range(_size368):
+                        _elem373 = ShowCompactResponseElement()
+                        _elem373.read(iprot)
+                        self.compacts.append(_elem373)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6409,8 +7860,8 @@ class ShowCompactResponse(object):
         if self.compacts is not None:
             oprot.writeFieldBegin('compacts', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.compacts))
-            for iter330 in self.compacts:
-                iter330.write(oprot)
+            for iter374 in self.compacts:
+                iter374.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6677,6 +8128,129 @@ all_structs.append(GetCatalogsResponse)
 GetCatalogsResponse.thrift_spec = (
     None,  # 0
     (1, TType.LIST, 'names', (TType.STRING, 'UTF8', False), None, ),  # 1
+)
+all_structs.append(BooleanColumnStatsData)
+BooleanColumnStatsData.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'numTrues', None, None, ),  # 1
+    (2, TType.I64, 'numFalses', None, None, ),  # 2
+    (3, TType.I64, 'numNulls', None, None, ),  # 3
+)
+all_structs.append(DoubleColumnStatsData)
+DoubleColumnStatsData.thrift_spec = (
+    None,  # 0
+    (1, TType.DOUBLE, 'lowValue', None, None, ),  # 1
+    (2, TType.DOUBLE, 'highValue', None, None, ),  # 2
+    (3, TType.I64, 'numNulls', None, None, ),  # 3
+)
+all_structs.append(LongColumnStatsData)
+LongColumnStatsData.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'lowValue', None, None, ),  # 1
+    (2, TType.I64, 'highValue', None, None, ),  # 2
+    (3, TType.I64, 'numNulls', None, None, ),  # 3
+)
+all_structs.append(StringColumnStatsData)
+StringColumnStatsData.thrift_spec = (
+    None,  # 0
+    None,  # 1
+    None,  # 2
+    (3, TType.I64, 'numNulls', None, None, ),  # 3
+)
+all_structs.append(BinaryColumnStatsData)
+BinaryColumnStatsData.thrift_spec = (
+    None,  # 0
+    None,  # 1
+    None,  # 2
+    (3, TType.I64, 'numNulls', None, None, ),  # 3
+)
+all_structs.append(Decimal)
+Decimal.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'unscaled', 'BINARY', None, ),  # 1
+    None,  # 2
+    (3, TType.I16, 'scale', None, None, ),  # 3
+)
+all_structs.append(DecimalColumnStatsData)
+DecimalColumnStatsData.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'lowValue', [Decimal, None], None, ),  # 1
+    (2, TType.STRUCT, 'highValue', [Decimal, None], None, ),  # 2
+    (3, TType.I64, 'numNulls', None, None, ),  # 3
+)
+all_structs.append(Date)
+Date.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'daysSinceEpoch', None, None, ),  # 1
+)
+all_structs.append(DateColumnStatsData)
+DateColumnStatsData.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'lowValue', [Date, None], None, ),  # 1
+    (2, TType.STRUCT, 'highValue', [Date, None], None, ),  # 2
+    (3, TType.I64, 'numNulls', None, None, ),  # 3
+)
+all_structs.append(Timestamp)
+Timestamp.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'secondsSinceEpoch', None, None, ),  # 1
+)
+all_structs.append(TimestampColumnStatsData)
+TimestampColumnStatsData.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'lowValue', [Timestamp, None], None, ),  # 1
+    (2, TType.STRUCT, 'highValue', [Timestamp, None], None, ),  # 2
+    (3, TType.I64, 'numNulls', None, None, ),  # 3
+)
+all_structs.append(ColumnStatisticsData)
+ColumnStatisticsData.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'booleanStats', [BooleanColumnStatsData, None], None, ),  # 1
+    (2, TType.STRUCT, 'longStats', [LongColumnStatsData, None], None, ),  # 2
+    (3, TType.STRUCT, 'doubleStats', [DoubleColumnStatsData, None], None, ),  # 3
+    (4, TType.STRUCT, 'stringStats', [StringColumnStatsData, None], None, ),  # 4
+    (5, TType.STRUCT, 'binaryStats', [BinaryColumnStatsData, None], None, ),  # 5
+    (6, TType.STRUCT, 'decimalStats', [DecimalColumnStatsData, None], None, ),  # 6
+    (7, TType.STRUCT, 'dateStats', [DateColumnStatsData, None], None, ),  # 7
+    (8, TType.STRUCT, 'timestampStats', [TimestampColumnStatsData, None], None, ),  # 8
+)
+all_structs.append(ColumnStatisticsObj)
+ColumnStatisticsObj.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'colName', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'colType', 'UTF8', None, ),  # 2
+    (3, TType.STRUCT, 'statsData', [ColumnStatisticsData, None], None, ),  # 3
+)
+all_structs.append(TableStatsRequest)
+TableStatsRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'dbName', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'tblName', 'UTF8', None, ),  # 2
+    (3, TType.LIST, 'colNames', (TType.STRING, 'UTF8', False), None, ),  # 3
+    (4, TType.STRING, 'catName', 'UTF8', None, ),  # 4
+    (5, TType.STRING, 'validWriteIdList', 'UTF8', None, ),  # 5
+    (6, TType.STRING, 'engine', 'UTF8', None, ),  # 6
+)
+all_structs.append(TableStatsResult)
+TableStatsResult.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'tableStats', (TType.STRUCT, [ColumnStatisticsObj, None], False), None, ),  # 1
+)
+all_structs.append(PartitionsStatsRequest)
+PartitionsStatsRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'dbName', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'tblName', 'UTF8', None, ),  # 2
+    (3, TType.LIST, 'colNames', (TType.STRING, 'UTF8', False), None, ),  # 3
+    (4, TType.LIST, 'partNames', (TType.STRING, 'UTF8', False), None, ),  # 4
+    (5, TType.STRING, 'catName', 'UTF8', None, ),  # 5
+    (6, TType.STRING, 'validWriteIdList', 'UTF8', None, ),  # 6
+    (7, TType.STRING, 'engine', 'UTF8', None, ),  # 7
+)
+all_structs.append(PartitionsStatsResult)
+PartitionsStatsResult.thrift_spec = (
+    None,  # 0
+    (1, TType.MAP, 'partStats', (TType.STRING, 'UTF8', TType.LIST, (TType.STRUCT, [ColumnStatisticsObj, None], False), False), None, ),  # 1
 )
 all_structs.append(OpenTxnRequest)
 OpenTxnRequest.thrift_spec = (

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from mutation_api.bucketing.bucket_hash import hash_columns
 from mutation_api.changes.keyed_rows.row_texts import json_texts
-from mutation_api.errors import DuplicateKeyError, RecordLayoutError
-from mutation_api.inputs.contradictions import SAMPLES_SHOWN
+from mutation_api.errors import RecordLayoutError
+from mutation_api.inputs.contradictions import SAMPLES_SHOWN, keys_are_doubled
 from mutation_api.inputs.source import SourceTable
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.table.writer_options import SORT_MEMORY_BYTES_MAX
@@ -96,13 +96,7 @@ class DistinctKeys:
             some = doubled.slice(0, SAMPLES_SHOWN - len(samples))
             samples += json_texts(some.to_struct_array().combine_chunks()) if some.num_rows else []
         if count:
-            more = f", and {count - len(samples):,} more" if count > len(samples) else ""
-            have = "key has" if count == 1 else "keys have"
-            raise DuplicateKeyError(
-                f"{self._what}: {count:,} {have} several rows, as {self._table.target.full_name} stores it: "
-                f"{'; '.join(samples)}{more}. Nothing was written. If the source has such a key once, give "
-                "the key columns types in Hive that keep its values apart"
-            )
+            raise keys_are_doubled(self._what, self._table.target.full_name, count, samples)
 
 
 def _hash_of(batch: pa.RecordBatch) -> KeyParts:

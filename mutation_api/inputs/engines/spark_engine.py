@@ -13,7 +13,7 @@ from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.spark_merge.merge import MergeInto, merge_into
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.contradictions import SAMPLES_SHOWN, LogCounts
+from mutation_api.inputs.contradictions import SAMPLES_SHOWN, LogCounts, keys_are_doubled
 from mutation_api.inputs.engines.engine import (
     AnySource,
     Reading,
@@ -61,7 +61,9 @@ class SparkEngine:
 
     def reading(self, batch: Batch) -> Reading:
         """What goes on with a batch that was read."""
-        logs = tuple(_SparkLog(each.table, each.is_emptied, each.operations) for each in batch.tables)
+        logs = tuple(
+            _SparkLog(each.table, each.is_emptied, each.operations, each.is_copy) for each in batch.tables
+        )
         return Reading(NAME, logs, batch.position)
 
 
@@ -72,15 +74,34 @@ class _SparkLog:
     table: SourceTable
     is_emptied: bool
     operations: DataFrame
+    is_copy: bool
 
     @contextmanager
     def reduced(self, *, what: str, strict: bool) -> Iterator[_SparkReduced]:
         check_operation_columns(self.table, self.operations.columns)
         log = reduced_log(
-            self.operations, self.table.key, POSITION, operation_column=OPERATION, strict=strict, what=what
+            self.operations,
+            self.table.key,
+            POSITION,
+            operation_column=OPERATION,
+            strict=strict and not self.is_copy,
+            what=what,
         )
         with log as reduced:
+            if self.is_copy and reduced.key_count < reduced.operation_count:
+                self._refuse_doubled_keys(what)
             yield _SparkReduced(self.table, reduced, self.is_emptied)
+
+    def _refuse_doubled_keys(self, what: str) -> None:
+        """The rows are read again, since a refusal may take longer. Raises DuplicateKeyError."""
+        keys = [sf.col(quoted(name)) for name in self.table.key]
+        with translated_worker_errors(f"{what}: looking for keys with several rows"):
+            doubled = self.operations.groupBy(*keys).count().where("count > 1")
+            text = sf.to_json(sf.struct(*keys)).alias("key")
+            rows = doubled.select(text).orderBy("key").limit(SAMPLES_SHOWN).collect()
+            raise keys_are_doubled(
+                what, self.table.target.full_name, doubled.count(), [row["key"] for row in rows]
+            )
 
 
 @dataclass(frozen=True)

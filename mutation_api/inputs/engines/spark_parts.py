@@ -42,7 +42,10 @@ _ONE_MACHINE = "local"
 
 def in_tasks(spark: SparkSession, batch: LocalBatch) -> Batch:
     """See :func:`mutation_api.inputs.engines.choice.in_tasks`."""
-    tables = tuple(TableOperations(each.table, _frame(spark, each), each.is_emptied) for each in batch.tables)
+    tables = tuple(
+        TableOperations(each.table, _frame(spark, each), each.is_emptied, each.is_copy)
+        for each in batch.tables
+    )
     return Batch(tables, batch.position)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from metastore_client.model import PartitionInfo, TableInfo
 from mutation_api.acid.layout import is_hidden
 from mutation_api.scan.table_view import TableView
 from mutation_api.storage.location import Location
@@ -13,10 +11,10 @@ from mutation_api.storage.tree import Directories
 from mutation_api.upkeep.verify.directory_check import committed_directories
 from mutation_api.upkeep.verify.finding import Finding
 from mutation_api.upkeep.verify.known_ids import KnownIds
+from mutation_api.upkeep.verify.registered import Registered
 
-__all__ = ["row_statistics", "unregistered_partitions"]
+__all__ = ["has_younger", "row_statistics", "unregistered_partitions"]
 
-_ACCURATE = "COLUMN_STATS_ACCURATE"
 _ROWS = "numRows"
 
 
@@ -58,39 +56,29 @@ def _directories_at(
 
 
 def row_statistics(
-    view: TableView,
-    registered: tuple[TableInfo, Sequence[PartitionInfo]],
-    row_counts: Mapping[str, int | None],
-    *,
-    is_current: int,
+    view: TableView, registered: Registered, row_counts: Mapping[str, int | None], *, newest_id: int
 ) -> Iterator[Finding]:
     """Numbers of rows that the metastore calls accurate, and which are not those of the files.
 
     Args:
         view: the snapshot that was read.
-        registered: the table and its partitions as described after the snapshot was taken.
+        registered: the table as described after the snapshot was taken.
         row_counts: rows by partition; None: not known.
-        is_current: the highest id that the metastore has given out now. If it is above the snapshot's, the
+        newest_id: the highest id that the metastore has given out now. If it is above the snapshot's, the
             statistics may be of younger rows and are not compared.
     """
-    info, partitions = registered
-    parameters = (
-        {p.name: p.parameters for p in partitions} if view.table.partition_keys else {"": info.parameters}
-    )
+    is_old = has_younger(view, newest_id)
     for name, location in sorted(view.locations.items()):
-        text, count = parameters.get(name, {}).get(_ROWS), row_counts.get(name)
-        if text is None or count is None or not _is_called_accurate(parameters[name]):
+        text, count = registered.parameters(name).get(_ROWS), row_counts.get(name)
+        has_rows = text is not None and registered.claims_rows(name)
+        if count is None or not (has_rows or registered.claimed_columns(name)):
             continue
-        if view.table.version.uses_write_ids and is_current > view.valid_ids.high_watermark:
-            yield Finding("statistics-unchecked", name, location, f"id {is_current}", "no younger ids")
-        elif text != str(count):
+        if is_old:
+            yield Finding("statistics-unchecked", name, location, f"id {newest_id}", "no younger ids")
+        elif has_rows and text != str(count):
             yield Finding("row-statistics", name, location, f"{count} rows in the files", f"numRows={text}")
 
 
-def _is_called_accurate(parameters: Mapping[str, str]) -> bool:
-    """Whether Hive answers count(*) from numRows."""
-    try:
-        accurate = json.loads(parameters.get(_ACCURATE, "{}"))
-    except ValueError:
-        return False
-    return isinstance(accurate, dict) and str(accurate.get("BASIC_STATS", "")).lower() == "true"
+def has_younger(view: TableView, newest_id: int) -> bool:
+    """Whether the table may have rows that the snapshot does not see."""
+    return view.table.version.uses_write_ids and newest_id > view.valid_ids.high_watermark

@@ -139,6 +139,12 @@ _DAMAGES = (
         "numRows is the number of rows where the metastore calls it accurate",
         "ANALYZE TABLE … COMPUTE STATISTICS: count(*) is answered from it",
     ),
+    (
+        "column-statistics",
+        "least and greatest value, nulls and truths are those of a column where the metastore calls them "
+        "accurate",
+        "ANALYZE TABLE … COMPUTE STATISTICS FOR COLUMNS: min, max and count are answered from them",
+    ),
 )
 _NOTICES = (
     (
@@ -165,7 +171,17 @@ _NOTICES = (
         "let Hive compact the table before you change such a row: a change takes both",
     ),
     ("missing-partition", "a partition's directory is missing: it has no rows", _WAIT),
-    ("statistics-unchecked", "numRows was not compared, because the table changed meanwhile", _WAIT),
+    (
+        "statistics-unchecked",
+        "statistics were not compared: the table changed meanwhile, or cannot be read",
+        _WAIT,
+    ),
+    (
+        "column-statistics-plan",
+        "statistics of a column are called accurate and are not, but this Hive answers no query from them",
+        "ANALYZE TABLE … COMPUTE STATISTICS FOR COLUMNS, for better plans; Hive 4's own INSERT spoils the "
+        "range of decimals",
+    ),
     ("not-merged", "a bucket's files were not compared, because one of them is damaged", _WAIT),
 )
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 from metastore_client.client import MetastoreClient
-from metastore_client.model import PartitionInfo, TableInfo
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import split_full_name
@@ -23,12 +22,14 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.tree import Directories, directories_below
 from mutation_api.upkeep.current_ids import current_ids
 from mutation_api.upkeep.verify.bucket_check import BucketCheck, BucketResult
+from mutation_api.upkeep.verify.column_statistics import column_statistics
 from mutation_api.upkeep.verify.directory_check import PartitionFiles, check_directory
 from mutation_api.upkeep.verify.file_check import check_file
 from mutation_api.upkeep.verify.finding import Finding
 from mutation_api.upkeep.verify.hash_check import HashCheck
 from mutation_api.upkeep.verify.known_ids import KnownIds
-from mutation_api.upkeep.verify.metastore_check import row_statistics, unregistered_partitions
+from mutation_api.upkeep.verify.metastore_check import has_younger, row_statistics, unregistered_partitions
+from mutation_api.upkeep.verify.registered import Registered
 
 __all__ = ["Progress", "VerifyProgress", "VerifyReport", "verify_table", "verify_view"]
 
@@ -122,7 +123,7 @@ def verify_table(
             lambda: _known_now(metastore, view),
             threads,
             progress,
-            registered=(info, snapshot.partitions(full_name)),
+            registered=Registered(metastore, info, snapshot.partitions(full_name)),
         )
 
 
@@ -154,7 +155,7 @@ def _verified(
     ask_ids: Callable[[], KnownIds],
     threads: int | None,
     progress: Progress | None,
-    registered: tuple[TableInfo, Sequence[PartitionInfo]] | None = None,
+    registered: Registered | None = None,
 ) -> VerifyReport:
     if threads is not None and threads < 1:
         raise ConfigurationError(f"threads {threads}: it cannot be below 1")
@@ -169,9 +170,7 @@ def _verified(
         found += [finding for findings in damaged.values() for finding in findings]
         row_counts = _check_buckets(view, partitions, damaged, found, pool)
     if registered is not None:
-        known = ask_ids()
-        found += unregistered_partitions(view, directories, known)
-        found += row_statistics(view, registered, row_counts, is_current=known.ids.high_watermark)
+        found += _check_metastore(view, registered, directories, row_counts, ask_ids, threads)
     rows = [count for count in row_counts.values() if count is not None]
     return VerifyReport(
         table=table.full_name,
@@ -196,6 +195,26 @@ def _check_directories(
         return checked
 
     return list(pool.map(check, sorted(view.locations.items())))
+
+
+def _check_metastore(
+    view: TableView,
+    registered: Registered,
+    directories: Directories,
+    row_counts: Mapping[str, int | None],
+    ask_ids: Callable[[], KnownIds],
+    threads: int | None,
+) -> Iterator[Finding]:
+    """What the metastore says, and what is there."""
+    counted = [name for name, count in row_counts.items() if count is not None]
+    with metastore_errors_as_ours(f"could not ask for the statistics of table {view.table.full_name}"):
+        of_columns = list(column_statistics(view, registered, counted, threads))
+    known = ask_ids()
+    newest_id = known.ids.high_watermark
+    yield from unregistered_partitions(view, directories, known)
+    yield from row_statistics(view, registered, row_counts, newest_id=newest_id)
+    if not has_younger(view, newest_id):  # else what was recorded may be of younger rows
+        yield from of_columns
 
 
 class _Meter:

@@ -36,6 +36,7 @@ from tests.integration.ingests.mysql_workload import (
     in_order,
     source_rows,
 )
+from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +74,7 @@ class Pair:
         for table in TABLES:
             expected = source_rows(self.mariadb, self.database, table)
             assert self.hive_rows(table) == expected
+            assert check_sound(self.metastore, f"{self.hive_database}.{table}").row_count == len(expected)
             count += len(expected)
         return count
 

@@ -36,6 +36,7 @@ from tests.integration.merges.merge_cases import (
 from tests.integration.merges.merge_model import Merge
 from tests.integration.merges.merge_tables import Place, Table, in_order
 from tests.integration.merges.test_merge_random import LAYOUTS, Begin, begun, merged
+from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow
 
@@ -120,6 +121,7 @@ def compare(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
     ):
         with few_rows_to_the_driver(spark, limit):
             answers[name] = _answer(table, begin, merge, given)
+        check_sound(place.metastore, table.full_name)
     story = f"seed {seed}: {shape}\nrows {before}\n{merge}\nsource {given}"
     assert answers["driver"] == answers["tasks"], story
     assert answers["local"] == answers["tasks"], story

@@ -39,6 +39,7 @@ from tests.integration.merges.merge_cases import (
 )
 from tests.integration.merges.merge_model import Merge, Outcome, Row, Rule, Target, outcome
 from tests.integration.merges.merge_tables import Place, Table, in_order
+from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow
 
@@ -127,6 +128,7 @@ def run(place: Place, spark: SparkSession, layout: str, seed: int, *, by_sql: bo
         try:
             with few_rows_to_the_driver(spark, FEW_BYTES_DEFAULT if engine == "few rows" else 0):
                 judge_merge(begin, table, shape.target, before, merge, given, by_sql=by_sql)
+            check_sound(place.metastore, table.full_name)
         except Exception as error:
             error.add_note("\n".join(story))
             raise

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import RecordLayoutError
 from tests.integration.update.conftest import KINDS
@@ -151,6 +152,67 @@ def test_a_table_that_others_inherit_is_refused(source: Source, tmp_path: Path) 
     shop = _shop(source, tmp_path)
     source.run("CREATE TABLE heir () INHERITS (orders)")
     with pytest.raises(RecordLayoutError, match="heir inherits it"):
+        shop.enable()
+    assert source.objects() == []
+
+
+ITEMS = (ColumnInfo("id", "bigint"), ColumnInfo("item", "string"), ColumnInfo("buyer", "bigint"))
+STATEMENTS = {
+    "postgresql": (
+        "MERGE INTO orders o USING (VALUES (1, 'MERGED'), (2, NULL), (7, 'new')) s(id, item) "
+        "ON o.id = s.id WHEN MATCHED AND s.item IS NULL THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET item = s.item WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.item, 1)",
+        "COPY orders FROM PROGRAM 'printf \"20,a,1\\n21,b,2\\n\"' (FORMAT csv)",
+        "UPDATE orders o SET item = 'of ' || b.id FROM buyers b WHERE b.id = o.buyer AND o.id > 3",
+        "UPDATE buyers SET id = 9 WHERE id = 2",
+        "DELETE FROM buyers WHERE id = 9",
+        "WITH gone AS (DELETE FROM orders WHERE id < 5 RETURNING *) "
+        "INSERT INTO orders SELECT id + 50, item, buyer FROM gone",
+    ),
+    "mysql": (
+        "INSERT INTO orders SELECT id + 10, item, buyer FROM orders",
+        "INSERT IGNORE INTO orders VALUES (1, 'ignored', 1), (30, 'kept', 1)",
+        "UPDATE orders o JOIN buyers b ON b.id = o.buyer SET o.item = CONCAT('of ', b.id) WHERE o.id > 3",
+        "DELETE o FROM orders o JOIN buyers b ON b.id = o.buyer WHERE b.id = 2",
+        "REPLACE INTO orders SELECT id, 'replaced', buyer FROM orders WHERE id < 12",
+        "UPDATE orders SET id = id + 100 ORDER BY id DESC",
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("source", KINDS[:2], indirect=True)
+def test_g2_statements_of_each_kind_are_captured(source: Source, tmp_path: Path) -> None:
+    """One that touches several rows by another table, or moves rows; on PostgreSQL also by a foreign key."""
+    key = "REFERENCES buyers ON DELETE CASCADE ON UPDATE CASCADE" if source.kind == "postgresql" else ""
+    source.run(
+        "CREATE TABLE buyers (id BIGINT PRIMARY KEY)",
+        "INSERT INTO buyers VALUES (1), (2)",
+        f"CREATE TABLE orders (id BIGINT PRIMARY KEY, item VARCHAR(20), buyer BIGINT {key})",
+        "INSERT INTO orders VALUES " + ", ".join(f"({n}, 'x{n}', {n % 2 + 1})" for n in range(6)),
+    )
+    metastore = InMemoryMetastore(tmp_path / "warehouse", capabilities=HIVE_4_1)
+    shop = Shop(source, metastore, "default", ITEMS)
+    shop.enable()
+    shop.extract()
+    for text in STATEMENTS[source.kind]:
+        before = source.rows("SELECT * FROM orders ORDER BY id")
+        source.run(text)
+        expected = source.rows("SELECT * FROM orders ORDER BY id")
+        assert expected != before, text
+        shop.extract()
+        assert sorted(tuple(row.values()) for row in shop.rows()) == expected, text
+
+
+@pytest.mark.parametrize("source", KINDS[1:2], indirect=True)
+def test_a_table_that_a_foreign_key_changes_is_refused(source: Source, tmp_path: Path) -> None:
+    """No trigger of MariaDB sees it."""
+    shop = _shop(source, tmp_path)
+    source.run(
+        "CREATE TABLE buyers (id BIGINT PRIMARY KEY)",
+        "ALTER TABLE orders ADD FOREIGN KEY (id) REFERENCES buyers (id) ON DELETE CASCADE",
+    )
+    with pytest.raises(RecordLayoutError, match="no trigger of mysql sees that"):
         shop.enable()
     assert source.objects() == []
 

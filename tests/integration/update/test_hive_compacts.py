@@ -20,6 +20,7 @@ from mutation_api.errors import CompactionError
 from mutation_api.update.compact import CompactionThreshold, compact_table, read_sizes
 from mutation_api.upkeep.doctor import examine
 from tests.fixtures.fix_newest import HIVE_4
+from tests.integration.upkeep.soundness import check_sound
 from tests.support.shops import Shop, SqliteSource
 
 pytestmark = pytest.mark.slow
@@ -83,6 +84,32 @@ def test_g12_partitions_with_deltas_are_compacted_and_read_the_same(
         assert (alone.state == "refused") == (hive_line.line in HIVE_4)  # a delta alone is left as it is
     found = hive_line.sql(f"SELECT id, item, day FROM {shop.table} ORDER BY id")
     assert [tuple(row) for row in found] == source.rows("SELECT id, item, day FROM orders ORDER BY id")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
+def test_g12_a_rebalance_that_the_server_cannot_do(
+    hive_line: HiveJudge, line_database: str, tmp_path: Path
+) -> None:
+    """Hive 4 does it on Tez alone, which is not here: its reason is told, and no row is harmed."""
+    source = SqliteSource(tmp_path)
+    source.run("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT)")
+    with connect(hive_line.uri) as metastore:
+        shop = Shop(source, metastore, line_database, COLUMNS, bucketed_by=None)
+        shop.enable()
+        for some in (range(50), range(50, 60)):
+            source.run(*[f"INSERT INTO orders VALUES ({n}, 'x{n}')" for n in some])
+            shop.extract()
+        one = CompactionThreshold(1)
+        with (
+            _compactor(hive_line),
+            pytest.raises(CompactionError, match=r"rebalance compaction failed .* only supported in Tez"),
+        ):
+            compact_table(metastore, shop.table, kind="rebalance", threshold=one, wait_seconds=240)
+        source.run("UPDATE orders SET item = 'new' WHERE id = 3", "DELETE FROM orders WHERE id = 6")
+        shop.extract()
+        assert check_sound(metastore, shop.table).row_count == 59
+    assert _by_hive(hive_line, shop) == source.rows("SELECT id, item FROM orders ORDER BY id")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.errors import ConfigurationError, OutstandingChangesError
+from mutation_api import LocalOptions
+from mutation_api.errors import ConfigurationError, DuplicateKeyError, OutstandingChangesError
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 
@@ -111,3 +112,29 @@ def test_spark_extracts_the_same(source: Source, tmp_path: Path, spark: SparkSes
     assert report.ingested.engine == "spark"
     assert report.removed == 2
     assert _items(shop) == ["water", "wine"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("source", KINDS[2:], indirect=True)
+def test_spark_refuses_a_copy_with_keys_that_hive_takes_for_one(
+    source: Source, tmp_path: Path, spark: SparkSession
+) -> None:
+    """As this process does, with the same words."""
+    source.run(
+        "CREATE TABLE orders (code TEXT PRIMARY KEY, n INTEGER)",
+        "INSERT INTO orders VALUES ('a', 1), ('a ', 2), ('b', 3)",
+    )
+    metastore = InMemoryMetastore(tmp_path / "warehouse", capabilities=HIVE_4_1)
+    columns = (ColumnInfo("code", "char(3)"), ColumnInfo("n", "int"))
+    shop = Shop(source, metastore, "default", columns, bucketed_by="code")
+    shop.enable()
+    told = []
+    for engine in ({"local": LocalOptions()}, {"local": None, "spark": spark}):
+        with pytest.raises(DuplicateKeyError, match=r'1 key has several rows.*\{"code":"a"\}') as refused:
+            shop.extract(**engine)
+        told.append(str(refused.value))
+    assert told[0] == told[1]
+    assert shop.rows() == []
+    source.run("DELETE FROM orders WHERE n = 2")
+    shop.extract(local=None, spark=spark)
+    assert sorted((row["code"].strip(), row["n"]) for row in shop.rows()) == [("a", 1), ("b", 3)]

@@ -12,7 +12,7 @@ from mutation_api.upkeep.verify.verify import verify_view
 from tests.unit.upkeep.verify.damages import DAMAGES, Damage, kinds
 from tests.unit.upkeep.verify.sound_tables import LAYOUTS, SoundTable, view_of
 
-ELSEWHERE = {"unregistered-partition", "row-statistics", "read"}
+ELSEWHERE = {"unregistered-partition", "row-statistics", "column-statistics", "read"}
 """Damages that only a metastore can tell, and one that stands for what no other rule says."""
 
 
