@@ -7,8 +7,8 @@ code is 0 if all tables can be mutated, else 1. Name DB.TABLE to check one table
 
 With --replication it says whether what is written there will reach the replicas that Hive's REPL DUMP and
 REPL LOAD keep: each setting of the metastore and each property of the database that is needed, what was
-found, and what to do where it is missing. It creates no files then. The exit code is 0 if nothing is missing,
-else 1.
+found, and what to do where it is missing; and tables of which a first load would hide rows, or has hidden
+some. It creates no files then. The exit code is 0 if nothing is missing, else 1.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def _rule_line(rule: ReplicationRule, width: int) -> str:
 
 
 def _replicated_line(table: ReplicatedTable) -> str:
-    return f"NO   {table.reason}" if table.reason else f"yes  {table.table}"
+    but = f"\n     but {table.warning}" if table.warning else ""
+    return (f"NO   {table.reason}" if table.reason else f"yes  {table.table}") + but
 
 
 def _replication_json(report: ReplicationReport) -> str:
@@ -117,6 +118,9 @@ def _replication_json(report: ReplicationReport) -> str:
                 }
                 for rule in report.rules
             ],
-            "tables": [{"table": each.table, "reason": each.reason} for each in report.tables],
+            "tables": [
+                {"table": each.table, "reason": each.reason, "warning": each.warning}
+                for each in report.tables
+            ],
         }
     )

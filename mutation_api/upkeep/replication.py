@@ -7,13 +7,14 @@ does not tell; they may be given with each statement, and docs/replication.md ha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, NoSuchObjectError
 from metastore_client.model import TableInfo
+from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables import replica
 from mutation_api.client.tables.catalog import split_full_name
@@ -21,7 +22,14 @@ from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
 
-__all__ = ["ReplicatedTable", "ReplicationReport", "ReplicationRole", "ReplicationRule", "replication_of"]
+__all__ = [
+    "ReplicatedTable",
+    "ReplicationReport",
+    "ReplicationRole",
+    "ReplicationRule",
+    "hidden_rows",
+    "replication_of",
+]
 
 LISTENER = "DbNotificationListener"
 LISTENERS = "hive.metastore.transactional.event.listeners"
@@ -68,10 +76,15 @@ class ReplicationRule:
 
 @dataclass(frozen=True)
 class ReplicatedTable:
-    """A table; ``reason`` is why we cannot write it; None if what we write there is replicated."""
+    """A table.
+
+    ``reason`` is why we cannot write it; None if what we write there is replicated. ``warning``: rows that a
+    first load hides at the target, or may have hidden.
+    """
 
     table: str
     reason: str | None
+    warning: str | None = None
 
 
 @dataclass(frozen=True)
@@ -109,9 +122,11 @@ def replication_of(metastore: MetastoreClient, database: str, table: str | None 
         tables = tuple(
             found for each in names if (found := _of_table(metastore, database, each, properties)) is not None
         )
+        role = _role_of(properties)
+        tables = _warned(metastore, role, tables)
     if table is not None and not tables:
         raise ConfigurationError(f"there is no table {database}.{name}")
-    return ReplicationReport(database, _role_of(properties), rules, tables)
+    return ReplicationReport(database, role, rules, tables)
 
 
 def _role_of(properties: Mapping[str, str]) -> ReplicationRole:
@@ -195,6 +210,57 @@ def _of_table(
     except MetastoreError as error:
         return ReplicatedTable(f"{database}.{name}", f"the metastore could not describe it: {error}")
     return ReplicatedTable(info.full_name, _why_not_written(info, metastore.capabilities(), properties))
+
+
+def _warned(
+    metastore: MetastoreClient, role: ReplicationRole, tables: tuple[ReplicatedTable, ...]
+) -> tuple[ReplicatedTable, ...]:
+    """The tables with their warnings."""
+    names = [each.table for each in tables if each.reason is None or role is ReplicationRole.TARGET]
+    if not names or not metastore.capabilities().has_write_notifications:
+        return tables
+    seen = ValidTxnList.from_open_txns(metastore.get_open_txns(), None, has_write_ids=True)
+    ids = metastore.get_valid_write_ids(names, seen)
+    is_target = role is ReplicationRole.TARGET
+    return tuple(
+        replace(each, warning=hidden_rows(ids[each.table], is_target=is_target))
+        if each.table in ids
+        else each
+        for each in tables
+    )
+
+
+def hidden_rows(ids: ValidWriteIdList, *, is_target: bool) -> str | None:
+    """What a first load of a table hides, because a write id of it is aborted; None for nothing. Pure.
+
+    REPL LOAD tells the target's metastore of the aborted write ids only, and what the next one will be. Where
+    none of the known ones is valid, a reader sees the write ids up to the first of them, so committed ones
+    above it are hidden.
+
+    Args:
+        ids: what a reader of the table sees now.
+        is_target: it was loaded; by default it is a source that may be dumped.
+
+    Source: class ReplTableWriteIdStateFunction of Hive 4.1.0, and what its target was seen to show.
+    """
+    if not ids.aborted:
+        return None
+    first = min(ids.aborted)
+    if is_target:
+        if ids.high_watermark not in ids.aborted:
+            return None
+        return (
+            f"its last known write id {ids.high_watermark} is aborted: if a first load left that, all that "
+            "was committed after it is hidden until a further commit on the table is loaded. Compare count(*) "
+            "with the source"
+        )
+    if not any(ids.is_valid(each) for each in range(ids.high_watermark, first, -1)):
+        return None
+    return (
+        f"its write id {first} is aborted, and later ones are committed: after a first dump and load Hive "
+        f"hides at the target all that was committed after {first}, until a further commit on the table is "
+        "loaded. So commit once more then; a statement that changes no row will do"
+    )
 
 
 def _why_not_written(

@@ -160,6 +160,11 @@ def forget(side: Side) -> None:
         side.set_property("repl.source.for", "")
 
 
+def commit_nothing(side: Side, table: str) -> None:
+    """A transaction of Hive's own with a write id of the table and no rows."""
+    side.judge.sql(f"DELETE FROM {side.name(table)} WHERE false")
+
+
 def rows(*ids: int, ds: str | None = None, msg: str = "new") -> pa.Table:
     """Rows of our tables."""
     columns: dict[str, Sequence[object]] = {"id": ids, "msg": [f"{msg}{id}" for id in ids]}

@@ -114,6 +114,38 @@ def test_each_table_has_its_reason() -> None:
     assert "no such class" in str(replication_of(metastore, "default", "t").tables[0].reason)
 
 
+def write(metastore: InMemoryMetastore, *, abort: bool) -> None:
+    """A transaction with a write id of the table."""
+    txn_id = metastore.open_txn("somebody", "there", "")
+    metastore.allocate_write_id(txn_id, "default", "t")
+    (metastore.abort_txn if abort else metastore.commit_txn)(txn_id)
+
+
+def test_it_warns_of_rows_that_a_first_load_hides() -> None:
+    """Those committed after the first aborted write id; at a target, if the last known one is aborted."""
+    metastore = server()
+
+    def warning() -> str | None:
+        return replication_of(metastore, "default").tables[0].warning
+
+    write(metastore, abort=False)
+    assert warning() is None
+    write(metastore, abort=True)
+    assert warning() is None
+    write(metastore, abort=False)
+    assert "its write id 2 is aborted, and later ones are committed" in str(warning())
+    report = replication_of(metastore, "default")
+    assert report.is_replicated
+    assert "but its write id 2" in doctor._replication_text(report)
+    assert json.loads(doctor._replication_json(report))["tables"][0]["warning"] == warning()
+    metastore.database_parameters["default"] = {"repl.target.for": "true"}
+    assert warning() is None
+    write(metastore, abort=True)
+    assert "last known write id 4 is aborted" in str(warning())
+    write(metastore, abort=False)
+    assert warning() is None
+
+
 def test_what_is_not_there_is_refused() -> None:
     """A database, a table; a server that cannot be asked is an error."""
     metastore = server()
