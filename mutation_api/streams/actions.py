@@ -127,8 +127,8 @@ class ReduceLog:
 
     ``rows`` gives operations ``insert``, ``update`` or ``delete`` in ``operation_column``, with the columns
     of the table. ``key``: columns that identify a row. ``order_by``: columns that order the operations of a
-    key; an operation in a later batch is later. A delete needs values only in the key columns. ``strict``:
-    refuse operations of one batch that cannot follow one another.
+    key, of the table or not (an offset of Kafka's); an operation in a later batch is later. A delete needs
+    values only in the key columns. ``strict``: refuse operations of one batch that cannot follow one another.
     """
 
     table: str
@@ -152,8 +152,9 @@ class ReduceLog:
         order_by = {ORDER.format(number): name for number, name in enumerate(self.order_by)}
         for copy, name in order_by.items():
             rows = rows.withColumn(copy, sf.col(quoted(name)))
+        of_table = {column.name for column in transaction.table(self.table).all_columns}
         log = reduced_log(
-            rows,
+            rows.drop(*(name for name in self.order_by if name.lower() not in of_table)),
             self.key,
             tuple(order_by),
             operation_column=self.operation_column,
