@@ -39,7 +39,7 @@ import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
-from examples import incremental
+from examples import incremental, stream
 from examples.local import PrintLoss, create_table
 from judges.hive.hive_judges import Hive23, Hive31, Hive41, Hive42, HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
@@ -129,9 +129,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="the other demo: see examples/incremental.py, whose options it takes",
     )
+    parser.add_argument(
+        "--stream", action="store_true", help="another one: see examples/stream.py, whose options it takes"
+    )
     options, others = parser.parse_known_args(arguments)
     if options.incremental:
         return incremental.main(others)
+    if options.stream:
+        return stream.main(others)
     if others:
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     if (options.hive, options.storage) == ("3.1", "s3"):

@@ -24,9 +24,10 @@ from judges.jars import fetch_all, read_pins
 from judges.process import Judge, free_port, log_tail
 from metastore_client.java import find_java
 
-__all__ = ["JARS", "Kafka"]
+__all__ = ["JARS", "Kafka", "spark_jars"]
 
 JARS = read_pins(Path(__file__).with_name("kafka_jars.txt"))
+_SPARK_JARS = read_pins(Path(__file__).with_name("spark_kafka_jars.txt"))
 
 START_TIMEOUT_SECONDS = 90.0
 ANSWER_TIMEOUT_SECONDS = 30.0
@@ -268,6 +269,12 @@ class Kafka(Judge):
         admin = self.admin()
         for future in ask(admin).values():
             future.result(ANSWER_TIMEOUT_SECONDS)
+
+
+def spark_jars() -> str:
+    """What ``spark.jars`` has to be for Spark's source of Kafka; fetched on first use."""
+    clients = [jar for jar in JARS if jar.name == "kafka-clients"]
+    return ",".join(map(str, fetch_all([*_SPARK_JARS, *clients])))
 
 
 def _new_id() -> str:

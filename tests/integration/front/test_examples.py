@@ -113,6 +113,15 @@ def test_demo(arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.long
+def test_stream_demo() -> None:
+    """From MariaDB to a second Hive, with a kill in a batch; in the end all three are equal."""
+    printed = run("demo", "--stream", "--rows", "5000")
+    assert "killed the streaming query in the middle of a batch (kill -9)" in printed
+    *_, last = printed.splitlines()
+    assert " equal, " in last
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["starting a Hive 2.3 metastore", "merging", "real Hive reads the table"])
 def test_ctrl_c_stops_everything_that_the_demo_started(moment: str, tmp_path: Path) -> None:
     """Interrupted as from a terminal, the demo leaves no process and no temporary file behind."""
