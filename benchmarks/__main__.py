@@ -37,6 +37,7 @@ BENCHMARKS = {
     "ingest": "benchmarks.ingest",
     "json_logs": "benchmarks.json_logs",
     "incremental": "benchmarks.incremental",
+    "stream": "benchmarks.stream",
     "storage": "benchmarks.storage",
     "publish": "benchmarks.publish",
     "large_change_set": "benchmarks.large_change_set",
@@ -52,7 +53,17 @@ TOGETHER = ("write", "insert_only", "skew")
 
 JOINT = "+"
 
-LONG = ("flights", "merge", "small_work", "ingest", "json_logs", "incremental", "storage", "large_change_set")
+LONG = (
+    "flights",
+    "merge",
+    "small_work",
+    "ingest",
+    "json_logs",
+    "incremental",
+    "stream",
+    "storage",
+    "large_change_set",
+)
 """These take minutes even with few rows; a quick run of all leaves them out."""
 
 

@@ -11,7 +11,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["MemoryWatch", "OrphanWatch", "ProcessEntry", "parse_stat", "peak_bytes", "process_tree"]
+__all__ = [
+    "MemoryCourse",
+    "MemoryWatch",
+    "OrphanWatch",
+    "ProcessEntry",
+    "parse_stat",
+    "peak_bytes",
+    "process_tree",
+    "resident_bytes",
+]
 
 SAMPLE_SECONDS = 0.2
 ORPHAN_SAMPLE_SECONDS = 1.0
@@ -81,6 +90,28 @@ class MemoryWatch(_Sampler):
         for process in process_tree(self._root):
             key = process.pid, process.kind
             self._peaks[key] = max(self._peaks.get(key, 0), peak_bytes(process.pid))
+
+
+class MemoryCourse(_Sampler):
+    """While the block runs, note what all processes of a kind hold together, again and again.
+
+    Args:
+        root_pid: a process; it and all below it count.
+        names: kinds of processes by id, as :func:`process_tree` takes them.
+        seconds: between two looks.
+    """
+
+    def __init__(self, root_pid: int, names: Mapping[int, str], seconds: float) -> None:
+        super().__init__(seconds, "memory-course")
+        self._root, self._names = root_pid, names
+        self.looks: list[dict[str, int]] = []
+        """Bytes by kind, a look each."""
+
+    def _sample(self) -> None:
+        look: dict[str, int] = {}
+        for process in process_tree(self._root, self._names):
+            look[process.kind] = look.get(process.kind, 0) + resident_bytes(process.pid)
+        self.looks.append(look)
 
 
 class OrphanWatch(_Sampler):
@@ -159,6 +190,11 @@ def _program(pid: int) -> str:
 def peak_bytes(pid: int) -> int:
     """Peak resident set; 0 if the process is gone."""
     return int(_status(pid, "VmHWM") or "0") * 1024
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident set now; 0 if the process is gone."""
+    return int(_status(pid, "VmRSS") or "0") * 1024
 
 
 def _status(pid: int, name: str) -> str:
