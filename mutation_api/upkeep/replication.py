@@ -251,8 +251,8 @@ def hidden_rows(ids: ValidWriteIdList, *, is_target: bool) -> str | None:
             return None
         return (
             f"its last known write id {ids.high_watermark} is aborted: if a first load left that, all that "
-            "was committed after it is hidden until a further commit on the table is loaded. Compare count(*) "
-            "with the source"
+            "was committed after it is hidden until a further commit on the table is loaded. Compare "
+            "count(*) with the source"
         )
     if not any(ids.is_valid(each) for each in range(ids.high_watermark, first, -1)):
         return None

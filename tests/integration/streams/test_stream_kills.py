@@ -14,7 +14,7 @@ from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import connect
 from tests.integration.streams.stream_shop import check_tables, create_tables, make_file
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
 
 KILLS = 35
 """On each of three releases."""
