@@ -182,8 +182,8 @@ class Query:
         self._kill()
 
     def __str__(self) -> str:
-        again = f", {self.repeated} repeated and skipped" if self.was_killed else ""
-        return f"{self.transactions} batches written{again}"
+        again = f", {self.repeated} came again and were skipped" if self.was_killed else ""
+        return f"batches written: {self.transactions}{again}"
 
     def kill_in_a_batch(self) -> None:
         """Kill it with all that it holds, and start it again.
@@ -263,7 +263,7 @@ class Copy:
         self.cycles = 0
 
     def __str__(self) -> str:
-        return f"{self.cycles} copies to B"
+        return f"copies to B: {self.cycles}"
 
     def cycle(self) -> None:
         """What was committed since the last one."""
