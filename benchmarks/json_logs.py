@@ -3,77 +3,67 @@
     python -m benchmarks json_logs                     # 1,000,000 messages of each format
     python -m benchmarks json_logs --quick             # a tenth of that
     python -m benchmarks json_logs --formats maxwell   # with commas: of Debezium with and without schema, ...
+    python -m benchmarks json_logs --earlier FOLDER    # the tasks of another checkout of this library, too
 
 A log is read twice, as each run of ``hive-mutate ingest`` reads it: the first look, then the operations,
 which are reduced to the last one of each key. Nothing is written. All must find the same keys, and as many
-operations on them. ``bare orjson`` parses all lines, and no more.
+operations on them. A warm-up round reads a smaller log. ``bare orjson`` parses all lines, and no more.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from pyspark.sql import SparkSession
 
-from benchmarks.data.message_data import (
-    CANAL,
-    COLUMNS,
-    DEBEZIUM,
-    DEBEZIUM_SCHEMA,
-    FORMATS,
-    MAXWELL,
-    TABLE,
-    MessageLogs,
-)
+from benchmarks.data.message_data import FORMATS, MessageLogs
+from benchmarks.data.message_reading import Answer, reduced, source_of
 from benchmarks.measuring.arguments import Rounds
-from benchmarks.measuring.measure import Contestant, Watch, alternate, as_figures, compared, machine, tell
+from benchmarks.measuring.measure import (
+    Contestant,
+    Result,
+    Watch,
+    alternate,
+    as_figures,
+    compared,
+    machine,
+    tell,
+)
 from benchmarks.measuring.measure import versions as versions_of
 from benchmarks.measuring.report import save_cases, show_case
-from mutation_api import CanalSource, DebeziumSource, DebeziumValues, MaxwellSource, local_session
-from mutation_api.acid.version import AcidVersion
+from benchmarks.peers import PeerProcess
+from mutation_api import local_session
 from mutation_api.inputs.engines.engine import Engine
 from mutation_api.inputs.engines.local_engine import LocalEngine
 from mutation_api.inputs.engines.spark_engine import SparkEngine
 from mutation_api.inputs.messages import quick_json
-from mutation_api.inputs.messages.message_source import MessageSource
-from mutation_api.inputs.source import SourceTable
 from mutation_api.local.local_options import LocalOptions
-from mutation_api.storage.location import Location
-from mutation_api.table.acid_table import AcidColumn, AcidTable
 
-__all__ = ["HELP", "TARGET", "add_arguments", "run", "source_of"]
+__all__ = ["HELP", "add_arguments", "run"]
 
 HELP = "read and reduce logs of Debezium, Maxwell and Canal, with Spark and without"
 
 ROWS_DEFAULT, QUICK_SHARE = 1_000_000, 10
 KEYS_SHARE = 0.3
 FILES = 8
+WARM_UP_ROWS = 50_000
 ROUNDS = Rounds(3, warm_up=1)
 SPARK, LOCAL, EXACT, BARE = "Spark's tasks", "local", "local, without orjson", "bare orjson"
+EARLIER = "earlier Spark's tasks"
+MASTER = "local[2]"
+AIM = 0.5
+"""For wall and CPU seconds of Spark's tasks, as a share of those of the checkout without our own parser."""
 MEMORY_BYTES = 8 << 30
 """Of which the local engine uses what the operations of a log need; its default would refuse such a log."""
 
 RESULTS = Path(__file__).parent / "results" / "json_logs.json"
-TARGET = AcidTable(
-    "default",
-    "orders",
-    Location.given("/warehouse/orders"),
-    tuple(AcidColumn(name, kind) for name, kind in COLUMNS),
-    (),
-    0,
-    (),
-    AcidVersion.V2_HIVE4,
-)
-
-Answer = Mapping[tuple[str, str], int]
-"""How many keys have which first and last operation."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, help=f"messages of a log (default: {ROWS_DEFAULT:,})")
     parser.add_argument("--quick", action="store_true", help=f"a {QUICK_SHARE}th of that")
     parser.add_argument("--formats", type=_formats, default=tuple(FORMATS), help=", ".join(FORMATS))
+    parser.add_argument("--earlier", type=Path, help="a checkout of this library, whose tasks take part")
     ROUNDS.add_argument(parser)
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
 
@@ -91,9 +82,12 @@ def run(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         settings = {"spark.local.dir": str(folder / "spark"), "spark.sql.shuffle.partitions": "4"}
-        spark = stack.enter_context(local_session("json_logs", master="local[2]", settings=settings))
+        spark = stack.enter_context(local_session("json_logs", master=MASTER, settings=settings))
         logs = MessageLogs(rows, round(rows * KEYS_SHARE), FILES, folder)
-        cases = [_case(spark, logs, name, arguments) for name in arguments.formats]
+        earlier = arguments.earlier and stack.enter_context(PeerProcess("earlier_messages"))
+        if earlier:
+            earlier.call("start", str(arguments.earlier.resolve()), MASTER, settings)
+        cases = [_case(spark, logs, name, arguments, earlier) for name in arguments.formats]
     if arguments.save:
         packages = versions_of("pyspark", "pyarrow", "orjson")
         save_cases(
@@ -102,29 +96,24 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if all(case["is_right"] for case in cases) else 1
 
 
-def _case(spark: SparkSession, logs: MessageLogs, name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+def _case(
+    spark: SparkSession,
+    logs: MessageLogs,
+    name: str,
+    arguments: argparse.Namespace,
+    earlier: PeerProcess | None,
+) -> dict[str, Any]:
     tell(f"writing {logs.operations:,} messages: {name}")
-    folder = logs.write(name)
-    source, found = source_of(name, folder), list[Answer]()
-    local = LocalEngine(LocalOptions(memory_bytes=MEMORY_BYTES))
-
-    def reading(engine: Engine) -> Callable[[int], None]:
-        return lambda _: found.append(_reduced(engine, source))
-
-    def without_orjson(_: int) -> None:
-        with mock.patch.object(quick_json, "ORJSON", None):
-            found.append(_reduced(local, source))
-
-    contestants = [
-        Contestant(SPARK, reading(SparkEngine(spark)), ("driver", "java", "python"), folder),
-        Contestant(LOCAL, reading(local), ("driver",), folder),
-        Contestant(EXACT, without_orjson, ("driver",), folder),
-        Contestant(BARE, lambda _: _bare(folder), ("driver",), folder),
-    ]
     warm_up = ROUNDS.warm_up_of(arguments)
-    results = alternate(
-        contestants, ROUNDS.measured_of(arguments), Watch({os.getpid(): "driver"}), warm_up=warm_up, tell=tell
-    )
+    few = min(logs.operations, WARM_UP_ROWS)
+    small = MessageLogs(few, round(few * KEYS_SHARE), FILES, logs.folder / "warm-up")
+    read = _Read(name, logs.write(name), small.write(name), warm_up)
+    contestants, kinds = _contestants(spark, read), dict[int, str]()
+    if earlier is not None:
+        contestants.insert(1, _earlier(earlier, read))
+        kinds[earlier.pid] = EARLIER
+    results = alternate(contestants, ROUNDS.measured_of(arguments), Watch(kinds), warm_up=warm_up, tell=tell)
+    folder, found = read.folder, read.found
     size = sum(file.stat().st_size for file in folder.iterdir()) / 2**20
     is_right = bool(found) and all(each == found[0] for each in found)
     case = {
@@ -132,23 +121,69 @@ def _case(spark: SparkSession, logs: MessageLogs, name: str, arguments: argparse
         "text": f"{size:,.0f} MiB in {FILES} files, read and reduced to {sum(found[0].values()):,} keys; "
         f"{'the same' if is_right else 'NOT THE SAME'} by all",
         "contestants": {result.name: as_figures(result) for result in results},
-        "ratios": {
-            f"{ours.name} / {peer.name}": compared(ours, peer)
-            for ours in results
-            for peer in results
-            if ours.name == LOCAL != peer.name and ours.usages and peer.usages
-        },
-        "is_right": is_right,
+        "ratios": _ratios({result.name: result for result in results if result.usages}),
+        **({} if earlier is None else {"aims": {f"{SPARK} / {EARLIER}": {"wall": AIM, "cpu": AIM}}}),
+        "is_right": is_right and not any(result.failure for result in results),
     }
     show_case(case)
     return case
 
 
-def _reduced(engine: Engine, source: MessageSource) -> Answer:
-    """Read a log, and reduce it."""
-    (log,) = engine.read(source, [SourceTable(TABLE, TARGET, ("id",))], {}).tables
-    with log.reduced(what="the log", strict=False) as reduced:
-        return dict(reduced.counts.outcomes)
+@dataclass(frozen=True)
+class _Read:
+    """The logs of a format, a small one for the rounds that warm up, and what was found in the other."""
+
+    name: str
+    folder: Path
+    small: Path
+    warm_up: int
+    found: list[Answer] = field(default_factory=list)
+
+    def by(self, read: Callable[[Path], Answer]) -> Callable[[int], None]:
+        """A contestant's task: to read the folder of a round."""
+
+        def run(number: int) -> None:
+            if number < self.warm_up:
+                read(self.small)
+            else:
+                self.found.append(read(self.folder))
+
+        return run
+
+
+def _contestants(spark: SparkSession, read: _Read) -> list[Contestant]:
+    """Ways of this checkout to read a log; and the bare parser."""
+    by_spark, local = SparkEngine(spark), LocalEngine(LocalOptions(memory_bytes=MEMORY_BYTES))
+
+    def reading(engine: Engine) -> Callable[[Path], Answer]:
+        return lambda folder: reduced(engine, source_of(read.name, folder))
+
+    def without_orjson(folder: Path) -> Answer:
+        with mock.patch.object(quick_json, "ORJSON", None):
+            return reading(local)(folder)
+
+    return [
+        Contestant(SPARK, read.by(reading(by_spark)), ("driver", "java", "python"), read.folder),
+        Contestant(LOCAL, read.by(reading(local)), ("driver",), read.folder),
+        Contestant(EXACT, read.by(without_orjson), ("driver",), read.folder),
+        Contestant(BARE, lambda _: _bare(read.folder), ("driver",), read.folder),
+    ]
+
+
+def _earlier(earlier: PeerProcess, read: _Read) -> Contestant:
+    """The other checkout. Its seconds are those of its driver, JVM and workers together."""
+    task = read.by(lambda folder: earlier.call("reduced", read.name, str(folder)))
+    return Contestant(EARLIER, task, (EARLIER,), read.folder)
+
+
+def _ratios(results: Mapping[str, Result]) -> dict[str, Any]:
+    """Of the local engine and all others, and of Spark's tasks and the earlier ones."""
+    pairs = [*((LOCAL, name) for name in results if name not in (LOCAL, EARLIER)), (SPARK, EARLIER)]
+    return {
+        f"{ours} / {peer}": compared(results[ours], results[peer])
+        for ours, peer in pairs
+        if ours in results and peer in results
+    }
 
 
 def _bare(folder: Path) -> None:
@@ -156,22 +191,6 @@ def _bare(folder: Path) -> None:
         with path.open("rb") as file:
             for line in file:
                 quick_json.ORJSON.loads(line[line.find(b"\t") + 1 :])
-
-
-def source_of(name: str, folder: Path) -> MessageSource:
-    """The source that reads the log of a format in this folder."""
-    decimals = {f"{TABLE}.total": "org.apache.kafka.connect.data.Decimal(2)"}
-    values = DebeziumValues(times="microseconds", column_types=decimals)
-    match name:
-        case value if value == DEBEZIUM:
-            return DebeziumSource(folder, "erp", values=values)
-        case value if value == DEBEZIUM_SCHEMA:
-            return DebeziumSource(folder, "erp")
-        case value if value == MAXWELL:
-            return MaxwellSource(folder, "erp")
-        case _:
-            assert name == CANAL
-            return CanalSource(folder, "erp")
 
 
 def _formats(text: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ INSIDE = {
     "benchmarks/publish.py": "counts the requests of single storage operations",
     "benchmarks/writing/storage_case.py": "measures the bare storage as its baseline",
     "benchmarks/json_logs.py": "reading and reducing without what ingest does before and after",
+    "benchmarks/data/message_reading.py": "the same",
 }
 """Benchmarks that measure a piece users never touch, and why."""
 

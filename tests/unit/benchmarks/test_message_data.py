@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.data.message_data import DEBEZIUM, FORMATS, TABLE, MessageLogs
-from benchmarks.json_logs import TARGET, source_of
+from benchmarks.data.message_reading import TARGET, source_of
 from mutation_api.inputs.messages.quick_json import QuickParser
 from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
 
