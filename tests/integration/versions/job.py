@@ -10,6 +10,8 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from mutation_api import (
     MutatorClientBuilder,
     Transaction,
     apply_changes,
+    connect,
     create_acid_table,
     create_table,
     diff,
@@ -46,6 +49,16 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 FEW_BYTES = "spark.hive.mutation.fewBytes"
 ROWS = 60
 """Rows of the tables in the beginning: ids from 0 on, in three partitions and four buckets."""
+
+COLUMNS = {
+    "id": "bigint",
+    "n": "int",
+    "price": "decimal(20,2)",
+    "name": "varchar(4)",
+    "at": "timestamp",
+    "parts": "array<struct<a:int,b:string>>",
+    "ds": "string",
+}
 
 BIGGEST = 2**31 - 1
 
@@ -109,17 +122,18 @@ class Job:
         return ["nothing was refused", ""]
 
     # -- steps ---------------------------------------------------------------------------------------------
+    def in_brief(self) -> Any:
+        """All outcomes of a merge by tasks into rows that this process wrote without Spark."""
+        name = f"{self.database}.in_brief"
+        *columns, ds = [ColumnInfo(column, kind) for column, kind in COLUMNS.items()]
+        create_acid_table(self.metastore, name, columns, [ds], clustered_by=["id"], num_buckets=4)
+        with connect(self.uri) as hive, hive.transaction(name, create_partitions=True) as transaction:
+            transaction.table(name).append(first_rows())
+        return self.merge(name, self.source(), self.clauses)
+
     def changed_by_tasks(self) -> Any:
         """Updates, deletes and inserts by ROW__ID; an attempt of each task that reads fails once."""
-        return self.changed(self.table("by_tasks"))
-
-    def in_brief(self) -> Any:
-        """One table, changed by ROW__ID and by key."""
-        name = self.table("in_brief")
-        return [self.changed(name), self.merge(name, self.source(), self.clauses)]
-
-    def changed(self, name: str) -> list[Any]:
-        """Change this table; returns the counts, and whether an attempt failed."""
+        name = self.table("by_tasks")
         marks = self.folder / "attempts"
         marks.mkdir()
 
@@ -272,6 +286,23 @@ def _shorter(field: StructField) -> StructField:
     return StructField(field.name, VarcharType(4)) if field.name == "name" else field
 
 
+def first_rows() -> pa.Table:
+    """Those of `Job.rows`, made without Spark."""
+    ids = range(ROWS)
+    part = pa.struct([("a", pa.int32()), ("b", pa.string())])
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "n": pa.array([n % 7 for n in ids], pa.int32()),
+            "price": pa.array([Decimal(n) / 4 for n in ids], pa.decimal128(20, 2)),
+            "name": [f"é{n}" for n in ids],
+            "at": [datetime(1600, 2, 28, 23, 59, 59, 1) + timedelta(days=n) for n in ids],
+            "parts": pa.array([[{"a": n, "b": None}] for n in ids], pa.list_(part)),
+            "ds": [f"d{n % 3}" for n in ids],
+        }
+    )
+
+
 def fails_once(marks: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for tasks whose first attempt at the first partition fails."""
 
@@ -291,7 +322,7 @@ OF_EVERY_HIVE = (Job.changed_by_tasks, Job.changed_by_driver, Job.merged_by_task
 """Steps that depend on the release of Hive: on the layout of its tables and on its metastore."""
 
 IN_BRIEF = (Job.in_brief,)
-"""The parts that differ most between versions, in one table."""
+"""A table is read, joined, converted and written by tasks: what a version can break, in one job."""
 
 OF_SPARK_ALONE = (Job.lenient_rules, Job.compared, Job.ingested, Job.refused_in_worker)
 """Further steps, which one release of Hive judges as well as another."""
