@@ -67,6 +67,7 @@ def secure_hive(
     """Hive on it; its metastore asks for Kerberos, and takes a transaction for dead after a minute."""
     settings = {
         **{name: text for name, text in secure_hdfs.settings.items() if name != "fs.defaultFS"},
+        "hadoop.rpc.protection": "integrity,privacy",  # HDFS insists on privacy, which no token can have here
         "hive.metastore.warehouse.dir": f"{secure_hdfs.location}/warehouse",
         "hive.metastore.sasl.enabled": "true",
         "hive.metastore.kerberos.principal": HIVE,
