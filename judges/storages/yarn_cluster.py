@@ -114,8 +114,9 @@ class MiniYarn(ProcessJudge):
         return {**{name: str(text) for name, text in self._addresses.items()}, **principal}
 
     def applications(self) -> list[YarnApplication]:
-        """All that were submitted."""
-        return [YarnApplication(**each) for each in self._ask("applications")["applications"]]
+        """All that were submitted, the newest last."""
+        found = [YarnApplication(**each) for each in self._ask("applications")["applications"]]
+        return sorted(found, key=lambda each: each.id)  # YARN gives them in any order
 
     def containers(self) -> list[str]:
         """Ids of the running containers."""
