@@ -72,9 +72,13 @@ def run(
 
 
 def check_brought(place: Mapping[str, Any]) -> None:
-    """A container's Python: the interpreter, the library and all packages come from the job's archive."""
+    """A container's Python: the interpreter, the library and all packages come from the job's archive.
+
+    It names itself by where the archive was unpacked, or by the link to that in the container's folder.
+    """
     assert "/usercache/" in place["folder"], place
-    assert "/filecache/" in place["python"], place
+    is_link = place["python"].startswith(f"{place['folder']}/python/")
+    assert is_link or "/filecache/" in place["python"], place
     root = place["python"].partition("/bin/")[0]
     assert place["library"].startswith(f"{root}/lib/"), place
     brought = ("/filecache/", "/usercache/", "/pyspark/jars/spark-core_")  # the last is Spark's own
