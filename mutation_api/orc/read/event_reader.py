@@ -182,7 +182,7 @@ class _Stripe:
             wanted.placement.check(early, str(self.columns.file.location))
         positions = wanted.only.find(list(early.values()))
         given = {c.name: early[c.name] for c in wanted.columns if c.name in early}
-        late = LateColumns(functools.partial(self.columns.read_late, self.index, positions))
+        late = LateColumns(functools.partial(self.columns.read_late, self.index, positions, len(keys)))
         if drops_rows:
             chunk = EventChunk(keys, given).take(positions)
             return dataclasses.replace(chunk, late=late, late_rows=np.arange(len(positions)))

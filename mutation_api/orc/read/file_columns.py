@@ -94,14 +94,14 @@ class FileColumns:
         options, file = self.wanted.options, self.file.location
         return {c.name: _column(arrays.get(c.name), c, batch.num_rows, options, file) for c in columns}
 
-    def read_late(self, index: int, positions: NDArray[np.int64]) -> dict[str, pa.Array]:
-        """The late columns of a stripe's rows at these positions."""
+    def read_late(self, index: int, positions: NDArray[np.int64], stripe_rows: int) -> dict[str, pa.Array]:
+        """The late columns of a stripe's rows at these positions; it has ``stripe_rows``."""
         columns = self.wanted.late_columns
         names = self._names(columns)
         if not names:
             options, file = self.wanted.options, self.file.location
             return {c.name: _column(None, c, len(positions), options, file) for c in columns}
-        return self.read(columns, self.source.read_rows(index, names, positions))
+        return self.read(columns, self.source.read_rows(index, names, positions, stripe_rows))
 
     def stripes_without_keys(self) -> frozenset[int]:
         """Stripes that hold none of the wanted keys, by the ranges that the file's writer recorded."""

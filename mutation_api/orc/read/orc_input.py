@@ -116,18 +116,22 @@ class OrcInput:
         self._needs_pyorc = True
         return self._read_with_pyorc(index, columns)
 
-    def read_rows(self, index: int, columns: Sequence[str], positions: NDArray[np.int64]) -> pa.RecordBatch:
+    def read_rows(
+        self, index: int, columns: Sequence[str], positions: NDArray[np.int64], stripe_rows: int
+    ) -> pa.RecordBatch:
         """Columns of some rows of one stripe; few rows are sought, so that not all are decoded.
 
         Args:
             index: 0 <= index < stripe_count.
             columns: names, as for :meth:`read_stripe`.
             positions: of the rows in the stripe, in any order.
+            stripe_rows: number of rows of the stripe, which the caller has read in part; to parse the tail
+                for it takes longer than reading a small file.
 
         Returns:
             A row for each position; types as :meth:`read_stripe` gives them.
         """
-        is_worth_it = len(positions) * _ROWS_DECODED_PER_SOUGHT <= self.stripe_rows(index)
+        is_worth_it = len(positions) * _ROWS_DECODED_PER_SOUGHT <= stripe_rows
         if len(positions) and is_worth_it and all(_can_be_sought(self._type_of(name)) for name in columns):
             # pyorc cannot seek behind texts that are all empty, and Arrow takes any bytes as a text.
             with contextlib.suppress(pyorc.errors.ORCError, UnicodeDecodeError):

@@ -72,7 +72,7 @@ def check(path: Path, rng: np.random.Generator, form: TimestampForm = TimestampF
         for columns in (*([name] for name in names), names):
             whole = input_of(path, form).read_stripe(index, columns)
             expected = shown(whole.take(pa.array(positions)), form)
-            found = shown(input_of(path, form).read_rows(index, columns, positions), form)
+            found = shown(input_of(path, form).read_rows(index, columns, positions, count), form)
             assert found == expected, (path, index, columns)
 
 
@@ -154,7 +154,7 @@ def test_a_timestamp_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     arrays = {"at": pa.array([FAR] * COUNT, pa.timestamp("us"))}
     path = written(tmp_path, arrays, "zlib", 64 << 20)
     with pytest.raises(RecordValueError, match=r"row\.at.*does not fit nanoseconds"):
-        input_of(path, TimestampForm.NANOSECONDS).read_rows(0, ["row.at"], np.array([5]))
+        input_of(path, TimestampForm.NANOSECONDS).read_rows(0, ["row.at"], np.array([5]), COUNT)
 
 
 def test_texts_that_are_all_empty(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_texts_that_are_all_empty(tmp_path: Path) -> None:
     texts = [""] * (COUNT - 1) + ["x"]
     path = written(tmp_path, {"text": pa.array(texts), "id": pa.array(range(COUNT))}, "zlib", 64 << 20)
     found = input_of(path, TimestampForm.NANOSECONDS).read_rows(
-        0, ["row.text", "row.id"], np.array([COUNT - 1, 15_000])
+        0, ["row.text", "row.id"], np.array([COUNT - 1, 15_000]), COUNT
     )
     assert found.column("row").to_pylist() == [{"text": "x", "id": COUNT - 1}, {"text": "", "id": 15_000}]
 
@@ -171,7 +171,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     """Only a whole stripe is read as Arrow reads it: what to say of them is not decided here."""
     raw = pa.array([b"\xff"] * COUNT, pa.binary()).view(pa.string())
     path = written(tmp_path, {"text": raw}, "zlib", 64 << 20)
-    found = input_of(path, TimestampForm.NANOSECONDS).read_rows(0, ["row.text"], np.array([4]))
+    found = input_of(path, TimestampForm.NANOSECONDS).read_rows(0, ["row.text"], np.array([4]), COUNT)
     assert found.column("row").field(0).cast(pa.binary()).to_pylist() == [b"\xff"]
 
 
@@ -179,10 +179,11 @@ def test_many_rows_are_not_sought(tmp_path: Path, sought: list[str], monkeypatch
     monkeypatch.setattr(orc_input, "_ROWS_DECODED_PER_SOUGHT", 4096)
     path = written(tmp_path, {"id": pa.array(range(COUNT))}, "zlib", 64 << 20)
     limit = COUNT // 4096
-    input_of(path, TimestampForm.NANOSECONDS).read_rows(0, ["row.id"], np.arange(limit + 1))
+    input_of(path, TimestampForm.NANOSECONDS).read_rows(0, ["row.id"], np.arange(limit + 1), COUNT)
     assert not sought
     assert (
-        input_of(path, TimestampForm.NANOSECONDS).read_rows(0, ["row.id"], np.arange(limit)).num_rows == limit
+        input_of(path, TimestampForm.NANOSECONDS).read_rows(0, ["row.id"], np.arange(limit), COUNT).num_rows
+        == limit
     )
     assert sought
 
