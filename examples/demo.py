@@ -23,6 +23,7 @@ import argparse
 import contextlib
 import csv
 import hashlib
+import importlib
 import io
 import signal
 import subprocess
@@ -39,7 +40,6 @@ import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
-from examples import incremental, stream
 from examples.local import PrintLoss, create_table
 from judges.hive.hive_judges import Hive23, Hive31, Hive41, Hive42, HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
@@ -133,10 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--stream", action="store_true", help="another one: see examples/stream.py, whose options it takes"
     )
     options, others = parser.parse_known_args(arguments)
-    if options.incremental:
-        return incremental.main(others)
-    if options.stream:
-        return stream.main(others)
+    for name in ("incremental", "stream"):
+        if getattr(options, name):  # each needs packages that the others do not
+            return int(importlib.import_module(f"examples.{name}").main(others))
     if others:
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     if (options.hive, options.storage) == ("3.1", "s3"):
