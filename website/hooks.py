@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +19,22 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 
+@functools.cache
+def _made_pages() -> dict[str, str]:
+    """Path and Markdown of each."""
+    return {
+        "reference/errors.md": errors_page(),
+        "speed.md": speed_page(),
+        **dict(command_pages()),
+        **dict(api_pages()),
+    }
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Name the made pages in the navigation."""
     (reference,) = [entry["Reference"] for entry in config.nav or [] if "Reference" in entry]
-    reference += [{"Commands": [path for path, _ in command_pages()]}]
-    reference += [{"Python": [path for path, _ in api_pages()]}]
+    for title, folder in (("Commands", "reference/commands/"), ("Python", "reference/api/")):
+        reference.append({title: [path for path in _made_pages() if path.startswith(folder)]})
     return config
 
 
@@ -30,13 +42,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the made pages."""
     from mkdocs.structure.files import File
 
-    pages = {
-        "reference/errors.md": errors_page(),
-        "speed.md": speed_page(),
-        **dict(command_pages()),
-        **dict(api_pages()),
-    }
-    for path, text in pages.items():
+    for path, text in _made_pages().items():
         files.append(File.generated(config, path, content=text))
     for plot in speed_plots():
         files.append(File.generated(config, plot.name, abs_src_path=str(plot)))
