@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from judges.hive.hive_judges import Hive23
+from tests.support.hive_site import write_hive_site
 
 pytestmark = pytest.mark.slow
 
@@ -31,11 +32,7 @@ KINDS = {"sh": ["sh", "-ec"], "python": [sys.executable, "-c"]}
 )
 def test_its_blocks_run(guide: Path, hive: Hive23, tmp_path: Path) -> None:
     """A block of output is what the block before it prints, among others."""
-    (tmp_path / "hive-site.xml").write_text(
-        "<configuration><property><name>hive.metastore.uris</name>"
-        f"<value>{hive.uri}</value></property></configuration>",
-        encoding="utf-8",
-    )
+    write_hive_site(tmp_path, hive.uri)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "HIVE_CONF_DIR": str(tmp_path)}
     said = ""

@@ -12,6 +12,7 @@ import pytest
 
 from judges.hive.hive_judges import Hive23
 from judges.mariadb import MariaDb
+from tests.support.hive_site import write_hive_site
 
 pytestmark = pytest.mark.slow
 
@@ -42,11 +43,7 @@ def test_the_lines_from_mysql_to_hive(tmp_path: Path, hive: Hive23, mariadb: Mar
     """Hive then reads what MariaDB has; and again after changes, when the ingesting line runs once more."""
     (script,) = blocks("sh")
     (again,) = re.findall(r"^hive-mutate ingest .*$", script, re.MULTILINE)
-    (tmp_path / "hive-site.xml").write_text(
-        "<configuration><property><name>hive.metastore.uris</name>"
-        f"<value>{hive.uri}</value></property></configuration>",
-        encoding="utf-8",
-    )
+    write_hive_site(tmp_path, hive.uri)
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

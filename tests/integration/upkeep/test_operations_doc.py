@@ -13,6 +13,7 @@ from judges.hive.hive_judges import Hive23
 from metastore_client.remote.thrift_client import connect
 from mutation_api.cli.main import main
 from mutation_api.hive.connection import connect as connect_hive
+from tests.support.hive_site import write_hive_site
 
 pytestmark = pytest.mark.slow
 
@@ -43,10 +44,7 @@ def test_the_commands_of_the_page(
         first = min(row["transactionid"] for row in ids)
         dead = metastore.open_txn("ann", "host", "")
         metastore.abort_txn(dead)
-    (tmp_path / "hive-site.xml").write_text(
-        "<configuration><property><name>hive.metastore.uris</name>"
-        f"<value>{hive.uri}</value></property></configuration>"
-    )
+    write_hive_site(tmp_path, hive.uri)
     monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
     values = {"$TXN": str(dead), "$COPY": str(copy), "$ID": str(first)}
     for command in COMMANDS:
