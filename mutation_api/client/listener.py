@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["LockFailureListener"]
+__all__ = ["LockFailureListener", "SaidByTheNextStep"]
 
 
 class LockFailureListener(Protocol):
@@ -20,3 +20,13 @@ class LockFailureListener(Protocol):
         ``error``.
         """
         ...
+
+
+class SaidByTheNextStep:
+    """Does nothing: the loss is logged, and raised by the next step of its transaction.
+
+    For calls that begin and end a transaction by themselves; whoever keeps one open should hear of a loss.
+    """
+
+    def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
+        """See :class:`LockFailureListener`."""

@@ -16,7 +16,7 @@ from mutation_api.client.builder import (
     MetastoreTarget,
     MutatorClientBuilder,
 )
-from mutation_api.client.listener import LockFailureListener
+from mutation_api.client.listener import LockFailureListener, SaidByTheNextStep
 from mutation_api.client.lock import WriteLock
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.past_snapshot import AsOf
@@ -88,19 +88,12 @@ class _Options:
         """A builder of clients with these options."""
         builder = MutatorClientBuilder()
         builder.lock_timeout_seconds(self.lock_timeout_seconds).write_lock(self.write_lock)
-        builder.lock_failure_listener(self.listener or _SaidByTheNextStep())
+        builder.lock_failure_listener(self.listener or SaidByTheNextStep())
         if self.user is not None:
             builder.user(self.user)
         if self.time_zone is not None:
             builder.time_zone(self.time_zone)
         return builder
-
-
-class _SaidByTheNextStep:
-    """Does nothing: the loss is logged, and raised by the next step of its transaction."""
-
-    def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
-        """See :class:`~mutation_api.client.listener.LockFailureListener`."""
 
 
 class Hive:

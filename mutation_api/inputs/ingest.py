@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from metastore_client.client import MetastoreClient
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
-from mutation_api.client.listener import LockFailureListener
+from mutation_api.client.listener import LockFailureListener, SaidByTheNextStep
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.client.transaction import Transaction
@@ -157,8 +157,7 @@ def ingest_by(
         builder.add_sink_table(run.watermark_table)
     if options.user is not None:
         builder.user(options.user)
-    if options.listener is not None:
-        builder.lock_failure_listener(options.listener)
+    builder.lock_failure_listener(options.listener or SaidByTheNextStep())
     with builder.build() as client:
         return _in_transaction(run, client, has_watermarks=has_watermarks)
 

@@ -25,6 +25,7 @@ from mutation_api.client.builder import (
     MutatorClientBuilder,
     opener_of,
 )
+from mutation_api.client.listener import SaidByTheNextStep
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ConfigurationError, MutationError
@@ -157,6 +158,7 @@ class HiveBatches:
 
     def _builder(self, metastore: MetastoreClient) -> MutatorClientBuilder:
         builder = MutatorClientBuilder().metastore(metastore).lock_timeout_seconds(self.lock_timeout_seconds)
+        builder.lock_failure_listener(SaidByTheNextStep())
         for each in self.actions:
             builder.add_sink_table(
                 each.table, create_partitions=self.create_partitions, insert_only=each.inserts_only

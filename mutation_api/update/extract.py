@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from metastore_client.client import MetastoreClient
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
-from mutation_api.client.listener import LockFailureListener
+from mutation_api.client.listener import LockFailureListener, SaidByTheNextStep
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.inputs.engines.choice import engine_for
@@ -91,13 +91,6 @@ class ExtractReport:
         lag = "" if self.run is None else f", {self.run.lag:.1f} s old"
         what = f"transaction {self.ingested.txn_id}" if not self.ingested.is_dry_run else "a dry run"
         return f"{self.table}: {shown}{lag}, in {what}, {self.seconds:.1f} s"
-
-
-class _SaidByTheCommit:
-    """Does nothing: the loss is logged, and raised by the next step."""
-
-    def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
-        """See :class:`~mutation_api.client.listener.LockFailureListener`."""
 
 
 def extract_update(
@@ -193,7 +186,7 @@ def _ingest_options(table: str, settings: UpdateSettings, options: ExtractOption
         create_partitions=settings.create_partitions,
         user=options.user,
         lock_timeout_seconds=options.lock_timeout_seconds,
-        listener=options.listener or _SaidByTheCommit(),
+        listener=options.listener or SaidByTheNextStep(),
         progress=options.progress,
     )
 
