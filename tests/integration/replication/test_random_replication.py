@@ -1,8 +1,9 @@
 """Random histories at a source, with a dump and a load after random steps.
 
-After each load the target has what the source has, ROW__IDs included. Aborted and dead transactions,
-compactions and what the cleaner removes come in between, as in the histories without replication. If Hive
-hides rows after a first load (test_aborted_write_ids.py), one more commit, without rows, is replicated first.
+After each load the target has what the source has, ROW__IDs included; in the end its files are sound. Aborted
+and dead transactions, compactions and what the cleaner removes come in between, as in the histories without
+replication. If Hive hides rows after a first load (test_aborted_write_ids.py), one more commit, without rows,
+is replicated first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from mutation_api.upkeep.replication import replication_of
 from tests.integration.replication.replicated import Replicated, commit_nothing
 from tests.integration.transactions.history import in_order
 from tests.integration.transactions.test_random_histories_lines import HistoryWithWriteIds
+from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -45,3 +47,4 @@ def test_random_histories_reach_the_target(pair: Replicated, seed: int) -> None:
         history.agree("the target", at_target, history.model.rows())
         assert target.count(history.table) == len(at_target), history.story()
     history.check()
+    check_sound(target.metastore, target.name(history.table))
