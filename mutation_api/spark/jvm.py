@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import RDD, SparkContext
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +34,7 @@ __all__ = [
     "running_batch",
     "spark_context",
     "sql_parser",
+    "sql_state",
 ]
 
 
@@ -61,6 +63,16 @@ def sql_parser(spark: SparkSession) -> Any:
     """Spark's SQL parser."""
     _refuse_connect(spark)
     return spark._jsparkSession.sessionState().sqlParser()
+
+
+def sql_state(condition: str) -> str | None:
+    """The SQLSTATE of a condition such as ``DIVIDE_BY_ZERO``; None if Spark has no such condition."""
+    jvm = jvm_of_process()
+    try:
+        found = None if jvm is None else jvm.org.apache.spark.SparkThrowableHelper.getSqlState(condition)
+    except Py4JError:  # the JVM has ended
+        return None
+    return found if found is None else str(found)
 
 
 def analyzed_plan(frame: DataFrame) -> Any:

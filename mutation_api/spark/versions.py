@@ -11,6 +11,7 @@ Arrow in ``createDataFrame`` Spark 4.0      the stream that it is made of
 ``DataType.fromDDL``         Spark 4.0      the parser that it calls
 ``Column.try_cast``          Spark 4.0      SQL's TRY_CAST, on every version
 ANSI rules by default        Spark 4.0      set while a merge is planned and run: :func:`ansi_rules`
+SQLSTATE in messages         Spark 4.0      looked up by the condition's name: :func:`is_data_exception`
 Arrow UDFs                   Spark 4.1      one pass of mapInArrow: :func:`computed`
 Java 21                      Spark 4.0      refused: :func:`java_versions`
 Python without distutils     Spark 4.0      refused: :func:`check_installed`
@@ -26,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +53,7 @@ from pyspark.sql.types import (
 )
 
 from mutation_api.errors import ConfigurationError, RecordLayoutError
-from mutation_api.spark.jvm import frame_of_batches
+from mutation_api.spark.jvm import frame_of_batches, sql_state
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.session_settings import in_force, users_own
 
@@ -64,6 +66,7 @@ __all__ = [
     "computed",
     "data_type",
     "frame_of_arrow",
+    "is_data_exception",
     "java_versions",
     "lenient_part",
     "try_cast",
@@ -72,10 +75,12 @@ __all__ = [
 SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 """Spark's version, major and minor."""
 
-_OLDEST, _ARROW_API, _ARROW_UDFS = (3, 5), (4, 0), (4, 1)
+_OLDEST, _ARROW_API, _STATES, _ARROW_UDFS = (3, 5), (4, 0), (4, 0), (4, 1)
 
 ANSI = "spark.sql.ansi.enabled"
 _ANSI_VARIABLE = "SPARK_ANSI_SQL_MODE"
+_DATA_EXCEPTION = re.compile(r"\bSQLSTATE: 22\w{3}\b")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)[.\]]")
 
 
 def check_installed() -> None:
@@ -104,6 +109,16 @@ def check_installed() -> None:
 
 
 check_installed()
+
+
+def is_data_exception(text: str) -> bool:
+    """Whether a failure's message tells of a data exception: an overflow, a failed cast, a division by zero.
+
+    It is the class 22 of the SQL standard's states.
+    """
+    if SPARK >= _STATES:
+        return _DATA_EXCEPTION.search(text) is not None
+    return any((sql_state(name) or "").startswith("22") for name in _CONDITION.findall(text))
 
 
 def java_versions() -> range:

@@ -19,6 +19,7 @@ from pyspark.sql import Column
 
 from mutation_api import errors
 from mutation_api.errors import MutationError, RecordValueError, WorkerError
+from mutation_api.spark.versions import is_data_exception
 
 __all__ = ["raised_in_job", "translated_worker_errors", "worker_error_from_text"]
 
@@ -32,8 +33,6 @@ OUR_ERROR = re.compile(
 PYTHON_ERROR = re.compile(r"^(?P<error>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b.*)$", re.MULTILINE)
 OUR_MODULES = r"(?:mutation_api|metastore_client|numpy|pyarrow|pyorc)\b[\w.]*"
 MISSING_MODULE = re.compile(rf"^ModuleNotFoundError: No module named '(?P<name>{OUR_MODULES})'", re.MULTILINE)
-DATA_EXCEPTION = re.compile(r"\bSQLSTATE: 22\w{3}\b")
-"""The class of data exceptions in the SQL standard: overflows, casts that fail, divisions by zero."""
 FIRST_LINES = 3
 LONGEST_CAUSE = 1000
 
@@ -92,7 +91,7 @@ def worker_error_from_text(what: str, text: str) -> MutationError:
             "a cluster, install hive-mutation-api on every worker, or ship an environment that holds it "
             "(spark.archives)"
         )
-    if DATA_EXCEPTION.search(text):
+    if is_data_exception(text):
         return RecordValueError(f"{what}: an expression has no value for a row: {_short_cause(text)}")
     return WorkerError(f"{what}: the Spark job failed: {_short_cause(text)}")
 
