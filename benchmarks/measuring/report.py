@@ -66,9 +66,10 @@ def shown_cases() -> tuple[Case, ...]:
 
 
 def case_text(case: Case) -> str:
-    """Markdown of a case."""
+    """Markdown of a case; with a table if contestants were compared."""
     lines = [_line(case, name, figures) for name, figures in case["contestants"].items()]
-    return f"## {case['case']}\n\n{case['text']}\n\n{markdown_table(HEADER, lines)}"
+    table = f"\n{markdown_table(HEADER, lines)}" if lines else ""
+    return f"## {case['case']}\n\n{case['text']}\n{table}"
 
 
 def overview(cases: Iterable[tuple[str, Case]]) -> str:

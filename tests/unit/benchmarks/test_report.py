@@ -49,6 +49,12 @@ def test_a_case_is_a_table() -> None:
     assert late.count("|") == ours.count("|")
 
 
+def test_a_case_without_contestants_is_its_text() -> None:
+    """What was held, not compared."""
+    alone = {"case": "a stream", "text": "held.", "contestants": {}, "ratios": {}}
+    assert report.case_text(alone) == "## a stream\n\nheld.\n"
+
+
 def test_shown_cases_are_remembered(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
