@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import functools
 import importlib
 import re
@@ -24,7 +25,7 @@ MODULES = sorted(
 )
 
 TEXT_SUFFIXES = {"", ".cfg", ".ini", ".java", ".md", ".py", ".sh", ".sql", ".thrift", ".toml", ".yml"}
-PLACES = (*PACKAGES, "benchmarks", "docs", "examples", "tests", ".ci")
+PLACES = (*PACKAGES, ".github", "benchmarks", "docs", "examples", "tests", ".ci")
 
 # Written in pieces, so that this file may hold them.
 FORBIDDEN = {
@@ -121,3 +122,12 @@ def test_nothing_of_one_place(what: str) -> None:
         if pattern.search(line)
     ]
     assert found == []
+
+
+def test_the_changelog_has_the_version() -> None:
+    """Its newest section is that of setup.cfg, where alone the version stands."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    sections = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.fullmatch(r"(\S+) - (?:unreleased|\d{4}-\d{2}-\d{2})", sections[0])
+    assert sections[0].split()[0] == setup["metadata"]["version"]
