@@ -131,3 +131,11 @@ def test_the_changelog_has_the_version() -> None:
     sections = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert re.fullmatch(r"(\S+) - (?:unreleased|\d{4}-\d{2}-\d{2})", sections[0])
     assert sections[0].split()[0] == setup["metadata"]["version"]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("*/**/DESIGN.md")), ids=_name)
+def test_a_design_is_one_page(path: Path) -> None:
+    """What holds today and why; measurements have a page of their own."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 62
+    assert [number for number, line in enumerate(lines, 1) if len(line) > 160] == []
