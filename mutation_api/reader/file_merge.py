@@ -71,7 +71,7 @@ def merge_files(
         any_bucket: delete deltas may hold events of other buckets than their own.
 
     Raises:
-        Those of :func:`~.event_reader.read_events`.
+        Those of :func:`~mutation_api.orc.read.event_reader.read_events`.
         DirectoryStateError: a file holds rows outside its directory's range of ids, or a delete that one of
             Hive's readers applies and the other does not.
     """

@@ -1,4 +1,7 @@
-"""Rows of a scan as JSON objects, for export and printing; :mod:`~.table.json_row` formats the values."""
+"""Rows of a scan as JSON objects, for export and printing.
+
+:mod:`mutation_api.table.json_row` formats the values.
+"""
 
 from __future__ import annotations
 

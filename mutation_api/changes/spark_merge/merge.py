@@ -2,7 +2,7 @@
 
 The API follows PySpark's ``DataFrame.mergeInto``. A row is matched (``matching``) and given to the first
 clause that holds. Its values are converted (``assignment``), duplicates are refused (``duplicates``), and it
-becomes one change for :func:`mutation_api.spark.apply_changes`. The rows are cached, so the report, the check
+becomes one change for :func:`mutation_api.apply_changes`. The rows are cached, so the report, the check
 for duplicates and the writing see the same rows, and the join runs once.
 """
 
@@ -156,9 +156,9 @@ class MergeInto:
         """Write the changes; they become visible when the transaction commits.
 
         Args:
-            num_partitions: number of writing tasks, as for :func:`mutation_api.spark.apply_changes`. By
+            num_partitions: number of writing tasks, as for :func:`mutation_api.apply_changes`. By
                 default at most one for each ROWS_PER_TASK rows.
-            insert_files: as for :func:`mutation_api.spark.apply_changes`.
+            insert_files: as for :func:`mutation_api.apply_changes`.
             options: as of :func:`mutation_api.apply_changes`.
             before_writing: called with the report before anything is written; an exception ends the merge.
 
@@ -171,7 +171,7 @@ class MergeInto:
                 (an overflow, a cast that fails).
             TableNotMutableError: the table is insert-only, and a clause does more than insert.
             DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
-            Others: as :func:`mutation_api.spark.apply_changes`. After all those above nothing is written.
+            Others: as :func:`mutation_api.apply_changes`. After all those above nothing is written.
         """
         with ansi_rules(self.source.sparkSession):
             return self._merged(num_partitions, insert_files, options, before_writing)

@@ -188,7 +188,7 @@ class MergePlan:
         )
 
     def changes(self) -> DataFrame:
-        """The change set for :func:`mutation_api.spark.apply_changes`."""
+        """The change set for :func:`mutation_api.apply_changes`."""
         names = (*self.table.column_names, *self.table.partition_key_names)
         columns = [sf.col(quoted(NEW, name)).alias(name) for name in names]
         if self.is_first_load:  # a constant operation lets Spark leave out its conditions
@@ -206,7 +206,7 @@ class MergePlan:
         return rows.select(sf.explode(operations).alias(CHANGE_COLUMN), *columns)
 
     def shown_rows(self) -> DataFrame:
-        """Every row before and after, for :func:`mutation_api.changes.preview.sample_rows`.
+        """Every row before and after, for :func:`mutation_api.changes.spark_merge.preview_frame.sample_rows`.
 
         Requires a plan that keeps old rows. Those have only the columns that the merge reads.
         """

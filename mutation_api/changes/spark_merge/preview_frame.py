@@ -49,7 +49,7 @@ def preview_changes(
         num_partitions: as for apply_changes; the files of unbucketed tables depend on it.
         insert_files: as for apply_changes.
 
-    Raises: as :func:`mutation_api.spark.apply_changes` before it writes. The caller translates workers'
+    Raises: as :func:`mutation_api.apply_changes` before it writes. The caller translates workers'
         errors.
     """
     table = transaction.table(table_name)

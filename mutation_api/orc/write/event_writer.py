@@ -12,8 +12,8 @@ off by 500 keys lost 7,500 of 60,000 rows). Therefore both are built from the *f
 own row counts say which row ends each stripe, and its key was recorded when it was written. If a stripe ends
 at a row without a recorded key, the file is refused.
 
-If pyarrow would encode a value wrongly (:mod:`.stored_values`), the writer changes to pyorc: the rows written
-so far are copied one by one to the beginning of the file, and pyorc continues it.
+If pyarrow would encode a value wrongly (:mod:`mutation_api.orc.format.stored_values`), the writer changes to
+pyorc: the rows written so far are copied one by one to the beginning of the file, and pyorc continues it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ACID_VERSION_2 = b"2"
 
 @dataclass(frozen=True)
 class EventFileFacts:
-    """Contents of a finished file. ``tail_crc32`` is its :func:`~.tail.tail_checksum`."""
+    """Contents of a finished file; ``tail_crc32``: :func:`mutation_api.orc.format.tail.tail_checksum`."""
 
     insert_count: int
     update_count: int

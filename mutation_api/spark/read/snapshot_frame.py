@@ -1,8 +1,8 @@
 """snapshot: the rows that a transaction sees, with their ROW__ID, as a DataFrame.
 
 The driver lists directories and decides which files make up each (partition, bucket). Tasks merge them with
-:mod:`~.orc.read.snapshot_reader`. Refused: Spark's own ORC reader, which fails on ACID files unless all six
-event columns are read, and does not merge.
+:mod:`mutation_api.reader.snapshot_reader`. Refused: Spark's own ORC reader, which fails on ACID files unless
+all six event columns are read, and does not merge.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def snapshot(
         ConfigurationError: the view is a client, or there is no session.
         RecordLayoutError: the table lacks a column or partition, or keys have another type.
         TableNotMutableError: Spark cannot hold a column (uniontype); name the others in ``columns``.
-        DirectoryStateError: see :func:`mutation_api.reader.snapshot_reader.plan_splits`.
+        DirectoryStateError: see :func:`mutation_api.reader.partition_plan.plan_splits`.
         ClientError: the view does not have the table, is not open, or has lost its lock.
         CorruptFileError, DirectoryStateError, RecordValueError: when the frame is evaluated. Then it is
             pyspark's exception, whose text ends with ours; within
