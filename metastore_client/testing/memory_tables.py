@@ -1,0 +1,269 @@
+"""MemoryTables: databases, tables, partitions and statistics of the in-memory metastore."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from metastore_client.capabilities import Capabilities
+from metastore_client.errors import AlreadyExistsError, InvalidRequestError, NoSuchObjectError
+from metastore_client.model import ColumnStatistics, PartitionInfo, TableInfo
+from metastore_client.partition_name import make_partition_name
+from metastore_client.testing.server_calls import ServerCalls, server_call
+from metastore_client.testing.written import check_name
+from metastore_client.valid_ids import ValidWriteIdList
+
+__all__ = ["MemoryTables"]
+
+_COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
+
+
+@dataclass
+class _Table:
+    info: TableInfo
+    partitions: dict[str, PartitionInfo] = field(default_factory=dict)
+    column_statistics: dict[str, tuple[ColumnStatistics, ...]] = field(default_factory=dict)
+
+
+class MemoryTables(ServerCalls):
+    """The calls about databases, tables and partitions; ``warehouse`` as in the whole metastore."""
+
+    def __init__(self, warehouse: str | Path | None, **server: Any) -> None:
+        super().__init__(**server)
+        self._warehouse = None if warehouse is None else Path(warehouse).absolute()
+        self._databases: dict[str, str] = {"default": self._database_location("default")}
+        self.database_parameters: dict[str, dict[str, str]] = {"default": {}}
+        self._tables: dict[tuple[str, str], _Table] = {}
+
+    @server_call
+    def create_database(
+        self, name: str, location: str | None = None, parameters: Mapping[str, str] | None = None
+    ) -> None:
+        """See :meth:`MetastoreClient.create_database`."""
+        name = name.lower()
+        if name in self._databases:
+            raise AlreadyExistsError(f"Database {name} already exists")
+        self._databases[name] = location or self._database_location(name)
+        self.database_parameters[name] = dict(parameters or {})
+
+    @server_call
+    def get_database_parameters(self, database: str) -> Mapping[str, str]:
+        """See :meth:`MetastoreClient.get_database_parameters`."""
+        if database.lower() not in self._databases:
+            raise NoSuchObjectError(f"Database {database} does not exist")
+        return dict(self.database_parameters[database.lower()])
+
+    @server_call
+    def get_all_tables(self, database: str) -> list[str]:
+        """See :meth:`MetastoreClient.get_all_tables`."""
+        return sorted(name for in_database, name in self._tables if in_database == database.lower())
+
+    @server_call
+    def create_table(self, table: TableInfo) -> None:
+        """See :meth:`MetastoreClient.create_table`."""
+        database, name = table.database.lower(), table.name.lower()
+        if database not in self._databases:
+            raise InvalidRequestError(f"The database {database} does not exist")
+        if (database, name) in self._tables:
+            raise AlreadyExistsError(f"Table {name} already exists")
+        location = table.location or f"{self._databases[database]}/{name}"
+        stored = replace(
+            table,
+            database=database,
+            name=name,
+            location=location,
+            columns=tuple(replace(c, name=c.name.lower()) for c in table.columns),
+            partition_keys=tuple(replace(c, name=c.name.lower()) for c in table.partition_keys),
+            parameters=_checked_parameters(table, self._capabilities),
+        )
+        if self._capabilities.has_exclusive_write_lock:
+            stored = _translated(stored)
+        self._make_directory(location)
+        self._tables[database, name] = _Table(stored)
+
+    @server_call
+    def drop_table(self, database: str, table: str, *, delete_data: bool) -> None:
+        """See :meth:`MetastoreClient.drop_table`."""
+        location = self._table(database, table).info.location
+        del self._tables[database.lower(), table.lower()]
+        if delete_data and self._warehouse is not None:
+            shutil.rmtree(_local_path(location), ignore_errors=True)
+
+    @server_call
+    def get_table(self, database: str, table: str) -> TableInfo:
+        """See :meth:`MetastoreClient.get_table`."""
+        return self._table(database, table).info
+
+    @server_call
+    def get_partition_names(self, database: str, table: str) -> list[str]:
+        """See :meth:`MetastoreClient.get_partition_names`."""
+        return sorted(self._table(database, table).partitions)
+
+    @server_call
+    def get_partitions_by_names(self, database: str, table: str, names: Sequence[str]) -> list[PartitionInfo]:
+        """See :meth:`MetastoreClient.get_partitions_by_names`."""
+        partitions = self._table(database, table).partitions
+        return [partitions[name] for name in sorted(set(names)) if name in partitions]
+
+    @server_call
+    def add_partitions(
+        self, database: str, table: str, values: Sequence[Sequence[str]]
+    ) -> list[PartitionInfo]:
+        """See :meth:`MetastoreClient.add_partitions`."""
+        stored = self._table(database, table)
+        keys = [key.name for key in stored.info.partition_keys]
+        wanted = {_checked_partition_name(stored.info, keys, each): tuple(each) for each in values}
+        created = []
+        for name, texts in wanted.items():
+            if name in stored.partitions:
+                continue
+            location = f"{stored.info.location}/{name}"
+            self._make_directory(location)
+            partition = PartitionInfo(stored.info.database, stored.info.name, texts, name, location)
+            stored.partitions[name] = partition
+            created.append(partition)
+        return created
+
+    @server_call
+    def set_table_parameters(self, database: str, table: str, changes: Mapping[str, str | None]) -> None:
+        """See :meth:`MetastoreClient.set_table_parameters`."""
+        stored = self._table(database, table)
+        kept = {name: value for name, value in stored.info.parameters.items() if name not in changes}
+        given = {name: value for name, value in changes.items() if value is not None}
+        stored.info = replace(stored.info, parameters=kept | given)
+
+    @server_call
+    def clear_accurate_statistics(
+        self,
+        database: str,
+        table: str,
+        partition_names: Sequence[str] | None,
+        *,
+        write_id: int | None = None,
+        valid_write_ids: ValidWriteIdList | None = None,
+    ) -> int:
+        """See :meth:`MetastoreClient.clear_accurate_statistics`."""
+        stored = self._table(database, table)
+        if (write_id is None) != (valid_write_ids is None):
+            raise InvalidRequestError(f"{database}.{table}: a write id and valid write ids go together")
+        if partition_names is None:
+            had = _COLUMN_STATS_ACCURATE in stored.info.parameters
+            stored.info = replace(stored.info, parameters=_without_accuracy(stored.info.parameters))
+            return int(had)
+        cleared = 0
+        for name in dict.fromkeys(partition_names):
+            partition = stored.partitions.get(name)
+            if partition is not None and _COLUMN_STATS_ACCURATE in partition.parameters:
+                stored.partitions[name] = replace(
+                    partition, parameters=_without_accuracy(partition.parameters)
+                )
+                cleared += 1
+        return cleared
+
+    @server_call
+    def get_column_statistics(
+        self,
+        database: str,
+        table: str,
+        partition_names: Sequence[str] | None,
+        columns: Sequence[str],
+        *,
+        valid_write_ids: ValidWriteIdList | None = None,
+    ) -> dict[str, tuple[ColumnStatistics, ...]]:
+        """See :meth:`MetastoreClient.get_column_statistics`; valid ids change nothing."""
+        recorded = self._table(database, table).column_statistics
+        wanted = {name.lower() for name in columns}
+        found = {
+            name: tuple(each for each in recorded.get(name, ()) if each.column in wanted)
+            for name in ([""] if partition_names is None else sorted(set(partition_names)))
+        }
+        return {name: statistics for name, statistics in found.items() if statistics}
+
+    def set_column_statistics(
+        self, database: str, table: str, partition: str | None, statistics: Sequence[ColumnStatistics]
+    ) -> None:
+        """Record statistics of columns for a table (``partition`` None) or a partition, as ANALYZE does."""
+        with self._mutex:
+            ordered = tuple(sorted(statistics, key=lambda each: each.column))
+            self._table(database, table).column_statistics[partition or ""] = ordered
+
+    def set_parameters(
+        self, database: str, table: str, partition: str | None, parameters: Mapping[str, str]
+    ) -> None:
+        """Replace the parameters of a table (``partition`` None) or of a partition, like an ALTER."""
+        with self._mutex:
+            stored = self._table(database, table)
+            if partition is None:
+                stored.info = replace(stored.info, parameters=dict(parameters))
+                return
+            if partition not in stored.partitions:
+                raise NoSuchObjectError(f"{stored.info.full_name} has no partition {partition}")
+            changed = replace(stored.partitions[partition], parameters=dict(parameters))
+            stored.partitions[partition] = changed
+
+    def _table(self, database: str, table: str) -> _Table:
+        stored = self._tables.get((database.lower(), table.lower()))
+        if stored is None:
+            raise NoSuchObjectError(f"{database.lower()}.{table.lower()} table not found")
+        return stored
+
+    def _database_location(self, name: str) -> str:
+        root = f"file:{self._warehouse or '/warehouse'}"
+        return root if name == "default" else f"{root}/{name}.db"
+
+    def _make_directory(self, location: str) -> None:
+        if self._warehouse is not None:
+            _local_path(location).mkdir(parents=True, exist_ok=True)
+
+
+def _checked_parameters(table: TableInfo, capabilities: Capabilities) -> dict[str, str]:
+    """Parameters as the server stores them; it refuses a transactional table that cannot be one."""
+    parameters = dict(table.parameters)
+    spelled = next((key for key in parameters if key.lower() == "transactional"), None)
+    if spelled is None:
+        return parameters
+    is_transactional = parameters.pop(spelled).lower() == "true"
+    must_be_bucketed = not capabilities.has_write_ids
+    is_insert_only = parameters.get("transactional_properties") == "insert_only"
+    if is_transactional and (
+        (must_be_bucketed and not table.bucket_columns)
+        or ("Orc" not in table.output_format and not is_insert_only)
+    ):
+        raise InvalidRequestError(
+            f"{table.full_name}: The table must be {'bucketed and ' if must_be_bucketed else ''}"
+            "stored using an ACID compliant format (such as ORC)"
+        )
+    if is_transactional and capabilities.has_write_ids:
+        parameters.setdefault("transactional_properties", "default")
+    parameters["transactional"] = "true" if is_transactional else "false"
+    return parameters
+
+
+def _translated(table: TableInfo) -> TableInfo:
+    """What 4.x makes of a managed table that is not transactional."""
+    if table.table_type != "MANAGED_TABLE" or table.parameters.get("transactional") == "true":
+        return table
+    marks = dict.fromkeys(("EXTERNAL", "TRANSLATED_TO_EXTERNAL", "external.table.purge"), "TRUE")
+    return replace(table, table_type="EXTERNAL_TABLE", parameters={**table.parameters, **marks})
+
+
+def _checked_partition_name(table: TableInfo, keys: Sequence[str], values: Sequence[str]) -> str:
+    if len(values) != len(keys) or not keys or not all(values):
+        raise InvalidRequestError(
+            f"{table.full_name}: a partition needs one text per key, not empty: "
+            f"keys {list(keys)}, values {list(values)}"
+        )
+    name = make_partition_name(keys, values)
+    check_name(name, table.full_name)
+    return name
+
+
+def _without_accuracy(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in parameters.items() if key != _COLUMN_STATS_ACCURATE}
+
+
+def _local_path(location: str) -> Path:
+    return Path("/" + location.removeprefix("file:").lstrip("/"))

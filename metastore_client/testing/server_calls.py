@@ -1,0 +1,110 @@
+"""What each call of the in-memory metastore is: serialised, recorded, and able to fail on demand."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Concatenate, ParamSpec, TypeVar
+
+from metastore_client.capabilities import Capabilities
+from metastore_client.partition_name import DEFAULT_PARTITION_NAME
+from metastore_client.testing.releases import HIVE_2_3
+
+__all__ = ["TXN_TIMEOUT_SECONDS_DEFAULT", "ServerCalls", "server_call"]
+
+TXN_TIMEOUT_SECONDS_DEFAULT = 300.0
+"""``hive.txn.timeout``: a transaction or lock without a heartbeat for longer than this is reaped."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound="ServerCalls")
+
+
+@dataclass
+class _Fault:
+    call: str
+    error: BaseException
+    after: bool
+
+
+def server_call(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Make a method behave like a call to a server."""
+
+    def called(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._mutex:
+            self.calls.append(method.__name__)
+            fault = self._take_fault(method.__name__)
+            if fault is not None and not fault.after:
+                raise fault.error
+            result = method(self, *args, **kwargs)
+            if fault is not None:
+                raise fault.error
+            return result
+
+    functools.update_wrapper(called, method)
+    return called
+
+
+class ServerCalls:
+    """The server without its data: its settings, its clock, and faults that a test orders.
+
+    One call at a time: each holds the mutex.
+    """
+
+    def __init__(
+        self,
+        *,
+        txn_timeout_seconds: float = TXN_TIMEOUT_SECONDS_DEFAULT,
+        clock: Callable[[], float] = time.time,
+        configuration: Mapping[str, str] | None = None,
+        capabilities: Capabilities = HIVE_2_3,
+    ) -> None:
+        self.calls: list[str] = []
+        self._mutex = threading.RLock()
+        self.txn_timeout_seconds = txn_timeout_seconds
+        self._capabilities = capabilities
+        self._clock = clock
+        self._configuration = {
+            "hive.txn.timeout": f"{round(txn_timeout_seconds * 1000)}ms",
+            "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
+            "hive.compactor.initiator.on": "true",
+            "hive.exec.default.partition.name": DEFAULT_PARTITION_NAME,
+            **(configuration or {}),
+        }
+        self._faults: list[_Fault] = []
+
+    def fail_next(self, call: str, error: BaseException, *, after: bool = False, times: int = 1) -> None:
+        """Let the next calls of a name fail.
+
+        Args:
+            call: a method of :class:`~metastore_client.client.MetastoreClient`, such as ``"commit_txn"``.
+            error: the error to raise.
+            after: True: the call takes effect first, as if only the answer were lost.
+            times: number of calls that fail.
+        """
+        if not hasattr(self, call):
+            raise ValueError(f"no such call: {call}")
+        with self._mutex:
+            self._faults.extend(_Fault(call, error, after) for _ in range(times))
+
+    def _take_fault(self, call: str) -> _Fault | None:
+        fault = next((f for f in self._faults if f.call == call), None)
+        if fault is not None:
+            self._faults.remove(fault)
+        return fault
+
+    @server_call
+    def capabilities(self) -> Capabilities:
+        """The capabilities given at the start."""
+        return self._capabilities
+
+    @server_call
+    def get_config_value(self, name: str, default: str) -> str:
+        """Answer from the configuration given at the start."""
+        return self._configuration.get(name, default)
+
+    def close(self) -> None:
+        """Does nothing: the server and its transactions live on."""
