@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "dense_union",
+    "has_timestamp",
     "has_union",
     "list_offsets",
     "map_parts",
@@ -57,6 +58,13 @@ def has_union(arrow: pa.DataType) -> bool:
     """Whether a type is, or contains, a union."""
     return bool(pa.types.is_union(arrow)) or any(
         has_union(arrow.field(i).type) for i in range(arrow.num_fields)
+    )
+
+
+def has_timestamp(arrow: pa.DataType) -> bool:
+    """Whether a type is, or contains, a timestamp."""
+    return bool(pa.types.is_timestamp(arrow)) or any(
+        has_timestamp(arrow.field(i).type) for i in range(arrow.num_fields)
     )
 
 

@@ -26,7 +26,7 @@ from mutation_api.scan.file_format import file_format
 from mutation_api.storage.links import without_links
 from mutation_api.storage.location import Location
 from mutation_api.storage.replacing import replacing
-from mutation_api.types.plain_array import plain_array, struct_fields
+from mutation_api.types.plain_array import has_timestamp, plain_array, struct_fields
 
 __all__ = ["save_arrow_changes"]
 
@@ -124,7 +124,7 @@ def _write_orc(changes: pa.Table, stream: pa.NativeFile) -> None:
     columns, attributes, number = [], {}, 1
     for field, column in zip(changes.schema, changes.columns, strict=True):
         is_clock = pa.types.is_timestamp(field.type)
-        if not is_clock and _has_timestamp(field.type):
+        if not is_clock and has_timestamp(field.type):
             raise LocalEngineError(
                 f"column {field.name!r}, {field.type}: timestamps within others have no form in ORC that "
                 "both engines read; write JSON or Parquet"
@@ -137,12 +137,6 @@ def _write_orc(changes: pa.Table, stream: pa.NativeFile) -> None:
         with pyarrow.orc.ORCWriter(buffer) as writer:
             writer.write(pa.table(columns, names=changes.column_names))
         stream.write(with_type_attributes(buffer.getvalue().to_pybytes(), attributes))
-
-
-def _has_timestamp(kind: pa.DataType) -> bool:
-    if pa.types.is_timestamp(kind):
-        return True
-    return any(_has_timestamp(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _parts(changes: pa.Table) -> Iterator[pa.Table]:

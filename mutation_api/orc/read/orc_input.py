@@ -30,6 +30,7 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 from mutation_api.types.calendar import proleptic_from_hybrid_timestamps
 from mutation_api.types.hive_type import HiveType
+from mutation_api.types.plain_array import has_timestamp
 
 __all__ = ["OrcInput"]
 
@@ -245,7 +246,7 @@ class OrcInput:
         return pa.PythonFile(self._ranged, mode="r")
 
     def _read_with_pyorc(self, index: int, columns: Sequence[str]) -> pa.RecordBatch:
-        names = [n for n in columns if _contains_timestamp(self._type_of(n))]
+        names = [n for n in columns if has_timestamp(self._type_of(n))]
         rest = [n for n in columns if n not in names]
         try:
             read = self._pyorc_stripe(index, names)
@@ -306,10 +307,6 @@ class OrcInput:
 
     def _corrupt(self, error: Exception) -> CorruptFileError:
         return CorruptFileError(f"{self.location} is not a readable ORC file: {error}")
-
-
-def _contains_timestamp(data_type: pa.DataType) -> bool:
-    return bool(replace_timestamps(data_type, pa.null()) != replace_timestamps(data_type, pa.date64()))
 
 
 def _can_be_sought(data_type: pa.DataType) -> bool:
