@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mutation_api.changes.keyed_rows.differences import differs
 from mutation_api.inputs.source import PARTITION
 
 __all__ = [
@@ -36,7 +37,6 @@ __all__ = [
     "PARTED",
     "UPDATE",
     "LogWalk",
-    "equal_values",
     "partitions_of",
 ]
 
@@ -181,45 +181,9 @@ class LogWalk:
         return rows.remove_column(self.position)
 
 
-def equal_values(left: pa.Array, right: pa.Array) -> Mask:
-    """Which of n pairs are equal as Spark's ``<=>`` has it: NULL equals NULL, NaN equals NaN.
-
-    Args:
-        left: n values of any type but maps and unions.
-        right: n values of the same type.
-    """
-    is_null = np.asarray(left.is_null())
-    is_equal: Mask = is_null == np.asarray(right.is_null())
-    if pa.types.is_struct(left.type):
-        for mine, other in zip(left.flatten(), right.flatten(), strict=True):
-            is_equal &= equal_values(mine, other)
-    elif pa.types.is_list(left.type):
-        is_equal &= _equal_lists(left, right, is_null)
-    else:
-        values = pc.fill_null(pc.equal(left, right), True)
-        if pa.types.is_floating(left.type):
-            both = pc.and_(pc.is_nan(left), pc.is_nan(right))
-            values = pc.or_(values, pc.fill_null(both, False))
-        is_equal &= np.asarray(values)
-    return is_equal
-
-
-def _equal_lists(left: pa.ListArray, right: pa.ListArray, is_null: Mask) -> Mask:
-    """Which of n pairs of lists, of which none or both are null where ``is_null``, are equal."""
-    lengths = [np.asarray(pc.fill_null(pc.list_value_length(array), 0), np.int64) for array in (left, right)]
-    is_equal: Mask = (lengths[0] == lengths[1]) | is_null
-    alike = np.flatnonzero(is_equal & ~is_null & (lengths[0] > 0))
-    if len(alike):
-        indices = pa.array(alike)
-        elements = equal_values(left.take(indices).flatten(), right.take(indices).flatten())
-        starts = np.append(0, np.cumsum(lengths[0][alike])[:-1])
-        is_equal[alike] = np.logical_and.reduceat(elements, starts)
-    return is_equal
-
-
 def _equals_previous(values: pa.Array) -> Mask:
     """Of n values, shape (n - 1,): whether each but the first equals the one before it."""
-    return equal_values(values.slice(1), values.slice(0, len(values) - 1))
+    return ~differs(values.slice(1), values.slice(0, len(values) - 1))
 
 
 def _contradictions(operations: pa.StringArray, is_same: Mask) -> NDArray[np.object_]:

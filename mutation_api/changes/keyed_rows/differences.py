@@ -1,4 +1,4 @@
-"""Which rows differ in a column, as Spark's ``<=>`` finds them: NULL equals NULL, NaN equals NaN."""
+"""Which values differ, as Spark's ``<=>`` finds them: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ def differs(before: pa.Array, after: pa.Array) -> Mask:
         for one, other in zip(struct_fields(before), struct_fields(after), strict=True):
             found |= differs(one, other)
         return found
+    if pa.types.is_list(before.type):
+        return _lists_differ(before, after)
     if pa.types.is_nested(before.type):
         pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
         is_map = pa.types.is_map(before.type)
@@ -34,6 +36,19 @@ def differs(before: pa.Array, after: pa.Array) -> Mask:
         unequal = pc.and_(unequal, pc.invert(pc.and_(pc.is_nan(before), pc.is_nan(after))))
     differing: Mask = pc.fill_null(unequal, False).to_numpy(zero_copy_only=False)
     differing |= _null_mask(before) != _null_mask(after)
+    return differing
+
+
+def _lists_differ(before: pa.ListArray, after: pa.ListArray) -> Mask:
+    is_null, is_other_null = _null_mask(before), _null_mask(after)
+    lengths = [np.asarray(pc.fill_null(pc.list_value_length(each), 0), np.int64) for each in (before, after)]
+    differing: Mask = (is_null != is_other_null) | (lengths[0] != lengths[1])
+    alike = np.flatnonzero(~differing & ~is_null & (lengths[0] > 0))
+    if len(alike):
+        indices = pa.array(alike)
+        elements = differs(before.take(indices).flatten(), after.take(indices).flatten())
+        starts = np.append(0, np.cumsum(lengths[0][alike])[:-1])
+        differing[alike] = np.logical_or.reduceat(elements, starts)
     return differing
 
 

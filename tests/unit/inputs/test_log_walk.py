@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mutation_api.inputs.log_walk import CONTRADICTIONS, FINDINGS, LogWalk, equal_values
+from mutation_api.inputs.log_walk import CONTRADICTIONS, FINDINGS, LogWalk
 from mutation_api.inputs.source import PARTITION
 
 WORDS = ("insert", "update", "delete")
@@ -131,44 +130,3 @@ def test_nothing_comes_of_nothing() -> None:
     """No batches, and empty ones."""
     assert walked([], []) == []
     assert list(WALK(iter([]))) == []
-
-
-NAN = math.nan
-
-
-@pytest.mark.parametrize(
-    ("values", "data_type"),
-    [
-        ([1, None, -1], pa.int32()),
-        ([0.5, NAN, None, math.inf], pa.float64()),
-        ([NAN, 0.0], pa.float32()),
-        (["", "a", None, "A", "a "], pa.string()),
-        ([b"\\0", b"", None], pa.binary()),
-        ([True, False, None], pa.bool_()),
-        (
-            [{"a": 1, "b": NAN}, {"a": 1, "b": None}, {"a": None, "b": None}, None],
-            pa.struct([("a", pa.int8()), ("b", pa.float64())]),
-        ),
-        ([[1, 2], [1], [], None, [None], [1, None], [2, 1]], pa.list_(pa.int16())),
-        (
-            [[{"a": [NAN]}], [{"a": []}], [{"a": None}], [None], None],
-            pa.list_(pa.struct([("a", pa.list_(pa.float64()))])),
-        ),
-    ],
-    ids=str,
-)
-def test_values_are_equal_to_themselves_alone(values: list[Any], data_type: pa.DataType) -> None:
-    """Each with each, NULL and NaN among them; also of slices."""
-    pairs = list(itertools.product(range(len(values)), repeat=2))
-    left, right = (
-        pa.array([values[0], *(values[pair[side]] for pair in pairs)], data_type).slice(1) for side in (0, 1)
-    )
-    assert equal_values(left, right).tolist() == [a == b for a, b in pairs]
-
-
-def test_zeros_of_both_signs_are_equal() -> None:
-    """As Spark groups them, also within lists."""
-    zeros = pa.array([0.0, -0.0])
-    assert equal_values(zeros, zeros.take(pa.array([1, 0]))).all()
-    lists = pa.array([[0.0], [-0.0]])
-    assert equal_values(lists, lists.take(pa.array([1, 0]))).all()
