@@ -1,4 +1,4 @@
-"""Several source rows that act on one row: either an error before anything is written, or reduced to one."""
+"""Keys that several source rows have: an error before anything is written, or one of the rows counts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ __all__ = [
     "DUPLICATES_SHOWN_DEFAULT",
     "DuplicatedKey",
     "FirstBy",
+    "copied_keys_error",
     "duplicate_key_error",
     "first_by",
 ]
@@ -58,14 +59,38 @@ def duplicate_key_error(
         key_count: number of such keys in all.
         samples: some of them.
     """
-    shown = "; ".join(_described(row) for row in samples)
-    more = f"; and {key_count - len(samples):,} more" if key_count > len(samples) else ""
-    have = "key has" if key_count == 1 else "keys have"
     return DuplicateKeyError(
-        f"table {table_name}: {key_count:,} {have} several source rows that would act, so the outcome "
-        f"would be random: {shown}{more}. Nothing was written. Keep one source row for each key, or define "
-        "which one counts with on_duplicate=first_by(…)"
+        f"table {table_name}: {_counted(key_count)} several source rows that would act, so the outcome would "
+        f"be random: {_shown([_described(each) for each in samples], key_count)}. Nothing was written. Keep "
+        "one source row for each key, or define which one counts with on_duplicate=first_by(…)"
     )
+
+
+def copied_keys_error(
+    what: str, table_name: str, key_count: int, samples: Sequence[str]
+) -> DuplicateKeyError:
+    """The error of a copy of a whole table in which keys have several rows.
+
+    Args:
+        what: names the copy.
+        table_name: ``database.table`` that it would fill.
+        key_count: number of such keys in all.
+        samples: JSON texts of some of them.
+    """
+    return DuplicateKeyError(
+        f"{what}: {_counted(key_count)} several rows, as {table_name} stores it: "
+        f"{_shown(samples, key_count)}. Nothing was written. If the source has such a key once, give the key "
+        "columns types in Hive that keep its values apart"
+    )
+
+
+def _counted(key_count: int) -> str:
+    return f"{key_count:,} {'key has' if key_count == 1 else 'keys have'}"
+
+
+def _shown(samples: Sequence[str], key_count: int) -> str:
+    more = f"; and {key_count - len(samples):,} more" if key_count > len(samples) else ""
+    return "; ".join(samples) + more
 
 
 def _described(found: DuplicatedKey) -> str:

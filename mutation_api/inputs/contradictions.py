@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from mutation_api.changes.merge_report import MergeReport
-from mutation_api.errors import ContradictionError, DuplicateKeyError
+from mutation_api.errors import ContradictionError
 from mutation_api.inputs.log_walk import DELETE, INSERT, UPDATE
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Contradictions",
     "LogCounts",
     "contradictions_with_table",
-    "keys_are_doubled",
     "log_contradicts_itself",
     "log_contradicts_table",
 ]
@@ -127,17 +126,6 @@ def log_contradicts_table(
         f"{what} contradicts the rows of {target}: {contradictions}: {_shown(contradictions, samples)}. "
         "Nothing was written. Was part of the log applied before, or does the log not begin with this table? "
         "If the rows are right, run without strict"
-    )
-
-
-def keys_are_doubled(what: str, target: str, count: int, samples: Sequence[str]) -> DuplicateKeyError:
-    """The error of a copy in which ``count`` keys have several rows; ``what`` names the copy."""
-    more = f", and {count - len(samples):,} more" if count > len(samples) else ""
-    have = "key has" if count == 1 else "keys have"
-    return DuplicateKeyError(
-        f"{what}: {count:,} {have} several rows, as {target} stores it: {'; '.join(samples)}{more}. Nothing "
-        "was written. If the source has such a key once, give the key columns types in Hive that keep its "
-        "values apart"
     )
 
 

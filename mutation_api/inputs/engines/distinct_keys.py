@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.bucketing.bucket_hash import hash_columns
+from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, copied_keys_error
 from mutation_api.changes.keyed_rows.row_texts import json_texts
 from mutation_api.errors import RecordLayoutError
-from mutation_api.inputs.contradictions import SAMPLES_SHOWN, keys_are_doubled
 from mutation_api.inputs.source import SourceTable
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.table.writer_options import SORT_MEMORY_BYTES_MAX
@@ -93,10 +93,10 @@ class DistinctKeys:
             counted = keys.group_by(list(self._table.key)).aggregate([([], "count_all")])
             doubled = counted.filter(pc.greater(counted["count_all"], 1)).drop_columns(["count_all"])
             count += doubled.num_rows
-            some = doubled.slice(0, SAMPLES_SHOWN - len(samples))
+            some = doubled.slice(0, DUPLICATES_SHOWN_DEFAULT - len(samples))
             samples += json_texts(some.to_struct_array().combine_chunks()) if some.num_rows else []
         if count:
-            raise keys_are_doubled(self._what, self._table.target.full_name, count, samples)
+            raise copied_keys_error(self._what, self._table.target.full_name, count, samples)
 
 
 def _hash_of(batch: pa.RecordBatch) -> KeyParts:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
+from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, copied_keys_error
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.spark_merge.merge import MergeInto, merge_into
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.contradictions import SAMPLES_SHOWN, LogCounts, keys_are_doubled
+from mutation_api.inputs.contradictions import SAMPLES_SHOWN, LogCounts
 from mutation_api.inputs.engines.engine import (
     AnySource,
     Reading,
@@ -98,8 +99,8 @@ class _SparkLog:
         with translated_worker_errors(f"{what}: looking for keys with several rows"):
             doubled = self.operations.groupBy(*keys).count().where("count > 1")
             text = sf.to_json(sf.struct(*keys)).alias("key")
-            rows = doubled.select(text).orderBy("key").limit(SAMPLES_SHOWN).collect()
-            raise keys_are_doubled(
+            rows = doubled.select(text).orderBy("key").limit(DUPLICATES_SHOWN_DEFAULT).collect()
+            raise copied_keys_error(
                 what, self.table.target.full_name, doubled.count(), [row["key"] for row in rows]
             )
 

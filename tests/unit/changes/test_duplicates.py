@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mutation_api.changes.duplicates import DuplicatedKey, duplicate_key_error, first_by
+from mutation_api.changes.duplicates import DuplicatedKey, copied_keys_error, duplicate_key_error, first_by
 
 
 def test_the_error_names_keys_and_rows() -> None:
@@ -19,6 +19,17 @@ def test_the_error_names_keys_and_rows() -> None:
         '(icao=\'LFPG\') in 4 rows: {"n":3}, {"n":4}, {"n":5}, …; '
         "and 1,198 more. Nothing was written. Keep one source row for each key, or define which one counts "
         "with on_duplicate=first_by(…)"
+    )
+
+
+def test_a_copy_names_its_keys() -> None:
+    """The same count and the same cut, said of keys that Hive does not keep apart."""
+    assert str(copied_keys_error("the copy of shop.t", "d.t", 1, ['{"code":"a"}'])) == (
+        'the copy of shop.t: 1 key has several rows, as d.t stores it: {"code":"a"}. Nothing was written. If '
+        "the source has such a key once, give the key columns types in Hive that keep its values apart"
+    )
+    assert '{"a":1}; {"a":2}; and 1,198 more. ' in str(
+        copied_keys_error("the copy", "d.t", 1200, ['{"a":1}', '{"a":2}'])
     )
 
 
