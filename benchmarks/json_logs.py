@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,8 +118,7 @@ def _case(
     is_right = bool(found) and all(each == found[0] for each in found)
     case = {
         "case": f"{logs.operations:,} messages: {name}",
-        "text": f"{size:,.0f} MiB in {FILES} files, read and reduced to {sum(found[0].values()):,} keys; "
-        f"{'the same' if is_right else 'NOT THE SAME'} by all",
+        "text": f"{size:,.0f} MiB in {FILES} files, {_told(found)}",
         "contestants": {result.name: as_figures(result) for result in results},
         "ratios": _ratios({result.name: result for result in results if result.usages}),
         **({} if earlier is None else {"aims": {f"{SPARK} / {EARLIER}": {"wall": AIM, "cpu": AIM}}}),
@@ -184,6 +183,14 @@ def _ratios(results: Mapping[str, Result]) -> dict[str, Any]:
         for ours, peer in pairs
         if ours in results and peer in results
     }
+
+
+def _told(found: Sequence[Answer]) -> str:
+    """What all of those found who did not fail."""
+    if not found:
+        return "read by none to the end"
+    same = "the same" if all(each == found[0] for each in found) else "NOT THE SAME"
+    return f"read and reduced to {sum(found[0].values()):,} keys; {same} by all"
 
 
 def _bare(folder: Path) -> None:
