@@ -58,56 +58,43 @@ class Source(ABC):
         """Names of tables, triggers and functions whose names begin as ours do."""
 
 
-class PostgresSource(Source):
+class ServerSource(Source):
+    """A database of a judge. ``names``: a query of the names of its tables, triggers and functions."""
+
+    names: str
+
+    def __init__(self, server: Postgres | MariaDb, database: str) -> None:
+        self.server, self.database = server, database
+        self.url = f"{self.kind}://{server.user}@127.0.0.1:{server.port}/{database}"
+        self.password = server.password
+
+    def session(self) -> Any:
+        """See :class:`Source`."""
+        return self.server.connect(self.database, autocommit=False)
+
+    def objects(self) -> list[str]:
+        """See :class:`Source`."""
+        return [name for (name,) in self.rows(f"SELECT name FROM ({self.names}) names WHERE name LIKE 'hm%'")]
+
+
+class PostgresSource(ServerSource):
     """A database of the PostgreSQL judge."""
 
     kind = "postgresql"
-
-    def __init__(self, server: Postgres, database: str) -> None:
-        self.server, self.database = server, database
-        self.url = f"postgresql://{server.user}@127.0.0.1:{server.port}/{database}"
-        self.password = server.password
-
-    def session(self) -> Any:
-        """See :class:`Source`."""
-        return self.server.connect(self.database, autocommit=False)
-
-    def objects(self) -> list[str]:
-        """See :class:`Source`."""
-        return [
-            row[0]
-            for row in self.rows(
-                "SELECT relname FROM pg_class WHERE relname LIKE 'hm%' UNION ALL SELECT tgname FROM "
-                "pg_trigger "
-                "WHERE tgname LIKE 'hm%' UNION ALL SELECT proname FROM pg_proc WHERE proname LIKE 'hm%'"
-            )
-        ]
+    names = (
+        "SELECT relname AS name FROM pg_class UNION ALL SELECT tgname FROM pg_trigger "
+        "UNION ALL SELECT proname FROM pg_proc"
+    )
 
 
-class MariaDbSource(Source):
+class MariaDbSource(ServerSource):
     """A database of the MariaDB judge."""
 
     kind = "mysql"
-
-    def __init__(self, server: MariaDb, database: str) -> None:
-        self.server, self.database = server, database
-        self.url = f"mysql://{server.user}@127.0.0.1:{server.port}/{database}"
-        self.password = server.password
-
-    def session(self) -> Any:
-        """See :class:`Source`."""
-        return self.server.connect(self.database, autocommit=False)
-
-    def objects(self) -> list[str]:
-        """See :class:`Source`."""
-        return [
-            row[0]
-            for row in self.rows(
-                "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_NAME LIKE 'hm%' UNION ALL "
-                "SELECT "
-                "TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_NAME LIKE 'hm%'"
-            )
-        ]
+    names = (
+        "SELECT TABLE_NAME AS name FROM information_schema.TABLES "
+        "UNION ALL SELECT TRIGGER_NAME FROM information_schema.TRIGGERS"
+    )
 
 
 class SqliteSource(Source):
