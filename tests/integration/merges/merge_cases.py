@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.integration.merges import merge_model as m
 from tests.integration.merges.merge_model import (
@@ -44,6 +45,28 @@ _COMPLEX: dict[str, list[Any]] = {
     "array<map<string,int>>": [[{"k": 1}], [{"k": 1}, {"l": 2}]],
 }
 _AMOUNTS = [Decimal(text) for text in ("1.000", "1.005", "1.010", "2.500", "-2.500", "70.000")]
+
+
+LAYOUTS = [
+    ("2.3", "legacy", 21000),
+    ("2.3", "default", 22000),
+    ("3.1", "default", 31000),
+    ("4.1", "default", 41000),
+    ("3.1", "insert_only", 32000),
+    ("4.1", "insert_only", 42000),
+]
+"""Line, layout, and where its seeds begin, which no other test has."""
+
+Layout: TypeAlias = tuple[str, str]
+
+
+def seeded(counts: Mapping[Layout, int], first: int = 0) -> list[tuple[str, str, int]]:
+    """Line, layout and seed of each case; ``counts``: how many a layout has, ``first``: of its seeds."""
+    return [
+        (line, layout, start + first + number)
+        for line, layout, start in LAYOUTS
+        for number in range(counts.get((line, layout), 0))
+    ]
 
 
 @dataclass(frozen=True)

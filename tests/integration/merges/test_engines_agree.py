@@ -26,16 +26,18 @@ from tests.fixtures.fix_judge import new_database
 from tests.fixtures.fix_spark import few_rows_to_the_driver
 from tests.integration.merges.local_engine import begun_locally
 from tests.integration.merges.merge_cases import (
+    LAYOUTS,
     Shape,
     Source,
     random_merge,
     random_rows,
     random_shape,
     random_source,
+    seeded,
 )
 from tests.integration.merges.merge_model import Merge
 from tests.integration.merges.merge_tables import Place, Table, in_order
-from tests.integration.merges.test_merge_random import LAYOUTS, Begin, begun, merged
+from tests.integration.merges.test_merge_random import Begin, begun, merged
 from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow
@@ -43,8 +45,8 @@ pytestmark = pytest.mark.slow
 SEED_OFFSET = 500
 """Where the seeds of a layout begin here, beside those of the random merges."""
 
-DEFAULT_LAYOUTS = [("2.3", "legacy", 1), ("4.1", "default", 1)]
-LONG_COUNT = 84  # six layouts: 504 cases
+DEFAULT_COUNTS = {("2.3", "legacy"): 1, ("4.1", "default"): 1}
+LONG_COUNTS = {(line, layout): 84 for line, layout, _ in LAYOUTS}  # 504 cases
 
 FAULTS: dict[str, list[Any]] = {
     "v": [Decimal("999999.995"), Decimal("-999999.995")],
@@ -73,18 +75,9 @@ def place(hive_line: Hive23 | Hive31 | Hive41) -> Iterator[Place]:
         yield Place(hive_line, metastore, database)
 
 
-def cases(counts: dict[tuple[str, str], int], first: int) -> list[Any]:
-    """(line, layout, seed)."""
-    return [
-        (line, layout, start + SEED_OFFSET + first + number)
-        for line, layout, start in LAYOUTS
-        for number in range(counts.get((line, layout), 0))
-    ]
-
-
 @pytest.mark.parametrize(
     ("hive_line", "layout", "seed"),
-    cases({(line, layout): count for line, layout, count in DEFAULT_LAYOUTS}, 0),
+    seeded(DEFAULT_COUNTS, first=SEED_OFFSET),
     indirect=["hive_line"],
 )
 def test_engines_agree(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
@@ -95,7 +88,7 @@ def test_engines_agree(place: Place, spark: SparkSession, layout: str, seed: int
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("hive_line", "layout", "seed"),
-    cases({(line, layout): LONG_COUNT for line, layout, _ in LAYOUTS}, 100),
+    seeded(LONG_COUNTS, first=SEED_OFFSET + 100),
     indirect=["hive_line"],
 )
 def test_engines_agree_in_the_long_run(place: Place, spark: SparkSession, layout: str, seed: int) -> None:

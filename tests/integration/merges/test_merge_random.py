@@ -31,27 +31,20 @@ from tests.fixtures.fix_spark import few_rows_to_the_driver
 from tests.integration.merges.local_engine import begun_locally, source_table
 from tests.integration.merges.merge_by_sql import SqlMerge
 from tests.integration.merges.merge_cases import (
+    LAYOUTS,
+    Layout,
     Source,
     random_merge,
     random_shape,
     random_source,
     random_steps,
+    seeded,
 )
 from tests.integration.merges.merge_model import Merge, Outcome, Row, Rule, Target, outcome
 from tests.integration.merges.merge_tables import Place, Table, in_order
 from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow
-
-LAYOUTS = [
-    ("2.3", "legacy", 21000),
-    ("2.3", "default", 22000),
-    ("3.1", "default", 31000),
-    ("4.1", "default", 41000),
-    ("3.1", "insert_only", 32000),
-    ("4.1", "insert_only", 42000),
-]
-"""Line, layout, and where its seeds begin, which no other test has."""
 
 DEFAULT_COUNT = 2
 INSERT_ONLY_COUNT = 1
@@ -74,19 +67,19 @@ def place(hive_line: Hive23 | Hive31 | Hive41) -> Iterator[Place]:
         yield Place(hive_line, metastore, database)
 
 
-def cases(count: int, insert_only_count: int, first: int = 0) -> list[Any]:
-    """(line, layout, seed)."""
-    return [
-        (line, layout, start + first + number)
-        for line, layout, start in LAYOUTS
-        for number in range(insert_only_count if layout == "insert_only" else count)
-    ]
+def counts(count: int, insert_only_count: int) -> dict[Layout, int]:
+    """How many cases each layout has."""
+    return {
+        (line, layout): insert_only_count if layout == "insert_only" else count for line, layout, _ in LAYOUTS
+    }
 
 
 @pytest.mark.newest
 @pytest.mark.feature("merges by key, also judged by SQL's MERGE")
 @pytest.mark.parametrize(
-    ("hive_line", "layout", "seed"), cases(DEFAULT_COUNT, INSERT_ONLY_COUNT), indirect=["hive_line"]
+    ("hive_line", "layout", "seed"),
+    seeded(counts(DEFAULT_COUNT, INSERT_ONLY_COUNT)),
+    indirect=["hive_line"],
 )
 def test_random_merges(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
     """Rows, counts of merge and dry run, and refusals are those of the model; Hive's SQL gives its rows."""
@@ -96,7 +89,7 @@ def test_random_merges(place: Place, spark: SparkSession, layout: str, seed: int
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("hive_line", "layout", "seed"),
-    cases(LONG_COUNT, INSERT_ONLY_LONG_COUNT, first=100),
+    seeded(counts(LONG_COUNT, INSERT_ONLY_LONG_COUNT), first=100),
     indirect=["hive_line"],
 )
 def test_random_merges_in_the_long_run(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
