@@ -1,9 +1,9 @@
-"""ClientSession: what the transactions and snapshots of one connected client share."""
+"""ClientSession: what the transactions and snapshots of one connected client share; who hears of a loss."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
@@ -11,8 +11,9 @@ from mutation_api.client.clock import Clock
 from mutation_api.client.lease import LeaseSettings
 from mutation_api.client.listener import LockFailureListener
 from mutation_api.client.tables.catalog import Catalog, TableSpec
+from mutation_api.errors import ClientError
 
-__all__ = ["ClientSession"]
+__all__ = ["ClientSession", "call_quietly"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,3 +39,11 @@ class ClientSession:
             self.listener.lock_failed(lock_id, txn_id, tables, error)
         except Exception:
             _log.exception("the LockFailureListener failed on the loss of transaction %d", txn_id)
+
+
+def call_quietly(callback: Callable[[ClientError], None], error: ClientError) -> None:
+    """Tell a callback of a loss; its exceptions are logged."""
+    try:
+        callback(error)
+    except Exception:
+        _log.exception("a callback failed on the loss of a transaction")

@@ -29,8 +29,10 @@ from metastore_client.errors import (
 )
 from metastore_client.model import TxnState
 from mutation_api.client.clock import Clock
+from mutation_api.client.failure import client_error
+from mutation_api.errors import ClientError, CommitOutcomeUnknownError, TransactionAbortedError
 
-__all__ = ["COMMIT_RETRY_SECONDS", "Outcome", "commit_and_find_out"]
+__all__ = ["COMMIT_RETRY_SECONDS", "Outcome", "commit_and_find_out", "refused_commit", "unknown_outcome"]
 
 COMMIT_RETRY_SECONDS = 60.0
 """How long a commit is repeated after its answer was lost. A metastore can restart in that time."""
@@ -139,3 +141,18 @@ def _look(metastore: MetastoreClient, txn_id: int) -> tuple[TxnState | None, boo
         _log.warning("could not look at transaction %d: %s", txn_id, error)
         return None, False
     return next((t.state for t in listing.txns if t.id == txn_id), None), listing.high_watermark >= txn_id
+
+
+def refused_commit(txn_id: int, error: MetastoreError | None) -> ClientError:
+    """The error of a transaction that is aborted; ``error`` is the server's answer, if it gave one."""
+    doing = f"transaction {txn_id} could not be committed"
+    return TransactionAbortedError(doing) if error is None else client_error(error, doing)
+
+
+def unknown_outcome(txn_id: int, error: MetastoreError | None) -> CommitOutcomeUnknownError:
+    """The error of a transaction of which nobody can tell whether it is committed."""
+    return CommitOutcomeUnknownError(
+        f"transaction {txn_id}: the outcome of the commit could not be found out ({error}). Do not run the "
+        "job again before you have looked ('hive-mutate show txns'): if the transaction is listed as open or "
+        "aborted, nothing of it is visible; if it is not listed, it is committed"
+    )

@@ -14,33 +14,38 @@ may be called from any thread.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from metastore_client.errors import MetastoreError
 from metastore_client.model import LockComponent, LockInfo, LockType, PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
-from mutation_api.client.client_session import ClientSession
-from mutation_api.client.commit_outcome import COMMIT_RETRY_SECONDS, Outcome, commit_and_find_out
-from mutation_api.client.failure import client_error, metastore_errors_as_ours
+from mutation_api.client.client_session import ClientSession, call_quietly
+from mutation_api.client.commit_outcome import (
+    COMMIT_RETRY_SECONDS,
+    Outcome,
+    commit_and_find_out,
+    refused_commit,
+    unknown_outcome,
+)
+from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.lease import Lease
 from mutation_api.client.lock import lock_components
+from mutation_api.client.phases import Phases
 from mutation_api.client.tables.catalog import OpenTable
 from mutation_api.client.tables.partition_creator import PartitionCreator
 from mutation_api.client.transaction_state import Step, TransactionState, next_state, require
 from mutation_api.client.transaction_summary import TableSummary, TransactionSummary
+from mutation_api.client.written_tables import WrittenTables
 from mutation_api.commit.committer import Committer, PublishedTable, TableOutput
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.commit.staging import remove_abandoned, remove_staging
 from mutation_api.errors import (
     ClientError,
-    CommitOutcomeUnknownError,
     ConfigurationError,
-    ManifestError,
-    TransactionAbortedError,
     TransactionStateError,
 )
 from mutation_api.table.acid_table import AcidTable, TableRole
@@ -59,14 +64,11 @@ class Transaction:
         self._mutex = threading.RLock()
         self._lease: Lease | None = None
         self._tables: dict[str, OpenTable] = {}
-        self._changed: set[str] = set()
-        self._writers: dict[str, set[str]] = {}
-        self._manifests: dict[str, list[DeltaManifest]] = {}
+        self._written = WrittenTables()
         self._published: dict[str, PublishedTable] = {}
         self._is_reported = False
         self._callbacks: list[Callable[[ClientError], None]] = []
-        self._phase_seconds: dict[str, float] = {}
-        self._phase_started = session.clock.now()
+        self._phases = Phases(session.clock)
 
     # -- what it is ----------------------------------------------------------------------------------------
     @property
@@ -97,14 +99,13 @@ class Transaction:
             txn_id=None if lease is None else lease.txn_id,
             state=self._state.value,
             tables=tuple(self._table_summary(name) for name in self._sinks()),
-            phase_seconds=dict(self._phase_seconds),
+            phase_seconds=dict(self._phases.seconds),
             lock_wait_seconds=0.0 if lease is None else lease.lock_wait_seconds,
             roll_overs=0 if lease is None else lease.roll_overs,
         )
 
     def table(self, table_name: str) -> AcidTable:
-        """The descriptor of ``database.table``; a sink's is bound to this transaction and goes to the
-        workers.
+        """The descriptor of ``database.table`` for the workers; a sink's is bound to this transaction.
 
         Available only while the transaction is open: :meth:`begin` may change its id, and what is written
         after the end is lost.
@@ -158,21 +159,22 @@ class Transaction:
             TransactionStateError: the transaction has already begun.
         """
         after = next_state(self._state, Step.BEGIN, self._txn_id())
-        self._start_clock()
+        self._phases.restart()
         try:
             self._acquire()
             with metastore_errors_as_ours(f"could not read the tables of transaction {self._txn_id()}"):
                 self._read_tables()
         except BaseException:
-            self._give_up_begin()
+            self._state = TransactionState.ABORTED
+            if self._lease is not None:
+                self._abort_quietly()
             raise
-        self._end_phase("begin")
+        self._phases.end("begin")
         self._state = after
         self.check()
         self._remove_abandoned(self._sinks())
 
-    @contextlib.contextmanager
-    def changing(self, table_name: str) -> Iterator[None]:
+    def changing(self, table_name: str) -> AbstractContextManager[None]:
         """The block in which a table gets its one change set; a block that raises does not count.
 
         Two change sets could hold the same row, and neither would know of the other.
@@ -181,19 +183,7 @@ class Transaction:
             TransactionStateError: the transaction is not open, or the table already has its changes.
             ConfigurationError: the table was not added to the client.
         """
-        name = self._opened(table_name).table.full_name
-        with self._mutex:
-            if name in self._changed:
-                raise TransactionStateError(
-                    f"table {name} already has its changes in this transaction; "
-                    "combine all of them in one DataFrame (unionByName) and apply it once"
-                )
-            self._changed.add(name)
-        try:
-            yield
-        except BaseException:
-            self._changed.discard(name)
-            raise
+        return self._written.changing(self._opened(table_name).table.full_name)
 
     def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Add the manifests of what one writer (a Spark job, or a coordinator) has written to a table.
@@ -209,13 +199,7 @@ class Transaction:
             raise ConfigurationError(
                 f"table {name} is a source of this transaction; add it with add_sink_table()"
             )
-        writers = self._writers.setdefault(name, set())
-        if writer_id in writers:
-            raise ManifestError(
-                f"table {name}, transaction {self.id}: manifests of writer {writer_id!r} were added twice"
-            )
-        writers.add(writer_id)
-        self._manifests.setdefault(name, []).extend(manifests)
+        self._written.add(name, self.id, writer_id, manifests)
 
     def commit(self) -> None:
         """Publish everything that was written, and commit. If this raises, nothing of it is visible.
@@ -224,8 +208,7 @@ class Transaction:
 
         Raises:
             TransactionStateError: the transaction is not open.
-            LockLostError, TransactionAbortedError: the transaction is lost, or another writer committed
-                first: run the job again.
+            LockLostError, TransactionAbortedError: it is lost, or another committed first: run the job again.
             ManifestError, PartitionCreationError, TableNotMutableError, DeltaWriteError: see
                 Committer.publish.
             CommitOutcomeUnknownError: the connection broke during the commit and the metastore could not be
@@ -233,7 +216,7 @@ class Transaction:
             ConnectionFailedError, TransactionError: the metastore failed before the commit.
         """
         require(self._state, TransactionState.OPEN, "commit", self._txn_id())
-        self._end_phase("work")
+        self._phases.end("work")
         committer = Committer(
             self._session.metastore, PartitionCreator(self._session.metastore), self.id, self.check
         )
@@ -245,9 +228,9 @@ class Transaction:
         except BaseException:
             self._roll_back(committer, Step.ABORT)
             raise
-        self._end_phase("publish")
+        self._phases.end("publish")
         self._finish(committer)
-        self._end_phase("commit")
+        self._phases.end("commit")
 
     def abort(self) -> None:
         """Abort, and remove the staged files. Harmless if the transaction is aborted already.
@@ -288,7 +271,7 @@ class Transaction:
             self._callbacks.append(callback)
             lost = None if self._lease is None else self._lease.lost
         if lost is not None:
-            _call_quietly(callback, lost)
+            call_quietly(callback, lost)
 
     # -- context manager -----------------------------------------------------------------------------------
     def __enter__(self) -> Transaction:
@@ -331,11 +314,6 @@ class Transaction:
         opened = [self._session.catalog.read_with_partition_names(s) for s in self._session.specs]
         self._tables = {o.table.full_name: o for o in opened}
 
-    def _give_up_begin(self) -> None:
-        self._state = TransactionState.ABORTED
-        if self._lease is not None:
-            self._abort_quietly()
-
     def _with_partitions(self, table_name: str) -> OpenTable:
         """A table with its partitions, which are read at the first use."""
         opened = self._opened(table_name)
@@ -370,10 +348,10 @@ class Transaction:
         return [
             TableOutput(
                 # Locations of partitions are needed only if there is something to publish.
-                table=self.table(name) if self._manifests.get(name) else self._bound(self._tables[name]),
+                table=self.table(name) if self._written.manifests(name) else self._bound(self._tables[name]),
                 description=self._tables[name].description,
-                writers=frozenset(self._writers.get(name, ())),
-                manifests=tuple(self._manifests.get(name, ())),
+                writers=self._written.writers(name),
+                manifests=self._written.manifests(name),
                 partitions_at_begin=frozenset(self._tables[name].partition_names),
                 insert_only=self._tables[name].insert_only,
                 valid_write_ids=self._begun_lease().valid_write_ids.get(name),
@@ -390,7 +368,7 @@ class Transaction:
                 self._session.metastore,
                 self._session.clock,
                 self.id,
-                has_records=any(self._manifests.values()),
+                has_records=self._written.has_manifests,
                 retry_seconds=min(COMMIT_RETRY_SECONDS, self._session.settings.txn_timeout_seconds / 2),
             )
         except BaseException:
@@ -405,14 +383,10 @@ class Transaction:
             self._step(Step.SUCCEED)
         elif outcome is Outcome.ABORTED:
             self._roll_back(committer, Step.REFUSE)
-            raise _commit_refused(self.id, error) from error
+            raise refused_commit(self.id, error) from error
         else:
             self._step(Step.LOSE_TRACK)
-            raise CommitOutcomeUnknownError(
-                f"transaction {self.id}: the outcome of the commit could not be found out ({error}). Do not "
-                "run the job again before you have looked ('hive-mutate show txns'): if the transaction is "
-                "listed as open or aborted, nothing of it is visible; if it is not listed, it is committed"
-            ) from error
+            raise unknown_outcome(self.id, error) from error
 
     def _roll_back(self, committer: Committer, step: Step) -> None:
         """Abort first, so that no commit can follow, then remove the files."""
@@ -442,7 +416,7 @@ class Transaction:
         lease = self._begun_lease()
         self._session.tell_listener(lease.lock_id, lease.txn_id, list(self._tables), error)
         for callback in callbacks:
-            _call_quietly(callback, error)
+            call_quietly(callback, error)
 
     def _step(self, step: Step) -> None:
         with self._mutex:
@@ -464,7 +438,7 @@ class Transaction:
     def _table_summary(self, name: str) -> TableSummary:
         published = self._published.get(name)
         created = () if published is None else published.partitions_created
-        return TableSummary.of(name, self._manifests.get(name, ()), created)
+        return TableSummary.of(name, self._written.manifests(name), created)
 
     def _begun_lease(self) -> Lease:
         if self._lease is None:
@@ -473,23 +447,3 @@ class Transaction:
 
     def _txn_id(self) -> int | None:
         return None if self._lease is None else self._lease.txn_id
-
-    def _start_clock(self) -> None:
-        self._phase_started = self._session.clock.now()
-
-    def _end_phase(self, name: str) -> None:
-        now = self._session.clock.now()
-        self._phase_seconds[name] = now - self._phase_started
-        self._phase_started = now
-
-
-def _commit_refused(txn_id: int, error: MetastoreError | None) -> ClientError:
-    doing = f"transaction {txn_id} could not be committed"
-    return TransactionAbortedError(doing) if error is None else client_error(error, doing)
-
-
-def _call_quietly(callback: Callable[[ClientError], None], error: ClientError) -> None:
-    try:
-        callback(error)
-    except Exception:
-        _log.exception("a callback failed on the loss of a transaction")

@@ -139,3 +139,21 @@ def test_a_design_is_one_page(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 62
     assert [number for number, line in enumerate(lines, 1) if len(line) > 160] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_a_module_has_one_concern(path: Path) -> None:
+    """450 lines at most; functions have fewer than 60 beside their docstring, unless they list arguments."""
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 450
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    functions = [node for node in ast.walk(_tree(path)) if isinstance(node, kinds)]
+    long = [node.name for node in functions if _code_lines(node) >= 60 and "arguments" not in node.name]
+    assert long == []
+
+
+def _code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    if ast.get_docstring(function) is not None:
+        text = function.body[0]
+        lines -= (text.end_lineno or text.lineno) - text.lineno + 1
+    return lines

@@ -86,8 +86,8 @@ def test_a_writer_that_hands_nothing_in_is_refused(hive_on_s3: HiveJudge, databa
         transaction = client.new_transaction()
         transaction.begin()
         insert(transaction, name, {"a": [1, 2]})
-        transaction._manifests.clear()
-        transaction._writers.clear()
+        transaction._written._manifests.clear()
+        transaction._written._writers.clear()
         with pytest.raises(ManifestError, match="handed in no manifests"):
             transaction.commit()
     assert seen(hive, name) == []

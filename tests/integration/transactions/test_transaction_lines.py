@@ -204,7 +204,7 @@ def test_one_transaction_over_tables_of_every_kind(line: Line) -> None:
         assert line.rows(bucketed) == []
         assert line.rows(parts) == line.rows(plain) == [(1, "sql")]
         with pytest.raises(ManifestError, match=f"{plain}.*were added twice"):
-            transaction.add_manifests(plain, next(iter(transaction._writers[plain])), [])
+            transaction.add_manifests(plain, next(iter(transaction._written.writers(plain))), [])
     assert line.rows(bucketed) == [(1, "a")]
     assert line.rows(parts, "id, msg, ds") == [(2, "b", "p")]
     assert line.rows(plain) == [(1, "sql"), (2, "b")]
