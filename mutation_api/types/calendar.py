@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 
 __all__ = [
     "FIRST_GREGORIAN_DAY",
+    "SECONDS_PER_DAY",
+    "UNITS_PER_SECOND",
     "hybrid_from_proleptic_days",
     "hybrid_from_proleptic_timestamps",
     "proleptic_from_hybrid_days",
@@ -32,8 +34,9 @@ __all__ = [
 FIRST_GREGORIAN_DAY = -141427
 """1582-10-15 as days from 1970-01-01: the first day of the hybrid calendar's Gregorian part."""
 
-_SECONDS_PER_DAY = 86400
-_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+SECONDS_PER_DAY = 86_400
+UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""By the name that Arrow gives the unit of a timestamp."""
 
 # Years are counted from 1 March, so that a leap day is the last day of its year. Then a label is (year, day
 # of year), without a month. These are the days on which year 0 began.
@@ -88,7 +91,7 @@ def proleptic_from_hybrid_timestamps(values: NDArray[np.int64], unit: str) -> ND
 def _shift(
     values: NDArray[np.int64], unit: str, convert: Callable[[NDArray[np.int64]], NDArray[np.int64]]
 ) -> NDArray[np.int64]:
-    units_per_day = _SECONDS_PER_DAY * _UNITS_PER_SECOND[unit]
+    units_per_day = SECONDS_PER_DAY * UNITS_PER_SECOND[unit]
     early = values < FIRST_GREGORIAN_DAY * units_per_day
     if not early.any():
         return values

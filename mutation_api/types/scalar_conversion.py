@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mutation_api.types.calendar import SECONDS_PER_DAY, UNITS_PER_SECOND
 from mutation_api.types.hive_type import HiveType, arrow_type
 
 __all__ = [
@@ -29,8 +30,6 @@ MIN_DAYS = -719162
 MAX_DAYS = 2932896
 """0001-01-01 and 9999-12-31 as days from 1970-01-01, both inclusive; beyond them Hive releases disagree."""
 
-_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_SECONDS_PER_DAY = 86400
 _WIDEST_DECIMAL = 75
 """Digits that can be rounded: Arrow has 76, rounding needs one more than the value."""
 _SHOWN_BYTES = 60
@@ -243,10 +242,10 @@ def _to_date(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
     if pa.types.is_date32(array.type):
         days = _numbers(array.view(pa.int32())).astype(np.int64)
     elif pa.types.is_date64(array.type):
-        days = _whole_days(array, _SECONDS_PER_DAY * 1000)
+        days = _whole_days(array, SECONDS_PER_DAY * 1000)
     elif pa.types.is_timestamp(array.type):
         _refuse_zone(array)
-        days = _whole_days(array, _SECONDS_PER_DAY * _UNITS_PER_SECOND[array.type.unit])
+        days = _whole_days(array, SECONDS_PER_DAY * UNITS_PER_SECOND[array.type.unit])
     else:
         raise _unfit(array, hive_type)
     _refuse((days < MIN_DAYS) | (days > MAX_DAYS), array, "is not between 0001-01-01 and 9999-12-31")
@@ -267,7 +266,7 @@ def _to_timestamp(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
     if not pa.types.is_timestamp(array.type):
         raise _unfit(array, hive_type)
     _refuse_zone(array)
-    source, target = _UNITS_PER_SECOND[array.type.unit], _UNITS_PER_SECOND[unit]
+    source, target = UNITS_PER_SECOND[array.type.unit], UNITS_PER_SECOND[unit]
     values = _numbers(array.view(pa.int64()))
     if target >= source:
         _refuse_out_of_years(values, source, array)
@@ -283,7 +282,7 @@ def _to_timestamp(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
 
 
 def _refuse_out_of_years(values: NDArray[np.int64], units_per_second: int, array: pa.Array) -> None:
-    per_day = _SECONDS_PER_DAY * units_per_second
+    per_day = SECONDS_PER_DAY * units_per_second
     if per_day * -MIN_DAYS >= 2**63:
         return
     bad = values < MIN_DAYS * per_day

@@ -16,13 +16,11 @@ from mutation_api.orc.format.tail import read_tail
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
-from mutation_api.types.calendar import FIRST_GREGORIAN_DAY
+from mutation_api.types.calendar import FIRST_GREGORIAN_DAY, SECONDS_PER_DAY, UNITS_PER_SECOND
 from mutation_api.types.plain_array import plain_array
 
 __all__ = ["SPARK_TYPE", "WALL_CLOCK", "read_column_file"]
 
-_SECONDS_PER_DAY = 86_400
-_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _BATCH_ROWS = 1 << 16
 SPARK_TYPE, WALL_CLOCK = "spark.sql.catalyst.type", "timestamp_ntz"
 """The mark of a wall clock in an ORC file that Spark wrote."""
@@ -146,7 +144,7 @@ def _is_early(array: pa.Array) -> bool:
         first, limit = pc.min(array.view(pa.int32())).as_py(), FIRST_GREGORIAN_DAY
     elif pa.types.is_timestamp(array.type):
         first = pc.min(array.view(pa.int64())).as_py()
-        limit = FIRST_GREGORIAN_DAY * _SECONDS_PER_DAY * _UNITS_PER_SECOND[array.type.unit]
+        limit = FIRST_GREGORIAN_DAY * SECONDS_PER_DAY * UNITS_PER_SECOND[array.type.unit]
     else:
         return False
     return first is not None and first < limit

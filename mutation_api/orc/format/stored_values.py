@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 from mutation_api.errors import RecordValueError
 from mutation_api.types.calendar import (
     FIRST_GREGORIAN_DAY,
+    SECONDS_PER_DAY,
+    UNITS_PER_SECOND,
     hybrid_from_proleptic_days,
     hybrid_from_proleptic_timestamps,
 )
@@ -42,9 +44,6 @@ from mutation_api.types.plain_array import (
 )
 
 __all__ = ["Storable", "holds_dates", "hollow", "nulled", "storable", "union_safe"]
-
-_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_SECONDS_PER_DAY = 86_400
 
 
 @dataclass(frozen=True)
@@ -219,14 +218,14 @@ def _timestamps(array: pa.Array, column: str, hybrid: bool) -> Storable:
     unit = array.type.unit
     numbers = _numbers(ticks)
     needs_pyorc = _has_early_fraction(numbers, unit, column)
-    if not hybrid or first >= FIRST_GREGORIAN_DAY * _SECONDS_PER_DAY * _UNITS_PER_SECOND[unit]:
+    if not hybrid or first >= FIRST_GREGORIAN_DAY * SECONDS_PER_DAY * UNITS_PER_SECOND[unit]:
         return Storable(array, needs_pyorc)
     shifted = hybrid_from_proleptic_timestamps(numbers, unit)
     return Storable(pa.array(shifted, pa.int64(), mask=_nulls(array)).cast(array.type), needs_pyorc)
 
 
 def _has_early_fraction(ticks: NDArray[np.int64], unit: str, column: str) -> bool:
-    per_second = _UNITS_PER_SECOND[unit]
+    per_second = UNITS_PER_SECOND[unit]
     lost: NDArray[np.int64] | list[int] = (
         np.flatnonzero((ticks < 0) & (ticks >= -999 * per_second // 1000)) if per_second > 1 else []
     )

@@ -17,6 +17,7 @@ import pyorc
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.orc.write.encoder_settings import BATCH_ROWS, COMPRESSION_BLOCK_BYTES, ROW_INDEX_STRIDE
 from mutation_api.orc.write.key_log import KeyLog
+from mutation_api.types.calendar import UNITS_PER_SECOND
 from mutation_api.types.plain_array import map_parts, rebased_list
 
 __all__ = ["PyorcEncoder"]
@@ -30,7 +31,6 @@ _COMPRESSION_KINDS = {
 }
 _KEY_FIELDS = slice(1, 4)
 """Positions of original transaction, bucket and row id in an event."""
-_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _NANOS_PER_SECOND = 10**9
 
 _ORC_NAMES = {
@@ -171,7 +171,7 @@ def _under(array: pa.Array, objects: Any) -> list[Any]:
 
 
 def _seconds_and_nanos(array: pa.Array) -> list[Any]:
-    per_second = _UNITS_PER_SECOND[array.type.unit]
+    per_second = UNITS_PER_SECOND[array.type.unit]
     nanos_per_unit = _NANOS_PER_SECOND // per_second
     return [
         None if ticks is None else (ticks // per_second, ticks % per_second * nanos_per_unit)
