@@ -12,9 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from metastore_client.errors import InvalidRequestError
+
 __all__ = [
     "DEFAULT_PARTITION_NAME",
     "MAX_PARTITION_NAME_LENGTH",
+    "check_name",
     "check_partition_name",
     "escape_path_name",
     "make_partition_name",
@@ -94,3 +97,15 @@ def check_partition_name(name: str) -> None:
     expected = make_partition_name([key for key, _ in pairs], [value for _, value in pairs])
     if name != expected:
         raise ValueError(f"not a partition name as Hive writes it: {name!r} (expected {expected!r})")
+
+
+def check_name(name: str, where: str) -> None:
+    """Refuse a request with a partition name that Hive would not write; ``where`` begins the message.
+
+    Raises:
+        InvalidRequestError: see :func:`check_partition_name`.
+    """
+    try:
+        check_partition_name(name)
+    except ValueError as error:
+        raise InvalidRequestError(f"{where}: {error}") from error

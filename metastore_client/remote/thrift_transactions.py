@@ -32,10 +32,10 @@ from metastore_client.model import (
     OpenTxns,
     WriteNotification,
 )
+from metastore_client.partition_name import check_name
 from metastore_client.remote.thrift_calls import ThriftCalls, batches
 from metastore_client.remote.thrift_values import (
     CATALOG,
-    check_name,
     lock_info,
     lock_response,
     safe_text,

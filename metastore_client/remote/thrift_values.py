@@ -27,12 +27,11 @@ from metastore_client.model import (
     TxnState,
     WriteNotification,
 )
-from metastore_client.partition_name import check_partition_name, make_partition_name
+from metastore_client.partition_name import check_name, make_partition_name
 from metastore_client.valid_ids import ValidWriteIdList
 
 __all__ = [
     "CATALOG",
-    "check_name",
     "compaction_info",
     "lock_info",
     "lock_response",
@@ -60,14 +59,6 @@ ttypes: Any = generated_types
 """The generated structures."""
 
 _COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
-
-
-def check_name(name: str, where: str) -> None:
-    """Refuse a partition name that Hive would not write. Raises InvalidRequestError."""
-    try:
-        check_partition_name(name)
-    except ValueError as error:
-        raise InvalidRequestError(f"{where}: {error}") from error
 
 
 def safe_text(text: str) -> str:

@@ -11,9 +11,8 @@ from typing import Any
 from metastore_client.capabilities import Capabilities
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, NoSuchObjectError
 from metastore_client.model import ColumnStatistics, PartitionInfo, TableInfo
-from metastore_client.partition_name import make_partition_name
+from metastore_client.partition_name import check_name, make_partition_name
 from metastore_client.testing.server_calls import ServerCalls, server_call
-from metastore_client.testing.written import check_name
 from metastore_client.valid_ids import ValidWriteIdList
 
 __all__ = ["MemoryTables"]

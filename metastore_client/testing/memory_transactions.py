@@ -29,6 +29,7 @@ from metastore_client.model import (
     TxnState,
     WriteNotification,
 )
+from metastore_client.partition_name import check_name
 from metastore_client.testing.lock_queue import LockQueue
 from metastore_client.testing.memory_tables import MemoryTables
 from metastore_client.testing.server_calls import server_call
@@ -36,7 +37,6 @@ from metastore_client.testing.written import (
     OPERATION_LETTERS,
     Resource,
     Written,
-    check_name,
     recorded,
     resource_of,
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from metastore_client.capabilities import Capabilities
-from metastore_client.errors import InvalidRequestError, MetastoreError
+from metastore_client.errors import MetastoreError
 from metastore_client.model import DataOperationType, LockComponent
-from metastore_client.partition_name import check_partition_name
+from metastore_client.partition_name import check_name
 
-__all__ = ["OPERATION_LETTERS", "Resource", "Written", "check_name", "recorded", "resource_of"]
+__all__ = ["OPERATION_LETTERS", "Resource", "Written", "recorded", "resource_of"]
 
 OPERATION_LETTERS = {
     DataOperationType.SELECT: "s",
@@ -70,11 +70,3 @@ def recorded(component: LockComponent, capabilities: Capabilities) -> Written | 
     if component.is_dynamic_partition_write:
         return written._replace(is_placeholder=True) if capabilities.has_exclusive_write_lock else None
     return written
-
-
-def check_name(name: str, where: str) -> None:
-    """Refuse a partition name that no server takes; ``where`` begins the message."""
-    try:
-        check_partition_name(name)
-    except ValueError as error:
-        raise InvalidRequestError(f"{where}: {error}") from error

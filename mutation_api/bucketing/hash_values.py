@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from mutation_api.types.calendar import UNITS_PER_SECOND
+
 __all__ = [
     "Decimals",
     "Texts",
@@ -24,7 +26,6 @@ __all__ = [
     "view",
 ]
 
-_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _LIMB = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _PAIR = np.dtype([("low", "<u8"), ("high", "<u8")])
@@ -96,7 +97,7 @@ def seconds_and_nanos(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.in
     if pa.types.is_struct(array.type):
         seconds, nanos = array.flatten()
         return view(seconds, np.int64), view(nanos, np.int64)
-    units = _UNITS_PER_SECOND[array.type.unit]
+    units = UNITS_PER_SECOND[array.type.unit]
     whole, rest = np.divmod(view(array, np.int64), units)
     return whole, rest * (10**9 // units)
 

@@ -31,6 +31,7 @@ from mutation_api.acid.layout import (
 )
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.manifest import staging_directory
+from mutation_api.commit.staging import children_of
 from mutation_api.orc.write.event_writer import OrcEventWriter
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -79,7 +80,7 @@ class _Base:
 
 
 def _newest_base(storage: Storage, location: Location, version: AcidVersion) -> _Base:
-    entries = [entry for entry in _children(storage, location) if not is_hidden(entry.name)]
+    entries = [entry for entry in children_of(storage, location) if not is_hidden(entry.name)]
     directories = [parse_directory_name(e.name, version) for e in entries if e.is_directory]
     bases = [directory for directory in directories if isinstance(directory, BaseDirectory)]
     if bases:
@@ -88,13 +89,6 @@ def _newest_base(storage: Storage, location: Location, version: AcidVersion) -> 
         return _Base(newest, version, _with_content(files))
     files = [(parse_original_file_name(e.name, version).bucket_id, e) for e in entries if not e.is_directory]
     return _Base(location, version.of_original_files, _with_content(files))
-
-
-def _children(storage: Storage, directory: Location) -> list[FileEntry]:
-    try:
-        return storage.list(directory)
-    except FileNotFoundError:
-        return []
 
 
 def _with_content(files: Iterable[tuple[int | None, FileEntry]]) -> frozenset[int]:

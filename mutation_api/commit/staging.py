@@ -32,6 +32,7 @@ from mutation_api.table.acid_table import AcidTable
 __all__ = [
     "PROBE_PREFIX",
     "Abandoned",
+    "children_of",
     "find_abandoned",
     "list_staged",
     "remove_abandoned",
@@ -131,13 +132,13 @@ def _in_each_root(look: Callable[[Location], _Found], table: AcidTable) -> list[
 def _files_of(storage: Storage, directory: Location) -> list[StagedFile]:
     def of_attempt(writer_and_attempt: tuple[FileEntry, FileEntry]) -> list[StagedFile]:
         writer, attempt = writer_and_attempt
-        files = _children(storage, attempt.location) if attempt.is_directory else [attempt]
+        files = children_of(storage, attempt.location) if attempt.is_directory else [attempt]
         return [StagedFile(writer.name, attempt.name, file.location, file.size) for file in files]
 
     attempts = [
         (writer, attempt)
-        for writer in _children(storage, directory)
-        for attempt in (_children(storage, writer.location) if writer.is_directory else [writer])
+        for writer in children_of(storage, directory)
+        for attempt in (children_of(storage, writer.location) if writer.is_directory else [writer])
     ]
     return [file for files in side_by_side(of_attempt, attempts, storage.threads) for file in files]
 
@@ -164,7 +165,7 @@ def _marked_ids(directory: Location) -> set[int]:
 
 def _staged_below(root: Location) -> list[Abandoned]:
     try:
-        entries = _children(storage_at(root), root)
+        entries = children_of(storage_at(root), root)
     except OSError as error:
         _log.warning("could not look for abandoned staging directories in %s: %s", root, error)
         return []
@@ -177,7 +178,8 @@ def _staged_below(root: Location) -> list[Abandoned]:
     return found
 
 
-def _children(storage: Storage, directory: Location) -> list[FileEntry]:
+def children_of(storage: Storage, directory: Location) -> list[FileEntry]:
+    """What lies in a directory; nothing if it is not there. Raises OSError."""
     try:
         return storage.list(directory)
     except FileNotFoundError:

@@ -19,6 +19,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
+from mutation_api.changes.spark_merge.row_outcome import json_text
 from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError, RecordValueError
 from mutation_api.inputs.contradictions import (
     OPERATIONS,
@@ -205,7 +206,7 @@ class _Log:
             "two operations on key ",
             self._key_text(),
             f" {before}",
-            _text(sf.col(DOUBLED_POSITION)),
+            json_text(sf.col(DOUBLED_POSITION)),
             behind,
         )
         # In the filter, which always runs: Spark does not evaluate a column that is not read.
@@ -233,7 +234,7 @@ class _Log:
         found = rows.where(sf.col(CONTRADICTION).isNotNull()).select(
             self._key_text().alias("key"),
             sf.col(CONTRADICTION).alias("kind"),
-            _text(sf.col(CONTRADICTION_POSITION)).alias("order"),
+            json_text(sf.col(CONTRADICTION_POSITION)).alias("order"),
         )
         shown = found.orderBy("order", "key").limit(SAMPLES_SHOWN).collect()
         return [f"{SINGULARS[row['kind']]} key {row['key']} at {row['order']}" for row in shown]
@@ -242,9 +243,9 @@ class _Log:
         operation = _column(self.operation)
         order = sf.struct(*[_column(name).alias(name.lstrip("_")) for name in self.order])
         missing = [_column(name).isNull() for name in self.key]
-        said = _text(sf.struct(operation.alias("operation")))
+        said = json_text(sf.struct(operation.alias("operation")))
         where: list[Column | str] = ["operation ", said, ", key ", self._key_text()]
-        where += [", position ", _text(order)]
+        where += [", position ", json_text(order)]
         wrong = (
             sf.when(
                 reduce(Column.__or__, missing),
@@ -269,7 +270,7 @@ class _Log:
         return any(isinstance(each, StructType) and PARTITION in each.names for each in types)
 
     def _key_text(self) -> Column:
-        return _text(sf.struct(*[_column(name).alias(name) for name in self.key]))
+        return json_text(sf.struct(*[_column(name).alias(name) for name in self.key]))
 
 
 def _walked_type(rows: StructType) -> StructType:
@@ -286,11 +287,6 @@ def _check_key_type(name: str, data_type: DataType) -> None:
         raise RecordLayoutError(
             f"key column {name!r} is of type {data_type.simpleString()}, whose values cannot be compared"
         )
-
-
-def _text(value: Column) -> Column:
-    """JSON text of a struct, with its nulls."""
-    return sf.to_json(value, {"ignoreNullFields": "false"})
 
 
 def _column(name: str) -> Column:

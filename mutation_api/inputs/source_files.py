@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from mutation_api.acid.layout import is_hidden
 from mutation_api.errors import ConfigurationError, InputError
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location, LocationLike
@@ -19,9 +20,6 @@ __all__ = ["LocationsLike", "all_located", "children", "entry_at", "is_link", "l
 
 LocationsLike = LocationLike | Sequence[LocationLike]
 """The files and folders that a user names: one, or several."""
-
-_HIDDEN = (".", "_")
-"""A name that begins so is hidden: Hadoop ignores such files."""
 
 _BEING_COPIED = "._COPYING_"
 """The name of a file that "hadoop fs -put" is still writing ends so."""
@@ -53,7 +51,7 @@ def entry_at(location: Location) -> FileEntry | None:
 def children(folder: Location) -> list[FileEntry]:
     """Files and folders in a folder, by name; not those that are hidden or being copied. Raises OSError."""
     found = storage_at(folder).list(folder)
-    return [e for e in found if not e.name.startswith(_HIDDEN) and not e.name.endswith(_BEING_COPIED)]
+    return [e for e in found if not is_hidden(e.name) and not e.name.endswith(_BEING_COPIED)]
 
 
 def is_link(folder: Location) -> bool:

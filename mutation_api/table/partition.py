@@ -28,7 +28,7 @@ from metastore_client.partition_name import parse_partition_name as _parse_pairs
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.types.conversion import convert_to_column
-from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type
+from mutation_api.types.hive_type import INTEGER_BITS, INTEGER_KINDS, HiveType, arrow_type, parse_hive_type
 
 __all__ = [
     "DEFAULT_PARTITION_NAME",
@@ -47,7 +47,6 @@ __all__ = [
 MAX_PARTITION_VALUE_LENGTH = 256
 """Width, in characters, of the column that holds one value in the metastore's database (PART_KEY_VAL)."""
 
-_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|[+-]?Infinity")
 _DATE = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
@@ -326,7 +325,7 @@ def _read_boolean(text: str, _type: HiveType) -> bool:
 
 
 def _read_integer(text: str, hive_type: HiveType) -> int:
-    limit = 2 ** (_INTEGER_BITS[hive_type.kind] - 1)
+    limit = 2 ** (INTEGER_BITS[hive_type.kind] - 1)
     if not _INTEGER.fullmatch(text) or not -limit <= int(text) < limit:
         raise ValueError(f"expected a whole number from {-limit} to {limit - 1}")
     return int(text)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from mutation_api.errors import TableNotMutableError
 
 __all__ = [
+    "INTEGER_BITS",
     "INTEGER_KINDS",
     "MAX_CHAR_LENGTH",
     "MAX_DECIMAL_PRECISION",
@@ -24,7 +25,8 @@ __all__ = [
     "spark_type",
 ]
 
-INTEGER_KINDS = ("tinyint", "smallint", "int", "bigint")
+INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+INTEGER_KINDS = tuple(INTEGER_BITS)
 MAX_CHAR_LENGTH = 255
 MAX_VARCHAR_LENGTH = 65535
 MAX_DECIMAL_PRECISION = 38

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.types.calendar import SECONDS_PER_DAY, UNITS_PER_SECOND
-from mutation_api.types.hive_type import HiveType, arrow_type
+from mutation_api.types.hive_type import INTEGER_BITS, HiveType, arrow_type
 
 __all__ = [
     "MAX_DAYS",
@@ -34,7 +34,6 @@ _WIDEST_DECIMAL = 75
 """Digits that can be rounded: Arrow has 76, rounding needs one more than the value."""
 _SHOWN_BYTES = 60
 """Bytes of malformed text that a message shows."""
-_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
 class MisfitError(Exception):
@@ -80,7 +79,7 @@ def _to_integer(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
         return _whole_floats(array, hive_type)
     if not pa.types.is_integer(array.type) and not pa.types.is_decimal(array.type):
         raise _unfit(array, hive_type)
-    limit = 2 ** (_INTEGER_BITS[hive_type.kind] - 1)
+    limit = 2 ** (INTEGER_BITS[hive_type.kind] - 1)
 
     def fits(value: str) -> bool:
         number = Decimal(value)
@@ -91,11 +90,11 @@ def _to_integer(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
 
 def _whole_floats(array: pa.Array, hive_type: HiveType) -> pa.Array:
     values = _numbers(array.cast(pa.float64()))
-    limit = 2.0 ** (_INTEGER_BITS[hive_type.kind] - 1)
+    limit = 2.0 ** (INTEGER_BITS[hive_type.kind] - 1)
     # NaN compares false, so it is bad as well.
     bad = ~((values >= -limit) & (values < limit) & (values == np.trunc(values)))
     _refuse(bad, array, f"is not a whole number from {-int(limit)} to {int(limit) - 1}")
-    return _with_nulls_of(values.astype(f"int{_INTEGER_BITS[hive_type.kind]}"), array)
+    return _with_nulls_of(values.astype(f"int{INTEGER_BITS[hive_type.kind]}"), array)
 
 
 def _to_float(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
@@ -381,7 +380,7 @@ def _unfit(array: pa.Array, hive_type: HiveType) -> UnfitTypeError:
 
 _CONVERSIONS: dict[str, Callable[[pa.Array, HiveType, str], pa.Array]] = {
     "boolean": _to_boolean,
-    **dict.fromkeys(_INTEGER_BITS, _to_integer),
+    **dict.fromkeys(INTEGER_BITS, _to_integer),
     **dict.fromkeys(("float", "double"), _to_float),
     "decimal": _to_decimal,
     **dict.fromkeys(("string", "varchar", "char"), _to_string),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from mutation_api.acid.layout import is_hidden
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
 __all__ = ["files_at"]
-
-_HIDDEN = (".", "_")
-"""A name that begins so is hidden: Hadoop ignores such files."""
 
 
 def files_at(file: Location) -> list[FileEntry]:
@@ -26,7 +24,7 @@ def files_at(file: Location) -> list[FileEntry]:
             raise ConfigurationError(f"there is no file {file.shown}")
         if not found.is_directory:
             return [found]
-        entries = [entry for entry in storage.list(file) if not entry.name.startswith(_HIDDEN)]
+        entries = [entry for entry in storage.list(file) if not is_hidden(entry.name)]
     except OSError as error:
         raise ConfigurationError(f"{file.shown} cannot be read: {error}") from error
     folders = [entry.location.shown for entry in entries if entry.is_directory]

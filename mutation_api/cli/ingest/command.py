@@ -15,7 +15,6 @@ import argparse
 import functools
 import importlib
 import json
-import sys
 from contextlib import AbstractContextManager, ExitStack
 from time import sleep
 from types import ModuleType
@@ -26,6 +25,7 @@ from mutation_api.cli.arguments.cluster_arguments import add_cluster_arguments
 from mutation_api.cli.arguments.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss, add_metastore_arguments, metastore_from
 from mutation_api.cli.arguments.module_parser import parser_of_modules
+from mutation_api.cli.arguments.progress import progress
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 from mutation_api.inputs.engines.choice import EngineBySize
 from mutation_api.inputs.engines.engine import AnySource, Engine
@@ -174,16 +174,8 @@ def _options(arguments: argparse.Namespace) -> IngestOptions:
         user=arguments.user,
         lock_timeout_seconds=arguments.lock_timeout,
         listener=ReportLoss(),
-        progress=_ignored if arguments.quiet else _reported,
+        progress=progress(arguments),
     )
-
-
-def _reported(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _ignored(line: str) -> None:
-    """With --quiet steps are not reported."""
 
 
 def _print(report: IngestReport, arguments: argparse.Namespace) -> None:

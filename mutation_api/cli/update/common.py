@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -13,6 +12,7 @@ from metastore_client.client import MetastoreClient
 from mutation_api.cli.arguments import engine_arguments
 from mutation_api.cli.arguments.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss
+from mutation_api.cli.arguments.progress import progress
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.engines.choice import EngineBySize
@@ -21,7 +21,7 @@ from mutation_api.update.extract import ExtractOptions
 from mutation_api.update.sources import AnyCapture
 from mutation_api.update.tables import enabled_tables
 
-__all__ = ["add_run_arguments", "engine_of", "extract_options", "progress", "tables_of"]
+__all__ = ["add_run_arguments", "engine_of", "extract_options", "tables_of"]
 
 APP_NAME = "hive-mutate update"
 
@@ -48,19 +48,6 @@ def extract_options(arguments: argparse.Namespace, *, dry_run: bool = False) -> 
         listener=ReportLoss(),
         progress=progress(arguments),
     )
-
-
-def progress(arguments: argparse.Namespace) -> Callable[[str], None]:
-    """Where steps are reported."""
-    return _ignored if arguments.quiet else _reported
-
-
-def _reported(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _ignored(line: str) -> None:
-    """With --quiet steps are not reported."""
 
 
 def engine_of(arguments: argparse.Namespace, stack: ExitStack) -> Callable[[AnyCapture], Engine]:

@@ -11,7 +11,7 @@ import json
 import re
 
 from mutation_api.cli.arguments.metastore_arguments import metastore_from
-from mutation_api.cli.update.common import progress
+from mutation_api.cli.arguments.progress import progress
 from mutation_api.update.compact import (
     DELTA_ROWS_DEFAULT,
     KINDS,

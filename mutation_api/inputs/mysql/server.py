@@ -23,7 +23,15 @@ from mutation_api.errors import (
 from mutation_api.inputs.mysql.column_types import SourceColumn
 from mutation_api.inputs.source import Position
 
-__all__ = ["START_OVER", "CatalogTable", "LogPosition", "MySqlAddress", "MySqlServer", "file_number"]
+__all__ = [
+    "CASCADES",
+    "START_OVER",
+    "CatalogTable",
+    "LogPosition",
+    "MySqlAddress",
+    "MySqlServer",
+    "file_number",
+]
 
 PORT_DEFAULT = 3306
 CONNECT_TIMEOUT_SECONDS = 30
@@ -48,7 +56,8 @@ _SETTINGS = {
     "log_bin_compress": ("0", "OFF"),
 }
 _ABSENT_IS_FINE = ("binlog_row_value_options", "binlog_transaction_compression", "log_bin_compress")
-_CASCADES = ("CASCADE", "SET NULL", "SET DEFAULT")
+CASCADES = ("CASCADE", "SET NULL", "SET DEFAULT")
+"""Rules of foreign keys by which the server changes rows of other tables itself."""
 _SQL_ERRORS = (pymysql.err.OperationalError, pymysql.err.ProgrammingError, pymysql.err.InternalError)
 
 
@@ -264,7 +273,7 @@ class MySqlServer:
             database,
         )
         for table, constraint, on_delete, on_update in rules:
-            if table in names and (on_delete in _CASCADES or on_update in _CASCADES):
+            if table in names and (on_delete in CASCADES or on_update in CASCADES):
                 raise RecordLayoutError(
                     f"source table {database}.{table}: foreign key {constraint} changes its rows (ON DELETE "
                     f"{on_delete}, ON UPDATE {on_update}), and the log does not have these changes; let the "

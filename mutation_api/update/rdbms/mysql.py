@@ -20,6 +20,7 @@ from mutation_api.errors import ConfigurationError, ConnectionFailedError, Recor
 from mutation_api.inputs.mysql.column_types import SourceColumn as MySqlColumn
 from mutation_api.inputs.mysql.column_types import ValueOptions, check_target, family_of
 from mutation_api.inputs.mysql.column_types import to_column as mysql_to_column
+from mutation_api.inputs.mysql.server import CASCADES
 from mutation_api.types.hive_type import HiveType
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceObject
@@ -53,7 +54,6 @@ LEFT JOIN information_schema.ENGINES USING (ENGINE) WHERE TABLE_SCHEMA = %s AND 
 _RULES = """
 SELECT CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE FROM information_schema.REFERENTIAL_CONSTRAINTS
 WHERE CONSTRAINT_SCHEMA = %s AND TABLE_NAME = %s"""
-_CASCADES = ("CASCADE", "SET NULL", "SET DEFAULT")
 _EVENTS = ("INSERT", "UPDATE", "DELETE")
 
 
@@ -103,7 +103,7 @@ class MySql(SqlDatabase):
             return
         self.table_token(table)
         for name, on_delete, on_update in self.rows(_RULES, table.schema, table.name):
-            if on_delete in _CASCADES or on_update in _CASCADES:
+            if on_delete in CASCADES or on_update in CASCADES:
                 raise RecordLayoutError(
                     f"source table {table.full_name}: foreign key {name} changes its rows (ON DELETE "
                     f"{on_delete}, ON "

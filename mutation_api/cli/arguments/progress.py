@@ -1,0 +1,22 @@
+"""Where a command reports its steps: on standard error, or nowhere with ``--quiet``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+__all__ = ["progress"]
+
+
+def progress(arguments: argparse.Namespace) -> Callable[[str], None]:
+    """What is called with each line; reads ``--quiet``."""
+    return _ignored if arguments.quiet else _reported
+
+
+def _reported(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _ignored(line: str) -> None:
+    """With --quiet steps are not reported."""
