@@ -10,7 +10,6 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -18,12 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mutation_api.errors import InputError
-from mutation_api.inputs.parts import OperationParts
+from mutation_api.inputs.kept_rows import KeptRows
 from mutation_api.inputs.source import OPERATION, POSITION
-from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 
-__all__ = ["POSITION_FIELDS", "CapturedRows", "RowSpool"]
+__all__ = ["POSITION_FIELDS", "RowSpool"]
 
 PART_ROWS, PART_BYTES = 100_000, 16 << 20
 """Chunks are joined up to one of these to a part, a row group of the file."""
@@ -71,13 +69,13 @@ class RowSpool:
         ):
             self._write_waiting()
 
-    def written(self) -> CapturedRows:
+    def written(self) -> KeptRows:
         """All operations; none can be added after it. Raises InputError."""
         self._write_waiting()
         if self._writer is not None:
             with self._named_errors():
                 self._writer.close()
-        return CapturedRows(Location.given(str(self._path)), tuple(self._sizes))
+        return KeptRows(Location.given(str(self._path)), tuple(self._sizes), POSITION_FIELDS)
 
     def _write_waiting(self) -> None:
         if not self._waiting:
@@ -104,56 +102,3 @@ class RowSpool:
     @property
     def _path(self) -> Path:
         return self._folder / "rows.parquet"
-
-
-@dataclass(frozen=True)
-class CapturedRows(OperationParts):
-    """The operations of a :class:`RowSpool`; each row group is a part."""
-
-    location: Location
-    part_bytes: tuple[int, ...]
-
-    @property
-    def part_count(self) -> int:
-        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return len(self.part_bytes)
-
-    @property
-    def byte_count(self) -> int:
-        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return sum(self.part_bytes)
-
-    @property
-    def locations(self) -> Sequence[Location]:
-        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return [self.location]
-
-    @property
-    def position(self) -> Sequence[str]:
-        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return POSITION_FIELDS
-
-    @property
-    def is_of_this_machine(self) -> bool:
-        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return True
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """All operations; the file is opened once."""
-        if self.part_bytes:
-            yield from self._read(range(self.part_count))
-
-    def read(self, number: int) -> Iterator[pa.RecordBatch]:
-        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        yield from self._read([number])
-
-    def _read(self, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        try:
-            with storage_at(self.location).open_input(self.location) as stream:
-                file = pq.ParquetFile(stream)
-                for number in numbers:
-                    yield from file.read_row_group(number, use_threads=False).to_batches()
-        except OSError as error:
-            raise InputError(
-                f"{self.location.shown}: the rows that were kept there cannot be read: {error}"
-            ) from error

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mutation_api.errors import InputError, RecordValueError
+from mutation_api.inputs.kept_rows import KeptRows
 from mutation_api.inputs.mysql.column_types import SourceColumn, ValueOptions, family_of, to_column
-from mutation_api.inputs.parts import OperationParts
 from mutation_api.inputs.source import OPERATION, POSITION
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -141,7 +141,11 @@ class Spill:
     def written(self) -> SpilledOperations:
         """All operations that were added and not undone. Call it after :meth:`close`."""
         return SpilledOperations(
-            self.location, tuple(self._batch_bytes), tuple(self._undone), self._is_of_this_machine
+            self.location,
+            tuple(self._batch_bytes),
+            POSITION_FIELDS,
+            self._is_of_this_machine,
+            undone=tuple(self._undone),
         )
 
     def _flush(self) -> None:
@@ -200,56 +204,18 @@ class Spill:
             ) from error
 
 
-@dataclass(frozen=True)
-class SpilledOperations(OperationParts):
+@dataclass(frozen=True, kw_only=True)
+class SpilledOperations(KeptRows):
     """The operations of a :class:`Spill`; each batch is a part.
 
     ``undone``: events that the log rolled back: first two numbers of their positions, then the third numbers
-    of the first and the last. ``is_private``: the file lies in this machine's folder for temporary files.
+    of the first and the last.
     """
 
-    location: Location
-    batch_bytes: tuple[int, ...]
     undone: tuple[tuple[int, int, int, int], ...]
-    is_private: bool
 
-    @property
-    def is_of_this_machine(self) -> bool:
-        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return self.is_private
-
-    @property
-    def part_count(self) -> int:
-        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return len(self.batch_bytes)
-
-    @property
-    def byte_count(self) -> int:
-        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return sum(self.batch_bytes)
-
-    @property
-    def locations(self) -> Sequence[Location]:
-        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return [self.location]
-
-    @property
-    def position(self) -> Sequence[str]:
-        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return POSITION_FIELDS
-
-    def read(self, number: int) -> Iterator[pa.RecordBatch]:
-        """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        try:
-            with storage_at(self.location).open_input(self.location) as stream:
-                parquet = pq.ParquetFile(stream, pre_buffer=True)
-                for batch in parquet.read_row_group(number, use_threads=False).to_batches():
-                    yield self._kept(batch)
-        except OSError as error:
-            raise InputError(
-                f"{self.location.shown}: the rows that were kept there until they are applied cannot be "
-                f"read: {error}; name a location that all of Spark's machines see"
-            ) from error
+    def _read(self, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        return map(self._kept, super()._read(numbers))
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         file, offset, event, _ = batch.column(POSITION).flatten()
