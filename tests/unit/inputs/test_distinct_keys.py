@@ -48,7 +48,7 @@ def test_many_keys_through_files(monkeypatch: pytest.MonkeyPatch, hashes: int | 
 def test_few_are_named() -> None:
     """And the number of all others."""
     rows = pa.table({"a": [*range(20), *range(20)]})
-    with pytest.raises(DuplicateKeyError, match=r"20 keys have several rows.*, and 15 more\. Nothing"):
+    with pytest.raises(DuplicateKeyError, match=r"20 keys have several rows.*; and 15 more\. Nothing"):
         _check(rows, ("a",), batch_rows=3)
 
 
