@@ -31,7 +31,7 @@ _IVY_SETTINGS = """<ivysettings>
   </resolvers>
 </ivysettings>
 """
-_IVY_FILE = """<ivy-module version="2.0">
+_IVY_FILE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="local" module="judge"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
@@ -41,15 +41,21 @@ _IVY_FILE = """<ivy-module version="2.0">
 """
 _IVY_DEPENDENCY = (
     '    <dependency org="{jar.organisation}" name="{jar.name}" rev="{jar.version}" transitive="false"'
-    ' conf="default->default(*)"><artifact name="{jar.name}" type="jar" ext="jar"/></dependency>'
+    ' conf="default->default(*)"><artifact name="{jar.name}" type="{jar.kind}" ext="{jar.kind}"{also}/>'
+    "</dependency>"
 )
+
+
+_RETRIEVED = "[artifact]-[revision](-[classifier]).[ext]"
 
 
 @dataclass(frozen=True)
 class Jar:
     """A jar in Maven Central; ``sha256`` is the hex digest of the one file that is accepted.
 
-    ``java`` is the release of its class files; if it is later than 17, a copy for 17 is used.
+    ``java`` is the release of its class files; if it is later than 17, a copy for 17 is used. ``classifier``
+    and ``kind`` are for other files than the one jar of an artifact: what is behind the version in the name,
+    and the suffix.
     """
 
     organisation: str
@@ -57,11 +63,14 @@ class Jar:
     version: str
     sha256: str
     java: str = "17"
+    classifier: str = ""
+    kind: str = "jar"
 
     @property
     def file_name(self) -> str:
         """``name-version.jar``."""
-        return f"{self.name}-{self.version}.jar"
+        behind = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.name}-{self.version}{behind}.{self.kind}"
 
 
 ECLIPSE_COMPILER = Jar(
@@ -136,7 +145,7 @@ def _lowered(content: bytes) -> bytes:
 
 def _resolve(jars: Sequence[Jar], work: Path, folder: Path) -> None:
     """Let Ivy fetch jars into a work folder; if that fails, once more with the authorities Python trusts."""
-    dependencies = "\n".join(_IVY_DEPENDENCY.format(jar=jar) for jar in jars)
+    dependencies = "\n".join(_dependency(jar) for jar in jars)
     (work / "ivy.xml").write_text(_IVY_FILE.format(dependencies=dependencies), encoding="utf-8")
     (work / "settings.xml").write_text(_IVY_SETTINGS, encoding="utf-8")
     said = _run_ivy(work, [])
@@ -151,6 +160,11 @@ def _resolve(jars: Sequence[Jar], work: Path, folder: Path) -> None:
         )
 
 
+def _dependency(jar: Jar) -> str:
+    also = f' m:classifier="{jar.classifier}"' if jar.classifier else ""
+    return _IVY_DEPENDENCY.format(jar=jar, also=also)
+
+
 def _absent(jars: Sequence[Jar], folder: Path) -> list[Jar]:
     return [jar for jar in jars if not (folder / jar.file_name).exists()]
 
@@ -159,7 +173,7 @@ def _run_ivy(work: Path, options: list[str]) -> str:
     """Run Ivy in a work folder that also holds its cache and files; returns its output."""
     command = [str(find_java()), *options, f"-Divy.default.ivy.user.dir={work}", "-jar", str(_ivy())]
     command += ["-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")]
-    command += ["-cache", f"{work}/cache", "-retrieve", f"{work}/[artifact]-[revision].[ext]"]
+    command += ["-cache", f"{work}/cache", "-retrieve", f"{work}/{_RETRIEVED}"]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_SECONDS, check=False
