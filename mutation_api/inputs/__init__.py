@@ -16,6 +16,6 @@ source               what names the log        what it is
 ===================  =========================  ===============================================
 
 The arguments that name the log come first; all others are given by name. Messages are in files, or ``files``
-are ``KafkaTopics``, which need the package of ``hive-mutation-api[kafka]``. MySqlSource and MySqlAddress need
-those of ``hive-mutation-api[mysql]``.
+are ``KafkaTopics``, which need the package of ``hive-mutation-api[kafka]``, and for messages in Avro those of
+``hive-mutation-api[avro]``. MySqlSource and MySqlAddress need those of ``hive-mutation-api[mysql]``.
 """

@@ -9,8 +9,12 @@ or they are read from Kafka, a topic for each table or one for all:
 
   hive-mutate ingest debezium --kafka broker:9092 --topic erp.shop.orders --table shop.orders=sales.orders
 
-Messages with a schema (schemas.enable=true) say how values are written. Without a schema, describe decimals,
-bytes, and times that are numbers: by the settings of the connector, or column by column:
+Messages of topics may be in Avro, if their schemas are in a registry (Confluent's, or one of its interface):
+
+  --schema-registry https://reader@registry.example:8081
+
+Messages in Avro, or with a schema (schemas.enable=true), say how values are written. Without a schema,
+describe decimals, bytes, and times that are numbers: by the settings of the connector, or column by column:
 
   --decimals string --column-type shop.orders.placed=io.debezium.time.MicroTimestamp
 """
@@ -35,7 +39,7 @@ __all__ = ["add_arguments", "source_from", "tables_from"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""
-    add_log_arguments(parser)
+    add_log_arguments(parser, may_be_avro=True)
     values = parser.add_argument_group("how values are written, if messages have no schema")
     values.add_argument("--decimals", choices=DECIMAL_MODES, help="the connector's decimal.handling.mode")
     values.add_argument("--binary", choices=BINARY_MODES, help="the connector's binary.handling.mode")

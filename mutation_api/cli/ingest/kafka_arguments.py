@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from mutation_api.cli.arguments.files import location_from
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.kafka.topics import BEGINNING, END, TIMEOUT_SECONDS_DEFAULT, KafkaTopics
+from mutation_api.inputs.kafka.topics import (
+    BEGINNING,
+    END,
+    REGISTRY_SETTING,
+    TIMEOUT_SECONDS_DEFAULT,
+    KafkaTopics,
+)
 
-__all__ = ["add_kafka_arguments", "kafka_topics_from", "only_topic"]
+__all__ = ["REGISTRY_PASSWORD_VARIABLE", "add_kafka_arguments", "kafka_topics_from", "only_topic"]
 
-_SECRETS = ("password", "secret", "key.pem", "sasl.oauthbearer.config", "basic.auth.user.info")
+REGISTRY_PASSWORD_VARIABLE = "HIVE_MUTATE_SCHEMA_REGISTRY_PASSWORD"
+
+_SECRETS = ("password", "secret", "token", "key.pem", "sasl.oauthbearer.config", "basic.auth.user.info")
 """Settings whose names end so have secrets in them."""
 
 _DEFAULTS: dict[str, Any] = {
@@ -23,12 +33,13 @@ _DEFAULTS: dict[str, Any] = {
     "kafka_conf_file": None,
     "kafka_timeout": TIMEOUT_SECONDS_DEFAULT,
     "spill": None,
+    "schema_registry": None,
 }
 """The arguments that only go with ``--kafka``, and their defaults."""
 
 
-def add_kafka_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that go with ``--kafka``."""
+def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = False) -> None:
+    """Declare the arguments that go with ``--kafka``; ``may_be_avro``: whether messages may be in Avro."""
     group = parser.add_argument_group(
         "topics of Kafka",
         "A run reads each partition from the watermark to the end that it had when the run began; the "
@@ -78,6 +89,15 @@ def add_kafka_arguments(parser: argparse.ArgumentParser) -> None:
         help="directory of messages until they are applied, such as hdfs:///tmp; all of Spark's machines "
         "must read it (default: the folder for temporary files, for Spark on one machine)",
     )
+    if may_be_avro:
+        group.add_argument(
+            "--schema-registry",
+            metavar="URL",
+            help="registry that has the schemas of messages in Avro, https://[USER@]HOST[:PORT]; the "
+            f"password comes from the environment variable {REGISTRY_PASSWORD_VARIABLE}. Settings in "
+            f"--kafka-conf that begin with {REGISTRY_SETTING} are its client's, such as "
+            f"{REGISTRY_SETTING}ssl.ca.location=FILE",
+        )
 
 
 def kafka_topics_from(arguments: argparse.Namespace) -> KafkaTopics | None:
@@ -86,7 +106,7 @@ def kafka_topics_from(arguments: argparse.Namespace) -> KafkaTopics | None:
     Raises ConfigurationError: arguments contradict each other, or are not valid.
     """
     if arguments.kafka is None:
-        given = [name for name, default in _DEFAULTS.items() if getattr(arguments, name) != default]
+        given = [name for name, default in _DEFAULTS.items() if getattr(arguments, name, default) != default]
         if given:
             option = "from" if given[0] == "start" else given[0].replace("_", "-")
             raise ConfigurationError(f"--{option} goes with --kafka, not with --files")
@@ -94,13 +114,15 @@ def kafka_topics_from(arguments: argparse.Namespace) -> KafkaTopics | None:
     if not arguments.topic:
         raise ConfigurationError("--kafka: name what is read with --topic")
     settings = {**_settings_in(arguments.kafka_conf_file), **dict(arguments.kafka_conf)}
+    registry, login = _registry(getattr(arguments, "schema_registry", None))
     return KafkaTopics(
         arguments.kafka,
         arguments.topic,
         start=arguments.start,
-        settings=settings,
+        settings={**settings, **login},
         timeout_seconds=arguments.kafka_timeout,
         spill_directory=arguments.spill,
+        schema_registry=registry,
     )
 
 
@@ -123,6 +145,29 @@ def _start(text: str) -> str | datetime:
     if found.tzinfo is None:
         raise argparse.ArgumentTypeError(f"{text!r} has no time zone: write {text}Z, or {text}+02:00")
     return found
+
+
+def _registry(text: str | None) -> tuple[str | None, dict[str, str]]:
+    """The registry's address without the user, and the setting of user and password.
+
+    Raises ConfigurationError: it has a password, or a user without a password.
+    """
+    parts = urlsplit(text or "")
+    if parts.password is not None:
+        raise ConfigurationError(
+            "--schema-registry must not contain a password, since other users can see a program's arguments: "
+            f"give it in the environment variable {REGISTRY_PASSWORD_VARIABLE}"
+        )
+    if text is None or parts.username is None:
+        return text, {}
+    password = os.environ.get(REGISTRY_PASSWORD_VARIABLE)
+    if password is None:
+        raise ConfigurationError(
+            f"--schema-registry has a user: give the password in {REGISTRY_PASSWORD_VARIABLE}"
+        )
+    address = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    login = f"{unquote(parts.username)}:{password}"
+    return address, {f"{REGISTRY_SETTING}basic.auth.user.info": login}
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -17,8 +17,11 @@ __all__ = ["add_log_arguments", "log_from", "tables_from"]
 Log = TypeVar("Log", bound=MessageSource)
 
 
-def add_log_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments for the log's location, its tables, and how it is read."""
+def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = False) -> None:
+    """Declare the arguments for the log's location, its tables, and how it is read.
+
+    ``may_be_avro``: whether messages of topics may be in Avro.
+    """
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument(
         "--files",
@@ -81,7 +84,7 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         help="if the source truncated a table, delete the rows of the Hive table that no later operation "
         "writes (default: refuse)",
     )
-    add_kafka_arguments(parser)
+    add_kafka_arguments(parser, may_be_avro=may_be_avro)
 
 
 def log_from(arguments: argparse.Namespace, source: Callable[..., Log]) -> Log:

@@ -6,6 +6,7 @@ files, which this process or Spark's tasks read as they read files of messages. 
 =============  =======================================================================================
 ``topics``     ``KafkaTopics``, which users name
 ``broker``     what is said to the brokers, by confluent-kafka
+``registry``   what is said to a schema registry, by the same
 ``offsets``    from where to where a run reads; what is refused. Pure
 ``spool``      the files of messages, and reading them
 =============  =======================================================================================

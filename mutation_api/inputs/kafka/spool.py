@@ -5,7 +5,8 @@ message has its own place and order wherever its line is, so one file has all pa
 read ranges of it.
 
 A key that is not an object of JSON is left out: it does not order messages, and the rows have their keys in
-them. A message that is not UTF-8, such as Avro, is refused at once.
+them. A message that is not UTF-8 is refused at once. One of Avro is kept as it came, in base64; the log has
+the schemas, each looked up here once.
 """
 
 from __future__ import annotations
@@ -14,17 +15,31 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mutation_api.errors import InputError, InputFormatError
 from mutation_api.inputs.kafka.offsets import KafkaPartition, ReadingPlan
+from mutation_api.inputs.messages.avro_messages import (
+    AVRO_BYTE,
+    AvroMessageParser,
+    AvroReader,
+    WriterSchema,
+    line_part,
+    schema_number,
+)
+from mutation_api.inputs.messages.avro_schema import AvroError
 from mutation_api.inputs.messages.events import Event, MessageFormat, Place
 from mutation_api.inputs.messages.json_lines import LogFile, log_ranges, read_lines
+from mutation_api.inputs.messages.json_text import MessageParser
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.unwrap import MessageLog
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile
+
+if TYPE_CHECKING:
+    from mutation_api.inputs.kafka.registry import Registry
 
 __all__ = ["MessageSpool", "SpooledLog", "spooled_log"]
 
@@ -32,8 +47,6 @@ WRITE_BYTES = 4 * 1024 * 1024
 KEYS_REMEMBERED = 1000
 """Keys of a partition's last messages, among which a tombstone finds the delete before it."""
 
-_REGISTRY_BYTE = b"\0"
-"""First byte of a message whose schema is in a registry; no text begins so."""
 _NO_KEY = b"null"
 
 _log = logging.getLogger(__name__)
@@ -42,12 +55,13 @@ _log = logging.getLogger(__name__)
 class MessageSpool:
     """The file of a run's messages."""
 
-    def __init__(self, folder: Location, plan: ReadingPlan) -> None:
+    def __init__(self, folder: Location, plan: ReadingPlan, registry: Registry | None = None) -> None:
         """Begin without a file.
 
         Args:
             folder: folder for the file.
             plan: what is read.
+            registry: where the schemas of messages are; None if all messages are texts.
         """
         self.message_count = 0
         self.byte_count = 0
@@ -57,20 +71,24 @@ class MessageSpool:
         self._buffer = bytearray()
         self._file: OutputFile | None = None
         self._warned: set[str] = set()
+        self._registry = registry
+        self._readers: dict[int, AvroReader] = {}
+        self.schemas: dict[int, WriterSchema] = {}
 
     def add(self, number: int, offset: int, key: bytes | None, value: bytes | None) -> None:
         """Add a message of a partition.
 
         Raises:
-            InputFormatError: it is not UTF-8, or its delete is missing. InputError: it cannot be written.
+            InputFormatError: it is not UTF-8, its schema cannot be had or read, or its delete is missing.
+            ConnectionFailedError: the registry does not answer, or refuses. InputError: it cannot be written.
         """
         if value is None:
             self._check_tombstone(number, offset, key)
             return
         partition = self._plan.partitions[number]
-        _check_text(partition, offset, value)
+        text = self._value(partition, offset, value)
         self._keys[number].add(key)
-        self._buffer += b"%d\t%d\t%b\t%b\n" % (number, offset, self._key(partition, key), _one_line(value))
+        self._buffer += b"%d\t%d\t%b\t%b\n" % (number, offset, self._key(partition, offset, key), text)
         self.message_count += 1
         if len(self._buffer) >= WRITE_BYTES:
             self._flush()
@@ -100,18 +118,54 @@ class MessageSpool:
         self.byte_count += len(self._buffer)
         self._buffer.clear()
 
-    def _key(self, partition: KafkaPartition, key: bytes | None) -> bytes:
+    def _value(self, partition: KafkaPartition, offset: int, value: bytes) -> bytes:
+        if not value.startswith(AVRO_BYTE):
+            _check_text(partition, offset, value)
+            return _one_line(value)
+        if not self._reader(partition, offset, value).is_record:
+            raise InputFormatError(
+                f"{partition.shown(offset)}: schema {schema_number(value)}, with which the message is "
+                "written, is not one of records; is this a topic of change messages?"
+            )
+        return line_part(value)
+
+    def _key(self, partition: KafkaPartition, offset: int, key: bytes | None) -> bytes:
         if key is None:
             return _NO_KEY
-        try:
-            if isinstance(json.loads(key.decode()), dict):
-                return key.translate(_SPACES)
-        except ValueError:
-            pass
+        if self._registry is not None and key.startswith(AVRO_BYTE):
+            if self._reader(partition, offset, key).is_record:
+                return line_part(key)
+        elif _is_object(key):
+            return key.translate(_SPACES)
         if partition.topic not in self._warned:
             self._warned.add(partition.topic)
             _log.warning("topic %s: keys of messages that are no JSON objects are left out", partition.topic)
         return _NO_KEY
+
+    def _reader(self, partition: KafkaPartition, offset: int, message: bytes) -> AvroReader:
+        """What reads a message, or a key, of Avro."""
+        number = schema_number(message)
+        if number in self._readers:
+            return self._readers[number]
+        where = partition.shown(offset)
+        if number is None:
+            raise InputFormatError(f"{where}: the message is cut off: it has {len(message)} bytes")
+        if self._registry is None:
+            raise InputFormatError(
+                f"{where}: the message is written with schema {number} of a schema registry. If it is in "
+                "Avro, name the registry (--schema-registry, schema_registry=…); or have the connector write "
+                "JSON (value.converter=org.apache.kafka.connect.json.JsonConverter)"
+            )
+        schema = self._registry.schema(number, where)
+        try:
+            reader = AvroReader(schema)
+        except AvroError as error:
+            raise InputFormatError(
+                f"{where}: schema {number} of the registry, with which the message is written, cannot be "
+                f"read: {error}"
+            ) from error
+        self._readers[number], self.schemas[number] = reader, schema
+        return reader
 
     def _check_tombstone(self, number: int, offset: int, key: bytes | None) -> None:
         """A tombstone follows the delete of its key; of the first message of a run it may be applied."""
@@ -152,13 +206,15 @@ class SpooledLog(MessageLog):
     """A log of messages in a spool; ``files`` are the partitions.
 
     ``spool``: the files. ``starts``: by table, the offset of each partition's first message that was not
-    applied. ``is_private``: whether the files are in this machine's folder for temporary files.
+    applied. ``is_private``: whether the files are in this machine's folder for temporary files. ``schemas``:
+    those with which messages of Avro were written, by their numbers.
     """
 
     files: tuple[KafkaPartition, ...]
     spool: tuple[LogFile, ...]
     starts: Mapping[str, tuple[int, ...]]
     is_private: bool
+    schemas: Mapping[int, WriterSchema] = field(default_factory=dict)
 
     @property
     def read_files(self) -> tuple[LogFile, ...]:
@@ -185,6 +241,9 @@ class SpooledLog(MessageLog):
         """See :class:`~mutation_api.inputs.messages.unwrap.MessageLog`."""
         return self.files[place.file].count == 1 and set(parts) <= {place.file}
 
+    def _parser(self) -> MessageParser:
+        return AvroMessageParser(self.schemas) if self.schemas else MessageParser()
+
     def _is_applied(self, place: Place, event: Event) -> bool:
         starts = self.starts.get(event.table or "")
         return starts is not None and place.offset < starts[place.file]
@@ -197,8 +256,9 @@ def spooled_log(
     positions: Positions,
     *,
     is_private: bool,
+    schemas: Mapping[int, WriterSchema] | None = None,
 ) -> SpooledLog:
-    """The log of a plan whose messages were written.
+    """The log of a plan whose messages were written, those of Avro with ``schemas``.
 
     By default the order is that of the partitions: it is never wrong for a key that stays in its partition,
     while positions in messages start anew with another server.
@@ -211,12 +271,13 @@ def spooled_log(
         spool=tuple(spool),
         starts=plan.starts,
         is_private=is_private,
+        schemas=schemas or {},
     )
 
 
 _SPACES = bytes.maketrans(b"\t\n\r", b"   ")
 _ENDS = bytes.maketrans(b"\n", b" ")
-_DAMAGED_ENDS = bytes.maketrans(b"\n", b"\0")
+_DAMAGED_ENDS = bytes.maketrans(b"\n", b"\1")
 
 
 def _of_line(text: str | None) -> tuple[Place, str | None]:
@@ -237,14 +298,14 @@ def _one_line(value: bytes) -> bytes:
     return value.translate(_ENDS)
 
 
+def _is_object(key: bytes) -> bool:
+    try:
+        return isinstance(json.loads(key.decode()), dict)
+    except ValueError:
+        return False
+
+
 def _check_text(partition: KafkaPartition, offset: int, value: bytes) -> None:
-    if value.startswith(_REGISTRY_BYTE):
-        schema = int.from_bytes(value[1:5])
-        raise InputFormatError(
-            f"{partition.shown(offset)}: the message is written with schema {schema} of a schema registry "
-            "(Avro, Protobuf), which is not supported. Have the connector write JSON "
-            "(value.converter=org.apache.kafka.connect.json.JsonConverter)"
-        )
     try:
         value.decode()
     except UnicodeDecodeError as error:

@@ -26,6 +26,7 @@ __all__ = [
     "field_of",
     "fields_of",
     "is_rough",
+    "number_of_java",
     "objects_of",
     "parsed",
     "text_of",
@@ -48,7 +49,7 @@ _HEAD_END = re.compile(r"[ \t\r\n]*,[ \t\r\n]*")
 _HEADS_MAX = 32
 """Messages of more schemas than that are parsed whole: to look for theirs would take too long."""
 
-_LEAST_PLAIN, _LEAST_LARGE = 1e-3, 1e7
+_LEAST_PLAIN, _LEAST_LARGE = Decimal("0.001"), 10_000_000
 """Java writes doubles from the one up to below the other without exponent."""
 
 
@@ -159,6 +160,18 @@ def text_of(value: Any) -> str | None:
     return str(value) if value.__class__ is int else _json(value)
 
 
+def number_of_java(digits: str) -> str:
+    """What Java's JSON has for a double or single, as a value.
+
+    ``digits``: the shortest decimal that is this number, as Python writes it; ``nan``, ``inf``, ``-inf`` are
+    texts in JSON.
+    """
+    exact = Decimal(digits)
+    if exact.is_nan():
+        return "NaN"
+    return _infinity(exact > 0) if exact.is_infinite() else Number(_java_text(exact))
+
+
 def is_rough(value: Any) -> bool:
     """Whether the text of a value has a number that was rounded, or is infinite."""
     if value.__class__ is Number:
@@ -211,13 +224,20 @@ def _is_rounded(number: Number) -> bool:
 
 def _double_text(double: float) -> str:
     """As Java writes it."""
-    if math.isinf(double):
-        return "Infinity" if double > 0 else "-Infinity"
-    sign, digits, exponent = Decimal(repr(double)).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    if double == 0 or _LEAST_PLAIN <= abs(double) < _LEAST_LARGE:
-        text = format(Decimal(repr(double)), "f")
+    return _infinity(double > 0) if math.isinf(double) else _java_text(Decimal(repr(double)))
+
+
+def _infinity(is_positive: bool) -> str:
+    return "Infinity" if is_positive else "-Infinity"
+
+
+def _java_text(number: Decimal) -> str:
+    """A finite number as Java writes it, if it is the shortest that is a double or single."""
+    if number == 0 or _LEAST_PLAIN <= abs(number) < _LEAST_LARGE:
+        text = format(number, "f")
         return text if "." in text else f"{text}.0"
+    sign, digits, exponent = number.normalize().as_tuple()
+    assert isinstance(exponent, int)
     first, rest = str(digits[0]), "".join(map(str, digits[1:])) or "0"
     return f"{'-' * sign}{first}.{rest}E{len(digits) + exponent - 1}"
 

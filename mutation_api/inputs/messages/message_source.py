@@ -12,6 +12,7 @@ nothing is guessed. The modules:
 ``shape``           columns of messages and of the target, and the key
 ``json_rows``       the values; ``json_values`` has the readers
 ``message_parts``   the operations of a table, range by range of the files
+``avro_messages``   messages of topics in Avro, as the JSON that they would be; ``avro_schema`` has the rules
 ==================  ==========================================================================================
 
 The last line of a file needs no end, but must be a whole message. Messages of Kafka's topics are written to

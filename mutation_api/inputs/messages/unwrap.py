@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from mutation_api.errors import InputFormatError
+from mutation_api.inputs.messages.avro_schema import AvroError
 from mutation_api.inputs.messages.events import (
     Event,
     LoggedEvent,
@@ -73,7 +74,7 @@ class MessageLog:
 
         They are made one by one: thousands that live at once keep Python's garbage collector busy.
         """
-        parser = MessageParser()
+        parser = self._parser()
         for lines in self.lines(number):
             yield self._events_of(lines, parser)
 
@@ -95,6 +96,10 @@ class MessageLog:
         """Whether the order is known of a change of a whole table and of rows in parts of these indices."""
         return not self.is_partitioned
 
+    def _parser(self) -> MessageParser:
+        """What parses the messages of a range."""
+        return MessageParser()
+
     def _is_applied(self, _place: Place, _event: Event) -> bool:
         """Whether the log itself knows that an event has been applied to all tables that it concerns."""
         return False
@@ -107,6 +112,8 @@ class MessageLog:
             return None
         try:
             message = _message(text, parser)
+        except AvroError as error:
+            return Event("damaged", problem=Problem(InputFormatError, None, str(error)))
         except ValueError:
             return _NO_JSON
         return None if message.value is None else self.format.event(message, self.positions)

@@ -17,6 +17,7 @@ from mutation_api.cli.ingest import canal as ingest_canal
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.ingest import debezium as ingest_debezium
 from mutation_api.cli.ingest import maxwell as ingest_maxwell
+from mutation_api.cli.ingest.kafka_arguments import REGISTRY_PASSWORD_VARIABLE
 from mutation_api.cli.main import EXIT_OK, main
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.kafka.topics import KafkaTopics
@@ -214,3 +215,56 @@ def test_a_damaged_file_of_settings(tmp_path: Path) -> None:
     arguments = parsed(ingest_maxwell, *KAFKA, "--topic", "a", "--kafka-conf-file", str(file))
     with pytest.raises(ConfigurationError, match="line 2: it is not NAME=VALUE"):
         ingest_maxwell.source_from(arguments)
+
+
+def test_a_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """User and password are the client's setting, others come with those of Kafka."""
+    monkeypatch.setenv(REGISTRY_PASSWORD_VARIABLE, "se:cret@")
+    words = ("--topic", "a", "--schema-registry", "https://the%20reader@r.example:8081/x,https://s.example")
+    setting = ("--kafka-conf", "schema.registry.ssl.ca.location=/ca.pem", "--kafka-conf", "client.id=y")
+    topics = ingest_debezium.source_from(parsed(ingest_debezium, *KAFKA, *words, *setting)).files
+    assert topics.schema_registry == "https://r.example:8081/x,https://s.example"
+    assert topics.settings == {"client.id": "y"}
+    login = {"basic.auth.user.info": "the reader:se:cret@", "ssl.ca.location": "/ca.pem"}
+    assert topics.registry_settings == login
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            (*KAFKA, "--topic", "a", "--schema-registry", "http://u:p@r"),
+            "must not contain a password.*HIVE_MUTATE_SCHEMA_REGISTRY_PASSWORD",
+        ),
+        (
+            (*KAFKA, "--topic", "a", "--schema-registry", "http://u@r"),
+            "has a user: give the password in HIVE_",
+        ),
+        (
+            (*KAFKA, "--topic", "a", "--kafka-conf", "schema.registry.timeout=3"),
+            "schema.registry.timeout: name the registry by its own argument",
+        ),
+        (
+            (
+                *KAFKA,
+                "--topic",
+                "a",
+                "--schema-registry",
+                "http://r",
+                "--kafka-conf",
+                "schema.registry.url=x",
+            ),
+            "schema.registry.url: name the registry by its own argument",
+        ),
+        (
+            ("--files", "x", "--table", "s.t=s.u", "--schema-registry", "http://r"),
+            "--schema-registry goes with --kafka",
+        ),
+    ],
+)
+def test_a_schema_registry_that_does_not_fit(
+    words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(REGISTRY_PASSWORD_VARIABLE, raising=False)
+    with pytest.raises(ConfigurationError, match=said):
+        ingest_debezium.source_from(parsed(ingest_debezium, *words))

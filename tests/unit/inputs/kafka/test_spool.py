@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.kafka.offsets import KafkaMark, ReadingPlan, TopicMark, TopicState, reading_plan
 from mutation_api.inputs.kafka.spool import MessageSpool, spooled_log
+from mutation_api.inputs.messages.avro_messages import WriterSchema
 from mutation_api.inputs.messages.events import Event, LoggedEvent, Place
 from mutation_api.inputs.messages.formats.debezium import DebeziumFormat
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.storage.location import Location
+from tests.support.avro_messages import framed
+from tests.support.recorded_messages import recorded_messages
 
 TOPIC = TopicState("t", "id", (0, 0), (100, 100))
 
@@ -32,14 +37,20 @@ def message(identifier: int, op: str = "c", *, indent: int | None = None) -> byt
 
 
 def events(
-    folder: Path, plan: ReadingPlan, *messages: tuple[int, int, bytes | None, bytes | None]
+    folder: Path,
+    plan: ReadingPlan,
+    *messages: tuple[int, int, bytes | None, bytes | None],
+    registry: Any = None,
 ) -> list[LoggedEvent]:
     """The events of messages: partition, offset, key, value."""
-    spool = MessageSpool(Location.given(folder), plan)
+    spool = MessageSpool(Location.given(folder), plan, registry)
     for each in messages:
         spool.add(*each)
     spool.close()
-    log = spooled_log(spool.written(), plan, DebeziumFormat(), Positions.AUTO, is_private=True)
+    log = spooled_log(
+        spool.written(), plan, DebeziumFormat(), Positions.AUTO, is_private=True, schemas=spool.schemas
+    )
+    log = pickle.loads(pickle.dumps(log))
     return [each for number in range(len(log.ranges)) for some in log.events(number) for each in some]
 
 
@@ -105,3 +116,47 @@ def test_a_tombstone_needs_its_delete(tmp_path: Path) -> None:
         events(tmp_path / "x", plan_of(5, 0), (0, 6, one, message(1, "d")), (0, 9, two, None))
     first = reading_plan("s:x", "c", [TOPIC], ["shop.orders"], {}, {"t": (0, 0)})
     assert events(tmp_path / "y", first, (0, 9, two, None)) == []
+
+
+class Schemas(list[str]):
+    """Schemas by their numbers; counts how often each is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def number(self, text: str) -> int:
+        if text not in self:
+            self.append(text)
+        return self.index(text)
+
+    def schema(self, number: int, _where: str) -> WriterSchema:
+        self.asked.append(number)
+        return WriterSchema(self[number])
+
+
+def test_messages_in_avro_keep_their_places_among_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each schema is asked for once; a message that its schema does not fit is damaged, and only that."""
+    monkeypatch.setattr("mutation_api.inputs.messages.json_lines.RANGE_BYTES", 1000)
+    schemas = Schemas()
+    recorded = [each for each in recorded_messages("postgres") if each.topic == "erp.public.orders"]
+    given: list[tuple[int, int, bytes | None, bytes | None]] = []
+    for offset, each in enumerate(recorded):
+        assert each.key is not None
+        value = None if each.value is None else each.value.in_avro(schemas.number)
+        given.append((0, offset, each.key.in_avro(schemas.number), value))
+    text_key = framed(schemas.number('"string"'), "string", "k")
+    in_json = [(1, 5, text_key, message(1)), (1, 6, b'{"id": 2}', (given[0][3] or b"")[:-1])]
+    found = {
+        each.place: each.event for each in events(tmp_path, plan_of(0, 0), *given, *in_json, registry=schemas)
+    }
+    values = [offset for offset, each in enumerate(recorded) if each.value is not None]
+    assert sorted(found) == [*(Place(0, offset) for offset in values), Place(1, 5), Place(1, 6)]
+    assert all(found[Place(0, offset)].table == "public.orders" for offset in values)
+    assert all(found[Place(0, offset)].key_names == ("id",) for offset in values)
+    assert (found[Place(1, 5)].kind, found[Place(1, 5)].key) == ("row", None)
+    damaged = found[Place(1, 6)]
+    assert damaged.problem is not None
+    assert "it was not written with its schema" in damaged.problem.text
+    assert sorted(schemas.asked) == list(range(len(schemas)))
