@@ -1,4 +1,4 @@
-"""The table *Hive line x feature* of the README: made of what tests say, when they have passed.
+"""The tables *Hive line x feature* of docs/compatibility.md: made of what tests say, when they have passed.
 
 A test says with ``@pytest.mark.feature("…")`` what it proves; ``fix_features`` collects and compares. A test
 that was left out, as ``long`` ones are by default, still says what it would prove. Pure.
@@ -14,6 +14,7 @@ from judges.sparks import SPARKS
 
 __all__ = [
     "FEATURES",
+    "GROUPS",
     "LINES",
     "Cells",
     "Claim",
@@ -21,7 +22,8 @@ __all__ = [
     "cells",
     "claimed",
     "differences",
-    "in_readme",
+    "in_page",
+    "marks",
     "remembered",
     "replaced",
     "shown",
@@ -36,7 +38,7 @@ def spark_row(version: str) -> str:
     return f"Spark's jobs by pyspark {version}"
 
 
-FEATURES = (
+TABLES = (
     "bucketed tables",
     "tables without buckets",
     "partitions",
@@ -72,15 +74,18 @@ FEATURES = (
     "metastore behind TLS",
     "metastore behind HTTPS",
     "metastore that asks for user and password",
-    "HDFS",
-    "HDFS with Kerberos",
-    "HDFS HA",
-    "S3",
-    *map(spark_row, SPARKS),
 )
-"""The rows, in order; a mark with another name is an error."""
 
-BEGIN, END = "<!-- features: begin -->", "<!-- features: end -->"
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "features": TABLES,
+    "storage": ("HDFS", "HDFS with Kerberos", "HDFS HA", "S3"),
+    "spark": tuple(map(spark_row, SPARKS)),
+}
+"""The rows of each table, in order, by the name in its marks."""
+
+FEATURES = tuple(name for names in GROUPS.values() for name in names)
+"""All rows; a mark with another name is an error."""
+
 NOT_TESTED = "–"
 
 Cells = Mapping[tuple[str, str], str]
@@ -98,7 +103,7 @@ class Claim:
     def __post_init__(self) -> None:
         """Refuse names that the table does not have."""
         if self.feature not in FEATURES or self.line not in LINES:
-            raise ValueError(f"no row or column of the feature table: {self.feature!r} on {self.line!r}")
+            raise ValueError(f"no row or column of the feature tables: {self.feature!r} on {self.line!r}")
 
     @property
     def cell(self) -> tuple[str, str]:
@@ -136,9 +141,9 @@ def claimed(outcomes: Mapping[str, Outcome], *states: str) -> Iterator[Claim]:
             yield from (Claim(*claim) for claim in outcome["claims"])
 
 
-def shown(outcomes: Mapping[str, Outcome], readme: Cells) -> dict[tuple[str, str], str]:
-    """What the table may show: what passed, and what stands there if tests left out say it, too."""
-    left_out = [claim for claim in claimed(outcomes, "left out") if readme.get(claim.cell) == claim.text]
+def shown(outcomes: Mapping[str, Outcome], page: Cells) -> dict[tuple[str, str], str]:
+    """What the tables may show: what passed, and what stands there if tests left out say it, too."""
+    left_out = [claim for claim in claimed(outcomes, "left out") if page.get(claim.cell) == claim.text]
     return cells([*claimed(outcomes, "passed"), *left_out])
 
 
@@ -155,26 +160,42 @@ def cells(claims: Iterable[Claim]) -> dict[tuple[str, str], str]:
     return found
 
 
-def table(known: Cells) -> str:
-    """The table as Markdown, between its two marks; features without any test are left out."""
-    rows = [[f, *(known.get((f, line), NOT_TESTED) for line in LINES)] for f in FEATURES]
+def marks(group: str) -> tuple[str, str]:
+    """The comments between which a table stands."""
+    return f"<!-- {group}: begin -->", f"<!-- {group}: end -->"
+
+
+def table(group: str, known: Cells) -> str:
+    """A table as Markdown, between its marks; features without any test are left out."""
+    rows = [[f, *(known.get((f, line), NOT_TESTED) for line in LINES)] for f in GROUPS[group]]
     head = ["", *(f"Hive {line}" for line in LINES)]
     lines = [head, ["---"] * len(head), *(row for row in rows if set(row[1:]) != {NOT_TESTED})]
-    return "\n".join([BEGIN, *(f"| {' | '.join(line)} |" for line in lines), END])
+    begin, end = marks(group)
+    return "\n".join([begin, *(f"| {' | '.join(line)} |" for line in lines), end])
 
 
-def replaced(readme: str, known: Cells) -> str:
-    """The README with another table in the place of its own. Raises ValueError if it has no marks."""
-    before, mark, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not mark or not end:
-        raise ValueError(f"the README has no {BEGIN} … {END}")
-    return f"{before}{table(known)}{after}"
+def replaced(page: str, known: Cells) -> str:
+    """The page with other tables in the places of its own. Raises ValueError if marks are missing."""
+    for group in GROUPS:
+        begin, end = marks(group)
+        before, mark, rest = page.partition(begin)
+        _, last, after = rest.partition(end)
+        if not mark or not last:
+            raise ValueError(f"the page has no {begin} … {end}")
+        page = f"{before}{table(group, known)}{after}"
+    return page
 
 
-def in_readme(readme: str) -> dict[tuple[str, str], str]:
-    """The cells of the README's table, those that say something."""
-    inside = readme.partition(BEGIN)[2].partition(END)[0]
+def in_page(page: str) -> dict[tuple[str, str], str]:
+    """The cells of the page's tables, those that say something."""
+    found: dict[tuple[str, str], str] = {}
+    for group in GROUPS:
+        begin, end = marks(group)
+        found |= _cells_of(page.partition(begin)[2].partition(end)[0])
+    return found
+
+
+def _cells_of(inside: str) -> dict[tuple[str, str], str]:
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in inside.strip().splitlines()]
     lines = [name.removeprefix("Hive ") for name in rows[0][1:]] if rows[1:] else []  # it may lack a new one
     return {
@@ -185,11 +206,11 @@ def in_readme(readme: str) -> dict[tuple[str, str], str]:
     }
 
 
-def differences(readme: Cells, proven: Cells) -> Sequence[str]:
-    """Where the README says something else than the tests."""
+def differences(page: Cells, proven: Cells) -> Sequence[str]:
+    """Where the page says something else than the tests."""
     return [
-        f"{feature} on Hive {line}: README {readme.get((feature, line), NOT_TESTED)!r}, "
+        f"{feature} on Hive {line}: page {page.get((feature, line), NOT_TESTED)!r}, "
         f"tests {proven.get((feature, line), NOT_TESTED)!r}"
-        for feature, line in sorted(readme.keys() | proven.keys())
-        if readme.get((feature, line)) != proven.get((feature, line))
+        for feature, line in sorted(page.keys() | proven.keys())
+        if page.get((feature, line)) != proven.get((feature, line))
     ]

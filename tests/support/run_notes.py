@@ -17,7 +17,7 @@ class RunNotes:
     judges: set[str] = field(default_factory=set)
     left_out: int = 0
     left_out_claims: dict[str, list[list[str]]] = field(default_factory=dict)
-    """Test -> its claims of the README's features, as ``feature_table.Outcome`` has them."""
+    """Test -> its claims of docs/compatibility.md, as ``feature_table.Outcome`` has them."""
 
     bad_skips: set[str] = field(default_factory=set)
 

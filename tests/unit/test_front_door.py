@@ -28,7 +28,7 @@ INSIDE = {
 """Benchmarks that measure a piece users never touch, and why."""
 
 SHOWN = [*sorted((ROOT / "examples").rglob("*.py")), *sorted((ROOT / "benchmarks").rglob("*.py"))]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def _inner_imports(source: str) -> list[str]:

@@ -2,58 +2,60 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from judges.hive.hive_judges import Hive23
-from tests.support.hive_site import write_hive_site
+from judges.mariadb import MariaDb
+from tests.support.doc_blocks import DOCS, Block, blocks, programs, run_block, run_blocks
 
 pytestmark = pytest.mark.slow
 
-FOLDER = Path(__file__).parents[3] / "docs" / "guides"
-PAGES = {path: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
-GUIDES = {path: text for path, text in PAGES.items() if "```" in text}
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TIMEOUT_SECONDS = 300
-KINDS = {"sh": ["sh", "-ec"], "python": [sys.executable, "-c"]}
+GUIDES = [page for page in sorted((DOCS / "guides").glob("*.md")) if programs(page)]
+QUICK = "read"
+"""The guide of the default run: a few seconds, without Spark."""
+INGEST = DOCS / "guides" / "ingest.md"
 
 
 @pytest.mark.parametrize(
     "guide",
     [
-        pytest.param(guide, marks=[pytest.mark.long] if "local_session" in text else [], id=guide.stem)
-        for guide, text in GUIDES.items()
+        pytest.param(page, marks=[] if page.stem == QUICK else [pytest.mark.long], id=page.stem)
+        for page in GUIDES
     ],
 )
-def test_its_blocks_run(guide: Path, hive: Hive23, tmp_path: Path) -> None:
-    """A block of output is what the block before it prints, among others."""
-    write_hive_site(tmp_path, hive.uri)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "HIVE_CONF_DIR": str(tmp_path)}
-    said = ""
-    found = BLOCK.findall(GUIDES[guide])
-    assert {kind for kind, _ in found} >= {"sh", "python"}
-    hive.sql("CREATE DATABASE sales")
+def test_its_blocks_run(guide: Path, sales: Hive23, conf: Path, tmp_path: Path) -> None:
+    """All but those that need a MySQL, which the next test runs."""
+    run_blocks(guide, tmp_path, without=("mysql",), HIVE_CONF_DIR=str(conf))
+
+
+def test_the_lines_from_mysql_to_hive(sales: Hive23, conf: Path, tmp_path: Path, mariadb: MariaDb) -> None:
+    """Hive then reads what MariaDB has; and again after changes, when the lines run once more."""
+    server = {
+        "MYSQL_HOST": f"127.0.0.1:{mariadb.port}",
+        "MYSQL_USER": mariadb.user,
+        "HIVE_MUTATE_MYSQL_PASSWORD": mariadb.password,
+        "HIVE_CONF_DIR": str(conf),
+    }
+    (script,) = (each.text for each in blocks(INGEST) if each.name == "mysql")
+    (again,) = re.findall(r"^hive-mutate ingest (?:.*\\\n)*.*$", script, re.MULTILINE)
+    mariadb.sql("CREATE DATABASE shop")
     try:
-        for kind, text in found:
-            if kind == "output":
-                assert text.strip() in said, f"{text}\nis not in\n{said}"
-                continue
-            done = subprocess.run(
-                [*KINDS[kind], text],
-                capture_output=True,
-                text=True,
-                cwd=tmp_path,
-                env=environment,
-                timeout=TIMEOUT_SECONDS,
-                check=False,
-            )
-            assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr[-3000:]}"
-            said = done.stdout
+        columns = "id INT PRIMARY KEY, customer VARCHAR(40), total DECIMAL(9,2), placed DATETIME"
+        mariadb.sql(f"CREATE TABLE shop.orders ({columns})")
+        mariadb.sql(
+            "INSERT INTO shop.orders VALUES (1, 'Ada', 12.5, '2024-08-06 09:00:00'), (2, NULL, 7, NULL)"
+        )
+        assert "sales.orders" in run_blocks(INGEST, tmp_path, only=("mysql",), **server)
+        assert sales.sql("SELECT id, customer, total, placed FROM sales.orders ORDER BY id") == [
+            [1, "Ada", "12.5", "2024-08-06 09:00:00.0"],
+            [2, None, "7", None],
+        ]
+        mariadb.sql("DELETE FROM shop.orders WHERE id = 1")
+        mariadb.sql("UPDATE shop.orders SET customer = 'Grace' WHERE id = 2")
+        run_block(Block("sh", "", again), tmp_path, **server)
+        assert sales.sql("SELECT id, customer, total FROM sales.orders") == [[2, "Grace", "7"]]
     finally:
-        hive.sql("DROP DATABASE sales CASCADE")
+        mariadb.sql("DROP DATABASE shop")

@@ -27,6 +27,8 @@ def test_the_site_is_built(tmp_path: Path) -> None:
     stub = (ROOT / "mutation_api" / "__init__.pyi").read_text(encoding="utf-8")
     public = set(re.findall(r" as (\w+)$", stub, re.MULTILINE)) - {"__version__"}
     shown = "".join(path.read_text(encoding="utf-8") for path in tmp_path.rglob("index.html"))
+    assert "```" not in shown, "a block that was not understood"
+    assert "<!-- results" not in shown, "figures that are missing"
     assert [
         name for name in sorted(public) if f">{name}<" not in shown and f'id="{name.lower()}"' not in shown
     ] == []

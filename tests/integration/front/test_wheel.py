@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,16 @@ def test_it_is_installed_into_an_empty_environment(
     where = run(str(bin_folder / "python"), "-c", "import mutation_api; print(mutation_api.__path__[0])")
     assert (Path(where.strip()) / "py.typed").exists()
     assert (Path(where.strip()) / "__init__.pyi").exists()
+
+
+def test_the_description_leads_somewhere(archives: dict[str, Path]) -> None:
+    """On the page of the package index there are no files of the repository beside the README."""
+    with zipfile.ZipFile(archives[".whl"]) as wheel:
+        (name,) = [each for each in wheel.namelist() if each.endswith(".dist-info/METADATA")]
+        text = wheel.read(name).decode()
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(targets) > 10
+    assert [each for each in targets if not each.startswith(("https://", "#"))] == []
 
 
 def oldest() -> list[str]:

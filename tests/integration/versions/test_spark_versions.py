@@ -2,7 +2,7 @@
 
 ``--long`` runs them; all other tests run on the newest pyspark. In brief, the oldest pyspark merges into one
 table of the oldest Hive and of the newest one. What does not depend on the release of Hive is done on the
-oldest one only. The README's table shows what passed.
+oldest one only. docs/compatibility.md shows what passed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def program(spark: str, module: str, *arguments: str) -> str:
 
 
 def cells(chosen: Iterable[tuple[str, str]]) -> list[Any]:
-    """Cases: a pyspark and a Hive, which claims its cell of the README's table once it has passed."""
+    """Cases: a pyspark and a Hive, which claims its cell of docs/compatibility.md once it has passed."""
     return [
         pytest.param(
             spark,

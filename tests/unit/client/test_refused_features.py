@@ -1,4 +1,4 @@
-"""What a release of Hive lacks, or we do not do there, with the reason that the README shows."""
+"""What a release of Hive lacks, or we do not do there, with the reason that docs/compatibility.md shows."""
 
 from __future__ import annotations
 
