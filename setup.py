@@ -1,4 +1,4 @@
-"""The package is described in setup.cfg, but for the README, whose links must lead somewhere from the index."""
+"""What is in setup.cfg, and the README, whose links must lead somewhere from the package index too."""
 
 import configparser
 import re
