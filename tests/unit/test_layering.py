@@ -218,6 +218,7 @@ ALLOWED = {
         "mutation_api.client",
         "mutation_api.upkeep",
         "mutation_api.inputs",
+        "mutation_api.worker",
         "metastore_client",
     },
     "mutation_api.cli": {"mutation_api", "metastore_client"},
