@@ -232,8 +232,10 @@ class MutatorClient:
         self._session = ClientSession(
             metastore, self._options.clock, settings, catalog, self._specs, self._options.listener
         )
-        for warning in self._warnings:
-            _log.warning("%s", warning)
+        for warning in dict.fromkeys(self._warnings):
+            if warning not in _told:
+                _told.add(warning)
+                _log.warning("%s", warning)
 
     def _settings(self, metastore: MetastoreClient) -> LeaseSettings:
         text = metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT)
@@ -261,6 +263,9 @@ class MutatorClient:
         if self._owns_metastore:
             metastore.close()
 
+
+_told: set[str] = set()
+"""Warnings that this process has logged: a query that makes a client for each batch does not repeat them."""
 
 _UNFINISHED = (TransactionState.INACTIVE, TransactionState.OPEN, TransactionState.COMMITTING)
 

@@ -13,6 +13,7 @@ import pytest
 from metastore_client.errors import MetastoreUnavailableError
 from metastore_client.model import TxnState
 from metastore_client.testing import InMemoryMetastore
+from mutation_api.client import mutator_client
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.tables import catalog
 from mutation_api.client.transaction_state import TransactionState
@@ -158,6 +159,20 @@ def test_partitions_of_sinks_are_locked_up_to_a_bound(
         assert "sink default.t has 3 partitions" in caplog.text
         with client.open_snapshot("default.t"):
             assert len(metastore.show_locks()) == 4, "what is only read is locked whatever it costs"
+
+
+def test_a_process_says_a_warning_once(
+    metastore: InMemoryMetastore,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each client has it; the log, once."""
+    monkeypatch.setattr(mutator_client, "_told", set())
+    for _ in range(2):
+        with builder(metastore, clock, "t").build() as client:
+            assert any("LockFailureListener" in warning for warning in client.warnings)
+    assert caplog.text.count("LockFailureListener") == 1
 
 
 def test_a_snapshot_holds_a_read_lock_and_sees_what_was_committed(
