@@ -105,8 +105,8 @@ class JudgeProcess(Stoppable):
 
         Raises:
             HiveError: the program answered with an error; the message holds its text.
-            JudgeError: it ended or did not answer in time. Then it is stopped, since a late answer would be
-                taken for the answer to the next request.
+            JudgeError: it ended, did not answer in time, or wrote something else. Then it is stopped, since
+                a late answer would be taken for the answer to the next request.
         """
         with self._lock:
             if self._ended:  # a pipe may still take a line of one whose output has ended
@@ -117,7 +117,7 @@ class JudgeProcess(Stoppable):
             except (OSError, ValueError) as error:
                 raise JudgeError(f"{self.name} has ended.\n{self.log_tail()}") from error
             line = self._next_answer(request, timeout_seconds)
-        answer: dict[str, Any] = json.loads(line)
+            answer = self._read(line, request)
         if "error" in answer:
             raise HiveError(
                 f"{answer['message']} ({answer['error']}) for {_brief(request)}\n{answer['trace']}"
@@ -157,6 +157,18 @@ class JudgeProcess(Stoppable):
             self._ended = True
             raise JudgeError(f"{self.name} ended at {_brief(request)}.\n{self.log_tail()}")
         return line
+
+    def _read(self, line: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of a line; all later ones would be those of earlier requests if it is none."""
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError as error:
+            self._process.kill()
+            self._ended = True
+            raise JudgeError(
+                f"{self.name} answered {_brief(request)} with {line.strip()!r}, and was stopped"
+            ) from error
+        return answer
 
     def _dump_threads(self) -> None:
         """Let a JVM that hangs write its threads to the log."""

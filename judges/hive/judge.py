@@ -22,7 +22,17 @@ SOURCES = Path(__file__).parent
 SPEED_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """For a JVM with small jobs: the second compiler and a parallel collector only compete for the cores."""
 
-LOG_OPTIONS = ("-XX:+DisplayVMOutputToStderr", "-Dlog4j2.level=ERROR")
+LOG_OPTIONS = (
+    "-XX:+DisplayVMOutputToStderr",
+    "-Xlog:disable",
+    "-Xlog:all=warning:stderr",
+    "-Dlog4j2.level=ERROR",
+)
+"""Standard output is for answers; the JVM's own warnings would be taken for some."""
+
+CODE_CACHE = "-XX:ReservedCodeCacheSize=160m"
+"""With one compiler it is 48 MiB, which half an hour of SQL fills; then nothing is compiled any more."""
+
 # dates and timestamps are printed and hashed in the JVM's zone
 ZONE_OPTION = "-Duser.timezone=UTC"
 
@@ -64,7 +74,7 @@ class HiveJudge(ProcessJudge):
         settings = [f"{name}={value}" for name, value in (configuration or {}).items()]
         self._reaches_s3 = any(name.startswith("fs.s3a.") for name in configuration or {})
         self._is_secure = (configuration or {}).get("hadoop.security.authentication") == "kerberos"
-        options = [*ADD_OPENS, *SPEED_OPTIONS, *LOG_OPTIONS, ZONE_OPTION]
+        options = [*ADD_OPENS, *SPEED_OPTIONS, *LOG_OPTIONS, CODE_CACHE, ZONE_OPTION]
         if user is not None:
             options += [f"-DHADOOP_USER_NAME={user}", f"-Duser.name={user}"]
         command = [self._java(), *options, *self._program(), self.work_directory, *settings]

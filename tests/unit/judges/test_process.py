@@ -16,6 +16,8 @@ for line in sys.stdin:
     request = json.loads(line)
     if request["do"] == "end":
         sys.exit("it is over")
+    if request["do"] == "warn":
+        print("[warning] the cache is full", flush=True)
     error = {"error": "E", "message": "no", "trace": "here"}
     print(json.dumps(error if request["do"] == "fail" else {"got": request}), flush=True)
 """
@@ -42,3 +44,12 @@ def test_a_program_that_ends_is_told_and_can_be_closed(tmp_path: Path) -> None:
         with pytest.raises(JudgeError, match="has ended"):
             echo.ask({"do": "x"}, timeout_seconds=30)
         echo.close()
+
+
+def test_a_program_that_says_something_else_is_stopped(tmp_path: Path) -> None:
+    """Or every later answer would be that of the request before."""
+    with program(tmp_path) as echo:
+        with pytest.raises(JudgeError, match="the cache is full"):
+            echo.ask({"do": "warn"}, timeout_seconds=30)
+        with pytest.raises(JudgeError, match="has ended"):
+            echo.ask({"do": "x"}, timeout_seconds=30)
