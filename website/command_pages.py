@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import argparse
-import os
+import functools
+import textwrap
 from collections.abc import Iterator
 
 from mutation_api.cli.main import SUBCOMMANDS, _module, _parser
 
-__all__ = ["command_pages"]
+__all__ = ["COLUMNS", "command_pages"]
 
-_COLUMNS = 110
+COLUMNS = 85
+"""As wide as a page of the site is."""
 _WORDS = """\
 `apply`, `merge` and `diff` work without Spark and Java where files (for `diff` the table's, too) have at most
 64 MiB together, `ingest` where so much is new, and say which engine it was; `--engine local` and
 `--engine spark` decide otherwise. `--master yarn` and its like send the work to a
 [cluster](../../clusters.md). `doctor` answers with 1 also where a table cannot be
-changed. What to ask on a bad day, in which order: [Operations](../../operations.md).
+changed. What to ask on a bad day, in which order: [Watch and repair](../../operations.md).
 """
+_GUIDES = {
+    "apply": "[Change rows](../../guides/change-rows.md)",
+    "explain": "[Watch and repair](../../operations.md)",
+    "ingest": "[Ingest a database's log](../../guides/ingest.md), [Kafka](../../kafka.md)",
+    "merge": "[Merge by key](../../guides/merge.md)",
+    "pack": "[Clusters](../../clusters.md)",
+    "snapshot": "[Read tables](../../guides/read.md)",
+    "update": "[Incremental update](../../incremental-update.md)",
+}
 
 
 def command_pages() -> Iterator[tuple[str, str]]:
@@ -32,7 +43,10 @@ def command_pages() -> Iterator[tuple[str, str]]:
 
 def _page(name: str) -> str:
     parser = _subparsers(_parser(name, _module(name)))[name]
-    parts = [f"# hive-mutate {name}\n", _help(parser)]
+    parts = [f"# hive-mutate {name}\n"]
+    if name in _GUIDES:
+        parts += [f"A guide: {_GUIDES[name]}.\n"]
+    parts += [_help(parser)]
     for below, subparser in _subparsers(parser).items():
         parts += [f"\n## {name} {below}\n", _help(subparser)]
     return "\n".join(parts)
@@ -46,5 +60,45 @@ def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 
 
 def _help(parser: argparse.ArgumentParser) -> str:
-    os.environ["COLUMNS"] = str(_COLUMNS)
+    """Of a kind or an action with a module of its own after its arguments are declared."""
+    declare = getattr(parser, "declare", None)
+    if declare is not None:
+        declare()
+    if parser.formatter_class is argparse.RawDescriptionHelpFormatter:
+        parser.epilog = _narrowed(parser.epilog)
+        for each in (parser, *parser._action_groups):
+            each.description = _narrowed(each.description)
+    parser.formatter_class = functools.partial(parser.formatter_class, width=COLUMNS)  # type: ignore[assignment]
     return f"```text\n{parser.format_help().rstrip()}\n```\n"
+
+
+def _narrowed(text: str | None) -> str | None:
+    """Text of wider lines: paragraphs are filled anew, indented lines broken as in a shell."""
+    if text is None:
+        return None
+    parts: list[str] = []
+    paragraph: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        if line and not line.startswith(" "):
+            paragraph.append(line)
+            continue
+        if paragraph:
+            parts.append(textwrap.fill(" ".join(paragraph), COLUMNS - 2, break_on_hyphens=False))
+            paragraph = []
+        parts.append(_broken(line))
+    return "\n".join(parts)
+
+
+def _broken(line: str) -> str:
+    if len(line) <= COLUMNS:
+        return line
+    indent = line[: len(line) - len(line.lstrip())]
+    is_command = line.lstrip().startswith("hive-mutate ")
+    parts = textwrap.wrap(
+        line.strip(),
+        COLUMNS - len(indent) - 4,
+        subsequent_indent="    " if is_command else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return (" \\\n" if is_command else "\n").join(indent + part for part in parts)

@@ -10,6 +10,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+from mutation_api.cli.exit_codes import EXIT_USAGE
+
 __all__ = ["parser_of_modules"]
 
 
@@ -27,23 +29,34 @@ def parser_of_modules(
     """
 
     class ModuleParser(argparse.ArgumentParser):
-        """Declares the arguments of its module when it parses them."""
+        """Declares the arguments of its module when it parses them, or is asked for all of its help."""
+
+        _is_declared = False
 
         def parse_known_args(  # type: ignore[override]
             self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
         ) -> tuple[argparse.Namespace, list[str]]:
             """Declare the arguments, then parse them."""
+            self.declare()
+            return super().parse_known_args(args, namespace)
+
+        def declare(self) -> None:
+            """Import the module and declare its arguments, once."""
+            if self._is_declared:
+                return
             name = self.prog.split()[-1]
             try:
                 module = module_named(name)
             except ModuleNotFoundError as error:
                 needed = f"hive-mutation-api[{extra.format(name=name)}]"
-                self.error(f"needs the Python module {error.name!r}: pip install '{needed}'")
+                message = f"needs the Python module {error.name!r}: pip install '{needed}'"
+                # Without the usage, which is not known yet.
+                self.exit(EXIT_USAGE, f"{self.prog}: error: {message}\n")
+            self._is_declared = True
             self.formatter_class = argparse.RawDescriptionHelpFormatter
             self.description = (module.__doc__ or "").partition("\n\n")[2]
             self.set_defaults(refuse_usage=self.error)
             module.add_arguments(self)
             add_common_arguments(self)
-            return super().parse_known_args(args, namespace)
 
     return ModuleParser
