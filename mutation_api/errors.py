@@ -90,139 +90,350 @@ __all__ = [
 
 
 class MutationError(Exception):
-    """Root of all errors of this package."""
+    """Root of all errors of this package.
+
+    What to do: catch it around a whole change set, log the message, and look at the child class, which says
+    whether it helps to run the same job again.
+    """
 
 
 class ClientError(MutationError):
-    """Something failed on the driver side."""
+    """Something failed on the driver side.
+
+    Raised itself where a file that a command writes (a snapshot, a diff) cannot be written.
+
+    What to do: see the child class; for a file look at the path in the message: space, permission, address.
+    """
 
 
 class ConfigurationError(ClientError):
-    """An option or a configuration value makes no sense."""
+    """An option or a configuration value makes no sense.
+
+    Comes before anything is written: a wrong option, or a file, a key or a package that is missing.
+
+    What to do: correct what the message names; ``--help`` and the page of settings say what is possible.
+    Running the same again does not help.
+    """
 
 
 class LocalEngineError(ConfigurationError):
-    """Spark's engine does it; the local engine does not, or not with a result that is surely the same."""
+    """Spark's engine does it; the local engine does not, or not with a result that is surely the same.
+
+    Comes for formats, conditions and sizes that need Spark when the local engine was asked for.
+
+    What to do: use Spark (``--engine spark``, or ``merge_into`` and ``apply_changes`` in Python), or do what
+    the message offers, such as another format of file.
+    """
 
 
 class ConnectionFailedError(ClientError):
-    """No metastore could be reached, or it went away."""
+    """No metastore, or no source database, could be reached, or it went away.
+
+    Comes at the first call, or during the work, of which nothing is visible then.
+
+    What to do: check the address in the message against ``hive-site.xml`` or the option, then firewall, TLS
+    and login. For a source database check user and password, too. Then run the job again.
+    """
 
 
 class TableNotMutableError(ClientError):
-    """The table cannot be mutated; the message names the rule it breaks."""
+    """The table cannot be mutated; the message names the rule it breaks.
+
+    Comes when a table is not transactional, not ORC, has a column or a layout that cannot be written, or is
+    insert-only and should be updated.
+
+    What to do: run ``hive-mutate doctor DB.TABLE``, which names all rules that the table breaks; change the
+    table, or make a new one with ``hive-mutate create-table``.
+    """
 
 
 class TransactionError(ClientError):
-    """Something is wrong with the transaction."""
+    """Something is wrong with the transaction.
+
+    Raised itself where the metastore refuses a call of the transaction for a reason without a class of its
+    own.
+
+    What to do: read the server's reason in the message; ``hive-mutate explain TXN`` shows the state of the
+    transaction. Then run the whole job again.
+    """
 
 
 class TransactionStateError(TransactionError):
-    """The caller took the steps of a transaction in a wrong order."""
+    """The caller took the steps of a transaction in a wrong order.
+
+    Comes when a table is written that is only read, when records come after the end, or when a step is done
+    twice.
+
+    What to do: correct the program: declare each written table as a sink, and do all work inside of the
+    transaction's block.
+    """
 
 
 class TransactionAbortedError(TransactionError):
-    """The server says that the transaction is over; nothing of it is visible."""
+    """The server says that the transaction is over; nothing of it is visible.
+
+    Comes when another client aborted it (``ABORT TRANSACTIONS``), or when it timed out since no heartbeat
+    arrived within ``hive.txn.timeout``.
+
+    What to do: run the whole job again. If it comes again, look for who aborts (the metastore's log) and
+    whether the driver was paused or cut off for that long.
+    """
 
 
 class WriteConflictError(TransactionAbortedError):
-    """Another transaction changed the same table or partition and committed first; nothing is visible."""
+    """Another transaction changed the same table or partition and committed first; nothing is visible.
+
+    Comes at the commit; the message names the other transaction and what it changed.
+
+    What to do: run the whole job again, so that it reads a new snapshot; never write the same ROW__IDs again.
+    If it comes often, let the writers of the table run one after another.
+    """
 
 
 class CommitOutcomeUnknownError(TransactionError):
-    """The connection was lost during commit and the outcome is unknown: look, do not retry."""
+    """The connection was lost during commit and the outcome is unknown: look, do not retry.
+
+    Comes when neither the commit's answer nor a later question about it came through.
+
+    What to do: run ``hive-mutate show txns``: if the transaction is listed as open or aborted, nothing of it
+    is visible, and the job may run again once it is aborted; if it is not listed, it is committed.
+    """
 
 
 class CompactionError(ClientError):
-    """A compaction failed, or did not end in time; the message has the server's reason."""
+    """A compaction failed, or did not end in time; the message has the server's reason.
+
+    Comes from ``hive-mutate update compact`` and its like; the rows of the table are as before.
+
+    What to do: run ``hive-mutate show compactions``. If it failed, the log of the metastore or of the job has
+    the reason; if it is waiting, workers must run (``hive.compactor.worker.threads``). The same command waits
+    for it again.
+    """
 
 
 class LockError(ClientError):
-    """Something is wrong with the lock."""
+    """Something is wrong with the lock.
+
+    What to do: see the child class; ``hive-mutate show locks`` lists all locks and their transactions.
+    """
 
 
 class LockNotAcquiredError(LockError):
-    """The lock was not granted within the bound, or was refused."""
+    """The lock was not granted within the bound, or was refused.
+
+    Comes before anything is written, when others hold locks on the table for longer than the lock's time-out;
+    the message names them.
+
+    What to do: run ``hive-mutate show locks``, and ``hive-mutate explain TXN`` for the holder. If it works,
+    wait, or wait longer (``lock_timeout_seconds`` in Python, ``--lock-timeout`` of ``ingest`` and
+    ``update``); if its client is dead, ``hive-mutate abort TXN``. Then run the job again.
+    """
 
 
 class LockLostError(LockError):
-    """The lock, the transaction or the heartbeat was lost while work was going on."""
+    """The lock, the transaction or the heartbeat was lost while work was going on.
+
+    Comes when the metastore was out of reach for too long, or another client ended the transaction.
+
+    What to do: nothing is visible: see that the metastore can be reached, then run the whole job again.
+    """
 
 
 class WorkerError(MutationError):
-    """Something failed while records were being written."""
+    """Something failed while records were being written.
+
+    Raised itself where a Spark job fails for a reason of its own: no tokens for the workers, a module that
+    executors lack, a lost stage.
+
+    What to do: read the cause in the message, and the executors' logs; a missing module is brought by
+    ``hive-mutate pack`` and ``--python-archive``. Nothing is visible: the job may run again.
+    """
 
 
 class BucketIdError(WorkerError):
-    """A bucket id that the row or the table contradicts."""
+    """A bucket id that the row or the table contradicts.
+
+    Comes when an update would move its row to another bucket, or when a ROW__ID or a coordinator names a
+    bucket that the table does not have.
+
+    What to do: write a delete and an insert in place of an update that changes the bucket columns, or merge
+    by key. ROW__IDs must be those that were read from this table.
+    """
 
 
 class GroupRevisitedError(WorkerError):
-    """A (partition, bucket) group came back after it had been closed."""
+    """A (partition, bucket) group came back after it had been closed.
+
+    Comes from a ``MutatorCoordinator`` whose records are not grouped.
+
+    What to do: sort the records by partition, bucket and ROW__ID before they are given to the coordinator;
+    ``apply_changes`` does it by itself.
+    """
 
 
 class RecordSequenceError(WorkerError):
-    """Records of a group are out of order, or one ROW__ID occurs twice."""
+    """Records of a group are out of order, or one ROW__ID occurs twice.
+
+    Comes from a coordinator that is given records in a wrong order, or from a change set that changes one row
+    twice.
+
+    What to do: sort the records of a group by ROW__ID, inserts last; keep one change for each row.
+    """
 
 
 class RecordLayoutError(WorkerError):
-    """Columns of the record are missing, extra, or of a type that does not fit."""
+    """Columns of the record are missing, extra, or of a type that does not fit.
+
+    Comes before anything is written; the message names the columns, or the column with both types.
+
+    What to do: rename, add, drop or cast the columns of the source so that they are those of the table
+    (``hive-mutate create-table --help`` names types); ``ingest`` leaves columns out by ``--ignore-column``.
+    """
 
 
 class RecordValueError(WorkerError):
-    """A value that the column, or ORC as Hive reads it, cannot hold."""
+    """A value that the column, or ORC as Hive reads it, cannot hold.
+
+    Comes while rows are checked; the message names column, type and value, and nothing of the change set is
+    visible.
+
+    What to do: correct the value in the source, or give the column a wider type in Hive.
+    """
 
 
 class DuplicateKeyError(WorkerError):
-    """Several source rows of a merge would act on one row of the table, or insert one key."""
+    """Several source rows of a merge would act on one row of the table, or insert one key.
+
+    Comes from merges and diffs by key, before anything is written; the message shows some of the keys.
+
+    What to do: keep one source row for each key, or say which one counts: ``on_duplicate=first_by(…)`` in
+    Python. For a diff choose a key that is unique in both states.
+    """
 
 
 class RowIdNotFoundError(WorkerError):
-    """An update or a delete names a row that the snapshot does not hold."""
+    """An update or a delete names a row that the snapshot does not hold.
+
+    Comes when the row was deleted meanwhile, or the ROW__ID is of another table or partition.
+
+    What to do: read the rows again, in the transaction that changes them; its lock keeps other writers away.
+    Or merge by key.
+    """
 
 
 class PartitionCreationError(WorkerError):
-    """A partition is missing and may not, or could not, be created."""
+    """A partition is missing and may not, or could not, be created.
+
+    Comes when rows belong to partitions that the table does not have; the message names them.
+
+    What to do: let them be created: ``create_partitions=True`` of ``hive.transaction`` and
+    ``add_sink_table``, ``--create-partitions`` of commands; or correct the partition columns. If creating
+    failed, see the server's reason.
+    """
 
 
 class DeltaWriteError(WorkerError):
-    """A file could not be written."""
+    """A file could not be written.
+
+    Comes on a worker when the storage refuses or is full, a temporary folder is full, or the encoder's file
+    fails a check; nothing is visible.
+
+    What to do: look at the location and the cause in the message: space, permission, quota. Then run the job
+    again.
+    """
 
 
 class ReadError(MutationError):
-    """A table directory cannot be read."""
+    """A table directory cannot be read.
+
+    Raised itself where a directory cannot be listed.
+
+    What to do: look at the cause in the message: permission, address, a missing extra of this library.
+    """
 
 
 class DirectoryStateError(ReadError):
-    """Directories contradict each other or the snapshot."""
+    """Directories contradict each other or the snapshot.
+
+    Comes when files were removed or moved by hand, when a reader had no lock and the cleaner was faster, or
+    when the past that was asked for is compacted.
+
+    What to do: read again in a new snapshot. If it comes again, run ``hive-mutate verify DB.TABLE``, which
+    says of each directory what is wrong and what to do; save the directory before you change it.
+    """
 
 
 class CorruptFileError(ReadError):
-    """An ORC file is damaged, or is not what its name says."""
+    """An ORC file is damaged, or is not what its name says.
+
+    Comes when a file is cut off, its checks fail, or it is no ORC file.
+
+    What to do: run ``hive-mutate verify DB.TABLE`` to find all such files; bring the file back from a replica
+    or a copy. Do not delete it: its rows would be lost silently.
+    """
 
 
 class InputError(MutationError):
-    """A change source cannot be read or applied."""
+    """A change source cannot be read or applied.
+
+    Raised itself where a source cannot be listed or kept, or its log has a statement such as ALTER or
+    TRUNCATE that changes a table without rows.
+
+    What to do: do what the message says; nothing was applied, and the next run begins where this one did. For
+    a statement: do the same in Hive, then give its position to ``--seen-to``.
+    """
 
 
 class InputFormatError(InputError):
-    """A file or message is damaged, or is not what its format says; names file, line and field."""
+    """A file or message is damaged, or is not what its format says; names file, line and field.
+
+    Comes before anything of the run is applied.
+
+    What to do: look at that line: a file that is still being written, another format or other settings of the
+    program that wrote it (``--help`` lists the options for them). Correct or move the file, then run again.
+    """
 
 
 class SourcePositionError(InputError):
-    """The source does not have what follows the watermark, or the watermark would move backwards."""
+    """The source does not have what follows the watermark, or the watermark would move backwards.
+
+    Comes when the source's log was purged, or source or table was restored from an older backup.
+
+    What to do: ``hive-mutate watermarks`` shows where the table is. If the log is back, run again; if it is
+    lost for good, load the table anew: empty it and remove its watermark, as the message says.
+    """
 
 
 class OutstandingChangesError(InputError):
-    """Changes were captured and have not been applied; what was asked for would lose them."""
+    """Changes were captured and have not been applied; what was asked for would lose them.
+
+    Comes from ``hive-mutate update disable``; nothing was changed.
+
+    What to do: run ``hive-mutate update extract`` first, or say that they are to be discarded (``--help``
+    names the option).
+    """
 
 
 class ContradictionError(InputError):
-    """Operations that cannot follow one another, or that the rows of the table contradict."""
+    """Operations that cannot follow one another, or that the rows of the table contradict.
+
+    Comes with ``--strict``: an insert of a key that is there, an update or delete of one that is not.
+
+    What to do: if a part of the log is applied again, that is normal: run without ``--strict``. Else the
+    table was changed by others, or the source skipped operations: compare them.
+    """
 
 
 class ManifestError(MutationError):
-    """Task output is missing, doubled or contradictory."""
+    """Task output is missing, doubled or contradictory.
+
+    Comes at the commit, which is then refused: a worker's files without its manifests, manifests twice, or
+    files that are gone.
+
+    What to do: in a program with coordinators: close each of them, and give all manifests of one attempt of
+    each writer to ``transaction.add_manifests()``. From Spark's ``apply_changes`` it is a defect: run the job
+    again and report the message.
+    """
 
 
 MAX_NAMES_IN_MESSAGE = 10

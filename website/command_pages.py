@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import re
 import textwrap
 from collections.abc import Iterator
 
@@ -68,7 +69,7 @@ def _help(parser: argparse.ArgumentParser) -> str:
         parser.epilog = _narrowed(parser.epilog)
         for each in (parser, *parser._action_groups):
             each.description = _narrowed(each.description)
-    parser.formatter_class = functools.partial(parser.formatter_class, width=COLUMNS)  # type: ignore[assignment]
+    parser.formatter_class = functools.partial(parser.formatter_class, width=COLUMNS)  # type: ignore[call-arg]
     return f"```text\n{parser.format_help().rstrip()}\n```\n"
 
 
@@ -90,15 +91,14 @@ def _narrowed(text: str | None) -> str | None:
 
 
 def _broken(line: str) -> str:
+    """A command is broken before its options; any other line stays, and must fit."""
     if len(line) <= COLUMNS:
         return line
     indent = line[: len(line) - len(line.lstrip())]
-    is_command = line.lstrip().startswith("hive-mutate ")
-    parts = textwrap.wrap(
-        line.strip(),
-        COLUMNS - len(indent) - 4,
-        subsequent_indent="    " if is_command else "",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return (" \\\n" if is_command else "\n").join(indent + part for part in parts)
+    lines = [""]
+    for part in re.split(r" (?=--)", line.strip()):
+        if lines[-1] and len(indent) + len(lines[-1]) + len(part) + 3 > COLUMNS:
+            lines.append(f"    {part}")
+        else:
+            lines[-1] = f"{lines[-1]} {part}" if lines[-1] else part
+    return " \\\n".join(indent + each for each in lines)

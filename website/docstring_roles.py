@@ -1,20 +1,14 @@
-"""Docstrings say ``:class:`Name```, as editors and Sphinx read it; the site shows the name as code."""
+"""The extension of mkdocstrings that shows names in docstrings as code."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import griffe
 
-__all__ = ["PlainRoles", "without_roles"]
+from website.plain_docstrings import without_roles
 
-_ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`~?\.*(?:[\w.]+\.)?([^`.]+)`")
-
-
-def without_roles(text: str) -> str:
-    """A docstring with names alone, without role and module."""
-    return _ROLE.sub(r"`\1`", text).replace("``", "`")
+__all__ = ["PlainRoles"]
 
 
 class PlainRoles(griffe.Extension):

@@ -1,39 +1,44 @@
-"""The page of errors: the tree of the module's docstring, and what each class says of itself."""
+"""The page of errors: the trees of the modules' docstrings, and what each class says of itself."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from types import ModuleType
 
+from metastore_client import errors as metastore_errors
 from mutation_api import errors
-from website.docstring_roles import without_roles
+from website.plain_docstrings import without_roles
 
 __all__ = ["errors_page"]
 
+_HEADS = (
+    "Every error of this library: when it comes, and what to do. One `except MutationError` catches all of\n"
+    "ours. A message names table, partition, and what was found and expected.\n",
+    "## Errors of the metastore's client\n\n"
+    "They are the cause (`__cause__`) of ours; commands and calls of `hive.metastore` show them bare.\n",
+)
+
 
 def errors_page() -> str:
-    """Markdown: the tree, then each class with its parent and its docstring."""
-    tree = re.search(r"::\n\n(.*?)\n\n(?=\S)", inspect.getdoc(errors) or "", re.DOTALL)
-    assert tree is not None
-    parts = [
-        "# Errors\n",
-        "Every error of this library. One `except MutationError` catches all of them; errors of the\n"
-        "metastore have a tree of their own, `metastore_client.MetastoreError`, and are the cause of ours.\n",
-        f"```text\n{inspect.cleandoc(tree[1])}\n```\n",
-    ]
-    parts += [_section(name) for name in _names()]
+    """Markdown: each tree, and behind it each class with its parent and its docstring."""
+    parts = ["# Errors\n"]
+    for head, module in zip(_HEADS, (errors, metastore_errors), strict=True):
+        tree = _tree(module)
+        names = re.findall(r"\b[A-Z]\w+Error\b", tree)
+        parts += [head, f"```text\n{tree}\n```\n", *(_section(module, name) for name in names)]
     return "\n".join(parts)
 
 
-def _names() -> list[str]:
-    """The classes in the order of the tree."""
-    tree = (inspect.getdoc(errors) or "").partition("Metastore errors")[0]
-    return [name for name in re.findall(r"\b[A-Z]\w+Error\b", tree) if name in errors.__all__]
+def _tree(module: ModuleType) -> str:
+    found = re.search(r"::\n\n(.*?)\n\n(?=\S)", inspect.getdoc(module) or "", re.DOTALL)
+    assert found is not None, module
+    return without_roles(inspect.cleandoc(found[1]))
 
 
-def _section(name: str) -> str:
-    error = getattr(errors, name)
+def _section(module: ModuleType, name: str) -> str:
+    error = getattr(module, name)
     parent = error.__mro__[1].__name__
-    told = without_roles(inspect.getdoc(error) or "")
+    told = without_roles(inspect.getdoc(error) or "").replace("What to do:", "**What to do:**")
     what = "" if parent == "Exception" else f"\nA [`{parent}`](#{parent.lower()}).\n"
-    return f"## {name}\n{what}\n{told}\n"
+    return f"### {name}\n{what}\n{told}\n"

@@ -1,0 +1,39 @@
+"""The page of errors tells of each class when it comes and what to do."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+
+import pytest
+
+import metastore_client.errors
+import mutation_api.errors
+from website.errors_page import errors_page
+
+LEAST_WORDS = 4
+CLASSES = [
+    (module, name)
+    for module in (mutation_api.errors, metastore_client.errors)
+    for name in module.__all__
+    if name.endswith("Error")
+]
+
+
+@pytest.mark.parametrize(("module", "name"), CLASSES, ids=[name for _, name in CLASSES])
+def test_a_class_says_what_to_do(module: ModuleType, name: str) -> None:
+    """In the last paragraph of its docstring, and in its section of the page."""
+    paragraphs = (inspect.getdoc(getattr(module, name)) or "").split("\n\n")
+    (advice,) = [each for each in paragraphs if each.startswith("What to do: ")]
+    assert len(paragraphs) > 1
+    assert advice == paragraphs[-1]
+    assert len(advice.split()) > LEAST_WORDS + 3
+    section = errors_page().partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+    assert paragraphs[0].split("``")[0] in section
+    assert "**What to do:**" in section
+
+
+def test_the_page_has_no_roles_of_docstrings() -> None:
+    """Names are shown as code."""
+    assert "``" not in errors_page().replace("```", "")
+    assert ":class:" not in errors_page()
