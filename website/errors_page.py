@@ -33,7 +33,8 @@ def errors_page() -> str:
 def _tree(module: ModuleType) -> str:
     found = re.search(r"::\n\n(.*?)\n\n(?=\S)", inspect.getdoc(module) or "", re.DOTALL)
     assert found is not None, module
-    return without_roles(inspect.cleandoc(found[1]))
+    # the names alone: what they mean stands below
+    return re.sub(r"Error\b {2,}.*", "Error", inspect.cleandoc(found[1]))
 
 
 def _section(module: ModuleType, name: str) -> str:
