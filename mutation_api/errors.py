@@ -286,8 +286,8 @@ class RecordLayoutError(WorkerError):
 
     Comes before anything is written; the message names the columns, or the column with both types.
 
-    What to do: rename, add, drop or cast the columns of the source so that they are those of the table
-    (``hive-mutate create-table --help`` names types); ``ingest`` leaves columns out by ``--ignore-column``.
+    What to do: rename, add, drop or cast the columns of the source so that they are those of the table.
+    ``ingest`` leaves columns out by ``--ignore-column``.
     """
 
 
@@ -409,18 +409,19 @@ class OutstandingChangesError(InputError):
 
     Comes from ``hive-mutate update disable``; nothing was changed.
 
-    What to do: run ``hive-mutate update extract`` first, or say that they are to be discarded (``--help``
-    names the option).
+    What to do: run ``hive-mutate update extract`` first, or drop them by ``--discard``.
     """
 
 
 class ContradictionError(InputError):
     """Operations that cannot follow one another, or that the rows of the table contradict.
 
-    Comes with ``--strict``: an insert of a key that is there, an update or delete of one that is not.
+    Comes with ``--strict``: an insert of a key that is there, an update or delete of one that is not. Without
+    it too, where two operations on one key have one position, so that nobody knows the later one.
 
-    What to do: if a part of the log is applied again, that is normal: run without ``--strict``. Else the
-    table was changed by others, or the source skipped operations: compare them.
+    What to do: if a part of the log is applied again, the first is normal: run without ``--strict``. Else the
+    table was changed by others, or the source skipped operations: compare them. For the second look at the
+    source's files or topics: one log may be there twice, or messages of one key in several partitions.
     """
 
 
