@@ -6,8 +6,9 @@ makes a log table and triggers beside the table "orders" of the source, which lo
 --dry-run shows the statements. The first "extract" copies the table, the next ones apply what changed. The
 table in Hive must exist.
 
-Methods: changelog (all changes, by triggers), changelog-insert (inserts alone), row-version and
-row-version-insert (a growing column, --version-column; no objects in the source), binlog (MySQL's binary log).
+Methods: changelog (all changes, by triggers), changelog-insert (inserts alone),
+row-version and row-version-insert (a growing column, --version-column; no objects in
+the source), binlog (MySQL's binary log).
 """
 
 from __future__ import annotations
