@@ -42,6 +42,7 @@ from mutation_api.local.local_options import LocalOptions
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.reader.split_rows import full_row_id_type
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.missing_partitions import check_may_create
 from mutation_api.worker.row_ids import Mask
 
 __all__ = ["LocalMergePlan"]
@@ -113,7 +114,10 @@ class LocalMergePlan:
         return tuple(found)
 
     def report(self, *, is_dry_run: bool) -> MergeReport:
-        """Count the rows."""
+        """Count the rows.
+
+        Raises PartitionCreationError: rows are of missing partitions, which may not be created.
+        """
         known = {p.name for p in self.transaction.partitions(self.table.full_name)}
         groups, values, new = [], [], set()
         for each in self.acting:
@@ -126,11 +130,13 @@ class LocalMergePlan:
                 values += _counted(
                     each.rows.source_column(by) if is_of_source else pa.nulls(len(kinds)), kinds
                 )
+        new -= known | {None, ""}
+        check_may_create(self.table, new)
         return MergeReport.of(
             self.table.full_name,
             groups,
             is_dry_run=is_dry_run,
-            new_partitions=new - known - {None, ""},
+            new_partitions=new,
             counts_by=values,
         )
 

@@ -173,6 +173,7 @@ class LocalMerge:
             RecordValueError: a value does not fit its column, or a key to insert would be stored as another
                 one; the message names the row's key.
             TableNotMutableError: the table is insert-only, and a clause does more than insert.
+            PartitionCreationError: rows are of missing partitions, which may not be created.
             DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
             LocalEngineError: the merge needs more memory than allowed, or see ``read_bytes_max``.
             Others: as :func:`mutation_api.apply_changes`. After all those above nothing is written.

@@ -170,6 +170,7 @@ class MergeInto:
                 one (rounded, cut); the message names the row's key. Or an expression has no value for a row
                 (an overflow, a cast that fails).
             TableNotMutableError: the table is insert-only, and a clause does more than insert.
+            PartitionCreationError: rows are of missing partitions, which may not be created.
             DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
             Others: as :func:`mutation_api.apply_changes`. After all those above nothing is written.
         """

@@ -50,6 +50,7 @@ from mutation_api.spark.read.snapshot_frame import snapshot, snapshot_by_bucket
 from mutation_api.spark.versions import computed
 from mutation_api.spark.write.plan import default_num_partitions
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.missing_partitions import check_may_create
 
 __all__ = ["MergePlan"]
 
@@ -174,11 +175,15 @@ class MergePlan:
         raise duplicate_key_error(self.table.full_name, key_count, found_keys)
 
     def report(self, *, is_dry_run: bool) -> MergeReport:
-        """Count the rows. The first step that evaluates the rows fills the cache."""
+        """Count the rows. The first step that evaluates the rows fills the cache.
+
+        Raises PartitionCreationError: rows are of missing partitions, which may not be created.
+        """
         by = [_COUNTED] if self.options.count_by else []
         groups = self.cached.groupBy(_PARTITION, _NEW_PARTITION, _KIND, *by).count().collect()
         known = {p.name for p in self.transaction.partitions(self.table.full_name)}
         new = {row[_NEW_PARTITION] for row in groups} - known - {None, ""}
+        check_may_create(self.table, new)
         return MergeReport.of(
             self.table.full_name,
             [(row[_PARTITION], row[_KIND], row["count"]) for row in groups],

@@ -11,6 +11,7 @@ from mutation_api.errors import PartitionCreationError, listed
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.missing_partitions import check_may_create
 from mutation_api.table.partition import canonical_partition_name
 
 __all__ = ["PartitionCreator"]
@@ -65,11 +66,7 @@ class PartitionCreator:
         return {p.name: p for p in infos}
 
     def _check_may_create(self, table: AcidTable, missing: Sequence[str]) -> None:
-        if not table.create_partitions:
-            raise PartitionCreationError(
-                f"table {table.full_name}: partitions {listed(missing)} do not exist; create them, or "
-                "let this library create them with add_sink_table(…, create_partitions=True)"
-            )
+        check_may_create(table, missing)
         existing = self._metastore.get_partition_names(table.database, table.name)
         spelled = {canonical_partition_name(table.partition_keys, name): name for name in existing}
         for name in missing:

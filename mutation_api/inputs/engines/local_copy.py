@@ -31,6 +31,7 @@ from mutation_api.local.forecast import forecast_arrow
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.scan.table_scan import TableScan
 from mutation_api.scan.table_view import open_table
+from mutation_api.table.missing_partitions import check_may_create
 from mutation_api.table.partition import partition_names
 
 __all__ = ["CopiedTable", "copied_here"]
@@ -135,12 +136,14 @@ class CopiedTable:
 
     def _report(self, transaction: Transaction, *, is_dry_run: bool) -> MergeReport:
         known = {each.name for each in transaction.partitions(self._target)}
+        new = self.partitions.keys() - known - {""}
+        check_may_create(self.table.target, new)
         total = sum(self.partitions.values())
         return MergeReport.of(
             self._target,
             [(name, _INSERTED, count) for name, count in self.partitions.items()],
             is_dry_run=is_dry_run,
-            new_partitions=self.partitions.keys() - known - {""},
+            new_partitions=new,
             counts_by=[(INSERT, _INSERTED, total)] if total else [],
         )
 

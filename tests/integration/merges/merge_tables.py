@@ -119,11 +119,11 @@ class Table:
         """Types of the columns that lie in files."""
         return {name: kind for name, kind in self.types.items() if name != self.partition}
 
-    def client(self) -> MutatorClient:
+    def client(self, *, create_partitions: bool = True) -> MutatorClient:
         """A client with the table as a sink."""
         builder = MutatorClientBuilder().metastore(self.place.judge.uri).lock_timeout_seconds(30)
         database, _, name = self.full_name.partition(".")
-        return builder.add_sink_table(database, name, create_partitions=True).build()
+        return builder.add_sink_table(database, name, create_partitions=create_partitions).build()
 
     def sql(self, text: str, **settings: str) -> None:
         """A statement; ``$T`` stands for the table."""

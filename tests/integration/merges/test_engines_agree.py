@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -35,7 +35,7 @@ from tests.integration.merges.merge_cases import (
     random_source,
     seeded,
 )
-from tests.integration.merges.merge_model import Merge
+from tests.integration.merges.merge_model import MATCHED, NOT_MATCHED, Merge, Rule
 from tests.integration.merges.merge_tables import Place, Table, in_order
 from tests.integration.merges.test_merge_random import Begin, begun, merged
 from tests.integration.upkeep.soundness import check_sound
@@ -96,6 +96,24 @@ def test_engines_agree_in_the_long_run(place: Place, spark: SparkSession, layout
     compare(place, spark, layout, seed)
 
 
+@pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
+def test_a_missing_partition_that_may_not_be_created(place: Place, spark: SparkSession) -> None:
+    """Dry run and run of every engine refuse inserted and moved rows in it, with the same words."""
+    types = {"k": "int", "v": "string", "p": "string", "op": "string", "seq": "int"}
+    table = place.create({name: types[name] for name in "kvp"}, partition="p")
+    table.insert([{"k": 1, "v": "old", "p": "a"}])
+    merge = Merge(("k",), (Rule(MATCHED, "update"), Rule(NOT_MATCHED, "insert")))
+    rows = [{"k": 1, "v": "moved", "p": "b"}, {"k": 2, "v": "new", "p": "c"}, {"k": 3, "v": "new", "p": "a"}]
+    given = Source(types, [{**row, "op": "U", "seq": 0} for row in rows])
+    answers = _answers(lambda _: table, spark, merge, given, create_partitions=False)
+    assert answers["tasks"] == answers["driver"] == answers["local"]
+    assert answers["tasks"].error is not None
+    assert answers["tasks"].error[0] == "PartitionCreationError"
+    assert "p=b, p=c do not exist" in answers["tasks"].error[1]
+    assert table.rows() == [{"k": 1, "v": "old", "p": "a"}]
+    assert table.partitions() == ["p=a"]
+
+
 def compare(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
     """One case by all engines."""
     rng = random.Random(seed)
@@ -105,19 +123,31 @@ def compare(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
     before = sorted(tables[0].rows(), key=repr)
     merge = replace(random_merge(rng, shape), on_too=None)
     given = _with_faults(rng, random_source(rng, shape, merge, before))
-    by_spark = functools.partial(begun, spark)
-    answers = {}
-    for name, table, begin, limit in (
-        ("tasks", tables[0], by_spark, 0),
-        ("driver", tables[1], by_spark, FEW_BYTES_DEFAULT),
-        ("local", tables[2], begun_locally, 0),
-    ):
-        with few_rows_to_the_driver(spark, limit):
-            answers[name] = _answer(table, begin, merge, given)
+    answers = _answers(tables.__getitem__, spark, merge, given)
+    for table in tables:
         check_sound(place.metastore, table.full_name)
     story = f"seed {seed}: {shape}\nrows {before}\n{merge}\nsource {given}"
     assert answers["driver"] == answers["tasks"], story
     assert answers["local"] == answers["tasks"], story
+
+
+def _answers(
+    table_of: Callable[[int], Table],
+    spark: SparkSession,
+    merge: Merge,
+    given: Source,
+    *,
+    create_partitions: bool = True,
+) -> dict[str, Answer]:
+    """The answer of each engine, which gets the table of its number."""
+    by_spark = functools.partial(begun, spark)
+    answers = {}
+    for number, (name, begin, limit) in enumerate(
+        (("tasks", by_spark, 0), ("driver", by_spark, FEW_BYTES_DEFAULT), ("local", begun_locally, 0))
+    ):
+        with few_rows_to_the_driver(spark, limit):
+            answers[name] = _answer(table_of(number), begin, merge, given, create_partitions)
+    return answers
 
 
 def _filled(place: Place, shape: Shape, steps: list[str], seed: int) -> Table:
@@ -142,11 +172,11 @@ def _with_faults(rng: random.Random, given: Source) -> Source:
     return Source(given.types, rows)
 
 
-def _answer(table: Table, begin: Begin, merge: Merge, given: Source) -> Answer:
+def _answer(table: Table, begin: Begin, merge: Merge, given: Source, create_partitions: bool) -> Answer:
     known = set(table.partitions())
     reports: dict[str, Any] = {}
     error = None
-    with table.client() as client, client.new_transaction() as transaction:
+    with table.client(create_partitions=create_partitions) as client, client.new_transaction() as transaction:
         try:
             dry = begin(transaction, table, merge, given).dry_run()
             reports = {"dry": _plain(dry, known), "groups": dry.groups}

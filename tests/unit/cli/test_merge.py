@@ -141,6 +141,11 @@ def test_marked_rows_are_deleted(metastore: InMemoryMetastore, run: Run) -> None
     assert (report["engine"], report["dry_run"], report["new_partitions"]) == (LOCAL, True, ["ds=c"])
     assert len(report["samples"]) == 3
     assert rows_of(metastore) == before
+    for extra in ((), ("--dry-run",)):
+        status, _, err = run(text, *words[:2], *extra)
+        assert (status, rows_of(metastore)) == (EXIT_FAILED, before)
+        assert "ds=c do not exist; create them" in err
+        assert "--create-partitions of a command" in err
     status, out, err = run(text, *words)
     assert status == EXIT_OK, err
     assert out.splitlines()[0] == (

@@ -274,8 +274,9 @@ def test_several_tables_at_once(warehouse: Warehouse) -> None:
     ]
     warehouse.ingest(ListSource(log[:1]))
     both = (ORDERS, Following("kunden", "DEFAULT.Customers", ("ID",)))
-    with pytest.raises(PartitionCreationError):
-        warehouse.ingest(ListSource(log), *both)
+    for dry_run in (True, False):
+        with pytest.raises(PartitionCreationError):
+            warehouse.ingest(ListSource(log), *both, dry_run=dry_run)
     report = warehouse.ingest(ListSource(log), *both, create_partitions=True)
     assert [(t.target, t.merge.total.inserted) for t in report.tables] == [
         ("default.orders", 0),

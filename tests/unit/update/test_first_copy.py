@@ -6,7 +6,7 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from mutation_api import LocalOptions
-from mutation_api.errors import DuplicateKeyError, LocalEngineError, RecordValueError
+from mutation_api.errors import DuplicateKeyError, LocalEngineError, PartitionCreationError, RecordValueError
 from mutation_api.inputs.engines import distinct_keys
 from tests.unit.update.conftest import COLUMNS, ORDERS, MakeShop
 
@@ -48,6 +48,17 @@ def test_partitions_are_counted_and_made(make_shop: MakeShop) -> None:
     assert planned.new_partitions == done.new_partitions == ("price=1", "price=2")
     assert planned.files == done.files == 2
     assert [row["item"] for row in shop.rows()] == ["tea", "wine", "beer"]
+
+
+def test_partitions_that_may_not_be_made_are_refused_before_the_copy(make_shop: MakeShop) -> None:
+    """By the dry run as by the run, and nothing is written."""
+    shop = make_shop(ORDERS, COLUMNS[:2], COLUMNS[2])
+    shop.source.run("INSERT INTO orders VALUES (1, 'tea', '1')")
+    shop.enable(create_partitions=False)
+    for dry_run in (True, False):
+        with pytest.raises(PartitionCreationError, match="price=1 do not exist"):
+            shop.extract(dry_run=dry_run)
+    assert shop.rows() == []
 
 
 def test_an_empty_table_is_copied(make_shop: MakeShop) -> None:
