@@ -43,7 +43,12 @@ class ReadPlan:
         extra = [name for name in sources if name not in wanted and name not in ignored]
         no_key = [name for name in settings.key if name.lower() not in wanted or name.lower() not in sources]
         wrong = [f"the source lacks {', '.join(missing)}"] if missing else []
-        wrong += [f"Hive lacks {', '.join(extra)}: add them there, or ignore them"] if extra else []
+        if extra:
+            options = " ".join(f"--ignore-column {name}" for name in extra)
+            wrong.append(
+                f"Hive lacks {', '.join(extra)}: add them there, or ignore them (hive-mutate update enable … "
+                f"{options}, in Python ignored_columns={extra})"
+            )
         wrong += [f"both must have the key columns {', '.join(no_key)}"] if no_key and not wrong else []
         if wrong:
             raise RecordLayoutError(

@@ -12,8 +12,14 @@ account needs SELECT on the tables, REPLICATION SLAVE, and REPLICATION CLIENT (M
 table needs a primary key, or a unique key without NULL. The documentation of
 mutation_api.inputs.mysql.column_types says what each type becomes.
 
-A statement that changes a table without row events (ALTER, TRUNCATE, …) stops the run before anything is
-applied. Do the same to the Hive table, then pass the position in the message to --seen-to.
+A column that was added at the source (ALTER TABLE … ADD COLUMN), and is NULL in the rows of before: add it
+to the Hive table, or name it with --ignore-column. Until then each run is refused; the next one then goes on,
+and needs no --seen-to.
+
+Any other statement that changes rows or columns without row events stops the run before anything is applied:
+TRUNCATE, DROP TABLE, RENAME, and an ALTER TABLE that changes or drops a column, or adds one that has a value
+in the rows of before (NOT NULL, DEFAULT, …). Do the same to the Hive table, then pass the position in the
+message to --seen-to. Indexes, comments and the like stop nothing.
 """
 
 from __future__ import annotations
@@ -96,7 +102,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE:OFFSET",
-        help="position of a statement that was executed in Hive by hand; may be repeated",
+        help="position, from the message, of a statement that changed rows or columns and was carried out in "
+        "Hive by hand; may be repeated",
     )
     parser.add_argument(
         "--spill",

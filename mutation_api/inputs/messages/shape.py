@@ -158,12 +158,16 @@ class Shape:
         if lacking:
             text = (
                 f"the message does not have this column of {target}; it has {', '.join(row)}. If it may be "
-                "missing, choose to read it as NULL"
+                f"missing, choose to read it as NULL: --null-if-missing {self.table.name}.{lacking[0]}, in "
+                "Python null_if_missing"
             )
             return Problem(RecordLayoutError, lacking[0], text)
         if not is_delete and not row.keys() <= self._known:
             (other, *_) = sorted(row.keys() - self._known)
-            text = f"{target} has no such column; add it there, or choose to leave it out"
+            text = (
+                f"{target} has no such column; add it there, or choose to leave it out: --ignore-column "
+                f"{self.table.name}.{other}, in Python ignored_columns"
+            )
             return Problem(RecordLayoutError, other, text)
         return None
 

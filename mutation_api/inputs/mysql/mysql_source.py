@@ -293,7 +293,13 @@ class _Plan:
         extra = [n for n in sources if n not in wanted and f"{found.name}.{n}".lower() not in ignored]
         if missing or extra:
             lacks = [f"the source lacks {', '.join(missing)}"] if missing else []
-            lacks += [f"Hive lacks {', '.join(extra)}; add them there, or leave them out"] if extra else []
+            if extra:
+                names = [f"{found.name}.{column}" for column in extra]
+                options = " ".join(f"--ignore-column {each}" for each in names)
+                lacks.append(
+                    f"Hive lacks {', '.join(extra)}; add them there, or leave them out: {options}, in Python "
+                    f"ignored_columns={names}"
+                )
             raise RecordLayoutError(
                 f"source table {name} and {table.target.full_name} differ: {'; '.join(lacks)}"
             )

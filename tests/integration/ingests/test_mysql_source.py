@@ -345,7 +345,8 @@ def test_a_column_that_hive_has_may_be_added(shop: Shop) -> None:
     )
     rows, _ = shop.read({**TWO, "more": "int"}, after)
     assert rows == [("insert", 1, "a", None), ("insert", 2, "b", 5)]
-    with pytest.raises(RecordLayoutError, match="Hive lacks more; add them there, or leave them out"):
+    said = "Hive lacks more; add them there, or leave them out: --ignore-column t.more, in Python ignored_"
+    with pytest.raises(RecordLayoutError, match=said):
         shop.read(TWO, after)
     rows, _ = shop.read(TWO, after, ignored_columns=["t.more"])
     assert rows == [("insert", 1, "a"), ("insert", 2, "b")]
