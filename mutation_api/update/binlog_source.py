@@ -32,7 +32,13 @@ class BinlogSource:
     def __init__(self, settings: UpdateSettings, password: str | None) -> None:
         url = checked_url(settings.source)
         secret = os.environ.get(PASSWORD_VARIABLE, "") if password is None else password
-        address = MySqlAddress(url.host or "localhost", url.username or "", secret, url.port or PORT_DEFAULT)
+        address = MySqlAddress(
+            url.host or "localhost",
+            url.username or "",
+            secret,
+            url.port or PORT_DEFAULT,
+            password_variable=PASSWORD_VARIABLE,
+        )
         name = settings.source_table.rpartition(".")[2]
         self._source = MySqlSource(
             address,

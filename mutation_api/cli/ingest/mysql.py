@@ -36,11 +36,9 @@ from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, ZERO_DATES_DEFAULT
 from mutation_api.inputs.mysql.mysql_source import MySqlSource
-from mutation_api.inputs.mysql.server import PORT_DEFAULT, MySqlAddress
+from mutation_api.inputs.mysql.server import PASSWORD_VARIABLE, PORT_DEFAULT, MySqlAddress
 
 __all__ = ["PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_from"]
-
-PASSWORD_VARIABLE = "HIVE_MUTATE_MYSQL_PASSWORD"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

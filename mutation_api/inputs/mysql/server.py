@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import pymysql
+from pymysql.constants import CR, ER
 
 from mutation_api.errors import (
     ConfigurationError,
@@ -25,6 +26,7 @@ from mutation_api.inputs.source import Position
 
 __all__ = [
     "CASCADES",
+    "PASSWORD_VARIABLE",
     "START_OVER",
     "CatalogTable",
     "LogPosition",
@@ -33,6 +35,8 @@ __all__ = [
     "file_number",
 ]
 
+PASSWORD_VARIABLE = "HIVE_MUTATE_MYSQL_PASSWORD"
+"""Environment variable with the password, for the command; Python's callers hand it over."""
 PORT_DEFAULT = 3306
 CONNECT_TIMEOUT_SECONDS = 30
 READ_TIMEOUT_SECONDS = 3600
@@ -58,18 +62,30 @@ _SETTINGS = {
 _ABSENT_IS_FINE = ("binlog_row_value_options", "binlog_transaction_compression", "log_bin_compress")
 CASCADES = ("CASCADE", "SET NULL", "SET DEFAULT")
 """Rules of foreign keys by which the server changes rows of other tables itself."""
+_WRONG_LOGIN = (ER.ACCESS_DENIED_ERROR, 1698)  # 1698: MariaDB's, of an account without a password
+_NO_PRIVILEGE = (
+    ER.DBACCESS_DENIED_ERROR,
+    ER.TABLEACCESS_DENIED_ERROR,
+    ER.COLUMNACCESS_DENIED_ERROR,
+    ER.SPECIFIC_ACCESS_DENIED_ERROR,
+)
+_NOT_REACHED = (CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_UNKNOWN_HOST)
 _SQL_ERRORS = (pymysql.err.OperationalError, pymysql.err.ProgrammingError, pymysql.err.InternalError)
 
 
 @dataclass(frozen=True)
 class MySqlAddress:
-    """Address of the server, and the account; ``options`` are more options of PyMySQL (such as ``ssl``)."""
+    """Address of the server, and the account; ``options`` are more options of PyMySQL (such as ``ssl``).
+
+    Messages name ``password_variable`` as the environment variable with the password.
+    """
 
     host: str
     user: str
     password: str = field(default="", repr=False)
     port: int = PORT_DEFAULT
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    password_variable: str = field(default=PASSWORD_VARIABLE, repr=False, compare=False)
 
     def __str__(self) -> str:
         """``user@host:port``; never the password."""
@@ -360,4 +376,23 @@ class MySqlServer:
         try:
             yield
         except _SQL_ERRORS as error:
-            raise ConnectionFailedError(f"source {self.address}: {error}; {_GRANTS}") from error
+            raise ConnectionFailedError(_explained(self.address, error)) from error
+
+
+def _explained(address: MySqlAddress, error: Exception) -> str:
+    """The error, and what to look at for its code."""
+    code = error.args[0] if error.args else None
+    if code in _WRONG_LOGIN:
+        # It may come from an option file, which PyMySQL reads.
+        is_given = bool(address.password) or "using password: YES" in str(error)
+        what = "the server refused the account or its password" if is_given else "no password was given"
+        place = f"the environment variable {address.password_variable}, in Python password=…"
+        return f"source {address}: {what} ({place}): {error}; once it is let in, {_GRANTS}"
+    if code in _NO_PRIVILEGE:
+        return f"source {address}: {error}; {_GRANTS}"
+    if code in _NOT_REACHED:
+        return (
+            f"source {address}: {error}; does the server run, and listen at this host and port? Look at the "
+            "address, the server's bind_address, and firewalls on the way"
+        )
+    return f"source {address}: {error}"

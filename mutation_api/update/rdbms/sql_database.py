@@ -12,6 +12,7 @@ import sqlalchemy
 from sqlalchemy.engine import URL, Engine
 
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
+from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceSnapshot
 from mutation_api.update.settings import UpdateSettings
 
@@ -29,6 +30,7 @@ SEQUENCE_COLUMN, OPERATION_COLUMN, TIME_COLUMN = "hm_sequence", "hm_operation", 
 RECEIPT = "'E'"
 """Operation of the row that has the number of the last extraction, as SQL."""
 
+_ABOUT_PASSWORD = re.compile("password|authentication failed", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 ROWS_PER_CHUNK = 10_000
@@ -98,7 +100,21 @@ class SqlDatabase(abc.ABC):
         try:
             yield
         except (driver.Error, sqlalchemy.exc.SQLAlchemyError) as error:
-            raise ConnectionFailedError(f"source {self.source_id}: {_first_line(error)}") from error
+            line = _first_line(error)
+            raise ConnectionFailedError(
+                f"source {self.source_id}: {self._about_password(line)}{line}"
+            ) from error
+
+    def _about_password(self, line: str) -> str:
+        """Where the password comes from, if a driver's error is about it; else nothing."""
+        if not _ABOUT_PASSWORD.search(line):
+            return ""
+        what = (
+            "the database refused the account or its password"
+            if self.url.password
+            else "no password was given"
+        )
+        return f"{what} (the environment variable {PASSWORD_VARIABLE}, in Python password=…): "
 
     @contextmanager
     def connected(self) -> Iterator[Any]:

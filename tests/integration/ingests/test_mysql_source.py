@@ -184,12 +184,25 @@ def test_what_is_no_table_is_refused(shop: Shop, made: str) -> None:
 
 
 def test_the_password_is_never_shown(shop: Shop) -> None:
-    """Neither in the address nor in an error."""
+    """Neither in the address nor in an error, which names the place that it comes from before the grants."""
     wrong = replace(shop.address, password="tops3cret")
     assert "tops3cret" not in f"{wrong} {wrong!r}"
-    with pytest.raises(ConnectionFailedError, match="REPLICATION SLAVE") as caught:
+    said = "account or its password .*HIVE_MUTATE_MYSQL_PASSWORD.*1045.*REPLICATION SLAVE"
+    with pytest.raises(ConnectionFailedError, match=said) as caught:
         MySqlServer(wrong).position()
     assert "tops3cret" not in str(caught.value)
+    with pytest.raises(ConnectionFailedError, match=r"no password was given \(.*HIVE_MUTATE_MYSQL_PASSWORD"):
+        MySqlServer(replace(wrong, password="")).position()
+
+
+def test_only_an_account_that_lacks_privileges_is_told_of_them(shop: Shop) -> None:
+    """A server that cannot be reached has another cause."""
+    shop.run("CREATE OR REPLACE USER poor@'127.0.0.1' IDENTIFIED BY 'x'")
+    with pytest.raises(ConnectionFailedError, match=r"1227.*the account needs SELECT .*REPLICATION SLAVE"):
+        MySqlServer(replace(shop.address, user="poor", password="x")).position()
+    with pytest.raises(ConnectionFailedError, match=r"2003.*host and port.*bind_address") as caught:
+        MySqlServer(replace(shop.address, port=1)).position()
+    assert "REPLICATION" not in str(caught.value)
 
 
 def test_an_account_with_the_grants_that_are_named_is_enough(shop: Shop) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.errors import RecordLayoutError
+from mutation_api.errors import ConnectionFailedError, RecordLayoutError
+from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE, connect_database
 from tests.integration.update.conftest import KINDS
 from tests.integration.update.order_table import (
     COLUMNS,
@@ -42,6 +43,23 @@ def _check(shop: Shop) -> int:
 
 def _insert(order: Order, kind: str) -> str:
     return f"INSERT INTO orders ({quoted_names(kind)}) VALUES ({', '.join(order.literals(kind))})"
+
+
+@pytest.mark.parametrize("source", KINDS[:2], indirect=True)
+def test_a_refused_password_names_the_place_that_it_comes_from(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is wrong or missing; the password itself is not shown."""
+    for password, said in (
+        ("tops3cret", "refused the account or its password"),
+        ("", "no password was given"),
+    ):
+        monkeypatch.setenv(PASSWORD_VARIABLE, password)
+        database = connect_database(source.url)
+        with pytest.raises(ConnectionFailedError, match=rf"{said} \(.*{PASSWORD_VARIABLE}.*\): ") as caught:
+            database.describe("orders")
+        database.close()
+        assert "tops3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("source", KINDS, indirect=True)
