@@ -88,8 +88,9 @@ def worker_error_from_text(what: str, text: str) -> MutationError:
             f"{what}: Spark's Python workers have no module {missing['name']!r}: they run another Python "
             f"than this program ({sys.executable}), or hive-mutation-api is not installed there. On this "
             "machine, set PYSPARK_PYTHON to that program before the session starts (local_session does); on "
-            "a cluster, install hive-mutation-api on every worker, or ship an environment that holds it "
-            "(spark.archives)"
+            "a cluster, install hive-mutation-api on every worker, or ship an environment that holds it: "
+            "hive-mutate pack makes one, commands take it as --python-archive, other programs as "
+            "spark.archives"
         )
     if is_data_exception(text):
         return RecordValueError(f"{what}: an expression has no value for a row: {_short_cause(text)}")

@@ -122,6 +122,7 @@ def test_a_worker_with_another_python_is_told_apart(name: str) -> None:
     assert f"no module '{name}'" in str(error)
     assert "PYSPARK_PYTHON" in str(error)
     assert "install hive-mutation-api" in str(error)
+    assert "hive-mutate pack makes one, commands take it as --python-archive" in str(error)
 
 
 def test_the_callers_own_missing_module_is_quoted() -> None:
