@@ -79,7 +79,9 @@ def convert_to_column(
         return _convert(array, hive_type, timestamp_unit)
     except MisfitError as misfit:
         found = f"row {misfit.row}{misfit.path}: value {misfit.value} {misfit.reason}"
-        raise RecordValueError(f"column {column!r} ({hive_type.text}): {found}") from misfit
+        raise RecordValueError(
+            f"column {column!r} ({hive_type.text}): {found}; the first row of the batch is row 0"
+        ) from misfit
     except UnfitTypeError as unfit:
         message = f"column {column!r} ({hive_type.text}){unfit.path}: {unfit.reason}"
         raise RecordLayoutError(message) from unfit

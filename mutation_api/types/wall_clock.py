@@ -64,7 +64,7 @@ def instants_of_wall_clocks(
         clock = np.datetime64(int(seconds[row]), "s")
         raise RecordValueError(
             f"row {row}: timestamp {clock}: in zone {time_zone} the bucket of a timestamp outside "
-            f"{_FIRST_YEAR}-{_END_YEAR - 1} depends on the Java release"
+            f"{_FIRST_YEAR}-{_END_YEAR - 1} depends on the Java release; the first row of the batch is row 0"
         )
     indices = np.searchsorted(zone.since, seconds, "right") - 1
     instants: NDArray[np.int64] = seconds - zone.offsets[np.maximum(indices, 0)]
