@@ -112,7 +112,10 @@ class Catalog:
         try:
             info = self._metastore.get_table(spec.database, spec.name)
         except NoSuchObjectError as error:
-            raise TableNotMutableError(f"table {spec.full_name} cannot be used: it does not exist") from error
+            raise TableNotMutableError(
+                f"table {spec.full_name} cannot be used: it does not exist; check the name, or create it "
+                "with hive-mutate create-table"
+            ) from error
         asks = spec.role is TableRole.SINK and (under_lock or bool(marks_of_replica(info.parameters)))
         database = self._metastore.get_database_parameters(spec.database) if asks else None
         version = check_mutable(info, self._metastore.capabilities(), spec.role, database)
