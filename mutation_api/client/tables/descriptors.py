@@ -137,8 +137,14 @@ def _cannot(table: AcidTable, be: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise TableNotMutableError(
-            f"table {table.full_name} cannot be used: its location {table.location} cannot be {be}: {error}"
+            f"table {table.full_name} cannot be used: its location {table.location} cannot be {be}: "
+            f"{_without_place(error, str(table.location))}"
         ) from error
+
+
+def _without_place(error: OSError, place: str) -> str:
+    """The error's text, without the place that the message has named already."""
+    return error.strerror if error.strerror and error.filename == place else str(error)
 
 
 def _location(what: str, text: str) -> Location:

@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,14 @@ def test_connect_refuses_an_unwritable_location(metastore: InMemoryMetastore, tm
     (tmp_path / "t").write_text("a file where the table's directory should be")
     with pytest.raises(TableNotMutableError, match=r"cannot be read: .*Not a directory"):
         builder(metastore, None, "t").build().connect()
+
+
+def test_a_location_that_cannot_be_reached_is_named_once(metastore: InMemoryMetastore) -> None:
+    """The error of the storage names it, too."""
+    metastore.create_table(replace(table_info("far"), location="nosuch://there/far"))
+    with pytest.raises(TableNotMutableError, match="no storage is known for this scheme") as caught:
+        builder(metastore, None, "far").build().connect()
+    assert str(caught.value).count("nosuch://there/far") == 1
 
 
 def test_a_silent_metastore_is_a_failed_connection(metastore: InMemoryMetastore) -> None:
