@@ -275,9 +275,8 @@ def _server_warnings(metastore: MetastoreClient) -> list[str]:
     found = []
     if metastore.get_config_value(INITIATOR_ON, "true").strip().lower() != "true":
         found.append(
-            f"the metastore runs with {INITIATOR_ON}=false: unless another metastore on the same database "
-            "has it on, nothing is compacted automatically, and before Hive 4 the transaction of a client "
-            "that died keeps its locks until you end it with 'hive-mutate abort TXN'"
+            f"{INITIATOR_ON}=false at the metastore: nothing is compacted unless another metastore has it "
+            "on; set it to true on exactly one"
         )
     manager = metastore.get_config_value(TXN_MANAGER, DB_TXN_MANAGER).strip()
     if manager != DB_TXN_MANAGER:

@@ -133,6 +133,7 @@ def test_warnings_for_a_server_that_never_compacts(tmp_path: Path) -> None:
         for text in ("initiator", "Dummy", "concurrency", "LockFailureListener"):
             assert len([w for w in client.warnings if text in w]) == 1
         assert len(client.warnings) == 4
+        assert max(map(len, client.warnings)) <= 150
 
 
 def test_no_warnings_where_all_is_well(metastore: InMemoryMetastore) -> None:
