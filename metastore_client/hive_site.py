@@ -13,7 +13,7 @@ import os
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,6 +116,7 @@ class MetastoreConfig:
         http: HTTP instead of bare TCP; framing does not apply then.
         login: how to authenticate on bare TCP; None: no authentication. With a login framing does not apply.
         protections: protections that the login may negotiate for the bytes after it; under TLS none is added.
+        origin: whence the addresses are, for messages, as ``read from FILE``; '' if nobody said.
     """
 
     addresses: tuple[Address, ...]
@@ -133,6 +134,7 @@ class MetastoreConfig:
     http: HttpConfig | None = None
     login: SaslLogin | None = None
     protections: Protection = ANY_PROTECTION
+    origin: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.addresses:
@@ -204,14 +206,18 @@ class MetastoreConfig:
         if isinstance(source, MetastoreConfig):
             config = source
         elif source is None:
-            config = cls.from_mapping(read_hive_site(_file_from_environment()))
+            config = cls._from_file(_file_from_environment())
         elif isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
-            config = cls.from_mapping(read_hive_site(Path(source)))
+            config = cls._from_file(Path(source))
         elif isinstance(source, str):
-            config = cls.from_uris(source)
+            config = replace(cls.from_uris(source), origin="given, not read from a hive-site.xml")
         else:
             config = cls.from_mapping(source)
         return config if user is None else replace(config, user=user)
+
+    @classmethod
+    def _from_file(cls, path: Path) -> MetastoreConfig:
+        return replace(cls.from_mapping(read_hive_site(path)), origin=f"read from {_file_of(path)}")
 
 
 def read_hive_site(path: Path) -> dict[str, str]:
@@ -222,7 +228,7 @@ def read_hive_site(path: Path) -> dict[str, str]:
     Raises:
         InvalidConfigurationError: the file is missing or is not such an XML file.
     """
-    file = path / "hive-site.xml" if path.is_dir() else path
+    file = _file_of(path)
     try:
         root = ElementTree.parse(file).getroot()
     except FileNotFoundError:
@@ -237,6 +243,10 @@ def read_hive_site(path: Path) -> dict[str, str]:
         if name:
             values[name] = (entry.findtext("value") or "").strip()
     return {name: _replaced(value, values) for name, value in values.items()}
+
+
+def _file_of(path: Path) -> Path:
+    return path / "hive-site.xml" if path.is_dir() else path
 
 
 def parse_duration_seconds(text: str, *, default_unit: str = "s") -> float:

@@ -37,6 +37,7 @@ from metastore_client.transport.tls import TlsSocket, start_tls
 __all__ = ["Connection", "ConnectionPool", "OpenSocket", "open_socket"]
 
 _log = logging.getLogger(__name__)
+_HUNG_UP = "; a server that hangs up at once may expect TLS, SASL, HTTP, the compact protocol or framing"
 
 OpenSocket = Callable[[Address, MetastoreConfig], Any]
 """Opens a connection to an address and returns it as a Thrift transport.
@@ -194,8 +195,9 @@ class ConnectionPool:
         if insecure:
             raise SecureConnectionError(f"no secure connection to a metastore ({tried})") from insecure[0]
         raise MetastoreUnavailableError(
-            f"no metastore answered in {self._config.connect_rounds} round(s) over the addresses ({tried}); "
-            "a server that hangs up at once may expect TLS, SASL, HTTP, the compact protocol or framing"
+            f"no metastore answered in {self._config.connect_rounds} round(s) over the addresses ({tried})"
+            + (f"; the addresses were {self._config.origin}" if self._config.origin else "")
+            + (_HUNG_UP if any(map(_may_have_hung_up, failures.values())) else "")
         )
 
     def _connect_to(self, address: Address) -> Connection:
@@ -231,3 +233,8 @@ class ConnectionPool:
 def _owner() -> tuple[int, threading.Thread]:
     """The owner of a connection: process and thread. A forked child must not use its parent's connection."""
     return os.getpid(), threading.current_thread()
+
+
+def _may_have_hung_up(error: Exception) -> bool:
+    """Whether an address was reached: an OSError but a reset is of a connection that never was."""
+    return isinstance(error, ConnectionResetError | MetastoreUnavailableError)

@@ -68,11 +68,18 @@ def test_a_silent_metastore_is_a_failed_connection(metastore: InMemoryMetastore)
         builder(metastore, None, "t").build().connect()
 
 
-def test_nobody_listens_at_the_address() -> None:
-    """An address without a server is a failed connection, and says which address."""
-    client = MutatorClientBuilder().metastore({"hive.metastore.uris": "thrift://127.0.0.1:1", **_NO_PATIENCE})
-    with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1:1"):
+def test_nobody_listens_at_the_address(tmp_path: Path) -> None:
+    """A failed connection says which address and whence it comes, and nothing of what servers may expect."""
+    settings = {"hive.metastore.uris": "thrift://127.0.0.1:1", **_NO_PATIENCE}
+    properties = "".join(
+        f"<property><name>{n}</name><value>{v}</value></property>" for n, v in settings.items()
+    )
+    file = tmp_path / "hive-site.xml"
+    file.write_text(f"<configuration>{properties}</configuration>")
+    client = MutatorClientBuilder().metastore(str(file))
+    with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1:1: .*refused") as caught:
         client.build().connect()
+    assert str(caught.value).endswith(f"; the addresses were read from {file}")
 
 
 _NO_PATIENCE = {"hive.metastore.connect.retries": "1", "hive.metastore.client.connect.retry.delay": "1ms"}
