@@ -5,20 +5,39 @@ from __future__ import annotations
 import pytest
 
 from metastore_client.embedded.server import EmbeddedMetastore
-from metastore_client.model import TxnState
+from metastore_client.model import (
+    DataOperationType,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockType,
+    TxnState,
+)
 from metastore_client.remote.thrift_client import connect
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 
 pytestmark = pytest.mark.slow
 
 
+def written(table: str) -> LockComponent:
+    """A lock that a writer of the table needs."""
+    return LockComponent(
+        LockType.SHARED_WRITE, LockLevel.TABLE, "default", table, None, DataOperationType.UPDATE
+    )
+
+
 def test_open_transactions_are_aborted(
     embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Several at once, and once more without harm."""
+    """Several at once, and once more without harm.
+
+    They hold locks to write: the server soon forgets aborted transactions that touched nothing.
+    """
     uri = embedded_metastore.uri
     with connect(uri) as client:
         txn_ids = [client.open_txn("u", "h", "a") for _ in range(2)]
+        for number, txn_id in enumerate(txn_ids):
+            client.lock(LockRequest((written(f"t{number}"),), txn_id, "u", "h", "a"))
         for _ in range(2):
             assert main(["abort", *map(str, txn_ids), "--metastore", uri]) == EXIT_OK
         states = {t.state for t in client.get_open_txns().txns if t.id in txn_ids}
