@@ -16,6 +16,8 @@ from metastore_client.embedded.server import EmbeddedMetastore
 
 __all__ = ["add_arguments", "main", "run"]
 
+POLL_SECONDS = 0.2
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the embedded metastore until Ctrl-C or SIGTERM; prints its address."""
@@ -37,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command with parsed arguments; returns its exit code."""
     configuration = dict(each.partition("=")[::2] for each in arguments.conf)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop = _StopSignal()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
     try:
         with EmbeddedMetastore(
             arguments.data_dir, arguments.warehouse, arguments.port, configuration
@@ -45,8 +49,26 @@ def run(arguments: argparse.Namespace) -> int:
             print(metastore.uri, flush=True)
             print(f"warehouse {metastore.warehouse}; log {metastore.log_file}", file=sys.stderr)
             while metastore.is_running:
-                time.sleep(0.2)
+                time.sleep(POLL_SECONDS)
+                if stop.was_sent:
+                    return 0
             print(f"the metastore ended by itself; see {metastore.log_file}", file=sys.stderr)
             return 1
     except KeyboardInterrupt:
         return 0
+
+
+class _StopSignal:
+    """Notes the first Ctrl-C or SIGTERM; a second one interrupts.
+
+    An interrupt at any place may come between taking a lock of ``subprocess`` and the block that gives it
+    back; whoever waits for the server then waits for ever.
+    """
+
+    def __init__(self) -> None:
+        self.was_sent = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        if self.was_sent:
+            raise KeyboardInterrupt
+        self.was_sent = True
