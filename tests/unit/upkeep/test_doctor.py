@@ -45,7 +45,7 @@ def test_a_table_whose_place_cannot_be_used_says_so(tmp_path: Path) -> None:
     gone, relative, there, unknown = examine(metastore, "default").tables
     assert there == TableReport("default.there", AcidVersion.V1_LEGACY, None)
     assert [*(tmp_path / "there").iterdir()] == []
-    assert "cannot be reached: [Errno 2]" in str(gone.reason)
+    assert "cannot be reached: No such file or directory" in str(gone.reason)
     assert "no storage is known for this scheme" in str(unknown.reason)
     assert "a location is scheme:/path" in str(relative.reason)
 
