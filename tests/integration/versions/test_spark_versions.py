@@ -75,14 +75,25 @@ def database(judge: HiveJudge) -> Iterator[str]:
         yield name
 
 
-@pytest.mark.parametrize(
-    ("spark_version", "line"), cells((SPARKS[0], line) for line in (LINES[0], LINES[-1]))
-)
-def test_the_oldest_spark_changes_a_table_of_the_oldest_and_the_newest_hive(
+@pytest.mark.parametrize(("spark_version", "line"), cells([(SPARKS[0], LINES[0])]))
+def test_the_oldest_spark_changes_a_table_of_the_oldest_hive(
     spark_version: str, judge: HiveJudge, database: str, tmp_path: Path
 ) -> None:
     """A merge by tasks finds, converts and writes rows."""
-    assert done(spark_version, judge, database, tmp_path, IN_BRIEF) == SAID_IN_BRIEF
+    check_in_brief(spark_version, judge, database, tmp_path)
+
+
+@pytest.mark.parametrize(("spark_version", "line"), cells([(SPARKS[0], LINES[-1])]))
+def test_the_oldest_spark_changes_a_table_of_the_newest_hive(
+    spark_version: str, judge: HiveJudge, database: str, tmp_path: Path
+) -> None:
+    """The same; a test of its own, since by default a test runs on one release of Hive."""
+    check_in_brief(spark_version, judge, database, tmp_path)
+
+
+def check_in_brief(spark_version: str, judge: HiveJudge, database: str, folder: Path) -> None:
+    """The brief job, and what Hive reads then."""
+    assert done(spark_version, judge, database, folder, IN_BRIEF) == SAID_IN_BRIEF
     check_tables(judge, database, "in_brief")
 
 
