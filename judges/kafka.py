@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from judges.errors import JudgeError
 from judges.jars import fetch_all, read_pins
-from judges.process import Judge, free_port, log_tail
+from judges.process import SMALL_JVM, Judge, free_port, log_tail, watched
 from metastore_client.java import find_java
 
 __all__ = ["JARS", "Kafka", "spark_jars"]
@@ -36,14 +36,6 @@ STOP_TIMEOUT_SECONDS = 10.0
 
 _MAIN = "kafka.Kafka"
 # The compiler that costs little, since a test's broker does not live long.
-_JVM_OPTIONS = (
-    "-Xmx256m",
-    "-Xss512k",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
-    "-Xshare:auto",
-)
 _OPTIONS = {
     "num.network.threads": 2,
     "num.io.threads": 2,
@@ -63,9 +55,6 @@ _OPTIONS = {
     "broker.session.timeout.ms": 3000,
     "broker.heartbeat.interval.ms": 500,
 }
-# The shell tells the server's number, and ends it when its own input ends; then the server cannot outlive
-# this process.
-_WATCHED = '"$@" </dev/null & server=$!; echo "$server"; read -r _; kill -9 "$server"; wait "$server"'
 
 _numbers = itertools.count(1)
 
@@ -121,7 +110,7 @@ class Kafka(Judge):
 
     def start(self) -> None:
         """Start it on its data, and wait until it answers."""
-        command = [str(find_java()), *_JVM_OPTIONS, f"-Dorg.slf4j.simpleLogger.logFile={self.log_path}"]
+        command = [str(find_java()), *SMALL_JVM, f"-Dorg.slf4j.simpleLogger.logFile={self.log_path}"]
         command += [
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             "-cp",
@@ -129,7 +118,7 @@ class Kafka(Judge):
         ]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCHED, "kafka", *command, _MAIN, str(self._settings_file)],
+                watched("kafka", [*command, _MAIN, str(self._settings_file)], tells_pid=True),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

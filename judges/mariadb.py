@@ -19,7 +19,7 @@ import pymysql
 
 from judges.errors import JudgeError
 from judges.jars import Jar, cache_directory, fetch
-from judges.process import Judge, free_port, log_tail
+from judges.process import Judge, free_port, log_tail, watched
 
 __all__ = ["SERVER", "MariaDb"]
 
@@ -57,8 +57,6 @@ _LOG_OPTIONS = (
     "--character-set-server=utf8mb4",
     "--default-time-zone=+05:30",
 )
-# The shell ends the server when its own input ends; then the server cannot outlive this process.
-_WATCHED = '"$@" </dev/null & server=$!; read -r _; kill -9 "$server"; wait "$server"'
 
 
 class MariaDb(Judge):
@@ -155,7 +153,7 @@ class MariaDb(Judge):
         options += ["--socket=mariadb.sock", f"--init-file={init_file}", *_LOG_OPTIONS]
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                ["/bin/sh", "-c", _WATCHED, "mariadbd", *self._command(), *options],
+                watched("mariadbd", [*self._command(), *options]),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

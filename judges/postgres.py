@@ -22,7 +22,7 @@ import psycopg
 
 from judges.errors import JudgeError
 from judges.jars import Jar, cache_directory, fetch
-from judges.process import Judge, free_port, log_tail
+from judges.process import Judge, free_port, log_tail, watched
 
 __all__ = ["SERVER", "Postgres"]
 
@@ -52,8 +52,6 @@ _OPTIONS = {
     "unix_socket_directories": "",
     "timezone": "Asia/Kolkata",
 }
-# The shell ends the server when its own input ends; then the server cannot outlive this process.
-_WATCHED = '"$@" </dev/null & server=$!; read -r _; kill -QUIT "$server"; wait "$server"'
 
 
 class Postgres(Judge):
@@ -134,7 +132,7 @@ class Postgres(Judge):
         server = [str(self.home / "bin/postgres"), "-D", str(self._folder / "data"), *options]
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                ["/bin/sh", "-c", _WATCHED, "postgres", *server],
+                watched("postgres", server, ends_by="QUIT"),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

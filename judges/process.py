@@ -20,7 +20,16 @@ from typing import IO, Any, ClassVar, Self
 
 from judges.errors import HiveError, JudgeError
 
-__all__ = ["Judge", "JudgeProcess", "ProcessJudge", "Stoppable", "free_port", "log_tail"]
+__all__ = [
+    "SMALL_JVM",
+    "Judge",
+    "JudgeProcess",
+    "ProcessJudge",
+    "Stoppable",
+    "free_port",
+    "log_tail",
+    "watched",
+]
 
 CLOSE_TIMEOUT_SECONDS = 10.0
 DUMP_TIMEOUT_SECONDS = 2.0
@@ -59,6 +68,17 @@ class Judge(Stoppable):
     @abc.abstractmethod
     def description(self) -> str:
         """Say which judge this is, for the summary of a test run."""
+
+
+SMALL_JVM = (
+    "-Xmx256m",
+    "-Xss512k",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Xshare:auto",
+)
+"""Options for a server that starts quickly and needs little."""
 
 
 class JudgeProcess(Stoppable):
@@ -206,6 +226,24 @@ class ProcessJudge(Judge):
         """See :meth:`JudgeProcess.ask`."""
         seconds = self.request_seconds if timeout_seconds is None else timeout_seconds
         return self._process.ask({"do": what, **members}, timeout_seconds=seconds)
+
+
+def watched(
+    name: str, command: Sequence[str | Path], *, ends_by: str = "KILL", tells_pid: bool = False
+) -> list[str]:
+    """A command line that runs a server, and ends it when its own input ends.
+
+    So the server cannot outlive this process, which holds the other end of that input.
+
+    Args:
+        name: what the shell is called.
+        command: the server's command line.
+        ends_by: the signal.
+        tells_pid: whether the server's process id is the first line of the output.
+    """
+    tell = 'echo "$server"; ' if tells_pid else ""
+    script = f'"$@" </dev/null & server=$!; {tell}read -r _; kill -{ends_by} "$server"; wait "$server"'
+    return ["/bin/sh", "-c", script, name, *map(str, command)]
 
 
 def free_port() -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from judges.errors import JudgeError
 from judges.jars import Jar, cache_directory, fetch
-from judges.process import Judge, free_port, log_tail
+from judges.process import SMALL_JVM, Judge, free_port, log_tail, watched
 from metastore_client.java import find_java
 
 __all__ = ["REGISTRY", "SchemaRegistry"]
@@ -46,16 +46,6 @@ _OPTIONS = {
     "quarkus.log.level": "WARN",
 }
 _PATH = "/apis/ccompat/v7"
-_JVM_OPTIONS = (
-    "-Xmx256m",
-    "-Xss512k",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
-    "-Xshare:auto",
-)
-# The shell ends the server when its own input ends; then the server cannot outlive this process.
-_WATCHED = '"$@" </dev/null & server=$!; read -r _; kill -9 "$server"; wait "$server"'
 
 
 class SchemaRegistry(Judge):
@@ -125,10 +115,10 @@ class SchemaRegistry(Judge):
 
     def _start(self) -> subprocess.Popen[bytes]:
         settings = {**_OPTIONS, "quarkus.http.port": self.port, **self._options}
-        command = [str(find_java()), *_JVM_OPTIONS, *(f"-D{name}={each}" for name, each in settings.items())]
+        command = [str(find_java()), *SMALL_JVM, *(f"-D{name}={each}" for name, each in settings.items())]
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                ["/bin/sh", "-c", _WATCHED, "registry", *command, "-jar", str(_unpacked() / _MAIN)],
+                watched("registry", [*command, "-jar", str(_unpacked() / _MAIN)]),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
