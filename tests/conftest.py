@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import hypothesis
 import pytest
@@ -81,19 +81,22 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out long tests and those with Kerberos unless asked for, or everything but one random history."""
     seed = config.getoption("--history-seed")
-    without_kerberos = [item for item in items if item.get_closest_marker("kerberos") is None]
     if not config.getoption("--kerberos"):
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(without_kerberos)])
-        items[:] = without_kerberos
+        _select(config, items, lambda item: item.get_closest_marker("kerberos") is None)
     if seed is not None:
-        selected = [item for item in items if _seed(item) == seed]
-    elif config.getoption("--long"):
-        selected = list(items)
-    else:
-        selected = [item for item in items if item.get_closest_marker("long") is None]
-        config.stash[NOTES].left_out = len(items) - len(selected)
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
-    items[:] = selected
+        _select(config, items, lambda item: _seed(item) == seed)
+    elif not config.getoption("--long"):
+        config.stash[NOTES].left_out = _select(
+            config, items, lambda item: item.get_closest_marker("long") is None
+        )
+
+
+def _select(config: pytest.Config, items: list[pytest.Item], is_wanted: Callable[[pytest.Item], bool]) -> int:
+    """Leave the wanted ones; how many are left out."""
+    left_out = [item for item in items if not is_wanted(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = filter(is_wanted, items)
+    return len(left_out)
 
 
 def _seed(item: pytest.Item) -> int | None:
