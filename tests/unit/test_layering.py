@@ -311,22 +311,29 @@ def test_there_are_sources() -> None:
     assert len(SOURCES) > 30
 
 
-@pytest.mark.parametrize("module", SOURCES)
-def test_module_imports_only_from_layers_below(module: str) -> None:
+def test_modules_import_only_from_layers_below() -> None:
     """A module imports its own layer and the layers that the table above gives it, nothing else of ours."""
-    ours = {
-        each for each in _imports(_tree(module)) if each.split(".")[0] in ("metastore_client", "mutation_api")
-    }
-    assert sorted(each for each in ours if not _is_allowed(module, each)) == []
+    refused = [
+        f"{module} imports {each}"
+        for module in SOURCES
+        for each in sorted(_imports(_tree(module)))
+        if each.split(".")[0] in ("metastore_client", "mutation_api") and not _is_allowed(module, each)
+    ]
+    assert refused == []
 
 
-@pytest.mark.parametrize("module", SOURCES)
-def test_pyspark_stays_in_its_layer(module: str) -> None:
+def test_pyspark_stays_in_its_layer() -> None:
     """Only the Spark job, changes, one engine of inputs and commands import pyspark; all else works without
     it, but for its types.
     """
-    if not any(_is_in(module, layer) for layer in SPARK_ONLY_IN):
-        assert not [each for each in _imports(_tree(module)) - _of_types(module) if _is_in(each, "pyspark")]
+    elsewhere = [each for each in SOURCES if not any(_is_in(each, layer) for layer in SPARK_ONLY_IN)]
+    refused = [
+        f"{module} imports {each}"
+        for module in elsewhere
+        for each in _imports(_tree(module)) - _of_types(module)
+        if _is_in(each, "pyspark")
+    ]
+    assert elsewhere and refused == []
 
 
 def test_one_module_knows_the_jvm() -> None:
@@ -340,29 +347,31 @@ def test_one_module_knows_the_jvm() -> None:
     assert found == {JVM_ONLY_IN}
 
 
-@pytest.mark.parametrize("module", SOURCES)
-def test_no_import_hides_in_a_function(module: str) -> None:
+def test_no_import_hides_in_a_function() -> None:
     """Every import stands at the top of its file, where this test and a reader find it."""
-    functions = [
-        node for node in ast.walk(_tree(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
     hidden = [
-        node.lineno
-        for function in functions
+        f"{module}:{node.lineno}"
+        for module in SOURCES
+        for function in ast.walk(_tree(module))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for node in ast.walk(function)
         if isinstance(node, ast.Import | ast.ImportFrom)
     ]
     assert hidden == []
 
 
-@pytest.mark.parametrize("module", [each for each in SOURCES if _is_in(each, "mutation_api.inputs")])
-def test_inputs_open_files_by_the_storages(module: str) -> None:
+def test_inputs_open_files_by_the_storages() -> None:
     """They know no paths of this machine, but for links and for the folder for temporary files."""
-    tree = _tree(module)
-    opened = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "open"]
-    local = _imports(tree) & {"glob", "os", "pathlib", "shutil"}
-    assert not opened
-    assert not local or module in LOCAL_PATHS_IN
+    inputs = [each for each in SOURCES if _is_in(each, "mutation_api.inputs")]
+    opened = [
+        f"{module}:{node.lineno}"
+        for module in inputs
+        for node in ast.walk(_tree(module))
+        if isinstance(node, ast.Name) and node.id == "open"
+    ]
+    local = {each for each in inputs if _imports(_tree(each)) & {"glob", "os", "pathlib", "shutil"}}
+    assert opened == []
+    assert local == set(LOCAL_PATHS_IN)
 
 
 def test_no_cycles() -> None:

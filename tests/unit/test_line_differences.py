@@ -55,11 +55,15 @@ def findings(tree: ast.AST) -> Iterator[str]:
                 yield f"line {node.lineno}: chooses by {ast.unparse(key)}"
 
 
-@pytest.mark.parametrize("name", sorted(SOURCES.keys() - WHO_KNOWS))
-def test_module_asks_instead_of_comparing(name: str) -> None:
+def test_modules_ask_instead_of_comparing() -> None:
     """No module but those two compares versions, names a member of AcidVersion, or chooses by a line."""
-    tree = ast.parse(SOURCES[name].read_text(encoding="utf-8"))
-    assert list(findings(tree)) == []
+    others = SOURCES.keys() - WHO_KNOWS
+    found = [
+        f"{name}, {finding}"
+        for name in sorted(others)
+        for finding in findings(ast.parse(SOURCES[name].read_text(encoding="utf-8")))
+    ]
+    assert others and found == []
 
 
 def test_those_who_know_exist() -> None:
