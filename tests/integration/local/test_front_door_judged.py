@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -25,6 +24,7 @@ from mutation_api.errors import DuplicateKeyError, RecordSequenceError, WriteCon
 from mutation_api.hive.connection import Hive, connect
 from tests.fixtures.fix_judge import FIXTURES
 from tests.integration.storages.remote_table import check_nothing_is_left
+from tests.support.left_threads import no_thread_is_left
 
 pytestmark = pytest.mark.slow
 
@@ -115,12 +115,8 @@ def orders(request: pytest.FixtureRequest) -> Iterator[Orders]:
         f"CREATE TABLE {database}.orders (id bigint, item string, price decimal(8,2){day}) {clauses} "
         f"STORED AS ORC TBLPROPERTIES ({listed})"
     )
-    threads = set(threading.enumerate())
-    with connect(judge.uri) as hive:
+    with no_thread_is_left(), connect(judge.uri) as hive:
         yield Orders(judge, hive, f"{database}.orders", "PARTITIONED" in clauses)
-    for thread in set(threading.enumerate()) - threads:
-        thread.join(10)
-    assert set(threading.enumerate()) <= threads
     judge.time_out_transactions(0)
     with connect_metastore(judge.uri) as metastore:
         check_nothing_is_left(metastore, database)
@@ -207,27 +203,27 @@ def test_many_small_transactions_leave_nothing(
         f"CREATE TABLE {name} (id bigint) CLUSTERED BY (id) INTO 2 BUCKETS STORED AS ORC "
         "TBLPROPERTIES ('transactional'='true', 'no_auto_compaction'='true')"
     )
-    threads = set(threading.enumerate())
-    with connect(hive_line.uri) as hive:
+    port = int(hive_line.uri.rpartition(":")[2])
+    with no_thread_is_left(), connect(hive_line.uri) as hive:
         before: set[str] | None = None
         for number in range(transactions):
             with hive.transaction(name) as tx:
                 tx.table(name).append(pa.table({"id": [number]}))
             with hive.snapshot(name) as view:
                 assert number % 10 or view.table(name).scan().count() == number + 1
-            before = before or _sockets()
-        assert len(_sockets()) <= len(before or ())
+            before = before or _connections(port)
+        assert before and len(_connections(port)) <= len(before)
         database, _, table = name.partition(".")
         assert not hive.metastore.show_locks(database, table)
-    for thread in set(threading.enumerate()) - threads:
-        thread.join(10)
-    assert set(threading.enumerate()) <= threads
     assert hive_line.sql(f"SELECT count(*), max(id) FROM {name}") == [[transactions, transactions - 1]]
 
 
-def _sockets() -> set[str]:
-    links = (path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
-    return {str(link) for link in links if str(link).startswith("socket:")}
+def _connections(port: int) -> set[str]:
+    """Sockets of this process that are connected to a port; Linux lists them by remote address and inode."""
+    own = {str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+    tables = [Path("/proc/self/net", name).read_text("ascii") for name in ("tcp", "tcp6")]
+    fields = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return own & {f"socket:[{each[9]}]" for each in fields if int(each[2].rpartition(":")[2], 16) == port}
 
 
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)

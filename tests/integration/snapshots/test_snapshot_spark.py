@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import shutil
-import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from mutation_api.errors import CorruptFileError, MutationError, RecordLayoutErr
 from mutation_api.table.snapshot_view import SnapshotView
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import Change, FilledTable, LiveTable, delete, insert, update
+from tests.support.left_threads import no_thread_is_left
 
 pytestmark = pytest.mark.slow
 
@@ -121,8 +121,8 @@ def test_a_client_holds_a_lock_until_it_is_closed(filled: FilledTable, spark: Sp
 def test_many_readings_leave_nothing(filled: FilledTable, spark: SparkSession, readings: int) -> None:
     """A loop in a notebook piles up neither locks and transactions at the server nor threads here."""
     metastore = filled.metastore
-    before, threads = {t.id for t in metastore.get_open_txns().txns}, set(threading.enumerate())
-    with filled.client() as client:
+    before = {t.id for t in metastore.get_open_txns().txns}
+    with filled.client() as client, no_thread_is_left():
         for number in range(readings):
             with client.open_snapshot(filled.full_name) as view:
                 frame = snapshot(view, filled.full_name, columns=["id"], spark=spark)
@@ -131,9 +131,6 @@ def test_many_readings_leave_nothing(filled: FilledTable, spark: SparkSession, r
                 assert {t.id for t in metastore.get_open_txns().txns} - before
         assert not metastore.show_locks(filled.info.database, filled.info.name)
         assert {t.id for t in metastore.get_open_txns().txns} <= before
-        for thread in set(threading.enumerate()) - threads:
-            thread.join(10)
-        assert not set(threading.enumerate()) - threads
 
 
 def test_an_undeclared_table_is_refused(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import tempfile
-import threading
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -33,6 +32,7 @@ from mutation_api.errors import (
 )
 from mutation_api.hive.connection import Hive
 from mutation_api.local.local_options import MEMORY_BYTES_MIN, LocalOptions
+from tests.support.left_threads import no_thread_is_left
 from tests.unit.hive.conftest import NAME, MakeHive
 
 MAY = datetime.date(2024, 5, 1)
@@ -399,13 +399,10 @@ def test_a_failure_to_begin_leaves_nothing(make_hive: MakeHive) -> None:
     """No lock, no thread; the error is that of the metastore."""
     hive = make_hive("2.3", lock_timeout_seconds=0.05)
     with hive.transaction(NAME):
-        threads, locks = set(threading.enumerate()), hive.metastore.show_locks("default", "orders")
-        with pytest.raises(LockNotAcquiredError), hive.transaction(NAME):
+        locks = hive.metastore.show_locks("default", "orders")
+        with no_thread_is_left(), pytest.raises(LockNotAcquiredError), hive.transaction(NAME):
             pass
         assert hive.metastore.show_locks("default", "orders") == locks
-        for thread in set(threading.enumerate()) - threads:
-            thread.join(10)
-        assert set(threading.enumerate()) <= threads
     with pytest.raises(TableNotMutableError, match="does not exist"), hive.transaction("default.nope"):
         pass
     with pytest.raises(TableNotMutableError, match="does not exist"), hive.snapshot("default.nope"):
