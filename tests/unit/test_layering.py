@@ -263,16 +263,17 @@ def _python(package: Path) -> list[Path]:
 SOURCES = _sources()
 
 
-def _imports(tree: ast.AST) -> set[str]:
+@functools.cache
+def _imports(tree: ast.AST) -> frozenset[str]:
     """Full names of imported modules; ``from package import module`` counts as the module."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            modules = {f"{node.module}.{alias.name}" for alias in node.names} & SOURCES.keys()
-            found |= modules or {node.module}
-    return found
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name for name in names if name in SOURCES} or {node.module}
+    return frozenset(found)
 
 
 def _layer(module: str) -> str:
