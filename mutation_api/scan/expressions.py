@@ -16,7 +16,7 @@ from mutation_api.errors import RecordLayoutError
 
 acero = lazy_loader.load("pyarrow.acero", suppress_warning=True)  # it imports pandas, if that is installed
 
-__all__ = ["Path", "columns_read", "evaluate", "paths_read", "result_type"]
+__all__ = ["Path", "columns_read", "evaluate", "named_column", "paths_read", "result_type"]
 
 Path = tuple[str, ...]
 """A column's name, or for a field of a struct column both names."""
@@ -39,6 +39,20 @@ def result_type(expression: pc.Expression, schema: pa.Schema, what: str) -> pa.D
         raise RecordLayoutError(
             f"{what} {expression} cannot be resolved over {names}: {str(error).splitlines()[0]}"
         ) from error
+
+
+def named_column(text: str, names: Sequence[str], what: str) -> str:
+    """The column that a text names in any case; ``names`` are in lower case.
+
+    Raises:
+        RecordLayoutError: there is none, as when the text is a condition; ``what`` says whose text it is.
+    """
+    if text.lower() not in names:
+        raise RecordLayoutError(
+            f"{what} {text!r}: a text is the name of a column, one of {', '.join(names)}; anything else is "
+            'an Arrow expression, such as pc.field("x") > 1'
+        )
+    return text.lower()
 
 
 def paths_read(expression: pc.Expression, schema: pa.Schema) -> frozenset[Path]:

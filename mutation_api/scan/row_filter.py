@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.fs
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
-from mutation_api.scan.expressions import columns_read, evaluate, result_type
+from mutation_api.scan.expressions import columns_read, evaluate, named_column, result_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition_columns import partition_scalars
 
@@ -54,7 +54,7 @@ class RowFilter:
         """
         what = f"table {table.full_name}: the filter"
         if isinstance(given, str):
-            given = pc.field(given.lower())
+            given = pc.field(named_column(given, schema.names, what))
         found = result_type(given, schema, what)
         if not pa.types.is_boolean(found):
             raise RecordLayoutError(f"{what} {given} gives {found}; it must be true or false for each row")

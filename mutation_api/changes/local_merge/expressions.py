@@ -14,7 +14,7 @@ from mutation_api.changes.analysis import Analysis, Conjunct, Equality
 from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.changes.resolve import ResolvedMerge
 from mutation_api.errors import RecordLayoutError
-from mutation_api.scan.expressions import Path, paths_read, result_type
+from mutation_api.scan.expressions import Path, named_column, paths_read, result_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 
@@ -25,19 +25,27 @@ ArrowMerge = ResolvedMerge[pc.Expression, pa.DataType]
 _SIDES = (SOURCE, TARGET)
 
 
-def as_expression(given: pc.Expression | str, side: str = SOURCE) -> pc.Expression:
-    """An expression; a text names a column: ``"x"`` of ``side``, ``"source.x"`` or ``"target.x"``."""
+def as_expression(
+    given: pc.Expression | str, columns: Mapping[str, Sequence[str]], side: str, what: str
+) -> pc.Expression:
+    """An expression; a text names a column: ``"x"`` of ``side``, ``"source.x"`` or ``"target.x"``.
+
+    ``columns`` are the names of each side's columns, in lower case.
+
+    Raises:
+        RecordLayoutError: there is none of that name; ``what`` says whose text it is.
+    """
     if not isinstance(given, str):
         return given
     first, _, rest = given.partition(".")
-    path = (first, rest) if rest and first in _SIDES else (side, given)
-    return pc.field(path[0], path[1].lower())
+    at, name = (first, rest) if rest and first in _SIDES else (side, given)
+    return pc.field(at, named_column(name, columns[at], f"{what} of the {at}"))
 
 
-def as_value(given: Any, side: str = SOURCE) -> pc.Expression:
+def as_value(given: Any, columns: Mapping[str, Sequence[str]], side: str, what: str) -> pc.Expression:
     """The expression of an assigned value: an expression, the name of a column, or any other value itself."""
     if isinstance(given, pc.Expression | str):
-        return as_expression(given, side)
+        return as_expression(given, columns, side, what)
     return pc.scalar(given)
 
 

@@ -217,9 +217,17 @@ class LocalMerge:
         self, match: Match, when: Condition, action: Action, values: Values | None = None
     ) -> LocalMerge:
         side = TARGET if match is Match.NOT_MATCHED_BY_SOURCE else SOURCE
-        condition = None if when is None else as_expression(when, side)
+        columns = {
+            SOURCE: [name.lower() for name in self.source.column_names],
+            TARGET: [column.name for column in self.transaction.table(self.table_name).all_columns],
+        }
+        what = f"table {self.table_name}: the condition"
+        condition = None if when is None else as_expression(when, columns, side, what)
         assignments = None
         if values is not None:
-            assignments = {name.lower(): as_value(value, side) for name, value in values.items()}
+            assignments = {
+                name.lower(): as_value(value, columns, side, f"table {self.table_name}: the value of {name}")
+                for name, value in values.items()
+            }
         self.clauses.append(Clause(match, condition, action, assignments))
         return self

@@ -115,7 +115,8 @@ def test_a_whole_struct_may_be_read(tmp_path: Path) -> None:
     ("condition", "message"),
     [
         (pc.field("nope") == 1, "nope.*cannot be resolved over id, msg, ds, hr"),
-        ("nope", "nope"),
+        ("nope", "the filter 'nope': a text is the name of a column, one of id, msg, ds, hr;"),
+        ("id > 3", r"the filter 'id > 3': .*pc\.field"),
         ("id", "gives int64"),
         (pc.field("msg") > 1, "filter"),
         (pc.field(0) == 1, "number"),

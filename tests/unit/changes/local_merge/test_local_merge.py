@@ -227,6 +227,22 @@ def test_types_that_cannot_be_compared(client: MutatorClient) -> None:
             local_merge(transaction, "default.t", source=table([{"id": 1}]), on=["id"]).execute()
 
 
+def test_a_text_that_is_no_column(client: MutatorClient) -> None:
+    """As who knows SQL would write a condition; the error lists the columns and says how."""
+    with client.new_transaction() as transaction:
+        merge = local_merge(transaction, "default.t", source=table([{"ID": 1, "op": "D"}]), on=["id"])
+        expected = r"default\.t: the condition of the source \"op = 'D'\": .* one of id, op; .*pc\.field"
+        with pytest.raises(RecordLayoutError, match=expected):
+            merge.when_matched_delete("source.op = 'D'")
+        with pytest.raises(
+            RecordLayoutError, match=r"the condition of the target 'gone': .*id, name, price, day"
+        ):
+            merge.when_not_matched_by_source_delete("gone")
+        with pytest.raises(RecordLayoutError, match=r"the value of price of the target 'price \* 2'"):
+            merge.when_matched_update({"price": "target.price * 2"})
+        assert merge.clauses == []
+
+
 def test_keys_that_would_be_cut(client: MutatorClient) -> None:
     """A key that is stored as another one may be that of an existing row."""
     source = table([{"id": 5, "name": "tea", "price": "1.005", "day": D1}], price=pa.string())
