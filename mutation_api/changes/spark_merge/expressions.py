@@ -10,7 +10,7 @@ from typing import Any
 import pyspark.sql.functions as sf
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import BooleanType, DataType, StructType
+from pyspark.sql.types import BooleanType, DataType, StructField, StructType
 
 from mutation_api.changes.analysis import Analysis, Conjunct, Equality
 from mutation_api.changes.clauses import SOURCE, TARGET, text_of
@@ -116,15 +116,35 @@ class ExpressionAnalyser:
         return [_conjunct(part, by_user) for part in parts]
 
     def _resolved(self, expression: Expression, sides: Sequence[str], what: str) -> DataFrame:
+        # In brackets no name may stand behind the expression, for which a typing error would be taken.
+        column = sf.expr(f"({expression}\n)") if isinstance(expression, str) else expression
         try:
-            resolved = self._frame(sides).select(column_of(expression))
+            resolved = self._frame(sides).select(column)
             resolved.schema  # noqa: B018  (reading the type resolves the Column)
         except (AnalysisException, ParseException) as error:
             raise RecordLayoutError(
                 f"table {self.table_name}: {what} {text_of(expression)!r} cannot be resolved over "
                 f"{' and '.join(map(self._described, sides))}: {str(error).splitlines()[0]}"
             ) from error
+        self._check_sides(column, sides, f"{what} {text_of(expression)!r}")
         return resolved
+
+    def _check_sides(self, column: Column, sides: Sequence[str], what: str) -> None:
+        """Where it is evaluated the sides are structs: a column without its side is unknown there."""
+        try:
+            self._structs.select(column).schema  # noqa: B018  (reading the type resolves the Column)
+        except AnalysisException as error:
+            either = " or ".join(f"{side}.x" for side in sides)
+            raise RecordLayoutError(
+                f"table {self.table_name}: {what}: name each column with its side, {either}: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+
+    @cached_property
+    def _structs(self) -> DataFrame:
+        schemas = {SOURCE: self.source_schema, TARGET: self.target_schema}
+        schema = StructType([StructField(side, schemas[side]) for side in schemas])
+        return self.spark.createDataFrame([], schema)
 
     def _frame(self, sides: Sequence[str]) -> DataFrame:
         frames = [self._empty[side] for side in sides]

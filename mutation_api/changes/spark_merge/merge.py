@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 
 from mutation_api.change_set.staged_writer import LookingTransaction
-from mutation_api.changes.clauses import Action, Clause, Match
+from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
 from mutation_api.changes.local_merge.local_plan import LocalMergePlan
 from mutation_api.changes.local_merge.preview_rows import preview_rows
@@ -34,6 +34,8 @@ from mutation_api.changes.spark_merge.expressions import Expression
 from mutation_api.changes.spark_merge.few_rows import few_rows_plan
 from mutation_api.changes.spark_merge.merge_plan import MergePlan
 from mutation_api.changes.spark_merge.preview_frame import preview_changes
+from mutation_api.changes.spark_merge.short_names import with_sides
+from mutation_api.errors import ConfigurationError
 from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.versions import ansi_rules
 from mutation_api.spark.worker_errors import translated_worker_errors
@@ -255,10 +257,36 @@ class MergeInto:
                 self.table_name,
                 self.source,
                 self.keys,
-                tuple(self.clauses),
+                self._clauses_with_sides(),
                 self.options,
                 shows_rows=shows_rows,
             )
+
+    def _clauses_with_sides(self) -> tuple[Clause[Expression], ...]:
+        return tuple(
+            dataclasses.replace(
+                each,
+                condition=None
+                if each.condition is None
+                else self._with_sides(each.condition, each.match.sides),
+                assignments=None
+                if each.assignments is None
+                else {n: self._with_sides(value, each.match.sides) for n, value in each.assignments.items()},
+            )
+            for each in self.clauses
+        )
+
+    def _with_sides(self, expression: Expression, sides: Sequence[str]) -> Expression:
+        """SQL in which a column that one side alone has is named with it, as PySpark's mergeInto takes it."""
+        if not isinstance(expression, str):
+            return expression
+        target = [column.name for column in self.transaction.table(self.table_name).all_columns]
+        names = {SOURCE: [name.lower() for name in self.source.columns], TARGET: target}
+        listed = [(name, side) for side in sides for name in names[side]]
+        known = {n: side for n, side in listed if not any(n == o and side != s for o, s in listed)}
+        with suppress(ConfigurationError):  # it is told with the table and the clause when it is resolved
+            return with_sides(self.source.sparkSession, expression, known)
+        return expression
 
     @property
     def _what(self) -> str:
@@ -277,8 +305,8 @@ class MergeInto:
                 self.table_name,
                 self.source,
                 self.keys,
-                self.on,
-                tuple(self.clauses),
+                None if self.on is None else self._with_sides(self.on, (SOURCE, TARGET)),
+                self._clauses_with_sides(),
                 self.options,
                 keeps_old_rows=keeps_old_rows,
             )

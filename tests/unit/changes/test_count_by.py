@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark.sql.functions as sf
 import pytest
 from pyspark.sql import SparkSession
 
@@ -59,6 +60,28 @@ def test_rows_are_counted_by_a_column_of_the_source(spark: SparkSession, tmp_pat
         "z": MergeCounts(inserted=1),
     }
     assert sum(done.counts_by.values(), MergeCounts()) == done.total
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_a_column_of_one_side_needs_no_side(spark: SparkSession, tmp_path: Path, by_column: bool) -> None:
+    """In SQL, as PySpark's mergeInto takes it; a Column is refused before anything is read."""
+    source = spark.sql(
+        "select * from values (1, 'a', 'D'), (2, 'b', 'I'), (3, 'c', 'D') as source(id, msg, op)"
+    )
+    with client_of(tmp_path) as client, client.new_transaction() as transaction:
+        insert = merge_into(transaction, NAME, source=source, on=["id"])
+        if by_column:
+            with pytest.raises(
+                RecordLayoutError,
+                match=r"default\.t: .*whenNotMatched.*name each column with its side, source.x",
+            ):
+                insert.whenNotMatched(sf.col("op") == "I").insertAll().merge()
+        else:
+            insert = insert.whenMatched("op = 'D'").delete()
+            insert = insert.whenNotMatched("op = 'I' AND id > 1").insert(
+                {"id": "id", "msg": "concat(msg, op)"}
+            )
+            assert insert.merge().total == MergeCounts(inserted=1)
 
 
 def test_the_source_must_have_the_column(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyspark.sql.functions as sf
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -75,6 +76,24 @@ def test_partitions_are_told_by_conditions(spark: SparkSession, analyser: Expres
     assert partitions_where(spark, TABLE, names, texts) == names[1:]
     assert partitions_where(spark, TABLE, names, [*texts, ()]) is None
     assert partitions_where(spark, TABLE, names, []) == []
+
+
+def test_a_column_needs_its_side(analyser: ExpressionAnalyser) -> None:
+    """A Column cannot be completed; where rows are matched, only the sides have names."""
+    assert analyser.analyse(sf.col("source.n") == 1, (SOURCE, TARGET), "on").source_columns == {"n"}
+    for column in (sf.col("n") == 1, "hr = 1"):
+        with pytest.raises(
+            RecordLayoutError, match=r"d\.t: condition .*: name each column with its side, source"
+        ):
+            analyser.condition(column, (SOURCE, TARGET), "condition")
+
+
+def test_a_name_behind_a_condition_is_no_condition(analyser: ExpressionAnalyser) -> None:
+    """Spark's parser would take what a typing error leaves for the name of the whole."""
+    for text in ("source.n = 1 andd", "source.n = 1 AS x", "source.n = 1 andd -- 2"):
+        with pytest.raises(RecordLayoutError, match="cannot be resolved"):
+            analyser.condition(text, (SOURCE,), "condition")
+    assert analyser.condition("source.n = 1 -- one", (SOURCE,), "condition").source_columns == {"n"}
 
 
 def test_what_cannot_be_resolved_is_named(analyser: ExpressionAnalyser) -> None:
