@@ -192,7 +192,7 @@ class HiveTable(SnapshotTable):
 
         Args:
             source: the rows to merge; it is held in memory with the rows of the table that it matches.
-            on: key columns, which both sides have.
+            on: key columns, which both sides have; a text is one of them.
             null_safe: whether NULL equals NULL; in SQL it does not.
             on_duplicate: what to do if several source rows would act on one row or insert one key: ``error``,
                 or ``first_by("updated")``.
@@ -221,4 +221,6 @@ class HiveTable(SnapshotTable):
             count_by=count_by,
             local=self._local,
         )
-        return dataclasses.replace(begun, write=self._changes.add_merged)
+        merge = dataclasses.replace(begun, write=self._changes.add_merged)
+        self._changes.expect(merge)
+        return merge

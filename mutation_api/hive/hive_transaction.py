@@ -114,11 +114,13 @@ class HiveTransaction:
             LockLostError, TransactionAbortedError: the transaction is lost, or another writer committed
                 first: run it again.
             CommitOutcomeUnknownError, ConnectionFailedError, TransactionError: see Transaction.commit.
-            TransactionStateError: it is not open.
+            TransactionStateError: it is not open, or a merge was described and not executed.
         """
         transaction = self._begun()
         transaction.check()
         try:
+            for changes in self._changes.values():
+                changes.check_merges()
             for changes in self._changes.values():
                 changes.write(self._local, self._options)
             transaction.commit()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from mutation_api.change_set.apply_summary import ApplySummary
+from mutation_api.changes.local_merge.merge import LocalMerge
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import TransactionStateError
 from mutation_api.hive.change_part import OPERATION, ChangePart, PartLayout, joined
@@ -39,6 +40,7 @@ class TableChanges:
         self._share = share
         self._parts: list[ChangePart] = []
         self._spools: list[SpooledBatches] = []
+        self._merges: list[LocalMerge] = []
         self._verify_row_ids = False
         self._insert_files: int | None = None
         self._options: WriterOptions | None = None
@@ -123,6 +125,18 @@ class TableChanges:
                 "since it compares with the snapshot: merge first, or merge in another transaction"
             )
 
+    def expect(self, merge: LocalMerge) -> None:
+        """Refuse to write until the merge was executed or tried."""
+        self._merges.append(merge)
+
+    def check_merges(self) -> None:
+        """Raise TransactionStateError if a merge was described and never executed."""
+        if any(merge.is_described_only for merge in self._merges):
+            raise TransactionStateError(
+                f"table {self._name}: a merge was described and not executed: end it with .execute(), or "
+                "with .dry_run() to see what it would do. Nothing was committed"
+            )
+
     def write(self, local: LocalOptions, options: WriterOptions | None) -> ApplySummary | None:
         """Write everything as one change set; None if there is nothing.
 
@@ -145,7 +159,7 @@ class TableChanges:
         """Forget the changes, and remove temporary files."""
         for spool in self._spools:
             spool.close()
-        self._parts, self._spools = [], []
+        self._parts, self._spools, self._merges = [], [], []
 
     @property
     def _table(self) -> AcidTable:

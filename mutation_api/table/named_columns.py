@@ -13,6 +13,8 @@ __all__ = ["named_columns", "named_data_columns"]
 def named_columns(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:
     """The data and partition columns of these names (any case), in the given order; all of them for None.
 
+    A text is one name.
+
     Raises:
         RecordLayoutError: the table does not have a column, or its name occurs twice.
     """
@@ -28,6 +30,7 @@ def _named(
     table: AcidTable, known: Sequence[AcidColumn], given: Sequence[str] | None, known_as: str
 ) -> tuple[AcidColumn, ...]:
     by_name = {column.name: column for column in known}
+    given = [given] if isinstance(given, str) else given
     names = list(by_name) if given is None else [name.lower() for name in given]
     unknown = [name for name in names if name not in by_name]
     if unknown or len(set(names)) < len(names):

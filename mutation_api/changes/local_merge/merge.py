@@ -71,8 +71,8 @@ def local_merge(
         table_name: ``database.table``.
         source: the rows to merge: anything with the Arrow C stream interface. It is read once, and held in
             memory with the rows of the table that it matches.
-        on: key columns that both sides have. They are compared as Spark does; types for which Arrow could
-            not are refused, see :mod:`mutation_api.changes.keyed_rows.key_columns`.
+        on: key columns that both sides have; a text is one of them. They are compared as Spark does; types
+            for which Arrow could not are refused, see :mod:`mutation_api.changes.keyed_rows.key_columns`.
         null_safe: whether NULL equals NULL; in SQL it does not.
         on_duplicate: what to do if several source rows would act on one row or insert one key: ``"error"``,
             or ``first_by("updated")``, ``first_by(("updated", "descending"))``.
@@ -89,8 +89,9 @@ def local_merge(
         LocalEngineError: the source needs more memory than allowed.
         RecordLayoutError: the source is no Arrow data, or has a column twice.
     """
+    keys = tuple(name.lower() for name in ([on] if isinstance(on, str) else on))
     options = checked_options(
-        keys=on,
+        keys=keys,
         null_safe=null_safe,
         on_duplicate=on_duplicate,
         missing_columns=missing_columns,
@@ -102,7 +103,7 @@ def local_merge(
     given = local or LocalOptions()
     full_name = transaction.table(table_name).full_name
     rows = source_rows(full_name, source, given)
-    return LocalMerge(transaction, full_name, rows, tuple(name.lower() for name in on), options, given)
+    return LocalMerge(transaction, full_name, rows, keys, options, given)
 
 
 @dataclass
@@ -123,6 +124,8 @@ class LocalMerge:
     clauses: list[Clause[pc.Expression]] = field(default_factory=list)
     write: Callable[..., ApplySummary | None] = apply_arrow
     read_bytes_max: int | None = None
+    is_described_only: bool = field(default=True, init=False)
+    """Whether neither :meth:`execute` nor :meth:`dry_run` was called, so that it has done nothing."""
 
     def when_matched_update_all(self, when: Condition = None) -> LocalMerge:
         """Give every column of rows on both sides the source's value."""
@@ -197,6 +200,7 @@ class LocalMerge:
 
     def _plan(self, *, shows_rows: bool = False) -> LocalMergePlan:
         """Check names, types and conditions; reads nothing of the table."""
+        self.is_described_only = False
         self.transaction.check()
         table, source = self.transaction.table(self.table_name), plain_batch(self.source)
         types = {field.name: field.type for field in source.schema}

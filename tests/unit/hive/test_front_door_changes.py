@@ -155,6 +155,22 @@ def test_a_merge_comes_first(hive: Hive) -> None:
     assert len(read(hive)) == 4
 
 
+def test_a_merge_that_was_only_described_stops_the_commit(hive: Hive) -> None:
+    """Whoever forgets execute() believes that it was done; a dry run is what its user wants."""
+    changed = rows((1, "x", "1.00", MAY))
+    message = r"default\.orders: .*described and not executed.*\.execute\(\).*Nothing was committed"
+    with pytest.raises(TransactionStateError, match=message), hive.transaction(NAME) as tx:
+        tx.table(NAME).merge(changed, on="id").when_matched_update_all()
+    with hive.transaction(NAME) as tx:
+        tx.table(NAME).merge(changed, on="id").when_matched_update_all().dry_run()
+    assert read(hive) == sorted(FIRST)
+    with hive.transaction(NAME) as tx:
+        tx.table(NAME).merge(changed, on="ID").when_matched_delete().execute()
+    assert read(hive) == sorted(FIRST)[1:]
+    with hive.snapshot(NAME) as view:
+        assert view.table(NAME).scan("id").to_arrow().column_names == ["id"]
+
+
 def test_a_merge_without_changes_leaves_room_for_another(hive: Hive) -> None:
     """It wrote nothing that the other would miss."""
     with hive.transaction(NAME) as tx:
