@@ -156,7 +156,8 @@ class _Resolver(Generic[E, T]):
     def _check_clauses(self) -> None:
         if not self.clauses:
             raise RecordLayoutError(
-                f"table {self.table.full_name}: the merge has no clause; add whenMatched() …"
+                f"table {self.table.full_name}: the merge has no clause; add one, such as whenMatched() or "
+                "when_matched_update_all()"
             )
         wrong = [c for c in self.clauses if c.action is not Action.INSERT]
         if wrong and not self.table.version.has_row_ids:

@@ -190,6 +190,11 @@ def check_as_of(as_of: AsOf, table_names: Sequence[str]) -> dict[str, int | date
     else:
         points = dict.fromkeys(table_names, as_of)
     for name, point in points.items():
+        if not isinstance(point, int | datetime.datetime):
+            raise ConfigurationError(
+                f"as_of={point!r} for {name}: expected an id, or a datetime with a time zone, such as "
+                'datetime.fromisoformat("2026-03-01T12:00:00+00:00")'
+            )
         if isinstance(point, datetime.datetime) and point.tzinfo is None:
             raise ConfigurationError(f"as_of={point.isoformat()} for {name}: the moment has no time zone")
     return points

@@ -430,8 +430,9 @@ class Transaction:
         opened = self._tables.get(table_name.strip().lower())
         if opened is None:
             raise ConfigurationError(
-                f"table {table_name} is not part of the transaction; add it to the MutatorClientBuilder. "
-                f"The transaction has {', '.join(self._tables)}"
+                f"table {table_name} is not part of the transaction, which has {', '.join(self._tables)}: "
+                "name it where the transaction is made, in Hive.transaction(…) or "
+                "MutatorClientBuilder.add_sink_table(…)"
             )
         return opened
 

@@ -367,7 +367,8 @@ class _Reading:
                 raise InputError(
                     f"source table {self._database}.{table}: the log has a statement at {self.position} that "
                     f"{effect.value}: {text[:200]!r}. Nothing was applied. Do the same to the table in Hive, "
-                    f"then run with this position as seen to ({self.position}). Or: {START_OVER}"
+                    f"then say that it is seen to: --seen-to {self.position} in the next run, in Python "
+                    f"seen_to=[{self.position!r}]. Or: {START_OVER}"
                 )
 
     def _take_prepared(self, event: Any) -> None:

@@ -296,9 +296,11 @@ class _Plan:
             if extra:
                 names = [f"{found.name}.{column}" for column in extra]
                 options = " ".join(f"--ignore-column {each}" for each in names)
+                described = ", ".join(f"{each} ({sources[each].type_text} at the source)" for each in extra)
+                them = "them" if len(extra) > 1 else "it"
                 lacks.append(
-                    f"Hive lacks {', '.join(extra)}; add them there, or leave them out: {options}, in Python "
-                    f"ignored_columns={names}"
+                    f"Hive lacks {described}: add {them} by ALTER TABLE {table.target.full_name} ADD COLUMNS "
+                    f"(…), or leave {them} out: {options}, in Python ignored_columns={names}"
                 )
             raise RecordLayoutError(
                 f"source table {name} and {table.target.full_name} differ: {'; '.join(lacks)}"

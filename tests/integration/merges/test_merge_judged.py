@@ -120,7 +120,7 @@ def test_refusals_and_the_cases_of_hive(
             RecordLayoutError,
             "whenMatched().update assigns columns that the table does not have: x; its columns are a, b",
         ),
-        (lambda: merge(source), RecordLayoutError, "the merge has no clause; add whenMatched() …"),
+        (lambda: merge(source), RecordLayoutError, "the merge has no clause; add one, such as whenMatched"),
     ]
     with client.new_transaction() as transaction:
         for begin, error, message in cases:
@@ -177,7 +177,7 @@ def test_a_key_is_not_inserted_as_another(
             with pytest.raises(ClientError) as unknown:
                 merge_into(transaction, "d.nowhere", source=source, on=["k"]).whenMatched().delete().merge()
             assert str(unknown.value) == (
-                "table d.nowhere is not part of the transaction; add it to the MutatorClientBuilder. "
-                f"The transaction has {name}"
+                f"table d.nowhere is not part of the transaction, which has {name}: name it where the "
+                "transaction is made, in Hive.transaction(…) or MutatorClientBuilder.add_sink_table(…)"
             )
             assert live.state() == before

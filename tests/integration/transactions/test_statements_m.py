@@ -290,7 +290,7 @@ def _is_lost(transaction) -> bool:  # type: ignore[no-untyped-def]
 def test_m16_listener_is_told_and_its_absence_warned_of(filled: FilledTable, clock: FakeClock) -> None:
     """Without a listener connect() warns; with one it hears of the loss, once."""
     with filled.client() as client:
-        assert any("no LockFailureListener" in warning for warning in client.warnings)
+        assert any("lock_failure_listener" in warning for warning in client.warnings)
     listener = Listener()
     with filled.builder().lock_failure_listener(listener).clock(clock).build() as client:
         transaction = client.new_transaction()

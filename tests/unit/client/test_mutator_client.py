@@ -137,7 +137,7 @@ def test_warnings_for_a_server_that_never_compacts(tmp_path: Path) -> None:
     metastore = InMemoryMetastore(tmp_path, configuration=configuration)
     metastore.create_table(table_info("t"))
     with builder(metastore, None, "t").build() as client:
-        for text in ("initiator", "Dummy", "concurrency", "LockFailureListener"):
+        for text in ("initiator", "Dummy", "concurrency", "lock_failure_listener"):
             assert len([w for w in client.warnings if text in w]) == 1
         assert len(client.warnings) == 4
         assert max(map(len, client.warnings)) <= 150
@@ -189,8 +189,8 @@ def test_a_process_says_a_warning_once(
     monkeypatch.setattr(mutator_client, "_told", set())
     for _ in range(2):
         with builder(metastore, clock, "t").build() as client:
-            assert any("LockFailureListener" in warning for warning in client.warnings)
-    assert caplog.text.count("LockFailureListener") == 1
+            assert any("lock_failure_listener" in warning for warning in client.warnings)
+    assert caplog.text.count("lock_failure_listener") == 1
 
 
 def test_a_snapshot_holds_a_read_lock_and_sees_what_was_committed(

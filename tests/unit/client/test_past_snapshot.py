@@ -92,6 +92,7 @@ def test_there_is_no_past_beyond_the_ids(metastore: InMemoryMetastore, last_id: 
     [
         (3, "ids are those of one table"),
         (datetime(2026, 1, 1), "has no time zone"),
+        ("2026-01-01T12:00:00Z", "expected an id, or a datetime with a time zone"),
         ({"default.other": 3}, "default.other, which the snapshot does not hold"),
     ],
 )
