@@ -254,8 +254,8 @@ class MutatorClient:
         has_sinks = any(s.role is TableRole.SINK for s in self._specs)
         if has_sinks and self._options.listener is None:
             found.append(
-                "only the next step, or commit(), tells that a transaction is lost; to be called at once, set "
-                "the builder's lock_failure_listener(…) or on_lost(…)"
+                "only the next step, or commit(), tells that a transaction is lost; to be called at once, "
+                "set the builder's lock_failure_listener(…) or on_lost(…)"
             )
         return found
 

@@ -120,7 +120,11 @@ def test_refusals_and_the_cases_of_hive(
             RecordLayoutError,
             "whenMatched().update assigns columns that the table does not have: x; its columns are a, b",
         ),
-        (lambda: merge(source), RecordLayoutError, "the merge has no clause; add one, such as whenMatched"),
+        (
+            lambda: merge(source),
+            RecordLayoutError,
+            "the merge has no clause; add one, such as whenMatched() or when_matched_update_all()",
+        ),
     ]
     with client.new_transaction() as transaction:
         for begin, error, message in cases:
