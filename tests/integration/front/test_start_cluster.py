@@ -35,7 +35,7 @@ def test_the_commands_of_the_page(yarn: YarnCluster, hive_on_hdfs: HiveJudge, tm
         )
         assert "merged 3 inserted" in said
         assert said.count("merged 1 inserted, 1 updated") == 2
-        found = hive_on_hdfs.sql("SELECT id, item, price FROM sales.orders ORDER BY id")
+        found = hive_on_hdfs.sql("SELECT id, item, price FROM sales.first_orders ORDER BY id")
     finally:
         hive_on_hdfs.time_out_transactions(0)
         hive_on_hdfs.sql("DROP DATABASE sales CASCADE")
