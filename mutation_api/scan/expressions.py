@@ -6,6 +6,7 @@ expression reads, so they are found by leaving out one after the other: what is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import lazy_loader
@@ -23,6 +24,15 @@ Path = tuple[str, ...]
 
 _BY_NUMBER = "FieldPath("
 """How Arrow shows a column that is named by its number."""
+_UNKNOWN = re.compile(
+    r"No match for FieldRef\.(?:Name\((?P<name>.*)\)"
+    r"|Nested\(FieldRef\.Name\((?P<struct>.*)\) FieldRef\.Name\((?P<field>.*)\)\)) in "
+)
+"""How Arrow says that there is no such column, or no such field of a struct column."""
+_OTHER_TYPE = re.compile(
+    r"Function '(?:equal|not_equal|(?:less|greater)(?:_equal)?)' has no kernel|Array type doesn't match"
+)
+"""How Arrow says that it does not compare these types."""
 
 
 def result_type(expression: pc.Expression, schema: pa.Schema, what: str) -> pa.DataType:
@@ -37,7 +47,7 @@ def result_type(expression: pc.Expression, schema: pa.Schema, what: str) -> pa.D
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError) as error:
         names = ", ".join(".".join(path) for path in _paths(schema))
         raise RecordLayoutError(
-            f"{what} {expression} cannot be resolved over {names}: {str(error).splitlines()[0]}"
+            f"{what} {expression} cannot be resolved over {names}: {_reason(str(error), schema)}"
         ) from error
 
 
@@ -87,6 +97,25 @@ def _evaluated(expression: pc.Expression, rows: pa.Table) -> pa.ChunkedArray:
         acero.Declaration("project", acero.ProjectNodeOptions([expression], ["value"])),
     ]
     return acero.Declaration.from_sequence(plan).to_table(use_threads=False).column(0)
+
+
+def _reason(message: str, schema: pa.Schema) -> str:
+    """Why an expression cannot be resolved, from Arrow's message, and what to write instead."""
+    first = message.splitlines()[0]
+    unknown = _UNKNOWN.match(first)
+    if unknown is not None:
+        path = tuple(filter(None, unknown.group("struct", "field", "name")))
+        meant = [known for known in _paths(schema) if known[-1].lower() == path[-1].lower()]
+        written = " or ".join(f"pc.field({', '.join(map(_quoted, known))})" for known in meant)
+        return f"there is no column {'.'.join(path)}" + (f", write {written}" if meant else "")
+    if _OTHER_TYPE.match(first):
+        example = 'datetime.date(2024, 5, 1) or Decimal("1.50")'
+        return f"{first}: a value must have the column's type, as {example}"
+    return first
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 def _resolves(expression: pc.Expression, schema: pa.Schema) -> bool:

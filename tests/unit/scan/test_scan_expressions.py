@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -46,3 +49,43 @@ def test_what_cannot_be_resolved(expression: pc.Expression) -> None:
     """The message names the expression and the columns."""
     with pytest.raises(RecordLayoutError, match=r"^the filter .* cannot be resolved over source\.a, .*, n: "):
         result_type(expression, SCHEMA, "the filter")
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        (pc.field("z") == 1, "there is no column z"),
+        (pc.field("N") == 1, 'there is no column N, write pc.field("n")'),
+        (pc.field("b") == "x", 'there is no column b, write pc.field("source", "b")'),
+        (
+            pc.field("a") == 1,
+            'there is no column a, write pc.field("source", "a") or pc.field("target", "a")',
+        ),
+        (pc.field("target", "b") == 1, 'there is no column target.b, write pc.field("source", "b")'),
+        (pc.field("target", "z") == 1, "there is no column target.z"),
+    ],
+    ids=str,
+)
+def test_an_unknown_column_is_named_alone(expression: pc.Expression, reason: str) -> None:
+    """With what to write, if its side or its case is all that is wrong."""
+    with pytest.raises(RecordLayoutError, match=f": {re.escape(reason)}$"):
+        result_type(expression, SCHEMA, "the filter")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [pc.field("day") == "2024-05-01", pc.field("day") < 20240501, pc.field("day").isin([20240501])],
+    ids=["equal", "less", "is_in"],
+)
+def test_a_value_of_another_type_than_the_column(expression: pc.Expression) -> None:
+    """What Arrow does not compare is refused with what to give."""
+    with pytest.raises(RecordLayoutError, match=r"date32.*must have the column's type, as datetime\.date\("):
+        result_type(expression, pa.schema([("day", pa.date32())]), "the filter")
+
+
+def test_what_the_message_advises_can_be_resolved() -> None:
+    """Values of the column's own type; another scale of a decimal is compared, too."""
+    schema = pa.schema([("price", pa.decimal128(9, 2))])
+    assert result_type(pc.field("price") > Decimal("1.50"), schema, "the filter") == pa.bool_()
+    with pytest.raises(RecordLayoutError, match=r'decimal128\(9, 2\), string.*or Decimal\("1\.50"\)$'):
+        result_type(pc.field("price") > "1.50", schema, "the filter")
