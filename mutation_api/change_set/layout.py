@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.change_set.pandas_index import index_advice
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.types.conversion import convert_to_column
@@ -101,7 +102,7 @@ def match_columns(
     if extra:
         raise RecordLayoutError(
             f"table {table.full_name}: the change set has columns that the table does not have: "
-            f"{', '.join(extra)}; the table's columns are {', '.join(expected)}"
+            f"{', '.join(extra)}; the table's columns are {', '.join(expected)}{index_advice(extra)}"
         )
     row_id = actual.get(ROW_ID_COLUMN.lower())
     layout = ChangeLayout(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
+from mutation_api.change_set.pandas_index import index_advice
 from mutation_api.changes.analysis import Analyser, Conjunct, Equality, T
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, E, Match
 from mutation_api.changes.merge_options import MergeOptions
@@ -207,7 +208,7 @@ class _Resolver(Generic[E, T]):
             raise RecordLayoutError(
                 f"table {self.table.full_name}: the source has columns that the table does not have and no "
                 f"condition reads: {', '.join(extra)}; the table's columns are "
-                f"{', '.join(self.analyser.target)}"
+                f"{', '.join(self.analyser.target)}{index_advice(extra)}"
             )
 
     def _counted(self) -> set[str]:

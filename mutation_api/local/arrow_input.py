@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 
 from mutation_api.errors import RecordLayoutError
 
 __all__ = ["arrow_reader"]
+
+_MIXED = re.compile(r"Conversion failed for column (.*) with type object", re.S)
+"""How pyarrow says of which column of a DataFrame of pandas it cannot convert the values."""
 
 
 def arrow_reader(data: object, what: str) -> pa.RecordBatchReader:
@@ -20,8 +25,8 @@ def arrow_reader(data: object, what: str) -> pa.RecordBatchReader:
         what: its role, for messages: ``table db.t: the change set``.
 
     Raises:
-        RecordLayoutError: the object has neither interface, or holds something else than rows; the message
-            names its type.
+        RecordLayoutError: the object has neither interface, holds something else than rows, or its values
+            have no type of Arrow; the message names its type.
     """
     if isinstance(data, pa.RecordBatchReader):
         return data
@@ -34,14 +39,27 @@ def arrow_reader(data: object, what: str) -> pa.RecordBatchReader:
         if hasattr(data, "__arrow_c_array__"):
             batch = pa.record_batch(data)
             return pa.RecordBatchReader.from_batches(batch.schema, [batch])
-    except (pa.ArrowException, TypeError) as error:
-        raise RecordLayoutError(f"{what}: {_named(data)} holds no rows of named columns: {error}") from error
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise RecordLayoutError(f"{what}: {_named(data)} {_misfit(error)}") from error
     raise RecordLayoutError(
         f"{what}: {_named(data)} cannot be read as Arrow, since it has no method __arrow_c_stream__. Give a "
         "Table, RecordBatch or RecordBatchReader of pyarrow, a DataFrame of pandas (2.2 or later) or Polars, "
         "or a relation of DuckDB; for Python's own rows pyarrow.Table.from_pylist(rows), for a DataFrame of "
         "Spark the function of that engine"
     )
+
+
+def _misfit(error: Exception) -> str:
+    """Why an object with Arrow's interface is no rows. A second argument names a column of pandas."""
+    mixed = _MIXED.fullmatch(str(error.args[-1])) if len(error.args) > 1 else None
+    if mixed is not None:
+        return (
+            f"has a column {mixed[1]} whose values cannot be converted to one Arrow type: {error.args[0]}. "
+            "Give all its values one type, such as Decimal or str; None is NULL"
+        )
+    if isinstance(error, pa.ArrowException | TypeError):
+        return f"holds no rows of named columns: {error}"
+    return f"cannot be converted to Arrow: {error}"
 
 
 def _named(data: object) -> str:

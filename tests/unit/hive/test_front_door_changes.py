@@ -313,6 +313,27 @@ def test_wrong_columns_are_refused_at_once(hive: Hive, call: str, columns: list[
     assert read(hive) == sorted(FIRST)
 
 
+@pytest.mark.parametrize("call", ["append", "merge"])
+def test_the_index_of_a_filtered_frame_is_named(hive: Hive, call: str) -> None:
+    """It is told from other columns, and without it the rows are taken."""
+    given = rows((1, "tea", "3.50", MAY), (4, "milk", "1.00", MAY)).to_pandas()
+    given = given[given.id > 1]
+
+    def change(frame: pd.DataFrame) -> None:
+        with hive.transaction(NAME) as tx:
+            orders = tx.table(NAME)
+            if call == "append":
+                orders.append(frame)
+            else:
+                orders.merge(frame, on=["id"]).when_not_matched_insert_all().execute()
+
+    message = "__index_level_0__ is the index of a DataFrame of pandas.* reset_index.drop=True. drops it$"
+    with pytest.raises(RecordLayoutError, match=f"does not have.*: __index_level_0__; .*{message}"):
+        change(given)
+    change(given.reset_index(drop=True))
+    assert read(hive) == sorted([*FIRST, (4, "milk", "1.00", MAY)])
+
+
 def test_the_commit_refuses_wrong_values(hive: Hive) -> None:
     """And nothing is changed."""
     with pytest.raises(RecordValueError, match="price"), hive.transaction(NAME) as tx:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
+from decimal import Decimal
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -69,3 +72,35 @@ def test_an_error_of_the_source_keeps_its_class() -> None:
     reader = arrow_reader(pa.RecordBatchReader.from_batches(TABLE.schema, batches()), "it")
     with pytest.raises(ZeroDivisionError):
         reader.read_all()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[Decimal("1.5"), "2.5"], ["1.5", Decimal("2.5")], [datetime.date(2024, 5, 1), "x"], [[1], {"a": 1}]],
+    ids=["decimal-text", "text-decimal", "date-text", "list-dict"],
+)
+def test_values_of_several_types_are_no_column(values: list[object]) -> None:
+    """The column and pyarrow's reason are named; values of one type are taken."""
+    frame = pd.DataFrame({"id": [1, 2, 3], "total": [*values, None]})
+    with pytest.raises(
+        RecordLayoutError,
+        match=r"^it: an object of type pandas.*DataFrame has a column total whose values cannot be converted "
+        r"to one Arrow type: [^(].*\. Give all its values one type",
+    ):
+        arrow_reader(frame, "it")
+    mended = frame.assign(total=[values[0], values[0], None])
+    assert arrow_reader(mended, "it").read_all().column("total").to_pylist() == mended["total"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("frame", "shown"),
+    [
+        (pd.DataFrame({"id": [2**70, 1]}), "int too large"),
+        (pd.DataFrame([[1, 2]], columns=["id", "id"]), r"\['id', 'id'\]"),
+    ],
+    ids=["long-integer", "doubled"],
+)
+def test_frames_that_pyarrow_does_not_take(frame: pd.DataFrame, shown: str) -> None:
+    """The same error class as for every other data."""
+    with pytest.raises(RecordLayoutError, match=f"DataFrame cannot be converted to Arrow: .*{shown}"):
+        arrow_reader(frame, "it")
