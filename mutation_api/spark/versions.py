@@ -15,6 +15,7 @@ SQLSTATE in messages         Spark 4.0      looked up by the condition's name: :
 Arrow UDFs                   Spark 4.1      one pass of mapInArrow: :func:`computed`
 Java 21                      Spark 4.0      refused: :func:`java_versions`
 Python without distutils     Spark 4.0      refused: :func:`check_installed`
+a log of each error          Spark 4.0      nothing to do: :func:`unlogged_errors`
 ===========================  =============  ==================================================================
 
 Not used at all, since every version has something as good: shuffles by a partition's number (Spark 4.1; see
@@ -29,6 +30,7 @@ import importlib
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,16 +72,18 @@ __all__ = [
     "java_versions",
     "lenient_part",
     "try_cast",
+    "unlogged_errors",
 ]
 
 SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 """Spark's version, major and minor."""
 
-_OLDEST, _ARROW_API, _STATES, _ARROW_UDFS = (3, 5), (4, 0), (4, 0), (4, 1)
+_OLDEST, _ARROW_API, _STATES, _ERROR_LOG, _ARROW_UDFS = (3, 5), (4, 0), (4, 0), (4, 0), (4, 1)
 
 ANSI = "spark.sql.ansi.enabled"
 _ANSI_VARIABLE = "SPARK_ANSI_SQL_MODE"
 _DATA_EXCEPTION = re.compile(r"\bSQLSTATE: 22\w{3}\b")
+_ERROR_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)[.\]]")
 
 
@@ -318,3 +322,29 @@ def _is_lenient(expression: Any, rule: str) -> bool:
     except (Py4JError, TypeError):  # an expression without such a rule
         return False
     return str(found) in ("LEGACY", "False")
+
+
+@contextlib.contextmanager
+def unlogged_errors() -> Iterator[None]:
+    """Within the block PySpark does not log the errors of Spark that this thread meets.
+
+    From Spark 4.0 it prints each as JSON when it makes the exception, even if that is caught and told in our
+    words. What other threads meet, and what is met after the block, is logged as ever.
+    """
+    if SPARK < _ERROR_LOG:
+        yield
+        return
+    thread = threading.get_ident()
+
+    def is_elsewhere(_record: Any) -> bool:
+        return threading.get_ident() != thread
+
+    module = importlib.import_module("pyspark.logger")  # logging.getLogger would make one that fails to log
+    logs = [module.PySparkLogger.getLogger(name) for name in _ERROR_LOGGERS]
+    for log in logs:
+        log.addFilter(is_elsewhere)
+    try:
+        yield
+    finally:
+        for log in logs:
+            log.removeFilter(is_elsewhere)

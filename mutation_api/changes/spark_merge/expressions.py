@@ -18,7 +18,7 @@ from mutation_api.changes.resolve import ResolvedMerge
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.spark.jvm import analyzed_plan, jvm_of, spark_context
 from mutation_api.spark.quoted_name import quoted
-from mutation_api.spark.versions import ANSI, lenient_part
+from mutation_api.spark.versions import ANSI, lenient_part, unlogged_errors
 
 __all__ = ["Expression", "ExpressionAnalyser", "SparkMerge", "column_of"]
 
@@ -116,11 +116,12 @@ class ExpressionAnalyser:
         return [_conjunct(part, by_user) for part in parts]
 
     def _resolved(self, expression: Expression, sides: Sequence[str], what: str) -> DataFrame:
-        # In brackets no name may stand behind the expression, for which a typing error would be taken.
-        column = sf.expr(f"({expression}\n)") if isinstance(expression, str) else expression
         try:
-            resolved = self._frame(sides).select(column)
-            resolved.schema  # noqa: B018  (reading the type resolves the Column)
+            with unlogged_errors():
+                # In brackets no name may stand behind the expression, for which a slip would be taken.
+                column = sf.expr(f"({expression}\n)") if isinstance(expression, str) else expression
+                resolved = self._frame(sides).select(column)
+                resolved.schema  # noqa: B018  (reading the type resolves the Column)
         except (AnalysisException, ParseException) as error:
             raise RecordLayoutError(
                 f"table {self.table_name}: {what} {text_of(expression)!r} cannot be resolved over "
@@ -132,7 +133,8 @@ class ExpressionAnalyser:
     def _check_sides(self, column: Column, sides: Sequence[str], what: str) -> None:
         """Where it is evaluated the sides are structs: a column without its side is unknown there."""
         try:
-            self._structs.select(column).schema  # noqa: B018  (reading the type resolves the Column)
+            with unlogged_errors():
+                self._structs.select(column).schema  # noqa: B018  (reading the type resolves the Column)
         except AnalysisException as error:
             either = " or ".join(f"{side}.x" for side in sides)
             raise RecordLayoutError(

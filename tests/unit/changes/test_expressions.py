@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Iterator
+
 import pyspark.sql.functions as sf
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -12,7 +18,9 @@ from mutation_api.changes.analysis import Equality
 from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.changes.spark_merge.expressions import ExpressionAnalyser
 from mutation_api.changes.spark_merge.prune import partitions_where
-from mutation_api.errors import RecordLayoutError
+from mutation_api.changes.spark_merge.short_names import with_sides
+from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.spark.versions import unlogged_errors
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
@@ -102,3 +110,45 @@ def test_what_cannot_be_resolved_is_named(analyser: ExpressionAnalyser) -> None:
         RecordLayoutError, match=r"table d\.t: on 'source\.x = 1' cannot be resolved over source"
     ):
         analyser.analyse("source.x = 1", (SOURCE,), "on")
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """The errors that PySpark logs."""
+    found: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record.getMessage())
+
+    kept = Kept()
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
+    for each in loggers:
+        each.addHandler(kept)
+    yield found
+    for each in loggers:
+        each.removeHandler(kept)
+
+
+def test_what_is_told_in_our_words_is_not_logged(
+    spark: SparkSession, analyser: ExpressionAnalyser, logged: list[str]
+) -> None:
+    """A user's own query is logged by PySpark, also one that another thread makes meanwhile."""
+
+    def own_query() -> None:
+        with pytest.raises(AnalysisException):
+            spark.range(1).selectExpr("nope + 1")
+
+    for wrong in ("nope = 1", sf.col("nope") == 1, sf.col("n") == 1, "source.id ="):
+        with pytest.raises(RecordLayoutError, match=r"cannot be resolved|name each column"):
+            analyser.analyse(wrong, (SOURCE, TARGET), "on")
+    with pytest.raises(ConfigurationError, match="is not a SQL condition"):
+        with_sides(spark, "id = = 1", {})
+    assert logged == []
+    own_query()
+    with unlogged_errors():
+        own_query()
+        other = threading.Thread(target=own_query)
+        other.start()
+        other.join()
+    assert [text.count("nope") > 0 for text in logged] == [True, True]
