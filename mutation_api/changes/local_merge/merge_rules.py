@@ -73,7 +73,7 @@ def local_merge_by_rules(
         LocalEngineError: only Spark reads the rules, or compares these types; or the source needs more memory
             than allowed.
         ConfigurationError: rules contradict one another, or an option makes no sense.
-        RecordLayoutError: the source has a column twice.
+        RecordLayoutError: the source has a column twice, or a condition names one that there is not.
     """
     table = transaction.table(table_name)
     check_rules(rules)
@@ -93,7 +93,7 @@ def local_merge_by_rules(
         local=local,
     )
     merge.read_bytes_max = read_bytes_max
-    merge.clauses += rule_clauses(rules, _SimpleConditions(types, target))
+    merge.clauses += rule_clauses(rules, _SimpleConditions(table.full_name, types, target))
     return merge
 
 
@@ -101,24 +101,29 @@ def local_merge_by_rules(
 class _SimpleConditions:
     """Conditions as Arrow expressions; a :class:`~mutation_api.changes.merge_rules.RuleConditions`."""
 
+    table_name: str
     source: Mapping[str, pa.DataType]
     target: Mapping[str, pa.DataType]
 
     def of_both(self, text: str) -> pc.Expression:
-        return resolved_condition(text, self.source, self.target)[0]
+        return self._resolved(text, SOURCE, TARGET)[0]
 
     def of_source(self, text: str) -> pc.Expression:
-        return resolved_condition(text, self.source, self.target, (SOURCE,))[0]
+        return self._resolved(text, SOURCE)[0]
 
     def of_target(self, text: str) -> pc.Expression:
-        return resolved_condition(text, self.source, self.target, (TARGET,))[0]
+        return self._resolved(text, TARGET)[0]
 
     def reads_target(self, text: str) -> bool:
-        return TARGET in resolved_condition(text, self.source, self.target)[1]
+        return TARGET in self._resolved(text, SOURCE, TARGET)[1]
 
     def unless(self, gone: pc.Expression, wanted: pc.Expression | None) -> pc.Expression:
         stays = ~pc.coalesce(gone, pc.scalar(False))
         return stays if wanted is None else wanted & stays
+
+    def _resolved(self, text: str, *sides: str) -> tuple[pc.Expression, frozenset[str]]:
+        what = f"table {self.table_name}: the condition"
+        return resolved_condition(text, self.source, self.target, sides, what)
 
 
 def _first_by(types: Mapping[str, pa.DataType], texts: Sequence[str]) -> FirstBy | None:

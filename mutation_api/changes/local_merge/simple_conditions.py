@@ -19,6 +19,10 @@ every type               ``IS [NOT] NULL``
 A text has no quote and no backslash in it; names are ASCII letters, digits and ``_``. All else, such as OR,
 functions, arithmetic, doubles (NaN, rounding), timestamps, and texts compared with numbers, is left to Spark,
 whose rules depend on its settings.
+
+A column that is on no side is an error in either engine. Left to Spark is only what may be no column: see
+``_OF_SQL``, and fields of a struct column called ``source`` or ``target``. Nor is it a variable of SQL: only
+commands let Spark do what is left to it, in a session of their own, where nothing was declared.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.changes.clauses import SOURCE, TARGET
-from mutation_api.errors import LocalEngineError
+from mutation_api.errors import LocalEngineError, RecordLayoutError
 
 __all__ = ["Comparison", "parsed_column", "parsed_condition", "resolved_condition"]
 
@@ -49,6 +53,8 @@ _COMPARISON = re.compile(
 _AND = re.compile(r"AND\b", re.I | re.A)
 _NO_COLUMNS = frozenset(("and", "case", "exists", "false", "interval", "not", "null", "true"))
 """Words that begin an expression of SQL, though columns may be called so."""
+_OF_SQL = re.compile(r"(?:current|local|session|system)_?[a-z0-9_]*|user|grouping__id", re.A)
+"""What may be a function without parentheses, if no column is called so; each new Spark has more of them."""
 _SUBSTITUTED = "${"
 """Begins a variable that Spark replaces by its value, in texts too."""
 
@@ -109,7 +115,11 @@ def parsed_column(text: str) -> tuple[str | None, str] | None:
 
 
 def resolved_condition(
-    text: str, source: Types, target: Types, preferred: Sequence[str] = (SOURCE, TARGET)
+    text: str,
+    source: Types,
+    target: Types,
+    preferred: Sequence[str] = (SOURCE, TARGET),
+    what: str = "the condition",
 ) -> tuple[pc.Expression, frozenset[str]]:
     """The condition over the structs ``source`` and ``target``, and the sides that it reads.
 
@@ -118,21 +128,37 @@ def resolved_condition(
         source: types of the source's columns by name, in lower case.
         target: types of the table's columns.
         preferred: the sides on which a column without a side is looked for, in this order.
+        what: names the condition in messages.
 
     Raises:
-        LocalEngineError: it is no such condition, a column is unknown, or a type is not compared here.
+        LocalEngineError: it is no such condition, a type is not compared here, or a name may be no column.
+        RecordLayoutError: there is no such column, for Spark neither.
     """
     types = {SOURCE: source, TARGET: target}
-    parts, sides = [], set()
-    for each in parsed_condition(text):
-        wanted = preferred if each.side is None else (each.side,)
-        side = next((side for side in wanted if each.column in types[side]), None)
-        if side is None:
-            known = "; ".join(f"{side} has {', '.join(types[side])}" for side in wanted)
-            raise LocalEngineError(f"the condition {text!r}: {each.column!r} is no column: {known}")
-        parts.append(_expression(text, each, pc.field(side, each.column), types[side][each.column]))
-        sides.add(side)
+    comparisons = parsed_condition(text)
+    sides = [_side(f"{what} {text!r}", each, types, preferred) for each in comparisons]
+    parts = [
+        _expression(text, each, pc.field(side, each.column), types[side][each.column])
+        for each, side in zip(comparisons, sides, strict=True)
+    ]
     return reduce(lambda one, other: one & other, parts), frozenset(sides)
+
+
+def _side(what: str, found: Comparison, types: Mapping[str, Types], preferred: Sequence[str]) -> str:
+    """The side whose column is compared."""
+    wanted = preferred if found.side is None else (found.side,)
+    side = next((side for side in wanted if found.column in types[side]), None)
+    if side is not None:
+        return side
+    if found.side is None:
+        name, is_for_spark = found.column, _OF_SQL.fullmatch(found.column) is not None
+    else:
+        name = f"{found.side}.{found.column}"
+        is_for_spark = any(found.side in names for names in types.values())
+    known = " and ".join(f"{each} ({', '.join(types[each])})" for each in preferred)
+    if is_for_spark:
+        raise LocalEngineError(f"{what}: only Spark knows {name!r}, which is no column of {known}")
+    raise RecordLayoutError(f"{what} cannot be resolved over {known}: there is no column {name}")
 
 
 def _comparison(match: re.Match[str]) -> Comparison:

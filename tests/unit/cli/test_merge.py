@@ -209,6 +209,12 @@ def test_rules(
         ),
         ("id,msg,ds\none,a,a\n", (), "column id (int) has 'one' in row"),
         ("id,colour\n1,red\n", (), "columns that the table does not have and no condition reads: colour"),
+        (
+            "id,colour\n1,red\n",
+            ("--delete-when", "color = 'red'"),
+            "RecordLayoutError: table default.t: the condition \"color = 'red'\" cannot be resolved over "
+            "source (id, colour) and target (id, msg, ds): there is no column color",
+        ),
         ("id,msg\n1,a\n", ("--missing-columns", "error"), "the source lacks the columns ds"),
         (
             "id,msg,ds\n1,a,a\n",
@@ -232,7 +238,11 @@ def test_what_is_refused(
 FOR_SPARK = [
     ("id,msg\n1,a\n", ("--update-when", "upper(msg) = 'A'"), 'only Spark reads the condition "upper(msg)'),
     ("id,msg\n1,a\n", ("--update-when", "id = '1'"), "only Spark compares 'id', of type int32, with '1'"),
-    ("id,msg\n1,a\n", ("--insert-when", "colour = 'red'"), "'colour' is no column: source has id, msg"),
+    (
+        "id,msg\n1,a\n",
+        ("--insert-when", "current_date = '2024-05-01'"),
+        "only Spark knows 'current_date', which is no column of source (id, msg)",
+    ),
     ("id,msg,n\n1,a,2\n", ("--first-by", "cast(n AS int)"), "--first-by 'cast(n AS int)': only Spark orders"),
     ("id,msg,n\n1,a,2\n", ("--first-by", "n DESC NULLS FIRST"), "only Spark orders by it"),
     ("id,msg\n1,a\n", ("--first-by", "colour"), "only Spark orders by it; without it the source has columns"),

@@ -17,7 +17,7 @@ from mutation_api.changes.local_merge.simple_conditions import (
     parsed_condition,
     resolved_condition,
 )
-from mutation_api.errors import LocalEngineError
+from mutation_api.errors import LocalEngineError, RecordLayoutError
 from mutation_api.scan.expressions import evaluate
 
 TYPES = {
@@ -50,6 +50,10 @@ ROWS: list[dict[str, Any]] = [
     {"op": "é", "n": -5, "big": -1, "price": Decimal(0), "ok": False, "day": datetime.date(1, 1, 1)},
     {},
 ]
+
+
+SIDES = {"id": pa.int32(), "op": pa.string()}, {"id": pa.int32(), "old": pa.int32()}
+"""Columns of the source and of the table."""
 
 
 def held(text: str) -> list[bool | None]:
@@ -188,19 +192,57 @@ def test_other_types_are_for_spark(text: str) -> None:
 
 def test_the_side_of_a_column() -> None:
     """The first that has it, unless the text says it."""
-    source, target = {"id": pa.int32(), "op": pa.string()}, {"id": pa.int32(), "old": pa.int32()}
 
     def sides(text: str, *preferred: str) -> set[str]:
-        return {*resolved_condition(text, source, target, preferred or (SOURCE, TARGET))[1]}
+        return {*resolved_condition(text, *SIDES, preferred or (SOURCE, TARGET))[1]}
 
     assert sides("id = 1") == {SOURCE}
     assert sides("old = 1") == {TARGET}
     assert sides("id = 1 AND Target.id = 1") == {SOURCE, TARGET}
     assert sides("id = 1", TARGET) == {TARGET}
     assert sides("source.id = 1", TARGET) == {SOURCE}
-    for text, preferred in (("more = 1", ()), ("old = 1", (SOURCE,)), ("target.op = 'x'", ())):
-        with pytest.raises(LocalEngineError, match=r"'\w+' is no column: .* has id, "):
-            sides(text, *preferred)
+
+
+@pytest.mark.parametrize(
+    ("text", "preferred", "reason"),
+    [
+        ("more = 1", (SOURCE, TARGET), "source (id, op) and target (id, old): there is no column more"),
+        ("old = 1", (SOURCE,), "source (id, op): there is no column old"),
+        ("op = 1", (TARGET,), "target (id, old): there is no column op"),
+        (
+            "Target.Op = 'x'",
+            (SOURCE, TARGET),
+            "source (id, op) and target (id, old): there is no column target.op",
+        ),
+        ("source.user = 'x'", (SOURCE,), "source (id, op): there is no column source.user"),
+        ("op = 5 AND more IS NULL", (SOURCE,), "source (id, op): there is no column more"),
+    ],
+)
+def test_a_column_that_no_side_has(text: str, preferred: tuple[str, ...], reason: str) -> None:
+    """An error in either engine, so Spark is not asked; also if something else is left to it."""
+    with pytest.raises(RecordLayoutError) as caught:
+        resolved_condition(text, *SIDES, preferred)
+    assert str(caught.value) == f"the condition {text!r} cannot be resolved over {reason}"
+
+
+@pytest.mark.parametrize("name", ["current_date", "USER", "session_user", "localtime", "current_soon"])
+def test_functions_without_parentheses_are_for_spark(name: str) -> None:
+    """Unless a column is called so, or the text says that it is one of a side."""
+    with pytest.raises(LocalEngineError, match=f"only Spark knows '{name.lower()}', which is no column"):
+        resolved_condition(f"{name} = 'x'", *SIDES)
+    kinds = {name.lower(): pa.string()}
+    assert resolved_condition(f"{name} = 'x'", kinds, {})[1] == {SOURCE}
+    with pytest.raises(RecordLayoutError):
+        resolved_condition(f"source.{name} = 'x'", *SIDES)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_struct_called_as_a_side_is_for_spark(side: str) -> None:
+    """The name may be a field of it."""
+    kinds = {side: pa.struct([("x", pa.string())])}
+    for sides in (({}, kinds), (kinds, {})):
+        with pytest.raises(LocalEngineError, match=f"only Spark knows '{side}.x'"):
+            resolved_condition(f"{side}.x = 'D'", *sides)
 
 
 def test_columns_and_comparisons() -> None:

@@ -10,13 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.changes.local_merge.simple_conditions import resolved_condition
+from mutation_api.changes.spark_merge.expressions import ExpressionAnalyser
 from mutation_api.changes.spark_merge.short_names import with_sides
-from mutation_api.errors import LocalEngineError
+from mutation_api.errors import LocalEngineError, RecordLayoutError
 from mutation_api.scan.expressions import evaluate
+from mutation_api.spark.versions import unlogged_errors
 
 pytestmark = pytest.mark.slow
 
@@ -129,3 +133,49 @@ def test_spark_finds_the_same(spark: SparkSession) -> None:
     by_spark = found.toArrow()
     for number, (text, expected) in enumerate(read.items()):
         assert by_spark.column(f"c{number}").to_pylist() == expected, text
+
+
+@pytest.mark.parametrize(
+    ("text", "sides"),
+    [
+        ("nope = 'x'", (SOURCE, TARGET)),
+        ("old = 1", (SOURCE,)),
+        ("op IS NULL", (TARGET,)),
+        ("target.op = 'D'", (SOURCE, TARGET)),
+        ("source.current_date = 'x'", (SOURCE, TARGET)),
+    ],
+)
+def test_spark_does_not_know_the_column_either(
+    spark: SparkSession, text: str, sides: tuple[str, ...]
+) -> None:
+    """The same error with the same columns, whichever engine looks."""
+    source, target = {"id": pa.int32(), "op": pa.string()}, {"id": pa.int32(), "old": pa.int32()}
+    ddl = StructType.fromDDL("id int, op string"), StructType.fromDDL("id int, old int")
+    with pytest.raises(RecordLayoutError) as here:
+        resolved_condition(text, source, target, sides, "table d.t: the condition")
+    names = {side: each.names for side, each in ((SOURCE, ddl[0]), (TARGET, ddl[1])) if side in sides}
+    written = with_sides(spark, text, {name: side for side in reversed(sides) for name in names[side]})
+    with pytest.raises(RecordLayoutError) as there:
+        ExpressionAnalyser(spark, "d.t", *ddl).condition(written, sides, "the condition")
+    ours = str(here.value).partition(": there is no column")[0].replace(repr(text), repr(written))
+    assert str(there.value).startswith(f"{ours}: [UNRESOLVED_COLUMN")
+
+
+@pytest.mark.long
+def test_names_that_spark_knows_without_a_column(spark: SparkSession) -> None:
+    """No function or word of SQL is refused here as an unknown column but known to Spark."""
+    names = {row[0] for row in spark.sql("SHOW FUNCTIONS").collect()}
+    names |= {row[0].lower() for row in spark.sql("SELECT keyword FROM sql_keywords()").collect()}
+    frame = spark.createDataFrame([], "zz int").alias(SOURCE)
+    refused = []
+    for name in sorted(filter(str.isidentifier, names)):
+        try:
+            resolved_condition(f"{name} IS NULL", {"zz": pa.int32()}, {})
+        except RecordLayoutError:
+            refused.append(name)
+        except LocalEngineError:
+            continue
+    assert len(refused) > 500
+    for name in refused:
+        with unlogged_errors(), pytest.raises((AnalysisException, ParseException)):
+            _ = frame.selectExpr(f"{name} IS NULL").schema
