@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -30,6 +32,8 @@ from mutation_api.types.text_values import values_of_texts
 __all__ = ["CsvFile"]
 
 _TEXT = "string"
+_COUNTED_ROWS = 1_000_000
+"""Rows that are read again, in a second or so, to find the line of one whose value does not fit."""
 _BLOCK_BYTES = 4 * 1024 * 1024
 """Bytes that are parsed at once; a row must fit."""
 
@@ -72,25 +76,33 @@ class CsvFile:
             RecordValueError: values that are no values of their column's type.
             ConfigurationError: the file cannot be read as CSV.
         """
+        before = 0
         with opened_text(self.file) as text:
             for texts in self._texts(StrictCsv(text, self.file.shown)):
-                yield self._typed(texts.rename_columns(list(names)))
+                yield self._typed(texts.rename_columns(list(names)), before)
+                before += texts.num_rows
 
     def _header(self) -> list[str]:
-        with opened_text(self.file) as text:
-            lines = io.TextIOWrapper(
-                io.BufferedReader(StrictCsv(text, self.file.shown)), encoding="utf-8", newline=""
-            )
-            try:
-                found = next((row for row in csv.reader(lines, strict=True) if row), [])
-            except (csv.Error, UnicodeDecodeError) as error:
-                raise self._unreadable(error) from error
-            lines.detach()
+        with self._records() as records:
+            found = next((row for _, row in records), [])
         doubled = sorted({name for name in found if [n.lower() for n in found].count(name.lower()) > 1})
         if doubled or "" in found:
             what = f"columns twice (case does not count): {', '.join(doubled)}" if doubled else "no name"
             raise RecordLayoutError(f"{self.file.shown}: its header has {what}; found {', '.join(found)}")
         return found
+
+    @contextlib.contextmanager
+    def _records(self) -> Iterator[Iterator[tuple[int, list[str]]]]:
+        """The line at which each record begins, and its fields, one by one; the first are the header."""
+        with opened_text(self.file) as text:
+            lines = io.TextIOWrapper(
+                io.BufferedReader(StrictCsv(text, self.file.shown)), encoding="utf-8", newline=""
+            )
+            try:
+                yield _numbered(lines)
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise self._unreadable(error) from error
+            lines.detach()
 
     def _texts(self, source: StrictCsv) -> Iterator[pa.RecordBatch]:
         if not self.names:
@@ -111,16 +123,16 @@ class CsvFile:
         except pa.ArrowInvalid as error:
             raise self._unreadable(error) from error
 
-    def _typed(self, texts: pa.RecordBatch) -> pa.RecordBatch:
+    def _typed(self, texts: pa.RecordBatch, before: int) -> pa.RecordBatch:
         values: dict[str, pa.Array] = {}
-        misfits: list[tuple[int, str]] = []
+        misfits: list[tuple[int, str, str]] = []
         for name, column in zip(texts.schema.names, texts.columns, strict=True):
             try:
                 values[name] = values_of_texts(column, self._type(name))
             except MisfitError as misfit:
-                misfits.append((misfit.row, name))
+                misfits.append((misfit.row, name, misfit.reason))
         if misfits:
-            raise self._wrong(texts, misfits)
+            raise self._wrong(texts, sorted(misfits)[:SAMPLE_ROWS], before)
         return pa.RecordBatch.from_arrays(
             [
                 self._row_ids(texts, values) if field.name == ROW_ID_COLUMN else values[field.name]
@@ -148,18 +160,43 @@ class CsvFile:
     def _arrow(self, name: str) -> pa.DataType:
         return arrow_type(self._type(name), timestamp_unit="us")
 
-    def _wrong(self, texts: pa.RecordBatch, misfits: Sequence[tuple[int, str]]) -> RecordValueError:
+    def _wrong(
+        self, texts: pa.RecordBatch, misfits: Sequence[tuple[int, str, str]], before: int
+    ) -> RecordValueError:
+        rows = {row: tuple(column[row].as_py() for column in texts.columns) for row, _, _ in misfits}
+        lines = self._lines({before + row: shown for row, shown in rows.items()})
         samples = []
-        for row, name in sorted(misfits)[:SAMPLE_ROWS]:
-            shown = tuple(column[row].as_py() for column in texts.columns)
+        for row, name, reason in misfits:
             value = texts.column(texts.schema.get_field_index(name))[row].as_py()
+            line = lines.get(before + row)
             samples.append(
-                f"column {name} ({self._known.get(name.lower(), _TEXT)}) has {value!r} in row {shown!r}"
+                f"column {name} ({self._known.get(name.lower(), _TEXT)}) has {value!r} in row "
+                f"{rows[row]!r}{'' if line is None else f', line {line:,}'}: it {reason}"
             )
         return RecordValueError(
             f"{self.file.shown}, table {self._columns.table.full_name}: values that do not fit: "
             f"{'; '.join(samples)}"
         )
 
+    def _lines(self, wanted: Mapping[int, tuple[str | None, ...]]) -> dict[int, int]:
+        """Lines of rows, by their numbers; none if that takes long, or the file is another now."""
+        if max(wanted) >= _COUNTED_ROWS:
+            return {}
+        found = {}
+        with contextlib.suppress(ConfigurationError), self._records() as records:
+            for number, (line, fields) in enumerate(itertools.islice(records, 1, max(wanted) + 2)):
+                if number in wanted and fields == [text or "" for text in wanted[number]]:
+                    found[number] = line
+        return found
+
     def _unreadable(self, error: Exception) -> ConfigurationError:
         return ConfigurationError(f"{self.file.shown} cannot be read as csv: {error}")
+
+
+def _numbered(lines: io.TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
+    """Lines and records without empty lines, which Arrow leaves out, too."""
+    reader, before = csv.reader(lines, strict=True), 0
+    for record in reader:
+        if record:
+            yield before + 1, record
+        before = reader.line_num

@@ -55,11 +55,15 @@ _Object = Mapping[str, Any]
 
 
 class _Wrong(Exception):
-    """A value that is none of its column's type; ``row`` is its number among the values."""
+    """A value that is none of its column's type; ``row`` is its number among the values.
 
-    def __init__(self, row: int) -> None:
-        super().__init__(row)
+    ``reason`` says why a text is none, with it; for a value of another type it is empty.
+    """
+
+    def __init__(self, row: int, reason: str = "") -> None:
+        super().__init__(row, reason)
         self.row = row
+        self.reason = reason
 
 
 class _Words(str):
@@ -157,17 +161,17 @@ def _arrays(
     columns: RowColumns, file: Location, rows: Sequence[_Object], types: Mapping[str, HiveType]
 ) -> dict[str, pa.Array]:
     arrays: dict[str, pa.Array] = {}
-    misfits: list[tuple[int, str]] = []
+    misfits: list[tuple[int, str, str]] = []
     for name, kind in types.items():
         try:
             arrays[name] = _values([row.get(name) for row in rows], kind)
         except _Wrong as wrong:
-            misfits.append((wrong.row, name))
+            misfits.append((wrong.row, name, wrong.reason))
     if misfits:
         samples = [
             f"column {name} ({spark_type(types[name])}) has {_shown(rows[row][name])} in row "
-            f"{_shown(rows[row])}"
-            for row, name in sorted(misfits)[:SAMPLE_ROWS]
+            f"{_shown(rows[row])}{reason and f': {reason}'}"
+            for row, name, reason in sorted(misfits)[:SAMPLE_ROWS]
         ]
         raise RecordValueError(
             f"{file.shown}, table {columns.table.full_name}: values that do not fit: {'; '.join(samples)}"
@@ -190,7 +194,7 @@ def _values(values: Sequence[Any], kind: HiveType) -> pa.Array:
     try:
         return values_of_texts(pa.array(texts, pa.string()), kind, binary=BinaryText.BASE64)
     except MisfitError as misfit:
-        raise _Wrong(misfit.row) from misfit
+        raise _Wrong(misfit.row, f"{misfit.value} {misfit.reason}") from misfit
 
 
 def _nested_values(values: Sequence[Any], parents: Sequence[int], kind: HiveType) -> pa.Array:
@@ -198,7 +202,7 @@ def _nested_values(values: Sequence[Any], parents: Sequence[int], kind: HiveType
     try:
         return _values(values, kind)
     except _Wrong as wrong:
-        raise _Wrong(parents[wrong.row]) from wrong
+        raise _Wrong(parents[wrong.row], wrong.reason) from wrong
 
 
 def _list(values: Sequence[Any], kind: HiveType) -> pa.Array:

@@ -35,6 +35,8 @@ from mutation_api.spark.versions import data_type, try_cast
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.types.hive_type import HiveType
+from mutation_api.types.text_values import refusal_of
 
 __all__ = ["RowFiles"]
 
@@ -108,7 +110,7 @@ class RowFiles:
         names = {name: known.get(name.lower(), "string") for name in texts.columns}
         check_scalar(self.table, texts.columns)
         texts = texts.select(*[_unquoted(name) for name in texts.columns])
-        _check_values(self.table, file, texts, names)
+        _check_values(self._columns, file, texts, names)
         typed = [_field(name).cast(kind).alias(name) for name, kind in names.items() if not is_row_id(name)]
         row_id = [
             _field(name).cast(kind).alias(row_id_part(name))
@@ -139,7 +141,7 @@ class RowFiles:
         return RowColumns(self.table, self.others, self.has_row_ids, self.keeps_unknown)
 
 
-def _check_values(table: AcidTable, file: Location, texts: DataFrame, types: Mapping[str, str]) -> None:
+def _check_values(columns: RowColumns, file: Location, texts: DataFrame, types: Mapping[str, str]) -> None:
     """Refuse texts that are no values of their column's type, before anything is written."""
     wrong = {
         name: _field(name).isNotNull() & try_cast(name, kind).isNull()
@@ -148,20 +150,28 @@ def _check_values(table: AcidTable, file: Location, texts: DataFrame, types: Map
     }
     if not wrong:
         return
-    columns = sf.array_compact(
+    wrong_names = sf.array_compact(
         sf.array(*[sf.when(is_wrong, sf.lit(name)) for name, is_wrong in wrong.items()])
     )
     with translated_worker_errors(f"{file.shown}: reading the file"):
-        rows = texts.withColumn("\x01wrong", columns).where(sf.size("\x01wrong") > 0).take(SAMPLE_ROWS)
+        rows = texts.withColumn("\x01wrong", wrong_names).where(sf.size("\x01wrong") > 0).take(SAMPLE_ROWS)
     if rows:
+        kinds = columns.hive_types()
         samples = [
             f"column {name} ({types[name]}) has {row[name]!r} in row {tuple(row)[:-1]!r}"
+            f"{_reason(row[name], kinds[name.lower()])}"
             for row in rows
             for name in row["\x01wrong"]
         ]
         raise RecordValueError(
-            f"{file.shown}, table {table.full_name}: values that do not fit: {'; '.join(samples)}"
+            f"{file.shown}, table {columns.table.full_name}: values that do not fit: {'; '.join(samples)}"
         )
+
+
+def _reason(text: str, kind: HiveType) -> str:
+    """Why a text does not fit. Spark alone refuses some texts, and then it is not known."""
+    reason = refusal_of(text, kind)
+    return reason and f": it {reason}"
 
 
 def _layout(frame: DataFrame) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 from mutation_api.types.scalar_conversion import MisfitError, UnfitTypeError
-from mutation_api.types.text_values import BinaryText, values_of_texts
+from mutation_api.types.text_values import BinaryText, refusal_of, values_of_texts
 
 CASES: list[tuple[str, str, Any]] = [
     ("boolean", "1", True),
@@ -133,3 +133,10 @@ def test_long_values_are_cut_in_messages() -> None:
     with pytest.raises(MisfitError) as caught:
         values_of_texts(pa.array(["9" * 1000]), parse_hive_type("int"))
     assert len(caught.value.value) < 100
+
+
+def test_why_a_text_is_no_value() -> None:
+    """The reason of the error, and nothing for a text that is one."""
+    price = parse_hive_type("decimal(9,2)")
+    assert refusal_of("3.005", price) == "is not a number of at most 7 digits before and 2 after the point"
+    assert refusal_of("3.010", price) == ""

@@ -18,6 +18,7 @@ import pyarrow.orc
 import pyarrow.parquet
 import pytest
 
+from mutation_api.changes.files import csv_files
 from mutation_api.changes.files.arrow_files import ArrowFiles
 from mutation_api.changes.files.file_rules import RowColumns
 from mutation_api.changes.files.strict_csv import StrictCsv
@@ -70,6 +71,52 @@ def test_csv_that_has(tmp_path: Path) -> None:
         {"ID": 4, "msg": '"c"'},
     ]
     assert rows(tmp_path / "c.csv", "") == rows(tmp_path / "c.csv", "id,msg\n") == []
+
+
+def test_the_line_of_a_value_that_does_not_fit(tmp_path: Path) -> None:
+    """Where the row begins, as an editor counts: empty lines, line ends within fields, packed files."""
+    good = '\ufeffid,msg,price\r\n\r\n1,"a\r\nb\n",1.00\r\n\n2,,\n'
+    text = good + '3,"c\nd",1.005\n4,,1e\nx,,"2"\n5,,0.001\n'
+    lines = text.replace("\r\n", "\n").split("\n")
+    of_price, of_id = (number for number, line in enumerate(lines, 1) if line[:2] in ("3,", "x,"))
+    decimal = "it is not a number of at most 4 digits before and 2 after the point"
+    for name, data in (("c.csv", text.encode()), ("c.csv.gz", gzip.compress(text.encode()))):
+        with pytest.raises(RecordValueError) as caught:
+            rows(tmp_path / name, data, name="csv")
+        assert str(caught.value).partition("do not fit: ")[2] == (
+            f"column price (decimal(6,2)) has '1.005' in row ('3', 'c\\nd', '1.005'), "
+            f"line {of_price}: {decimal}; column id (int) has 'x' in row ('x', None, '2'), "
+            f"line {of_id}: it is not a whole number from -2147483648 to 2147483647"
+        )
+
+
+def test_lines_are_counted_over_all_blocks_but_not_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row of a later block has the line, too; without it the row is named as ever."""
+    monkeypatch.setattr(csv_files, "_BLOCK_BYTES", 1000)
+    text = "id,msg\n" + '1,"a\nb"\n' * 5000 + "one,c\n"
+    with pytest.raises(
+        RecordValueError, match=r"'one' in row \('one', 'c'\), line 10,002: it is not a whole"
+    ):
+        rows(tmp_path / "c.csv", text)
+    monkeypatch.setattr(csv_files, "_COUNTED_ROWS", 5000)
+    with pytest.raises(RecordValueError, match=r"'one' in row \('one', 'c'\): it is not a whole"):
+        rows(tmp_path / "c.csv", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"id": "1"}', r'column id \(int\) has "1" in row \{"id": "1"\}$'),
+        ('{"price": 1.005}', r"column price .* in row \{.*\}: '1\.005' is not a number of at most 4 digits"),
+        ('{"day": "2024-02-30"}', r"column day .* in row \{.*\}: '2024-02-30' is not a date such as"),
+    ],
+)
+def test_why_a_value_of_json_does_not_fit(tmp_path: Path, text: str, message: str) -> None:
+    """A text is told as such; the type of another value shows in what JSON has."""
+    with pytest.raises(RecordValueError, match=message):
+        rows(tmp_path / "c.json", text + "\n")
 
 
 def test_quotes_are_checked_wherever_blocks_end() -> None:

@@ -124,10 +124,13 @@ def test_row_ids_have_the_names_of_the_table(read: Read, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("insert,,,,x1,m,1,2024-01-01,x", "column ID .int. has 'x1' in row"),
-        ("insert,,,,99999999999,m,1,2024-01-01,x", "column ID .int. has '99999999999'"),
-        ("insert,,,,1,m,123456.7,2024-01-01,x", "column price .* has '123456.7'"),
-        ("insert,,,,1,m,1,2024-02-30,x", "column day .date. has '2024-02-30'"),
+        ("insert,,,,x1,m,1,2024-01-01,x", "column ID .int. has 'x1' in row .*: it is not a whole number"),
+        ("insert,,,,99999999999,m,1,2024-01-01,x", "has '99999999999'.*: it .* to 2147483647$"),
+        (
+            "insert,,,,1,m,123456.7,2024-01-01,x",
+            "column price .* has '123456.7'.*: it .* at most 4 digits before",
+        ),
+        ("insert,,,,1,m,1,2024-02-30,x", "column day .date. has '2024-02-30'.*: it is not a date such as"),
         ("delete,abc,0,0,1,m,1,2024-01-01,x", "column ROW__ID.transactionid .bigint. has 'abc'"),
     ],
 )
