@@ -125,7 +125,7 @@ class ExpressionAnalyser:
         except (AnalysisException, ParseException) as error:
             raise RecordLayoutError(
                 f"table {self.table_name}: {what} {text_of(expression)!r} cannot be resolved over "
-                f"{' and '.join(map(self._described, sides))}: {str(error).splitlines()[0]}"
+                f"{' and '.join(map(self._described, sides))}: {str(error).strip().splitlines()[0]}"
             ) from error
         self._check_sides(column, sides, f"{what} {text_of(expression)!r}")
         return resolved
@@ -139,7 +139,7 @@ class ExpressionAnalyser:
             either = " or ".join(f"{side}.x" for side in sides)
             raise RecordLayoutError(
                 f"table {self.table_name}: {what}: name each column with its side, {either}: "
-                f"{str(error).splitlines()[0]}"
+                f"{str(error).strip().splitlines()[0]}"
             ) from error
 
     @cached_property
