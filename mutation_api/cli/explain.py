@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -60,7 +61,8 @@ def _lines(explained: TransactionExplanation) -> Iterator[str]:
     if txn is not None:
         agent = f" ({txn.agent_info})" if txn.agent_info else ""
         yield f"  of {txn.user}@{txn.hostname}{agent}"
-        yield f"  began {_time(txn.started_time)}, last heartbeat {_time(txn.last_heartbeat_time)}"
+        beat = f"last heartbeat {_time(txn.last_heartbeat_time)}{_age(txn.last_heartbeat_time)}"
+        yield f"  began {_time(txn.started_time)}, {beat}"
     for lock in explained.locks:
         yield f"  lock {_lock(lock)}"
     for each in explained.held_up:
@@ -96,6 +98,10 @@ def _resource(lock: LockInfo) -> str:
 def _owner(lock: LockInfo) -> str:
     of = "no transaction" if lock.txn_id is None else f"transaction {lock.txn_id}"
     return f"{of} of {lock.user}@{lock.hostname} (lock {lock.lock_id})"
+
+
+def _age(millis: int | None) -> str:
+    return f" ({max(0.0, time.time() - millis / 1000):.0f} s ago)" if millis else ""
 
 
 def _time(millis: int | None) -> str:

@@ -32,6 +32,9 @@ _TIMEOUT, _TIMEOUT_DEFAULT = "hive.txn.timeout", "300s"
 _SURE_SECONDS = 30.0
 """Allowed difference of this machine's clock and the server's."""
 
+_BEATS_PER_TIMEOUT = 2
+"""How often Hive's clients beat at least (DbTxnManager.getHeartbeatInterval); ours beat more often."""
+
 
 @dataclass(frozen=True)
 class HeldUp:
@@ -241,6 +244,9 @@ def _advice_for_open(
             f"hive-mutate abort {txn_id}"
         )
         return
+    is_silent = silent is not None and silent > _longest_pause(timeout) + min(_SURE_SECONDS, timeout / 4)
+    if silent is not None and is_silent:
+        yield _advice_for_silent(txn_id, silent, timeout)
     blockers = sorted({each.blocked_by.txn_id or 0 for each in held_up if each.blocked_by is not None})
     for blocker in blockers:
         yield (
@@ -250,8 +256,24 @@ def _advice_for_open(
         )
     if held_up and not blockers:
         yield "it waits; the server does not say for whom: hive-mutate show locks"
-    if not held_up:
+    if not held_up and not is_silent:
         yield "its client is at work: wait, or ask its user; hive-mutate abort would end it"
+
+
+def _longest_pause(timeout: float) -> float:
+    return timeout / _BEATS_PER_TIMEOUT
+
+
+def _advice_for_silent(txn_id: int, silent: float, timeout: float) -> str:
+    """Of one that has missed a beat, and has not timed out, or has only just."""
+    left = timeout - silent
+    when = f"in {left:.0f} s" if left >= 1 else "now"
+    return (
+        f"its client is probably gone, or cut off from the metastore: its last heartbeat was {silent:.0f} s "
+        f"ago, and a client sends one every {_longest_pause(timeout):.0f} s at most. If none comes, the "
+        f"server may abort it {when} ({_TIMEOUT} is {timeout:.0f} s) and does when it next looks for such: "
+        f"wait for that, or if you know that the client is dead, hive-mutate abort {txn_id}"
+    )
 
 
 def _seconds(millis: int | None) -> float | None:

@@ -76,6 +76,35 @@ def test_an_aborted_transaction(metastore: InMemoryMetastore, tmp_path: Path) ->
     assert later.causes[0].startswith("maybe a time-out: no heartbeat for 1")
 
 
+def test_a_client_that_has_missed_a_beat(metastore: InMemoryMetastore) -> None:
+    """It is not called at work once it is silent for longer than any client pauses: half of the time-out."""
+    txn = locked(metastore, "ann")
+
+    def advice(silent: float) -> tuple[str, ...]:
+        return explain_transaction(metastore, txn, now=lambda: time.time() + silent).advice
+
+    for fresh in (0, 140, 170):
+        assert advice(fresh) == (
+            "its client is at work: wait, or ask its user; hive-mutate abort would end it",
+        )
+    (said,) = advice(257)
+    assert "its client is probably gone, or cut off" in said
+    assert "its last heartbeat was 257 s ago, and a client sends one every 150 s at most" in said
+    assert "may abort it in 43 s (hive.txn.timeout is 300 s)" in said
+    assert said.endswith(f"hive-mutate abort {txn}")
+    (said,) = advice(310)
+    assert "may abort it now" in said
+    assert "at work" not in advice(742)[0]
+
+
+def test_a_silent_client_that_waits_for_another(metastore: InMemoryMetastore) -> None:
+    """Both are said."""
+    holder, waiting = locked(metastore, "ann"), locked(metastore, "bob")
+    silent, waits = explain_transaction(metastore, waiting, now=lambda: time.time() + 200).advice
+    assert "probably gone" in silent
+    assert waits == f"it waits for transaction {holder}: hive-mutate explain {holder}"
+
+
 def test_a_client_that_is_gone(metastore: InMemoryMetastore) -> None:
     """A server without a reaper leaves its locks."""
     txn = locked(metastore, "ann")
