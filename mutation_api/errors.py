@@ -225,8 +225,8 @@ class LockNotAcquiredError(LockError):
     the message names them.
 
     What to do: run ``hive-mutate show locks``, and ``hive-mutate explain TXN`` for the holder. If it works,
-    wait, or wait longer (``lock_timeout_seconds`` in Python, ``--lock-timeout`` of ``ingest`` and
-    ``update``); if its client is dead, ``hive-mutate abort TXN``. Then run the job again.
+    wait, or wait longer (``lock_timeout_seconds`` in Python, ``--lock-timeout`` of a command);
+    if its client is dead, ``hive-mutate abort TXN``. Then run the job again.
     """
 
 

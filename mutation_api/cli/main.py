@@ -15,6 +15,7 @@ from metastore_client.errors import MetastoreError
 from mutation_api._version import __version__
 from mutation_api.cli.arguments.cluster_answer import tell_yarn
 from mutation_api.cli.arguments.cluster_arguments import sent_to_cluster
+from mutation_api.cli.arguments.lock_waits import waits_are_told
 from mutation_api.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from mutation_api.errors import MutationError
 
@@ -58,8 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return EXIT_USAGE
     try:
-        code = sent_to_cluster(parsed, words)
-        return int(module.run(parsed)) if code is None else code
+        with waits_are_told(parsed):
+            code = sent_to_cluster(parsed, words)
+            return int(module.run(parsed)) if code is None else code
     except (MutationError, MetastoreError) as error:
         text = f"hive-mutate {name}: {type(error).__name__}: {error}"
         print(text, file=sys.stderr)

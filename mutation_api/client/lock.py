@@ -30,6 +30,7 @@ from metastore_client.model import (
     LockType,
 )
 from mutation_api.client.clock import Clock
+from mutation_api.client.wait_log import WAIT_LOG
 from mutation_api.errors import LockNotAcquiredError
 
 __all__ = ["Lock", "LockedTable", "Marks", "WriteLock", "lock_components"]
@@ -38,7 +39,11 @@ FIRST_POLL_SECONDS = 0.1
 MAX_POLL_SECONDS = 15.0
 """Hive doubles from 100 ms to 60 s. A job that has waited long should not idle for another minute."""
 
+TELL_AFTER_SECONDS = 3.0
+"""A wait of this length is told, with the holders, to the logger WAIT_LOG."""
+
 _log = logging.getLogger(__name__)
+_wait_log = logging.getLogger(WAIT_LOG)
 
 
 class WriteLock(enum.Enum):
@@ -184,7 +189,7 @@ class Lock:
             return False
 
     def wait(self, deadline: float) -> None:
-        """Poll until it is granted.
+        """Poll until it is granted. A long wait is told once, at level INFO.
 
         Raises:
             LockNotAcquiredError: not granted by ``deadline`` (the clock's time); names the holders.
@@ -192,13 +197,22 @@ class Lock:
         """
         pause = FIRST_POLL_SECONDS
         started = self._clock.now()
+        is_told = False
         _log.info("transaction %d waits for lock %s on %s", self._txn_id, self.id, self._resources())
         while not self.poll():
             remaining = deadline - self._clock.now()
             if remaining <= 0:
                 raise LockNotAcquiredError(self._timeout_text(self._clock.now() - started))
+            if not is_told and self._clock.now() - started >= TELL_AFTER_SECONDS:
+                is_told = True
+                self._tell(remaining)
             self._clock.sleep(min(pause, remaining))
             pause = min(pause * 2, MAX_POLL_SECONDS)
+
+    def _tell(self, remaining: float) -> None:
+        if _wait_log.isEnabledFor(logging.INFO):
+            text = "transaction %d waits for lock %s on %s, %s; it waits for %.0f s more at most"
+            _wait_log.info(text, self._txn_id, self.id, self._resources(), self._blockers(), remaining)
 
     def give_up(self) -> None:
         """Leave the queue. A granted lock is released with its transaction.

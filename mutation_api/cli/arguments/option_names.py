@@ -24,6 +24,9 @@ def in_option_names(options: Mapping[str, str]) -> Iterator[None]:
         options: text in the library's message -> option: ``{"num_buckets": "--buckets"}``. Parts of paths and
             of longer names are not replaced.
     """
+    if not options:
+        yield
+        return
     words = "|".join(re.escape(word) for word in sorted(options, key=len, reverse=True))
     try:
         yield

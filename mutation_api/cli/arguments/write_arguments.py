@@ -6,6 +6,7 @@ import argparse
 
 from metastore_client.client import MetastoreClient
 from mutation_api.change_set.layout import OPERATION_COLUMN_DEFAULT
+from mutation_api.cli.arguments.lock_arguments import add_lock_timeout_argument
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
@@ -16,7 +17,7 @@ WRITE_LOCKS = ("exclusive", "optimistic")
 
 
 def add_write_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--create-partitions`` and ``--write-lock``."""
+    """Declare ``--create-partitions``, ``--write-lock`` and ``--lock-timeout``."""
     parser.add_argument(
         "--create-partitions",
         action="store_true",
@@ -29,6 +30,7 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
         help="Hive 4: exclude other writers (exclusive, the default), or admit them and let the first commit "
         "win (optimistic); earlier releases have one kind only",
     )
+    add_lock_timeout_argument(parser, "another writer of the table")
 
 
 def add_operation_column_argument(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +47,9 @@ def writing_client(metastore: MetastoreClient, arguments: argparse.Namespace) ->
     """A client, not connected yet, that may write the one table; a lost transaction is reported at once.
 
     Raises:
-        ConfigurationError: the argument is not a table name.
+        ConfigurationError: the argument is not a table name, or the time-out not above 0.
     """
     builder = MutatorClientBuilder().lock_failure_listener(ReportLoss()).write_lock(arguments.write_lock)
+    builder.lock_timeout_seconds(arguments.lock_timeout)
     builder.add_sink_table(arguments.table, create_partitions=arguments.create_partitions)
     return builder.metastore(metastore).build()

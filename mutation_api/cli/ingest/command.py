@@ -23,10 +23,10 @@ from typing import Any
 from mutation_api.cli.arguments import engine_arguments
 from mutation_api.cli.arguments.cluster_arguments import add_cluster_arguments
 from mutation_api.cli.arguments.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
+from mutation_api.cli.arguments.lock_arguments import add_lock_timeout_argument
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss, add_metastore_arguments, metastore_from
 from mutation_api.cli.arguments.module_parser import parser_of_modules
 from mutation_api.cli.arguments.progress import progress
-from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 from mutation_api.inputs.engines.choice import EngineBySize
 from mutation_api.inputs.engines.engine import AnySource, Engine
 from mutation_api.inputs.engines.local_engine import LocalEngine
@@ -144,13 +144,7 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="create partitions that do not exist (default: refuse)",
     )
-    group.add_argument(
-        "--lock-timeout",
-        type=float,
-        default=LOCK_TIMEOUT_SECONDS_DEFAULT,
-        metavar="SECONDS",
-        help="how long to wait for another run, or another writer of the tables (default: %(default)g)",
-    )
+    add_lock_timeout_argument(group, "another run, or another writer of the tables")
     group.add_argument(
         "--follow",
         type=float,

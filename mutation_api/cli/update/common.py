@@ -11,9 +11,9 @@ from typing import Any
 from metastore_client.client import MetastoreClient
 from mutation_api.cli.arguments import engine_arguments
 from mutation_api.cli.arguments.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
+from mutation_api.cli.arguments.lock_arguments import add_lock_timeout_argument
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss
 from mutation_api.cli.arguments.progress import progress
-from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.engines.choice import EngineBySize
 from mutation_api.inputs.engines.engine import Engine
@@ -28,13 +28,7 @@ APP_NAME = "hive-mutate update"
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare --engine, --lock-timeout and --quiet."""
-    parser.add_argument(
-        "--lock-timeout",
-        type=float,
-        default=LOCK_TIMEOUT_SECONDS_DEFAULT,
-        metavar="SECONDS",
-        help="how long to wait for another extraction, or another writer of the table (default: %(default)g)",
-    )
+    add_lock_timeout_argument(parser, "another extraction, or another writer of the table")
     engine_arguments.add_engine_argument(parser, "if at most {} MiB of rows are new")
     parser.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
 

@@ -31,8 +31,10 @@ from metastore_client.model import (
 )
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.acid.bucket_codec import bucket_property
+from mutation_api.client import lock
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction import Transaction
+from mutation_api.client.wait_log import WAIT_LOG
 from mutation_api.errors import (
     LockNotAcquiredError,
     ManifestError,
@@ -331,8 +333,15 @@ def test_writers_wait_for_each_other_roll_over_and_lose_nothing(
 
 
 @each_line
-def test_the_wait_has_a_bound_and_names_the_holder(line: Line) -> None:
-    """Behind an EXCLUSIVE and, where there is one, an EXCL_WRITE; nothing stays in the queue."""
+def test_the_wait_has_a_bound_and_names_the_holder(
+    line: Line, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind an EXCLUSIVE and, where there is one, an EXCL_WRITE; nothing stays in the queue.
+
+    The holder is told while it is waited for, too.
+    """
+    monkeypatch.setattr(lock, "TELL_AFTER_SECONDS", 0.1)
+    caplog.set_level(logging.INFO, WAIT_LOG)
     name = line.create("ds")
     kinds = [LockType.EXCLUSIVE, LockType.EXCL_WRITE if line.has_choice else LockType.SHARED_WRITE]
     for kind in kinds:
@@ -344,6 +353,9 @@ def test_the_wait_has_a_bound_and_names_the_holder(line: Line) -> None:
             ),
         ):
             client.new_transaction().begin()
+        (told,) = [record.getMessage() for record in caplog.records if record.name == WAIT_LOG]
+        assert f"of transaction {holder}, them@there" in told
+        caplog.clear()
         assert [i.txn_id for i in line.metastore.show_locks(*name.split("."))] == [holder]
         line.metastore.abort_txn(holder)
     # who only inserts waits for the former alone

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import configparser
+import logging
 from importlib import metadata
 from pathlib import Path
 
@@ -10,9 +12,11 @@ import pytest
 
 from mutation_api import _version
 from mutation_api.cli.arguments.list_arguments import key_columns, key_values, listed_names
+from mutation_api.cli.arguments.lock_waits import waits_are_told
 from mutation_api.cli.arguments.option_names import in_option_names, option_names
 from mutation_api.cli.main import EXIT_OK, EXIT_USAGE, main
 from mutation_api.cli.text_table import text_table
+from mutation_api.client.wait_log import WAIT_LOG
 from mutation_api.errors import ConfigurationError, ReadError
 
 ROOT = Path(__file__).parents[3]
@@ -62,6 +66,16 @@ def test_errors_name_options(message: str, expected: str) -> None:
     with pytest.raises(ReadError) as caught, in_option_names(options):
         raise ReadError(message)
     assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_long_waits_are_told_unless_quiet(capsys: pytest.CaptureFixture[str], is_quiet: bool) -> None:
+    """On standard error, only within the block."""
+    log = logging.getLogger(WAIT_LOG)
+    with waits_are_told(argparse.Namespace(subcommand="ingest", quiet=is_quiet)):
+        log.info("%s waits", "it")
+    log.info("afterwards")
+    assert capsys.readouterr() == ("", "" if is_quiet else "hive-mutate ingest: it waits\n")
 
 
 def test_lists_of_names_and_settings() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +21,8 @@ from mutation_api.cli import merge
 from mutation_api.cli.arguments import engine_arguments
 from mutation_api.cli.arguments.engine_arguments import LOCAL, SPARK
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.client import lock
+from mutation_api.client.wait_log import WAIT_LOG
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 NEEDED = ("merge", "--table", "d.t", "--key", "id", "--source", "x.csv")
@@ -152,6 +156,28 @@ def test_marked_rows_are_deleted(metastore: InMemoryMetastore, run: Run) -> None
         "default.t: merged 1 inserted, 1 updated, 1 deleted, 0 moved, 1 unchanged (local)"
     )
     assert rows_of(metastore) == [(1, "ONE", "a"), (3, "three", "b"), (4, "four", "c")]
+
+
+def test_it_says_whom_it_waits_for(
+    metastore: InMemoryMetastore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long wait for the lock is told once, with its holder; the error names the option."""
+    monkeypatch.setattr(lock, "TELL_AFTER_SECONDS", 0.2)
+    before = rows_of(metastore)
+    with MutatorClientBuilder().metastore(metastore).user("ann").add_sink_table("default.t").build() as other:
+        holder = other.new_transaction()
+        holder.begin()
+        status, out, err = run("id,msg,ds\n1,x,a\n", "--lock-timeout", "0.5")
+    assert (status, out, rows_of(metastore)) == (EXIT_FAILED, "", before)
+    told, refused = err.splitlines()
+    assert told.startswith("hive-mutate merge: transaction ")
+    assert f"of transaction {holder.id}, ann@" in told
+    assert f"(hive-mutation-api pid {os.getpid()}); it waits for 0 s more at most" in told
+    assert "LockNotAcquiredError" in refused
+    assert "raise --lock-timeout, or abort" in refused
+    status, _, err = run("id,msg,ds\n1,x,a\n", "--lock-timeout", "0")
+    assert (status, "--lock-timeout must be above 0" in err) == (EXIT_FAILED, True)
+    assert logging.getLogger(WAIT_LOG).handlers == []
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -21,6 +22,7 @@ from metastore_client.model import (
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from mutation_api.client.lease import Lease, LeaseSettings
 from mutation_api.client.lock import LockedTable, Marks, WriteLock, lock_components
+from mutation_api.client.wait_log import WAIT_LOG
 from mutation_api.errors import ConnectionFailedError, LockNotAcquiredError, TransactionError
 from tests.fixtures.fix_clock import FakeClock
 
@@ -270,6 +272,33 @@ def test_the_wait_is_bounded_and_names_the_holder(clock: FakeClock, capabilities
     assert max(clock.sleeps) <= 15
     assert [i.txn_id for i in metastore.show_locks()] == [other]
     assert [t.id for t in metastore.get_open_txns().txns if t.state is TxnState.OPEN] == [other]
+
+
+def test_a_long_wait_is_told_once(
+    clock: FakeClock, capabilities: Capabilities, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who holds the lock, and how long it is waited for; below WARNING, which Python would print unasked."""
+    caplog.set_level(logging.INFO, WAIT_LOG)
+    metastore = InMemoryMetastore(capabilities=capabilities)
+    other = _other_writer(metastore)
+    with pytest.raises(LockNotAcquiredError):
+        _lease(metastore, clock).acquire()
+    (told,) = [record for record in caplog.records if record.name == WAIT_LOG]
+    assert told.levelno == logging.INFO
+    assert f"transaction {other}, them@there (Hive); it waits for 57 s more at most" in told.getMessage()
+
+
+def test_a_short_wait_is_not_told(capabilities: Capabilities, caplog: pytest.LogCaptureFixture) -> None:
+    """A second or two are nothing to speak of."""
+    caplog.set_level(logging.INFO, WAIT_LOG)
+    metastore = InMemoryMetastore(capabilities=capabilities)
+    other = _other_writer(metastore)
+    still = [lambda: None] * 3
+    lease = _lease(metastore, ScriptedClock(*still, lambda: metastore.commit_txn(other)))
+    lease.acquire()
+    lease.release()
+    assert lease.lock_wait_seconds > 1
+    assert [record for record in caplog.records if record.name == WAIT_LOG] == []
 
 
 def test_a_broken_lock_request_starts_over_with_a_new_transaction(
