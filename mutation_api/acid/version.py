@@ -78,6 +78,13 @@ class AcidVersion(enum.Enum):
         return _FACTS[self].uses_write_ids
 
     @property
+    def hive_release(self) -> int:
+        """The major version of the Hive whose layout it is: 2, 3 or 4."""
+        if self.is_hive_4:
+            return 4
+        return 3 if self.uses_write_ids else 2
+
+    @property
     def of_original_files(self) -> AcidVersion:
         """A version whose files hold plain rows, as files from before a table was transactional do."""
         return AcidVersion.INSERT_ONLY_HIVE3

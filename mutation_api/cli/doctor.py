@@ -1,9 +1,10 @@
-"""``hive-mutate doctor``: show what the server is, and which tables of a database can be mutated.
+"""``hive-mutate doctor``: show what the server is, and which tables of a database can be changed.
 
 Prints the server's release, capabilities and settings. Then prints each table with the layout of its files,
-or with the reason why it cannot be mutated. One reason is that this user cannot reach, read or write its
+or with the reason why it cannot be changed. One reason is that this user cannot reach, read or write its
 directory: to check this, a hidden empty file is created there and removed. Nothing else is changed. The exit
-code is 0 if all tables can be mutated, else 1. Name DB.TABLE to check one table only.
+code is 0 if all tables can be changed, else 1; so it is for a database that does not exist. Name DB.TABLE to
+check one table only.
 
 With --replication it says whether what is written there will reach the replicas that Hive's REPL DUMP and
 REPL LOAD keep: each setting of the metastore and each property of the database that is needed, what was
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the report; 0 if every table in it can be mutated, or will be replicated, else 1."""
+    """Print the report; 0 if every table in it can be changed, or will be replicated, else 1."""
     database, dot, table = arguments.name.partition(".")
     if arguments.replication:
         with metastore_from(arguments) as metastore:
@@ -57,7 +58,7 @@ def _text(report: DoctorReport) -> str:
     width = max(len(word) for word, _ in report.server)
     lines = [f"{word.ljust(width)}  {value}" for word, value in report.server]
     lines.append("")
-    lines += [_line(table) for table in report.tables] or ["the database has no tables, or does not exist"]
+    lines += [_line(table) for table in report.tables] or ["the database has no tables"]
     return "\n".join(lines)
 
 
@@ -65,7 +66,9 @@ def _line(table: TableReport) -> str:
     if table.version is not None:
         but = "" if table.reason is None else f", but {table.reason}"
         trouble = "" if table.trouble is None else f"; {table.trouble}"
-        return f"{table.table}: can be mutated ({table.version.value}){but}{trouble}"
+        can = "can be changed" if table.version.has_row_ids else "can be inserted into"
+        hive = table.version.hive_release
+        return f"{table.table}: {can} (layout of Hive {hive}: {table.version.value}){but}{trouble}"
     return f"{table.table}: NO: {table.reason}"
 
 

@@ -26,7 +26,7 @@ SUBCOMMANDS = {
     "apply": "apply a file of changes to a table in one transaction",
     "bucket": "compute Hive's bucket hash of values",
     "create-table": "create an ACID table",
-    "doctor": "show what the server is, and which tables can be mutated",
+    "doctor": "show what the server is, and which tables can be changed",
     "diff": "compare a table with a file, a table or its past, as changes to apply",
     "explain": "what a transaction is or was, its locks and files, and what to do next",
     "history": "show what happened to a table, write id by write id",
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``hive-mutate``; returns the exit code.
 
     0 done; 1 refused or failed (the message is on standard error); 2 wrong usage; 130 interrupted. Ctrl-C is
-    the normal end of ``metastore``, whose code is then 0. ``doctor`` returns 1 if a table cannot be mutated.
+    the normal end of ``metastore``, whose code is then 0. ``doctor`` returns 1 if a table cannot be changed.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = next((w for w in words if not w.startswith("-")), None)

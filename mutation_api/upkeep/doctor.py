@@ -13,6 +13,7 @@ from metastore_client.errors import MetastoreError, NoSuchObjectError
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import probed_partitions, split_full_name
+from mutation_api.client.tables.databases import HOW_TO_FIND_DATABASES, has_database
 from mutation_api.client.tables.descriptors import check_location, check_partition_directories, describe
 from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.errors import ConfigurationError, TableNotMutableError
@@ -71,13 +72,17 @@ def examine(metastore: MetastoreClient, database: str, table: str | None = None)
     Raises:
         ConnectionFailedError, TransactionError: the server could not be asked. A single table that the
             server does not describe is reported with that reason.
-        ConfigurationError: not the name of a database or table, or there is no such table.
+        ConfigurationError: not the name of a database or table, or there is no such database or table.
     """
     database, name = split_full_name(f"{database}.{'any' if table is None else table}")
     with metastore_errors_as_ours(f"could not examine database {database}"):
         server = tuple(_server(metastore))
         names = metastore.get_all_tables(database) if table is None else [name]
         tables = tuple(_tables(metastore, database, names))
+        if not tables and not has_database(metastore, database):
+            raise ConfigurationError(
+                f"there is no database {database}: check the name; {HOW_TO_FIND_DATABASES}"
+            )
     if table is not None and not tables:
         raise ConfigurationError(f"there is no table {database}.{name}")
     return DoctorReport(server, tables)

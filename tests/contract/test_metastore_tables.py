@@ -107,6 +107,8 @@ def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
     with pytest.raises(MetastoreError):
         metastore.create_table(acid_table_info("no_such_database", "t"))
     assert metastore.get_all_tables("no_such_database") == []
+    with pytest.raises(NoSuchObjectError):
+        metastore.get_table("no_such_database", "t")
 
 
 def test_a_transactional_table_without_buckets(metastore: MetastoreClient, database: str, line: str) -> None:

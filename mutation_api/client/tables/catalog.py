@@ -10,6 +10,7 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
 from metastore_client.model import PartitionInfo, TableInfo
 from mutation_api.client.lock import LockedTable, WriteLock
+from mutation_api.client.tables.databases import HOW_TO_FIND_DATABASES, has_database
 from mutation_api.client.tables.descriptors import (
     check_location,
     check_partition_directories,
@@ -106,16 +107,13 @@ class Catalog:
                 of a replication, since the call costs each small transaction some 2 %.
 
         Raises:
-            TableNotMutableError: it does not exist or breaks a rule.
+            TableNotMutableError: it or its database does not exist, or it breaks a rule.
             MetastoreError: the server could not be asked.
         """
         try:
             info = self._metastore.get_table(spec.database, spec.name)
         except NoSuchObjectError as error:
-            raise TableNotMutableError(
-                f"table {spec.full_name} cannot be used: it does not exist; check the name, or create it "
-                "with hive-mutate create-table"
-            ) from error
+            raise TableNotMutableError(self._what_is_missing(spec)) from error
         asks = spec.role is TableRole.SINK and (under_lock or bool(marks_of_replica(info.parameters)))
         database = self._metastore.get_database_parameters(spec.database) if asks else None
         version = check_mutable(info, self._metastore.capabilities(), spec.role, database)
@@ -127,6 +125,16 @@ class Catalog:
             time_zone=self._time_zone,
         )
         return OpenTable(spec, info, table)
+
+    def _what_is_missing(self, spec: TableSpec) -> str:
+        if has_database(self._metastore, spec.database):
+            what = "it does not exist; check the name, or create it with hive-mutate create-table"
+        else:
+            what = (
+                f"its database {spec.database} does not exist; check the name and the metastore's address; "
+                f"{HOW_TO_FIND_DATABASES}"
+            )
+        return f"table {spec.full_name} cannot be used: {what}"
 
     def to_lock(self, spec: TableSpec) -> LockedTable:
         """The locks that a transaction needs on a table. Raises as :meth:`read`."""

@@ -786,7 +786,10 @@ def test_table_that_is_not_transactional_is_refused(make_table: MakeTable, bucke
 
 
 def test_missing_table_is_refused(live_metastore: ThriftMetastoreClient, live_database: str) -> None:
-    """connect() names the table."""
+    """connect() names the table, or its database."""
+    nowhere = MutatorClientBuilder().metastore(live_metastore).add_sink_table("no_such_database.t")
+    with pytest.raises(TableNotMutableError, match="its database no_such_database does not exist"):
+        nowhere.build().connect()
     builder = MutatorClientBuilder().metastore(live_metastore).add_sink_table(live_database, "no_such")
     with pytest.raises(TableNotMutableError, match=rf"{live_database}\.no_such .* does not exist"):
         builder.build().connect()

@@ -148,3 +148,16 @@ def test_files_of_hive_4_may_name_an_attempt() -> None:
     assert parse_bucket_file_name("bucket_3_0", HIVE4) is None
     assert parse_original_file_name("000002_0_copy_1", HIVE3).bucket_id == 2
     assert parse_original_file_name("data.orc", HIVE4).bucket_id is None
+
+
+def test_each_layout_is_of_a_release_of_hive() -> None:
+    """Their names say which, too."""
+    found = {version.value: version.hive_release for version in AcidVersion}
+    assert found == {
+        "v1-legacy": 2,
+        "v1-split": 2,
+        "v2-hive3": 3,
+        "v2-hive4": 4,
+        "insert-only-hive3": 3,
+        "insert-only-hive4": 4,
+    }

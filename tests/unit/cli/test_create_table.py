@@ -50,13 +50,16 @@ def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture
         assert info.parameters["orc.compress"] == "SNAPPY"
 
         code, printed, _ = run(capsys, "doctor", "made", *where)
-        assert (code, printed.splitlines()[-1]) == (EXIT_OK, "made.orders: can be mutated (v1-split)")
+        assert (code, printed.splitlines()[-1]) == (
+            EXIT_OK,
+            "made.orders: can be changed (layout of Hive 2: v1-split)",
+        )
         client.create_table(TableInfo("made", "plain", (ColumnInfo("id", "int"),)))
 
     code, printed, errors = run(capsys, "doctor", "made", *where)
     assert (code, errors) == (EXIT_FAILED, "")
     assert "write ids" in printed
-    assert printed.splitlines()[-2] == "made.orders: can be mutated (v1-split)"
+    assert printed.splitlines()[-2] == "made.orders: can be changed (layout of Hive 2: v1-split)"
     assert printed.splitlines()[-1].startswith("made.plain: NO: table made.plain cannot be used: ")
     assert run(capsys, "doctor", "made.ORDERS", *where)[0] == EXIT_OK
 
@@ -79,6 +82,11 @@ def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture
         ),
         (("create-table", "made.bad", "--schema", "id int", "--property", "x"), "expected KEY=VALUE"),
         (("doctor", "made.nothing"), "there is no table made.nothing"),
+        (("doctor", "nowhere"), "there is no database nowhere: check the name; SHOW DATABASES"),
+        (("doctor", "nowhere.t"), "there is no database nowhere"),
+        (("history", "nowhere.t"), "its database nowhere does not exist; check the name"),
+        (("snapshot", "made.nothing"), "it does not exist; check the name, or create it with"),
+        (("snapshot", "nowhere.t"), "table nowhere.t cannot be used: its database nowhere does not exist"),
     ],
 )
 def test_mistakes_are_told_in_one_line(
@@ -95,6 +103,8 @@ def test_mistakes_are_told_in_one_line(
 
 def test_a_database_without_tables(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The server is still described, and the exit code is 0."""
-    code, printed, _ = run(capsys, "doctor", "nowhere", "--metastore", uri)
+    with connect(uri) as client:
+        client.create_database("bare")
+    code, printed, _ = run(capsys, "doctor", "bare", "--metastore", uri)
     assert code == EXIT_OK
-    assert printed.splitlines()[-1] == "the database has no tables, or does not exist"
+    assert printed.splitlines()[-1] == "the database has no tables"

@@ -40,6 +40,11 @@ def test_connect_names_a_missing_table(metastore: InMemoryMetastore) -> None:
     said = r"default\.nothere cannot be used: it does not exist; .*hive-mutate create-table"
     with pytest.raises(TableNotMutableError, match=said):
         builder(metastore, None, "nothere").build().connect()
+    nowhere = MutatorClientBuilder().metastore(metastore).add_sink_table("nodb.t")
+    with pytest.raises(
+        TableNotMutableError, match=r"table nodb\.t cannot be used: its database nodb does not"
+    ):
+        nowhere.build().connect()
     assert "open_txn" not in metastore.calls
 
 

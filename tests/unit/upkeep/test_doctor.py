@@ -58,7 +58,8 @@ def test_the_server_is_described_and_nothing_is_changed() -> None:
     assert server["write ids"] == "no"
     assert server["hive.metastore.dml.events"] == "true"
     assert server["hive.compactor.worker.threads"] == NOT_TOLD
-    assert set(metastore.calls) == {"capabilities", "get_config_value", "get_all_tables"}
+    read = {"capabilities", "get_config_value", "get_all_tables", "get_database_parameters"}
+    assert set(metastore.calls) == read
 
 
 def test_one_table_is_examined_alone(tmp_path: Path) -> None:
@@ -71,6 +72,9 @@ def test_one_table_is_examined_alone(tmp_path: Path) -> None:
     assert "get_all_tables" not in metastore.calls
     with pytest.raises(ConfigurationError, match=r"there is no table default\.none"):
         examine(metastore, "default", "none")
+    for table in (None, "one"):
+        with pytest.raises(ConfigurationError, match="there is no database nodb: check the name"):
+            examine(metastore, "nodb", table)
 
 
 def test_an_empty_property_keeps_hive_2_from_compacting(tmp_path: Path) -> None:
