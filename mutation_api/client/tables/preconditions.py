@@ -87,17 +87,43 @@ def compression_of(table: TableInfo) -> str:
 def _check_kind(table: TableInfo) -> None:
     if table.table_type != "MANAGED_TABLE" or _flag(table, "EXTERNAL"):
         raise _refusal(
-            table, f"it must be a managed table, but it is {table.table_type}{_why_external(table)}"
+            table,
+            f"it must be a managed table, but it is {table.table_type}{_why_external(table)}"
+            f"{_way_out(table)}",
         )
     if not _flag(table, "transactional"):
         found = _parameter(table, "transactional") or "absent"
-        raise _refusal(table, f"it must be transactional, but the property 'transactional' is {found}")
+        raise _refusal(
+            table,
+            f"it must be transactional, but the property 'transactional' is {found}{_way_out(table)}",
+        )
 
 
 def _why_external(table: TableInfo) -> str:
     if _flag(table, "TRANSLATED_TO_EXTERNAL"):
         return ": Hive 4 creates a managed table that is not transactional as an external one"
     return ""
+
+
+def _way_out(table: TableInfo) -> str:
+    """What to do about a table that is not transactional.
+
+    Hive converts a table of ORC in place. Not offered for one that somebody wanted external: Hive would then
+    own its files.
+    """
+    if table.table_type not in ("MANAGED_TABLE", "EXTERNAL_TABLE"):
+        return ""
+    copy = (
+        "; create a transactional table (hive-mutate create-table) and copy the rows by Hive's "
+        "INSERT … SELECT"
+    )
+    is_managed = table.table_type == "MANAGED_TABLE" and not _flag(table, "EXTERNAL")
+    is_orc = all(getattr(table, attribute) == expected for attribute, expected in ORC_CLASSES.items())
+    if not is_orc or not (is_managed or _flag(table, "TRANSLATED_TO_EXTERNAL")):
+        return copy
+    properties = "'transactional'='true'" if is_managed else "'transactional'='true', 'EXTERNAL'='FALSE'"
+    alter = f"ALTER TABLE {table.full_name} SET TBLPROPERTIES ({properties})"
+    return f"{copy}, or convert this one, for good: {alter}"
 
 
 def _check_orc(table: TableInfo) -> None:

@@ -218,6 +218,24 @@ def test_one_transaction_over_tables_of_every_kind(line: Line) -> None:
     assert [reasons[name] for name in (bucketed, parts, plain)] == [None] * 3
 
 
+@each_line
+def test_a_table_that_is_not_transactional_can_be_converted_as_its_refusal_says(line: Line) -> None:
+    """Hive takes the statement of the message, and reads what we then change; it does not take it back."""
+    name = f"{line.database}.not_yet"
+    no = "TBLPROPERTIES ('transactional'='false')"
+    line.judge.sql(f"CREATE TABLE {name} (id bigint, msg string) STORED AS ORC {no}")
+    line.judge.sql(f"INSERT INTO {name} VALUES (1, 'old')")
+    with pytest.raises(TableNotMutableError) as refused:
+        line.builder(name).build().connect()
+    convert = str(refused.value).partition("or convert this one, for good: ")[2]
+    line.judge.sql(convert)
+    with line.builder(name).build() as client, client.new_transaction() as transaction:
+        write(transaction, name, updates={(0, BUCKET_0, 0): (1, "changed")}, inserts=[(2, "new")])
+    assert line.rows(name) == [(1, "changed"), (2, "new")]
+    with pytest.raises(HiveError):
+        line.judge.sql(f"ALTER TABLE {name} SET {no}")
+
+
 @pytest.mark.feature("`count(*)`, min and max right after a commit")
 @each_line
 def test_statistics_of_hive_never_answer_for_us(line: Line) -> None:

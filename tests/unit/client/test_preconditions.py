@@ -62,6 +62,34 @@ def test_refused_with_table_and_rule(case: str, line: str) -> None:
     assert "default.broken" in str(refusal.value)
 
 
+COPY = "create a transactional table (hive-mutate create-table) and copy the rows by Hive's INSERT … SELECT"
+CONVERT = f"{COPY}, or convert this one, for good: ALTER TABLE default.t SET TBLPROPERTIES "
+
+
+@pytest.mark.parametrize(
+    ("changes", "advice"),
+    [
+        ({"parameters": {}}, f"{CONVERT}('transactional'='true')"),
+        (
+            {
+                "table_type": "EXTERNAL_TABLE",
+                "parameters": {"EXTERNAL": "TRUE", "TRANSLATED_TO_EXTERNAL": "TRUE"},
+            },
+            f"as an external one; {CONVERT}('transactional'='true', 'EXTERNAL'='FALSE')",
+        ),
+        ({"parameters": {}, "input_format": TEXT_FORMAT}, COPY),
+        ({"table_type": "EXTERNAL_TABLE", "parameters": {}}, COPY),
+        ({"parameters": {"EXTERNAL": "TRUE"}}, COPY),
+        ({"table_type": "VIRTUAL_VIEW"}, "but it is VIRTUAL_VIEW"),
+    ],
+)
+def test_a_table_that_is_not_transactional_has_a_way_out(changes: dict[str, object], advice: str) -> None:
+    """It can be converted if Hive converts it, and its files are Hive's own; any table can be copied."""
+    with pytest.raises(TableNotMutableError) as refusal:
+        check_mutable(table_info("t", **changes), HIVE_4, TableRole.SINK)
+    assert str(refusal.value).endswith(advice)
+
+
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
