@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from metastore_client.errors import InvalidConfigurationError
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 
 __all__ = ["ReportLoss", "add_metastore_arguments", "metastore_from"]
@@ -38,7 +39,15 @@ def metastore_from(arguments: argparse.Namespace) -> ThriftMetastoreClient:
         MetastoreUnavailableError: no server answered.
     """
     path = None if arguments.hive_conf is None else Path(arguments.hive_conf)
-    return connect(arguments.metastore if path is None else path, user=arguments.user)
+    target = arguments.metastore if path is None else path
+    try:
+        return connect(target, user=arguments.user)
+    except InvalidConfigurationError as error:
+        if target is not None:
+            raise
+        raise InvalidConfigurationError(
+            f"{error}; name it by --metastore, or a file by --hive-conf"
+        ) from error
 
 
 class ReportLoss:

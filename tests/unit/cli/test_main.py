@@ -14,7 +14,7 @@ from mutation_api import _version
 from mutation_api.cli.arguments.list_arguments import key_columns, key_values, listed_names
 from mutation_api.cli.arguments.lock_waits import waits_are_told
 from mutation_api.cli.arguments.option_names import in_option_names, option_names
-from mutation_api.cli.main import EXIT_OK, EXIT_USAGE, main
+from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
 from mutation_api.cli.text_table import text_table
 from mutation_api.client.wait_log import WAIT_LOG
 from mutation_api.errors import ConfigurationError, ReadError
@@ -66,6 +66,22 @@ def test_errors_name_options(message: str, expected: str) -> None:
     with pytest.raises(ReadError) as caught, in_option_names(options):
         raise ReadError(message)
     assert str(caught.value) == expected
+
+
+def test_a_missing_metastore_is_to_be_named_by_an_option(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not if one is named: then it is what is wrong."""
+    for variable in ("HIVE_CONF_DIR", "HADOOP_CONF_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    assert main(["show", "txns"]) == EXIT_FAILED
+    printed, err = capsys.readouterr()
+    assert printed == ""
+    assert "no metastore is given" in err
+    assert err.endswith("neither is set); name it by --metastore, or a file by --hive-conf\n")
+    for named in (("--metastore", "http//x"), ("--hive-conf", str(tmp_path / "no.xml"))):
+        assert main(["show", "txns", *named]) == EXIT_FAILED
+        assert "name it by" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
