@@ -1,8 +1,10 @@
 """``hive-mutate show``: show transactions, locks or compactions of a metastore.
 
 A lock on many partitions has a line for each partition. Lines of one lock and table that differ only in the
-partition are shown as one, with the number of partitions (``812 partitions``). --all and --json show each
-line.
+partition are shown as one, with the number of partitions (``812 partitions``).
+
+Of transactions the open ones come first, then the latest ten of the aborted ones that are not yet cleaned,
+and the number of the others. --all and --json show each line.
 """
 
 from __future__ import annotations
@@ -16,10 +18,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from metastore_client.client import MetastoreClient
+from metastore_client.model import TxnState
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.text_table import text_table
 
 __all__ = ["add_arguments", "run"]
+
+ABORTED_SHOWN = 10
+"""A server that compacts nothing keeps aborted transactions for weeks; they must not hide the open ones."""
 
 _SOURCES: dict[str, Callable[[MetastoreClient], Sequence[Any]]] = {
     "txns": lambda client: client.get_open_txns().txns,
@@ -31,10 +37,12 @@ _SOURCES: dict[str, Callable[[MetastoreClient], Sequence[Any]]] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "what", choices=sorted(_SOURCES), help="txns lists the open ones, and aborted ones not yet cleaned"
+        "what", choices=sorted(_SOURCES), help="txns lists the open ones, then aborted ones not yet cleaned"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--all", action="store_true", help="locks: a line for each partition")
+    parser.add_argument(
+        "--all", action="store_true", help="all partitions of locks, all aborted transactions"
+    )
     add_metastore_arguments(parser)
 
 
@@ -42,11 +50,29 @@ def run(arguments: argparse.Namespace) -> int:
     """Print a table, or JSON lines."""
     with metastore_from(arguments) as client:
         rows = [_row(value) for value in _SOURCES[arguments.what](client)]
-    if arguments.what == "locks" and not (arguments.json or arguments.all):
+    left_out = 0
+    is_short = not (arguments.json or arguments.all)
+    if arguments.what == "locks" and is_short:
         rows = _folded(rows)
+    if arguments.what == "txns":
+        opened, aborted = _open_first(rows)
+        left_out = max(0, len(aborted) - ABORTED_SHOWN) if is_short else 0
+        rows = [*opened, *aborted[: len(aborted) - left_out]]
     for line in map(json.dumps, rows) if arguments.json else _table(rows, arguments.what):
         print(line)
+    if left_out:
+        print(f"and {left_out:,} older aborted ones that are not yet cleaned: --all shows them")
     return 0
+
+
+def _open_first(
+    rows: Sequence[dict[str, object]],
+) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """The open transactions, oldest first, and the aborted ones, latest first."""
+    by_id = sorted(rows, key=lambda row: int(str(row["id"])))
+    is_open = TxnState.OPEN.name.lower()
+    opened = [row for row in by_id if row["state"] == is_open]
+    return opened, [row for row in reversed(by_id) if row["state"] != is_open]
 
 
 def _folded(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:

@@ -17,6 +17,7 @@ from metastore_client.model import (
 )
 from metastore_client.remote.thrift_client import connect
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
+from mutation_api.cli.show import ABORTED_SHOWN
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +45,39 @@ def test_transactions_as_table_and_json(
     assert shown["started_time"].endswith("+00:00")
     with connect(uri) as client:
         client.commit_txn(txn_id)
+
+
+def test_the_open_transactions_come_first(
+    embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Then the latest aborted ones and the number of the others; --all and --json show each."""
+    uri = embedded_metastore.uri
+    component = LockComponent(
+        LockType.SHARED_WRITE, LockLevel.TABLE, "default", "show_txns", None, DataOperationType.UPDATE
+    )
+    with connect(uri) as client:
+        known = len(client.get_open_txns().txns)
+        aborted = [client.open_txn("gone", "h", "a") for _ in range(ABORTED_SHOWN + 3)]
+        for each in aborted:  # with a lock, or the server forgets it
+            client.lock(LockRequest((component,), each, "gone", "h", "a"))
+            client.abort_txn(each)
+        first, second = (client.open_txn("at_work", "h", "a") for _ in range(2))
+        how = ((), ("--all",), ("--json",))
+        short, full, objects = (lines_of(capsys, "show", "txns", *each, "--metastore", uri) for each in how)
+        for each in (first, second):
+            client.commit_txn(each)
+    states = [row.split()[1] for row in full[1:]]
+    assert states == sorted(states, reverse=True)
+    ids = [int(row.split()[0]) for row in full[1:]]
+    assert len(ids) == len(objects) == known + len(aborted) + 2
+    opened = ids[: states.count("open")]
+    assert opened == sorted(opened)
+    assert opened[-2:] == [first, second]
+    assert short[:-1] == full[: 1 + len(opened) + ABORTED_SHOWN]
+    assert [int(row.split()[0]) for row in short[1 + len(opened) : -1]] == aborted[: -ABORTED_SHOWN - 1 : -1]
+    left_out = states.count("aborted") - ABORTED_SHOWN
+    assert left_out >= 3
+    assert short[-1] == f"and {left_out} older aborted ones that are not yet cleaned: --all shows them"
 
 
 def test_locks(embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]) -> None:
