@@ -6,6 +6,7 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.client import MetastoreClient
+from metastore_client.hive_site import parse_duration_seconds
 from metastore_client.model import (
     ColumnInfo,
     DataOperationType,
@@ -54,7 +55,13 @@ def test_who_waits_for_whom(hive_line: HiveJudge, line_database: str) -> None:
         assert held.blocked_by is not None
         assert (str(held.blocked_by.lock_id), held.blocked_by.txn_id) == (row[1], holder)
         assert found.advice == (f"it waits for transaction {holder}: hive-mutate explain {holder}",)
+        said = metastore.get_config_value("hive.txn.timeout", "300s")
+        (beat,) = hive_line.metastore_rows(f"SELECT TXN_LAST_HEARTBEAT FROM TXNS WHERE TXN_ID = {holder}")
+        silent = parse_duration_seconds(said) * 0.9
+        late = explain_transaction(metastore, holder, now=lambda: int(beat[0]) / 1000 + silent)
+        assert f"its last heartbeat was {silent:.0f} s ago, and a client sends one every" in late.advice[0]
         other = explain_transaction(metastore, holder)
+        assert other.advice[0].startswith("its client is at work")
         assert (other.state, [lock.txn_id for lock in other.holds_up]) == (OPEN, [waiting])
         assert [table.reason for table in other.tables] == [None]
         metastore.abort_txn(holder)
