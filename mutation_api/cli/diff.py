@@ -55,6 +55,7 @@ from mutation_api.cli.arguments.files import (
     output_format,
 )
 from mutation_api.cli.arguments.list_arguments import add_key_argument, key_columns
+from mutation_api.cli.arguments.lock_arguments import add_lock_timeout_argument
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.arguments.option_names import in_option_names, option_names
 from mutation_api.cli.arguments.write_arguments import add_operation_column_argument
@@ -115,6 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_argument(parser)
     add_cluster_arguments(parser)
     add_memory_argument(parser)
+    add_lock_timeout_argument(parser, "whoever has a table for himself, such as DDL")
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     add_metastore_arguments(parser)
 
@@ -128,7 +130,10 @@ def run(arguments: argparse.Namespace) -> int:
     with (
         in_option_names({**option_names("operation_column", "as_of"), **ENGINE_OPTIONS}),
         metastore_from(arguments) as metastore,
-        MutatorClientBuilder().metastore(metastore).build() as client,
+        MutatorClientBuilder()
+        .metastore(metastore)
+        .lock_timeout_seconds(arguments.lock_timeout)
+        .build() as client,
     ):
         task = _task(client, arguments, output_format_name)
         if output_format_name == "csv":

@@ -31,6 +31,7 @@ from mutation_api.cli.arguments.directory_arguments import (
 )
 from mutation_api.cli.arguments.files import add_output_argument, output_format
 from mutation_api.cli.arguments.list_arguments import key_values, listed_names
+from mutation_api.cli.arguments.lock_arguments import add_lock_timeout_argument
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.arguments.option_names import in_option_names, option_names
 from mutation_api.cli.text_table import text_table
@@ -60,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(refuse_usage=parser.error)
     parser.add_argument("table", nargs="?", metavar="DB.TABLE", help="a table of the metastore")
     add_metastore_arguments(parser)
+    add_lock_timeout_argument(parser, "whoever has the table for himself, such as DDL")
     add_directory_arguments(parser)
     _add_row_arguments(parser.add_argument_group("what to show"))
 
@@ -130,7 +132,10 @@ def _view(arguments: argparse.Namespace) -> Iterator[TableView]:
         return
     with (
         metastore_from(arguments) as metastore,
-        MutatorClientBuilder().metastore(metastore).build() as client,
+        MutatorClientBuilder()
+        .metastore(metastore)
+        .lock_timeout_seconds(arguments.lock_timeout)
+        .build() as client,
     ):
         if arguments.as_of is None:
             yield open_table(client.open_snapshot(arguments.table), arguments.table)

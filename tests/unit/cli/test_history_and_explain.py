@@ -118,6 +118,30 @@ def test_explain(
     assert "table default.told" in over
 
 
+def test_readers_wait_for_a_lock_as_long_as_they_are_told(
+    metastore: ThriftMetastoreClient,
+    embedded_metastore: EmbeddedMetastore,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Somebody has the table for himself; the error names him and the option."""
+    component = LockComponent(
+        LockType.EXCLUSIVE, LockLevel.TABLE, "default", "told", None, DataOperationType.UPDATE
+    )
+    txn = metastore.open_txn("ann", "host", "etl")
+    metastore.lock(LockRequest((component,), txn, "ann", "host", "etl"))
+    for words in (
+        ("snapshot", TABLE),
+        ("diff", "--table", TABLE, "--key", "id", "--since", "1", "--summary"),
+    ):
+        waits = ("--lock-timeout", "0.3", "--metastore", embedded_metastore.uri)
+        assert main([*words, *waits]) == EXIT_FAILED
+        printed, err = capsys.readouterr()
+        assert printed == ""
+        assert f"transaction {txn}, ann@host (etl)" in err
+        assert "raise --lock-timeout, or abort" in err
+    metastore.abort_txn(txn)
+
+
 @pytest.mark.parametrize("words", [["history"], ["explain"], ["explain", "x"]])
 def test_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A table, or a number, is needed."""
