@@ -253,6 +253,7 @@ def followers(
         yield Followers(hive_line, metastore, line_database, mariadb, mariadb_database)
 
 
+@pytest.mark.long  # each kind of log has random workloads of its own, which run always
 @pytest.mark.parametrize("hive_line", ["2.3"], indirect=True)
 def test_five_logs_of_one_workload_give_one_table(
     followers: Followers, spark: SparkSession, tmp_path: Path

@@ -180,6 +180,7 @@ def test_many_slices_of_a_random_workload(pair: Pair, spark: SparkSession, seed:
     follow_slices(pair, spark, random.Random(seed), slices=12, transactions=100)
 
 
+@pytest.mark.long  # test_ingest.py kills drivers always; here the log is a server's
 def test_b10_a_driver_that_is_killed_loses_and_repeats_nothing(pair: Pair, spark: SparkSession) -> None:
     """Killed at any step of the first run or a later one, the next run goes on where the last commit was."""
     die_and_follow(pair, spark, random.Random(11), deaths=2)

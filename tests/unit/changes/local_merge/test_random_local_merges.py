@@ -20,7 +20,7 @@ from tests.integration.merges.merge_cases import random_merge, random_rows, rand
 from tests.integration.merges.merge_model import Outcome, Row, outcome
 from tests.integration.merges.merge_tables import Place, Table, in_order
 
-CASES = 40
+CASES, CASES_IN_THE_LONG_RUN = 15, 40
 RELEASES = {"2.3": HIVE_2_3, "3.1": HIVE_3_1, "4.1": HIVE_4_1}
 LAYOUTS = [
     ("2.3", "legacy"),
@@ -32,13 +32,14 @@ LAYOUTS = [
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("cases", [CASES, pytest.param(CASES_IN_THE_LONG_RUN, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("line", "layout"), LAYOUTS)
-def test_random_merges_in_memory(tmp_path: Path, line: str, layout: str) -> None:
+def test_random_merges_in_memory(tmp_path: Path, line: str, layout: str, cases: int) -> None:
     """Rows, counts of merge and dry run, and refusals are those of the model."""
     metastore = InMemoryMetastore(tmp_path, capabilities=RELEASES[line])
     place = Place(cast(Any, SimpleNamespace(line=line, uri=metastore)), metastore, "default")
     merged = 0
-    for seed in range(CASES):
+    for seed in range(cases):
         rng = random.Random(f"{line} {layout} {seed}")
         shape = random_shape(rng, line, layout)
         if shape.is_original:
@@ -74,7 +75,7 @@ def test_random_merges_in_memory(tmp_path: Path, line: str, layout: str) -> None
             error.add_note(f"seed {seed}: {shape}\n{merge}\nrows {before}\nsource {given}")
             raise
         merged += 1
-    assert merged > CASES / 3
+    assert merged > cases / 3
 
 
 def check(report: MergeReport, expected: Outcome) -> None:
