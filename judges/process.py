@@ -31,6 +31,16 @@ __all__ = [
     "watched",
 ]
 
+SMALL_JVM = (
+    "-Xmx256m",
+    "-Xss512k",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Xshare:auto",
+)
+"""Options for a small server that does not live long: of the compilers the one that costs little."""
+
 CLOSE_TIMEOUT_SECONDS = 10.0
 DUMP_TIMEOUT_SECONDS = 2.0
 LOG_TAIL_CHARACTERS = 4000
@@ -68,17 +78,6 @@ class Judge(Stoppable):
     @abc.abstractmethod
     def description(self) -> str:
         """Say which judge this is, for the summary of a test run."""
-
-
-SMALL_JVM = (
-    "-Xmx256m",
-    "-Xss512k",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
-    "-Xshare:auto",
-)
-"""Options for a server that starts quickly and needs little."""
 
 
 class JudgeProcess(Stoppable):
