@@ -34,7 +34,7 @@ from mutation_api.changes.spark_merge.expressions import Expression
 from mutation_api.changes.spark_merge.few_rows import few_rows_plan
 from mutation_api.changes.spark_merge.merge_plan import MergePlan
 from mutation_api.changes.spark_merge.preview_frame import preview_changes
-from mutation_api.changes.spark_merge.short_names import with_sides
+from mutation_api.changes.spark_merge.short_names import sides_of, with_sides
 from mutation_api.errors import ConfigurationError
 from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.versions import ansi_rules
@@ -177,7 +177,7 @@ class MergeInto:
             Others: as :func:`mutation_api.apply_changes`. After all those above nothing is written.
         """
         with ansi_rules(self.source.sparkSession):
-            return self._merged(num_partitions, insert_files, options, before_writing)
+            return self._with_sides()._merged(num_partitions, insert_files, options, before_writing)
 
     def _merged(
         self,
@@ -225,7 +225,7 @@ class MergeInto:
             Others: what :meth:`merge` would raise before it writes.
         """
         with ansi_rules(self.source.sparkSession):
-            return self._previewed(samples, num_partitions, insert_files)
+            return self._with_sides()._previewed(samples, num_partitions, insert_files)
 
     def _previewed(self, samples: int, num_partitions: int | None, insert_files: int | None) -> MergeReport:
         if (few := self._few_rows_plan(num_partitions, shows_rows=samples > 0)) is not None:
@@ -257,36 +257,37 @@ class MergeInto:
                 self.table_name,
                 self.source,
                 self.keys,
-                self._clauses_with_sides(),
+                tuple(self.clauses),
                 self.options,
                 shows_rows=shows_rows,
             )
 
-    def _clauses_with_sides(self) -> tuple[Clause[Expression], ...]:
-        return tuple(
+    def _with_sides(self) -> MergeInto:
+        """The same; a column in SQL that one side alone has gets its name, as by PySpark's mergeInto."""
+        spark = self.source.sparkSession
+        columns = {
+            SOURCE: frozenset(name.lower() for name in self.source.columns),
+            TARGET: frozenset(c.name for c in self.transaction.table(self.table_name).all_columns),
+        }
+
+        def named(expression: Expression, sides: Sequence[str]) -> Expression:
+            if not isinstance(expression, str):
+                return expression
+            with suppress(ConfigurationError):  # told with table and clause when it is resolved
+                return with_sides(spark, expression, sides_of(columns, sides))
+            return expression
+
+        clauses = [
             dataclasses.replace(
                 each,
-                condition=None
-                if each.condition is None
-                else self._with_sides(each.condition, each.match.sides),
-                assignments=None
-                if each.assignments is None
-                else {n: self._with_sides(value, each.match.sides) for n, value in each.assignments.items()},
+                condition=None if each.condition is None else named(each.condition, each.match.sides),
+                assignments=each.assignments
+                and {name: named(value, each.match.sides) for name, value in each.assignments.items()},
             )
             for each in self.clauses
-        )
-
-    def _with_sides(self, expression: Expression, sides: Sequence[str]) -> Expression:
-        """SQL in which a column that one side alone has is named with it, as PySpark's mergeInto takes it."""
-        if not isinstance(expression, str):
-            return expression
-        target = [column.name for column in self.transaction.table(self.table_name).all_columns]
-        names = {SOURCE: [name.lower() for name in self.source.columns], TARGET: target}
-        listed = [(name, side) for side in sides for name in names[side]]
-        known = {n: side for n, side in listed if not any(n == o and side != s for o, s in listed)}
-        with suppress(ConfigurationError):  # it is told with the table and the clause when it is resolved
-            return with_sides(self.source.sparkSession, expression, known)
-        return expression
+        ]
+        on = None if self.on is None else named(self.on, (SOURCE, TARGET))
+        return dataclasses.replace(self, on=on, clauses=clauses)
 
     @property
     def _what(self) -> str:
@@ -305,8 +306,8 @@ class MergeInto:
                 self.table_name,
                 self.source,
                 self.keys,
-                None if self.on is None else self._with_sides(self.on, (SOURCE, TARGET)),
-                self._clauses_with_sides(),
+                self.on,
+                tuple(self.clauses),
                 self.options,
                 keeps_old_rows=keeps_old_rows,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import ParseException
@@ -12,7 +12,7 @@ from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.errors import ConfigurationError
 from mutation_api.spark.jvm import sql_parser
 
-__all__ = ["names_side", "with_sides"]
+__all__ = ["names_side", "sides_of", "with_sides"]
 
 
 def with_sides(spark: SparkSession, condition: str, sides: Mapping[str, str]) -> str:
@@ -34,6 +34,15 @@ def with_sides(spark: SparkSession, condition: str, sides: Mapping[str, str]) ->
         if not condition[at:].lower().startswith((f"{SOURCE}.", f"{TARGET}.")):
             condition = f"{condition[:at]}{side}.{condition[at:]}"
     return condition
+
+
+def sides_of(columns: Mapping[str, frozenset[str]], sides: Sequence[str]) -> dict[str, str]:
+    """The side of each column that one of ``sides`` alone has; ``columns`` are those of each side."""
+    return {
+        name: side
+        for side in sides
+        for name in columns[side].difference(*(columns[other] for other in sides if other != side))
+    }
 
 
 def names_side(spark: SparkSession, condition: str, side: str) -> bool:
