@@ -35,7 +35,6 @@ POLL_SECONDS = 0.1
 STOP_TIMEOUT_SECONDS = 10.0
 
 _MAIN = "kafka.Kafka"
-# The compiler that costs little, since a test's broker does not live long.
 _OPTIONS = {
     "num.network.threads": 2,
     "num.io.threads": 2,
@@ -160,8 +159,13 @@ class Kafka(Judge):
         self._done(lambda admin: admin.delete_topics([name]))
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Let a topic have this number of partitions."""
+        """Let a topic have this number of partitions, and wait until the broker names them to clients."""
         self._done(lambda admin: admin.create_partitions([NewPartitions(name, total)]))
+        end, admin = time.monotonic() + ANSWER_TIMEOUT_SECONDS, self.admin()
+        while len(admin.list_topics(name, ANSWER_TIMEOUT_SECONDS).topics[name].partitions) < total:
+            if time.monotonic() > end:
+                raise JudgeError(f"topic {name} has not got {total} partitions")
+            time.sleep(POLL_SECONDS)
 
     def producer(self, **config: Any) -> Producer:
         """A producer that waits for all replicas; settings are given with ``_`` for ``.``."""
@@ -175,11 +179,17 @@ class Kafka(Judge):
         """Write messages (key, value), and wait until they are there; keys choose partitions by default."""
         producer = self.producer()
         place = {} if partition is None else {"partition": partition}
+        refused: list[str] = []
+
+        def look(error: object, _message: object) -> None:
+            if error is not None:
+                refused.append(str(error))
+
         for key, value in messages:
-            producer.produce(topic, value, key, **place)
+            producer.produce(topic, value, key, on_delivery=look, **place)
             producer.poll(0)
-        if producer.flush(ANSWER_TIMEOUT_SECONDS):
-            raise JudgeError(f"Kafka did not take all messages.\n{log_tail(self.log_path)}")
+        if producer.flush(ANSWER_TIMEOUT_SECONDS) or refused:
+            raise JudgeError(f"Kafka did not take all messages: {refused}\n{log_tail(self.log_path)}")
 
     def wait_until_decided(self, *topics: str) -> None:
         """Wait until consumers see how the transactions in topics ended, which is later than producers do."""
