@@ -47,8 +47,8 @@ ALLOWED_SKIP_REASONS = frozenset({"the superuser may write everywhere"})
 VERSIONS_SHOWN = ("pyspark", "pyarrow", "pyorc", "thrift")
 
 # A failing example is printed in a form that repeats it; machines differ too much for a deadline.
-hypothesis.settings.register_profile("project", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("project")
+hypothesis.settings.register_profile("default run", deadline=None, print_blob=True, max_examples=50)
+hypothesis.settings.register_profile("long run", deadline=None, print_blob=True, max_examples=200)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,8 +64,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Spark find the Java that this project finds, and make room for the summary."""
+    """Let Spark find the Java that this project finds, choose how many random examples are tried, and make
+    room for the summary.
+    """
     config.stash[NOTES] = RunNotes()
+    hypothesis.settings.load_profile("long run" if config.getoption("--long") else "default run")
     try:
         os.environ["JAVA_HOME"] = str(find_java().parent.parent)
     except JavaNotFoundError:

@@ -51,7 +51,7 @@ def _kinds(directory: Path) -> set[str]:
     return {name.replace("delete_", "").split("_")[0] for name in names}
 
 
-@pytest.mark.newest
+@pytest.mark.long  # of 2.3 by default, in test_judge.py
 @pytest.mark.parametrize("hive_line", LINES, indirect=True)
 def test_sql_readers_and_compactor_agree(hive_line: HiveJudge, line_database: str) -> None:
     """Both readers give SQL's rows before and after both compactions; then a broken delete divides them."""

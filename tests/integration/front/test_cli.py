@@ -184,34 +184,3 @@ def test_ctrl_c_aborts_what_apply_began(filled: FilledTable, tmp_path: Path) -> 
 def locks(table: LiveTable) -> list[LockInfo]:
     """Locks on the table."""
     return table.metastore.show_locks(table.info.database, table.info.name)
-
-
-def test_metastore_runs_until_ctrl_c(tmp_path: Path) -> None:
-    """``hive-mutate metastore`` prints its address, serves, and stops its JVM on Ctrl-C, its ordinary end."""
-    words = [*COMMAND, "metastore", "--data-dir", str(tmp_path / "data")]
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        uri = process.stdout.readline().strip()
-        assert uri.startswith("thrift://"), process.stderr.read()
-        with connect(uri) as metastore:
-            assert metastore.get_all_tables("default") == []
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(TIMEOUT_SECONDS) == EXIT_OK
-        assert "Traceback" not in process.stderr.read()
-    wait_until(lambda: not mentions(str(tmp_path)), "the end of the metastore's JVM")
-
-
-def mentions(text: str) -> list[str]:
-    """Command lines of running processes that contain the text."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue  # it has ended meanwhile
-        if text in command:
-            found.append(command)
-    return found

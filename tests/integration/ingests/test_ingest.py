@@ -127,6 +127,7 @@ class Shop:
 
 
 @pytest.mark.parametrize("part", [None, *[pytest.param(n, marks=LONG) for n in range(PARTS)]])
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=LONG)], indirect=True)
 def test_b10_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
     make_table: MakeTable,
     engine: Engine,

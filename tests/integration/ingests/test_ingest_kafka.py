@@ -145,7 +145,7 @@ def shop(kafka: Kafka, topic: str, hive_line: HiveJudge, line_database: str) -> 
         yield Shop(kafka, topic, hive_line, metastore, line_database)
 
 
-@pytest.mark.parametrize("hive_line", ["2.3"], indirect=True)
+@pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
 def test_two_topics_become_two_tables_in_one_transaction(
     shop: Shop, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,7 +34,8 @@ from mutation_api.inputs.kafka.spool import MessageSpool
 from mutation_api.inputs.source import SourceTable
 from tests.support.kafka_messages import ORDERS, debezium, maxwell, read, read_rows, rows_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hive41")]
+"""Where the others are that need Kafka: it starts once."""
 
 LONG = pytest.mark.long
 TLS_FILES = Path(__file__).parents[2] / "golden" / "tls"

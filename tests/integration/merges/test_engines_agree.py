@@ -45,8 +45,7 @@ pytestmark = pytest.mark.slow
 SEED_OFFSET = 500
 """Where the seeds of a layout begin here, beside those of the random merges."""
 
-DEFAULT_COUNTS = {("2.3", "legacy"): 1, ("4.1", "default"): 1}
-LONG_COUNTS = {(line, layout): 84 for line, layout, _ in LAYOUTS}  # 504 cases
+COUNTS = {(line, layout): 84 for line, layout, _ in LAYOUTS}  # 504 cases
 
 FAULTS: dict[str, list[Any]] = {
     "v": [Decimal("999999.995"), Decimal("-999999.995")],
@@ -75,24 +74,14 @@ def place(hive_line: Hive23 | Hive31 | Hive41) -> Iterator[Place]:
         yield Place(hive_line, metastore, database)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("hive_line", "layout", "seed"),
-    seeded(DEFAULT_COUNTS, first=SEED_OFFSET),
+    seeded(COUNTS, first=SEED_OFFSET),
     indirect=["hive_line"],
 )
 def test_engines_agree(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
     """Tasks of Spark, its driver and Arrow alone say the same and leave the same rows."""
-    compare(place, spark, layout, seed)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("hive_line", "layout", "seed"),
-    seeded(LONG_COUNTS, first=SEED_OFFSET + 100),
-    indirect=["hive_line"],
-)
-def test_engines_agree_in_the_long_run(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
-    """The same over five hundred cases."""
     compare(place, spark, layout, seed)
 
 

@@ -3,7 +3,7 @@
 A table of a random shape is filled and changed by us and by Hive, then rows are merged into it. A model in
 plain Python says what has to come out; Hive's two readers say what did; Hive's own MERGE, UPDATE and DELETE
 on a copy of the table say what it would have done. A failing case prints its seed and itself;
-``--history-seed N`` runs it alone (with ``--long`` for the seeds of the long run).
+``--history-seed N --long`` runs it alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from tests.integration.merges.local_engine import begun_locally, source_table
 from tests.integration.merges.merge_by_sql import SqlMerge
 from tests.integration.merges.merge_cases import (
     LAYOUTS,
-    Layout,
     Source,
     random_merge,
     random_shape,
@@ -44,20 +43,17 @@ from tests.integration.merges.merge_model import Merge, Outcome, Row, Rule, Targ
 from tests.integration.merges.merge_tables import Place, Table, in_order
 from tests.integration.upkeep.soundness import check_sound
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-DEFAULT_COUNT = 2
-INSERT_ONLY_COUNT = 1
-LONG_COUNT = 75
-INSERT_ONLY_LONG_COUNT = 5
+COUNT = 77
+INSERT_ONLY_COUNT = 6
+"""How many cases a layout has."""
+
 ENGINES = ["spark", "few rows", "local"]
 """Tasks of Spark, the driver of Spark, Arrow alone; the last two if the condition is keys alone."""
 
 ONE_MERGE_SHARE = 0.8
 """The other cases merge a second time, into what the first merge left."""
-
-BY_SQL_COUNT = 1
-"""Of the default cases so many of a layout are said in Hive's SQL too; of the long run all."""
 
 
 @pytest.fixture(scope="module")
@@ -67,38 +63,21 @@ def place(hive_line: Hive23 | Hive31 | Hive41) -> Iterator[Place]:
         yield Place(hive_line, metastore, database)
 
 
-def counts(count: int, insert_only_count: int) -> dict[Layout, int]:
-    """How many cases each layout has."""
-    return {
-        (line, layout): insert_only_count if layout == "insert_only" else count for line, layout, _ in LAYOUTS
-    }
+COUNTS = {
+    (line, layout): INSERT_ONLY_COUNT if layout == "insert_only" else COUNT for line, layout, _ in LAYOUTS
+}
 
 
-@pytest.mark.newest
 @pytest.mark.feature("merges by key, also judged by SQL's MERGE")
 @pytest.mark.parametrize(
     ("hive_line", "layout", "seed"),
-    seeded(counts(DEFAULT_COUNT, INSERT_ONLY_COUNT)),
+    seeded(COUNTS),
     indirect=["hive_line"],
 )
 def test_random_merges(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
-    """Rows, counts of merge and dry run, and refusals are those of the model; Hive's SQL gives its rows."""
-    run(place, spark, layout, seed, by_sql=seed % 1000 < BY_SQL_COUNT)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("hive_line", "layout", "seed"),
-    seeded(counts(LONG_COUNT, INSERT_ONLY_LONG_COUNT), first=100),
-    indirect=["hive_line"],
-)
-def test_random_merges_in_the_long_run(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
-    """The same over many more cases, all that SQL has words for said in it."""
-    run(place, spark, layout, seed, by_sql=True)
-
-
-def run(place: Place, spark: SparkSession, layout: str, seed: int, *, by_sql: bool) -> None:
-    """One case: a table, and one merge, or two after each other."""
+    """Rows, counts of merge and dry run, and refusals are those of the model; Hive's SQL gives its rows,
+    where it has words for the merge. A case is a table, and one merge, or two after each other.
+    """
     rng = random.Random(seed)
     shape = random_shape(rng, place.judge.line, layout)
     steps = random_steps(rng, shape)
@@ -120,7 +99,7 @@ def run(place: Place, spark: SparkSession, layout: str, seed: int, *, by_sql: bo
         story += [f"rows {before}", str(merge), f"source {given}", f"by {engine}"]
         try:
             with few_rows_to_the_driver(spark, FEW_BYTES_DEFAULT if engine == "few rows" else 0):
-                judge_merge(begin, table, shape.target, before, merge, given, by_sql=by_sql)
+                judge_merge(begin, table, shape.target, before, merge, given)
             check_sound(place.metastore, table.full_name)
         except Exception as error:
             error.add_note("\n".join(story))
@@ -138,12 +117,10 @@ def judge_merge(
     before: list[Row],
     merge: Merge,
     given: Source,
-    *,
-    by_sql: bool,
 ) -> None:
     """Merge, and hear all judges."""
     expected = outcome(into, before, given.rows, merge)
-    said = SqlMerge.of(table, before, merge) if by_sql else None
+    said = SqlMerge.of(table, before, merge)
     known = set(table.partitions())
     with table.client() as client, client.new_transaction() as transaction:
         if expected.refused_by:

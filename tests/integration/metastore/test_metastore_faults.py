@@ -245,6 +245,7 @@ def test_the_server_dies_with_a_killed_parent(tmp_path: Path) -> None:
     wait_until(lambda: not _processes_in(tmp_path))
 
 
+@pytest.mark.long  # the same process ends with Ctrl-C in tests/unit/cli/test_metastore.py
 def test_the_command_ends_with_ctrl_c(tmp_path: Path) -> None:
     """Exit status 0, no process left, the given folder stays."""
     command = [sys.executable, "-m", "metastore_client.embedded", "--data-dir", str(tmp_path)]

@@ -20,7 +20,12 @@ from tests.integration.storages.remote_table import check_turns, client_of, crea
 
 pytestmark = pytest.mark.slow
 
-on_each_line = pytest.mark.parametrize("hive_on_hdfs", LINES, indirect=True)
+on_each_line = pytest.mark.parametrize(
+    "hive_on_hdfs",
+    [pytest.param(line, marks=[pytest.mark.long] if line == "3.1" else []) for line in LINES],
+    indirect=True,
+)
+"""By default on those of which other tests start a Hive on HDFS, too."""
 
 
 @pytest.mark.feature("HDFS")

@@ -290,12 +290,9 @@ def test_a_token_that_has_ended(
             configure_storage(None)
 
 
+@pytest.mark.long
 @pytest.mark.feature("HDFS with Kerberos")
-@pytest.mark.parametrize(
-    "secure_hive",
-    ["2.3", *(pytest.param(line, marks=pytest.mark.long) for line in LINES if line != "2.3")],
-    indirect=True,
-)
+@pytest.mark.parametrize("secure_hive", LINES, indirect=True)
 def test_hive_reads_ours_and_we_its(
     secure_hive: HiveJudge, root: Location, key_server: KeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -185,20 +185,13 @@ def test_killed_at_every_step_between_open_and_commit(
     _check_killed_at_steps(hive, hive_database, metastore, writer, every=every, sweeps=False)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)  # some sixty drivers one after the other
-@pytest.mark.parametrize(
-    ("storage", "line", "every"),
-    [
-        ("hdfs", "2.3", False),
-        ("s3", "2.3", False),
-        *(pytest.param(*case, True, marks=pytest.mark.long) for case in ELSEWHERE),
-    ],
-)
+@pytest.mark.parametrize(("storage", "line"), ELSEWHERE)
 def test_killed_at_steps_elsewhere(
     hive_elsewhere: HiveJudge,
     database_elsewhere: str,
     storage: str,
-    every: bool,
     conf_elsewhere: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -206,7 +199,7 @@ def test_killed_at_steps_elsewhere(
     monkeypatch.setenv("HADOOP_CONF_DIR", str(conf_elsewhere))
     with connect(hive_elsewhere.uri) as metastore:
         steps = _check_killed_at_steps(
-            hive_elsewhere, database_elsewhere, metastore, "coordinator", every=every, sweeps=True
+            hive_elsewhere, database_elsewhere, metastore, "coordinator", every=True, sweeps=True
         )
     assert {"create", "stage", "close"} <= set(steps)
     assert (storage == "s3") == ("request" in steps)

@@ -143,7 +143,7 @@ def _run(hive: HiveJudge, database: str, seed: int, steps: int = STEPS_PER_HISTO
         check_nothing_is_left(metastore, database)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.feature(
     "bucketed tables",
     "partitions",

@@ -267,7 +267,7 @@ SORTED_KEYS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SORTED_KEYS)
 def test_both_engines_pair_and_sort_alike(spark: SparkSession, kind: str) -> None:
