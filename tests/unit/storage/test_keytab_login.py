@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -65,6 +66,17 @@ def test_without_a_keytab_nothing_is_done(container: Path) -> None:
     before = dict(os.environ)
     log_in_as_spark()
     assert dict(os.environ) == before
+    assert not has_keytab()
+
+
+def test_a_session_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many clients are opened; another session is asked anew."""
+    contexts = [Mock(**{"getConf.return_value.getAll.return_value": [("spark.app.name", "a")]}) for _ in "ab"]
+    for context in contexts:
+        monkeypatch.setattr(keytab_login, "active_spark_context", lambda context=context: context)
+        for _ in range(3):
+            log_in_as_spark()
+        assert context.getConf.call_count == 1
     assert not has_keytab()
 
 
