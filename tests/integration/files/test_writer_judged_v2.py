@@ -252,6 +252,7 @@ def test_every_type_codec_and_encoder(make):
     check()
 
 
+@pytest.mark.long  # of 2.3 by default, in test_writer_judged.py
 def test_many_stripes(make):
     """Key index, statistics and row index of files with many stripes: no row is lost or comes back, whether
     Hive reads whole files or parts of them, with predicates, and after both compactions.

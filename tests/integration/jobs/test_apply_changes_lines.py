@@ -30,7 +30,7 @@ from tests.fixtures.fix_judge import new_database
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.tasks,
-    pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True),
+    pytest.mark.parametrize("hive_line", [pytest.param("3.1", marks=pytest.mark.long), "4.1"], indirect=True),
 ]
 
 SCHEMA = StructType(

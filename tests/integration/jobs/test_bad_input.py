@@ -443,6 +443,7 @@ SPECIAL_VALUES = (
 )  # fmt: skip
 
 
+@pytest.mark.long  # whether Hive escapes all of them alike: test_metastore_tables.py
 def test_every_special_character_in_a_partition(make_table: MakeTable, spark: SparkSession) -> None:
     """Every ASCII character but most letters and digits, and more: Hive's SQL shows the value and finds it by
     predicate; so do we.

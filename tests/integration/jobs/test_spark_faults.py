@@ -168,14 +168,15 @@ def test_a_lost_attempt_leaves_no_trace(
     _check_a_lost_attempt(writer, hive, table, spark, monkeypatch)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize(
     ("storage", "line", "writer"),
     [
         ("hdfs", "2.3", DiesOnce),
         ("s3", "2.3", RaisesOnce),
-        *(pytest.param("hdfs", line, RaisesOnce, marks=pytest.mark.long) for line in ("2.3", "3.1", "4.1")),
-        *(pytest.param("s3", line, DiesOnce, marks=pytest.mark.long) for line in ("2.3", "4.1")),
+        *(("hdfs", line, RaisesOnce) for line in ("2.3", "3.1", "4.1")),
+        *(("s3", line, DiesOnce) for line in ("2.3", "4.1")),
     ],
 )
 def test_a_lost_attempt_leaves_no_trace_elsewhere(

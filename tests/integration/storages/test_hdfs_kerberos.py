@@ -302,10 +302,8 @@ def test_hive_reads_ours_and_we_its(
         check_turns(secure_hive, f"{database}.t")
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize(
-    "has_ticket", [pytest.param(True, marks=pytest.mark.long, id="ticket"), pytest.param(False, id="token")]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("has_ticket", [True, False], ids=["ticket", "token"])
 @pytest.mark.parametrize("secure_hive", ["2.3"], indirect=True)
 def test_workers_have_what_the_driver_ships(
     secure_hdfs: MiniHdfs, secure_hive: HiveJudge, key_server: KeyServer, tmp_path: Path, has_ticket: bool

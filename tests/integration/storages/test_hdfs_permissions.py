@@ -100,8 +100,9 @@ lines = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long
 @lines
-@pytest.mark.parametrize("share", [mode_of_a_group, pytest.param(default_acl, marks=pytest.mark.long)])
+@pytest.mark.parametrize("share", [mode_of_a_group, default_acl])
 def test_an_etl_user_and_hive_clean_up_after_each_other(
     hdfs: MiniHdfs, hive_as_hive: HiveJudge, table: str, share: Callable[[MiniHdfs, str], None]
 ) -> None:

@@ -261,8 +261,7 @@ def _cases(seeds: dict[str, range]) -> list[tuple[str, int]]:
     return [(line, seed) for line, of_line in seeds.items() for seed in of_line]
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.newest
+@pytest.mark.long  # of 2.3 by default, in test_random_histories.py
 @pytest.mark.feature(
     "bucketed tables",
     "tables without buckets",

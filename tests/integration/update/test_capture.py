@@ -62,6 +62,7 @@ def test_a_refused_password_names_the_place_that_it_comes_from(
         assert "tops3cret" not in str(caught.value)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", KINDS, indirect=True)
 def test_g2_g3_random_transactions_leave_the_target_like_the_source(source: Source, tmp_path: Path) -> None:
     """Inserts, updates, deletes, upserts, statements of many rows, changes of keys and of the partition."""
