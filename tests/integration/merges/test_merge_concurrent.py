@@ -1,6 +1,6 @@
 """A bank's accounts in two tables, and several who merge transfers into both at the same time.
 
-One of them is a process of its own and is killed at some moment, over and over in the long run. Money moves
+One of them is a process of its own and is killed at some moment, over and over. Money moves
 from one table to the other, so the sum is right in a snapshot of Hive's only if that has all of a transfer or
 none of it.
 """
