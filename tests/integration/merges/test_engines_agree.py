@@ -82,7 +82,19 @@ def place(hive_line: Hive23 | Hive31 | Hive41) -> Iterator[Place]:
 )
 def test_engines_agree(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
     """Tasks of Spark, its driver and Arrow alone say the same and leave the same rows."""
-    compare(place, spark, layout, seed)
+    rng = random.Random(seed)
+    shape = replace(random_shape(rng, place.judge.line, layout), is_original=False)
+    steps = [rng.choice(["insert", "change"]) for _ in range(rng.randrange(3))]
+    tables = [_filled(place, shape, steps, seed) for _ in range(3)]
+    before = sorted(tables[0].rows(), key=repr)
+    merge = replace(random_merge(rng, shape), on_too=None)
+    given = _with_faults(rng, random_source(rng, shape, merge, before))
+    answers = _answers(tables.__getitem__, spark, merge, given)
+    for table in tables:
+        check_sound(place.metastore, table.full_name)
+    story = f"seed {seed}: {shape}\nrows {before}\n{merge}\nsource {given}"
+    assert answers["driver"] == answers["tasks"], story
+    assert answers["local"] == answers["tasks"], story
 
 
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
@@ -101,23 +113,6 @@ def test_a_missing_partition_that_may_not_be_created(place: Place, spark: SparkS
     assert "p=b, p=c do not exist" in answers["tasks"].error[1]
     assert table.rows() == [{"k": 1, "v": "old", "p": "a"}]
     assert table.partitions() == ["p=a"]
-
-
-def compare(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
-    """One case by all engines."""
-    rng = random.Random(seed)
-    shape = replace(random_shape(rng, place.judge.line, layout), is_original=False)
-    steps = [rng.choice(["insert", "change"]) for _ in range(rng.randrange(3))]
-    tables = [_filled(place, shape, steps, seed) for _ in range(3)]
-    before = sorted(tables[0].rows(), key=repr)
-    merge = replace(random_merge(rng, shape), on_too=None)
-    given = _with_faults(rng, random_source(rng, shape, merge, before))
-    answers = _answers(tables.__getitem__, spark, merge, given)
-    for table in tables:
-        check_sound(place.metastore, table.full_name)
-    story = f"seed {seed}: {shape}\nrows {before}\n{merge}\nsource {given}"
-    assert answers["driver"] == answers["tasks"], story
-    assert answers["local"] == answers["tasks"], story
 
 
 def _answers(

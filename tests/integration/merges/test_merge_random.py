@@ -135,7 +135,7 @@ def judge_merge(
             assert (dry.files, dry.new_partitions) == (done.files, done.new_partitions)
     after = in_order(before if expected.refused_by else expected.rows)
     assert in_order(table.rows("both")) == after
-    if said and said.is_sayable(before, given, expected):
+    if said.is_sayable(before, given, expected):
         if expected.refused_by:
             said.refuses(given)
         else:

@@ -25,7 +25,7 @@ on_each_line = pytest.mark.parametrize(
     [pytest.param(line, marks=[] if line == "2.3" else [pytest.mark.long]) for line in LINES],
     indirect=True,
 )
-"""By default on that of which other tests start a Hive on HDFS, too; S3 is tried by 4.1, too."""
+"""By default on that which other tests start on HDFS; on S3 4.1 runs by default, too."""
 
 
 @pytest.mark.feature("HDFS")
