@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,16 @@ class Shop:
     """Two tables of a source, each in a topic of three partitions, and tables of Hive that follow them."""
 
     def __init__(
-        self, kafka: Kafka, topic: str, judge: HiveJudge, metastore: MetastoreClient, database: str
+        self,
+        kafka: Kafka,
+        topic: str,
+        judge: HiveJudge,
+        metastore: MetastoreClient,
+        database: str,
+        folder: Path,
     ) -> None:
         self.kafka = kafka
+        self.folder = folder
         self.judge = judge
         self.metastore = metastore
         self.marks = f"{database}.mutation_watermarks"
@@ -88,20 +96,14 @@ class Shop:
             self._producer.commit_transaction()
         self.kafka.wait_until_decided(*self.topics.values())
 
-    def source(self, **options: Any) -> DebeziumSource:
-        topics = KafkaTopics(self.kafka.servers, list(self.topics.values()), **options)
-        return DebeziumSource(topics, "erp")
-
     def ingest(self, metastore: Any = None, **options: Any) -> IngestReport:
+        """The topics are closed by the call: nothing of a dead driver is left to a finalizer."""
         engine = options.pop("engine", LOCAL)
         following = [Following(f"shop.{name}", table) for name, table in self.tables.items()]
-        return ingest(
-            metastore or self.metastore,
-            following,
-            options.pop("source", None) or self.source(),
-            **options,
-            **engine,
-        )
+        names = list(self.topics.values())
+        with closing(KafkaTopics(self.kafka.servers, names, spill_directory=self.folder)) as topics:
+            source = DebeziumSource(topics, "erp")
+            return ingest(metastore or self.metastore, following, source, **options, **engine)
 
     def words(self) -> list[str]:
         """The command that does the same."""
@@ -139,10 +141,12 @@ class Shop:
 
 
 @pytest.fixture
-def shop(kafka: Kafka, topic: str, hive_line: HiveJudge, line_database: str) -> Iterator[Shop]:
+def shop(
+    kafka: Kafka, topic: str, hive_line: HiveJudge, line_database: str, tmp_path: Path
+) -> Iterator[Shop]:
     """Two empty tables on the line that the test names."""
     with connect(hive_line.uri) as metastore:
-        yield Shop(kafka, topic, hive_line, metastore, line_database)
+        yield Shop(kafka, topic, hive_line, metastore, line_database, tmp_path)
 
 
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
