@@ -9,7 +9,6 @@ one when half of its time is over, at each connection to HDFS or to a metastore.
 from __future__ import annotations
 
 import atexit
-import functools
 import importlib
 import importlib.util
 import logging
@@ -23,7 +22,7 @@ from typing import Any
 
 from metastore_client.hive_site import shipped_by_spark
 from mutation_api.errors import ConfigurationError
-from mutation_api.storage.hadoop_settings import active_spark_context
+from mutation_api.storage.hadoop_settings import active_spark_context, settings_of_spark
 from mutation_api.storage.hdfs.token_file import VARIABLE
 
 __all__ = ["TICKETS", "fresh_ticket_cache", "has_keytab", "log_in_as_spark", "use_keytab"]
@@ -131,17 +130,7 @@ def _settings_of_spark() -> Mapping[str, str]:
     if folder is not None and (folder.parent / _PROPERTIES).is_file():
         return _properties((folder.parent / _PROPERTIES).read_text(encoding="utf-8"))
     context = active_spark_context()
-    return {} if context is None else _settings_of(context)
-
-
-@functools.lru_cache(maxsize=1)
-def _settings_of(context: Any) -> Mapping[str, str]:
-    """Those of a login. Asked for once: they stay as they are while Spark runs, which tells them one by one
-    (15 ms for 17 settings).
-    """
-    return {
-        name: text for name, text in context.getConf().getAll() if name in (*_PRINCIPAL_KEYS, *_KEYTAB_KEYS)
-    }
+    return {} if context is None else settings_of_spark(context)
 
 
 def _properties(text: str) -> dict[str, str]:

@@ -70,12 +70,14 @@ def test_without_a_keytab_nothing_is_done(container: Path) -> None:
 
 
 def test_a_session_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many clients are opened; another session is asked anew."""
-    contexts = [Mock(**{"getConf.return_value.getAll.return_value": [("spark.app.name", "a")]}) for _ in "ab"]
+    """However many clients are opened, for its keytab and for its storage; another session is asked anew."""
+    pairs = [("spark.app.name", "a"), ("spark.hadoop.dfs.replication", "2")]
+    contexts = [Mock(**{"getConf.return_value.getAll.return_value": pairs}) for _ in "ab"]
     for context in contexts:
         monkeypatch.setattr(keytab_login, "active_spark_context", lambda context=context: context)
         for _ in range(3):
             log_in_as_spark()
+            assert HadoopSettings({}).with_spark(context).get("dfs.replication") == "2"
         assert context.getConf.call_count == 1
     assert not has_keytab()
 
