@@ -404,6 +404,17 @@ class SourcePositionError(InputError):
     """
 
 
+class CaptureError(InputError):
+    """Changes of a source table are not captured, or not all of them.
+
+    Raised when triggers or the log of an incremental update are missing, switched off or altered, and when the
+    table is not as its method needs it.
+
+    How to fix: ``hive-mutate update repair`` makes the objects again, and the next extraction compares the
+    whole table. Where the table itself is in the way, the message says what to change.
+    """
+
+
 class OutstandingChangesError(InputError):
     """Changes were captured and have not been applied; what was asked for would lose them.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mutation_api.inputs.mysql.mysql_source import MySqlSource
 from mutation_api.inputs.mysql.server import PORT_DEFAULT, MySqlAddress
 from mutation_api.inputs.source import Batch, LocalBatch, Position, SourceTable
+from mutation_api.update.fingerprint import Difference
 from mutation_api.update.progress_mark import ProgressMark
 from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE, checked_url
 from mutation_api.update.settings import UpdateSettings
@@ -46,6 +47,8 @@ class BinlogSource:
             time_zone=settings.time_zone,
             ignored_columns=[f"{name}.{column}" for column in settings.ignored_columns],
         )
+
+    differences: tuple[Difference, ...] = ()
 
     @property
     def source_id(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from metastore_client.client import MetastoreClient
@@ -12,13 +12,13 @@ from metastore_client.errors import NoSuchObjectError
 from mutation_api.client.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import split_full_name
-from mutation_api.errors import OutstandingChangesError
+from mutation_api.errors import ConnectionFailedError, OutstandingChangesError, SourcePositionError
 from mutation_api.inputs.engines.choice import engine_for
 from mutation_api.inputs.engines.engine import Engine
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.update.extract import ExtractOptions, ExtractReport, extract_by
 from mutation_api.update.rdbms.connect import connect_database
-from mutation_api.update.rdbms.database import SourceDatabase
+from mutation_api.update.rdbms.database import SourceDatabase, SourceObject
 from mutation_api.update.settings import UpdateSettings
 from mutation_api.update.sources import AnyCapture
 from mutation_api.update.tables import find_mark, require_settings, watermark_table_of, write_settings
@@ -27,7 +27,27 @@ from mutation_api.update.waiting import waiting_changes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["disable_by", "disable_update"]
+__all__ = ["DisableReport", "disable_by", "disable_update"]
+
+
+@dataclass(frozen=True)
+class DisableReport:
+    """What ``disable`` did.
+
+    Attributes:
+        table: ``database.table``.
+        removed: kind and name of the objects that were removed from the source.
+        left: those that could not be removed, each with the reason and the statement that removes it.
+    """
+
+    table: str
+    removed: tuple[str, ...]
+    left: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """A line, and one for each object that is left."""
+        line = f"{self.table}: disabled; removed {', '.join(self.removed) or 'nothing in the source'}"
+        return "\n".join([line, *(f"{self.table}: not removed: {each}" for each in self.left)])
 
 
 def disable_update(
@@ -41,7 +61,7 @@ def disable_update(
     user: str | None = None,
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
     progress: Callable[[str], None] = lambda line: None,
-) -> list[str]:
+) -> DisableReport:
     """:func:`disable_by`, with the arguments of ``extract_update``."""
     options = ExtractOptions(
         password=password, user=user, lock_timeout_seconds=lock_timeout_seconds, progress=progress
@@ -60,24 +80,24 @@ def disable_by(
     options: ExtractOptions,
     *,
     discard: bool = False,
-) -> list[str]:
+) -> DisableReport:
     """Disable incremental update of a table. Repeated after a stop anywhere, it goes on.
 
     Triggers go first, then what they logged since the check is extracted, then all else goes. So no change
-    that was made while they existed is lost.
+    that was made while they existed is lost. Objects are found by their names, whatever became of the table.
 
     Args:
         engine: gives the engine of the last extraction.
         metastore: where ``table`` is; stays open.
         table: ``database.table``.
         options: as of an extraction.
-        discard: drop outstanding changes instead of refusing.
+        discard: drop outstanding changes instead of refusing; objects that cannot be removed are reported.
 
     Returns:
-        The names of the objects that were removed from the source.
+        What was removed from the source, and what is left there.
 
     Raises:
-        OutstandingChangesError: changes have not been extracted; nothing was changed.
+        OutstandingChangesError: changes have not been extracted, or may be; nothing was changed.
         ConfigurationError: incremental update is not enabled.
         Others: as ``extract_update``.
     """
@@ -89,7 +109,7 @@ def disable_by(
             _refuse_outstanding(engine, metastore, database, table, settings, options)
         settings = replace(settings, state="disabling")
         write_settings(metastore, table, settings)
-        removed = _remove_objects(engine, metastore, database, table, settings, options, discard=discard)
+        report = _remove_objects(engine, metastore, database, table, settings, options, discard=discard)
     finally:
         database.close()
     marks = watermark_table_of(table)
@@ -97,7 +117,7 @@ def disable_by(
     with metastore_errors_as_ours(f"could not drop table {marks}"), suppress(NoSuchObjectError):
         metastore.drop_table(*split_full_name(marks), delete_data=True)
     write_settings(metastore, table, None)
-    return removed
+    return report
 
 
 def _refuse_outstanding(
@@ -109,7 +129,14 @@ def _refuse_outstanding(
     options: ExtractOptions,
 ) -> None:
     if settings.method.has_log:
-        waiting = waiting_changes(metastore, database, table, settings)
+        try:
+            waiting = waiting_changes(metastore, database, table, settings)
+        except SourcePositionError as error:
+            raise OutstandingChangesError(
+                f"table {table}: whether changes of {settings.source_table} are outstanding is not known: "
+                f"{error}; or "
+                "discard them (--discard). Nothing was changed"
+            ) from error
         count, age = waiting.count, f" (the oldest is {waiting.age_seconds:.0f} s old)"
     else:
         count, age = _would_change(extract_by(engine, metastore, table, replace(options, dry_run=True))), ""
@@ -136,16 +163,43 @@ def _remove_objects(
     options: ExtractOptions,
     *,
     discard: bool,
-) -> list[str]:
-    """Triggers, then what they logged last, then the rest, in the reverse order of their making."""
+) -> DisableReport:
+    """Triggers, then what they logged last, then the rest."""
     if not settings.method.has_log:
-        return []
-    captured = database.describe(settings.source_table)
-    objects = database.objects(captured, settings.key, settings.names, settings.method)
+        return DisableReport(table, ())
+    try:
+        objects = database.made(settings.names)
+    except ConnectionFailedError as error:
+        if not discard:
+            raise
+        names = settings.names
+        return DisableReport(
+            table, (), (f"triggers and function {names.capture}…, table {names.log}: {error}",)
+        )
+    removed: list[str] = []
+    left: list[str] = []
     triggers = [each for each in objects if each.kind == "trigger"]
-    database.run([statement for each in triggers for statement in each.drop])
+    for each in triggers:
+        _remove(database, each, removed, left, is_forced=discard)
     is_copied = find_mark(metastore, table) is not None
-    if is_copied and not discard and database.has_table(captured.schema, settings.names.log):
+    has_log = is_copied and not discard and bool(database.log_name(settings.names))
+    if has_log and waiting_changes(metastore, database, table, settings).count:
         extract_by(engine, metastore, table, options)
-    database.run([statement for each in reversed(objects) for statement in each.drop])
-    return [f"{each.kind} {each.name}" for each in objects]
+    for each in objects:
+        if each not in triggers:
+            _remove(database, each, removed, left, is_forced=discard)
+    return DisableReport(table, tuple(removed), tuple(left))
+
+
+def _remove(
+    database: SourceDatabase, made: SourceObject, removed: list[str], left: list[str], *, is_forced: bool
+) -> None:
+    """Remove an object. Raises ConnectionFailedError: it cannot be, and is not forced."""
+    try:
+        database.run(made.drop)
+    except ConnectionFailedError as error:
+        if not is_forced:
+            raise
+        left.append(f"{made.kind} {made.name}: {error}. By hand: {'; '.join(made.drop)}")
+    else:
+        removed.append(f"{made.kind} {made.name}")

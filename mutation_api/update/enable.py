@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from mutation_api.update.rdbms.connect import checked_url, connect_database
 from mutation_api.update.rdbms.database import CapturedTable, SourceDatabase, SourceObject
 from mutation_api.update.settings import UpdateSettings
 from mutation_api.update.source_rows import ReadPlan
+from mutation_api.update.steady_snapshot import source_state
 from mutation_api.update.tables import find_settings, get_table, write_settings
 
 __all__ = ["EnableReport", "enable_update"]
@@ -173,11 +175,11 @@ def _key(captured: CapturedTable, wanted: UpdateSettings) -> tuple[str, ...]:
             "changed"
         )
     key = wanted.key or captured.primary_key
-    names = {column.name.lower(): column.name for column in captured.columns}
+    names = {column.name.lower() for column in captured.columns}
     missing = [name for name in key if name.lower() not in names]
     if missing:
         raise ConfigurationError(f"source table {captured.full_name} has no column {', '.join(missing)}")
-    found = tuple(names[name.lower()] for name in key)
+    found = tuple(captured.column(name).name for name in key)
     if must_be_primary and set(found) != set(captured.primary_key):
         raise ConfigurationError(
             f"source table {captured.full_name}: {', '.join(found)} is not its primary key "
@@ -203,7 +205,13 @@ def _continued(metastore: MetastoreClient, table: str, wanted: UpdateSettings) -
     found = find_settings(metastore, table)
     if found is None:
         return wanted
-    same = replace(wanted, identifier=found.identifier, state=found.state, enabled_at=found.enabled_at)
+    same = replace(
+        wanted,
+        identifier=found.identifier,
+        state=found.state,
+        enabled_at=found.enabled_at,
+        fingerprint=found.fingerprint,
+    )
     if found.state == "disabling" or same != found:
         raise ConfigurationError(
             f"table {table}: incremental update is {found.state} already, from {found.source_table} of "
@@ -235,4 +243,8 @@ def _carry_out(
     if objects:
         progress(f"{table}: making {', '.join(f'{each.kind} {each.name}' for each in objects)}")
         database.run([statement for each in objects for statement in each.create])
+    if settings.is_loaded:
+        # No copy is made that would note it.
+        found = source_state(database, settings, table).fingerprint
+        settings = replace(settings, fingerprint=json.dumps(found.to_dict()))
     write_settings(metastore, table, replace(settings, state="enabled"))

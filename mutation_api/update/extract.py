@@ -50,7 +50,8 @@ class ExtractReport:
     """What an extraction did.
 
     ``mark``: the position that it reached, None if there was nothing new. ``removed``: rows that left the
-    log. ``seconds``: from its begin to the commit.
+    log. ``seconds``: from its begin to the commit. ``differences``: what happened at the source that its
+    method does not capture, and what was done about it.
     """
 
     table: str
@@ -58,6 +59,7 @@ class ExtractReport:
     mark: ProgressMark | None
     removed: int
     seconds: float
+    differences: tuple[str, ...] = ()
 
     @property
     def run(self) -> Run | None:
@@ -74,12 +76,16 @@ class ExtractReport:
             "position": None if self.mark is None else self.mark.position,
             "captured": None if run is None else dict(vars(run)),
             "removed_from_log": self.removed,
+            "differences": list(self.differences),
             "seconds": round(self.seconds, 3),
             "applied": [each.to_dict() for each in self.ingested.tables],
         }
 
     def __str__(self) -> str:
-        """A line."""
+        """A line, and one for each difference."""
+        return "\n".join([self._line(), *(f"{self.table}: source: {each}" for each in self.differences)])
+
+    def _line(self) -> str:
         if self.ingested.position is None:
             return f"{self.table}: nothing new"
         total = [each.merge.total for each in self.ingested.tables]
@@ -125,6 +131,7 @@ def extract_update(
 
     Raises:
         ConfigurationError: incremental update is not enabled.
+        CaptureError: the source does not capture changes any more; ``repair_update`` mends it.
         LockNotAcquiredError: another extraction, or writer, did not end in time.
         PartitionCreationError: a row is of a partition that is not loaded, and none may be created.
         ContradictionError: an insert-only method, and a row that was inserted is in the target with other
@@ -156,7 +163,7 @@ def extract_by(
     found = find_mark(metastore, table)
     before = None if found is None else found[1]
     replaces = found is None and _has_rows(metastore, table)
-    with closing(capture_of(settings, options.password, replaces=replaces)) as source:
+    with closing(capture_of(settings, table, options.password, replaces=replaces)) as source:
         if before is not None and not source.has_news(before):
             nothing = IngestReport(source.source_id, options.dry_run, None, {}, None, (), _NO_ENGINE)
             return ExtractReport(table, nothing, None, 0, time.monotonic() - started)
@@ -169,9 +176,10 @@ def extract_by(
         )
         seconds = time.monotonic() - started
         removed = source.acknowledge() if report.txn_id is not None else 0
+        differences = tuple(map(str, source.differences))
     text = "" if report.position is None else report.position.text
     mark = ProgressMark.of(text) if '"extraction"' in text else None
-    return ExtractReport(table, report, mark, removed, seconds)
+    return ExtractReport(table, report, mark, removed, seconds, differences)
 
 
 def _following(table: str, settings: UpdateSettings) -> Following:

@@ -1,19 +1,22 @@
-"""LogSource: the keys in a log of ours, and the rows that the table has for them, in one snapshot of the
-source.
+"""LogSource: the keys in the log, and the rows that the table has for them, in one snapshot of the source.
+
+What triggers do not log is found by the fingerprint of the table; then the whole table is compared.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mutation_api.errors import ConnectionFailedError
 from mutation_api.inputs.engines.choice import in_tasks
 from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.update.captured_rows import RowSpool
+from mutation_api.update.fingerprint import Difference, Effect, Fingerprint, differences
 from mutation_api.update.progress_mark import ProgressMark, Run, ranges_of
 from mutation_api.update.rdbms.database import CapturedTable, SourceDatabase, SourceSnapshot
 from mutation_api.update.rdbms.sql_database import (
@@ -25,14 +28,15 @@ from mutation_api.update.rdbms.sql_database import (
 from mutation_api.update.receipt import is_acknowledged, log_is_gone
 from mutation_api.update.settings import UpdateSettings
 from mutation_api.update.source_rows import ReadPlan
+from mutation_api.update.steady_snapshot import SteadySnapshot, source_state, steady_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["LogSource", "outstanding"]
 
-_INSERTED, _TRUNCATED = 0, 3
-_CODE = f"CASE {OPERATION_COLUMN} WHEN 'I' THEN 0 WHEN 'D' THEN 1 WHEN 'U' THEN 2 ELSE 3 END"
+_INSERTED, _UNKNOWN = 0, 3
+"""Codes of operations. Unknown: the table was emptied, or the key of a row could not be logged."""
 _CODES = 4
 SAME_TIME_SECONDS = 1e-4
 """Times of log rows are the same if they differ by less, on their way through a floating-point number."""
@@ -40,12 +44,12 @@ SAME_TIME_SECONDS = 1e-4
 
 @dataclass(frozen=True)
 class _Log:
-    """What the log holds: ranges of its numbers, times of its rows, whether the table was emptied."""
+    """What the log holds: ranges of its numbers, times of its rows, and whether rows are unknown."""
 
     ranges: tuple[tuple[int, int], ...] = ()
     oldest: float | None = None
     newest: float = 0.0
-    is_truncated: bool = False
+    has_unknown: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,16 +78,23 @@ class LogSource:
     Args:
         database: the source.
         settings: those of the table.
+        target: the table in Hive, for messages.
         replaces: whether a first copy also deletes rows of the target that the source lacks.
     """
 
-    def __init__(self, database: SourceDatabase, settings: UpdateSettings, *, replaces: bool = False) -> None:
+    def __init__(
+        self, database: SourceDatabase, settings: UpdateSettings, target: str, *, replaces: bool = False
+    ) -> None:
         self._database = database
         self._settings = settings
+        self._target = target
         self._replaces = replaces
         self._spool: RowSpool | None = None
         self._pending: tuple[tuple[int, int], ...] = ()
         self._extraction = 0
+        self._schema = ""
+        self.differences: tuple[Difference, ...] = ()
+        """What the last read found that triggers do not log."""
 
     @property
     def source_id(self) -> str:
@@ -113,24 +124,30 @@ class LogSource:
         (table,) = tables
         position = after.get(table.name)
         mark = None if position is None else ProgressMark.of(position.text)
-        captured = self._captured
-        plan = ReadPlan.of(self._database, captured, table.target, self._settings)
-        token = self._database.table_token(captured)
-        with self._database.snapshot() as snapshot:
-            past = self._past(snapshot, captured, mark)
+        with self._snapshot() as view:
+            self._schema = view.state.table.schema
+            past = self._past(view.snapshot, view.state.table, mark)
             if past.is_settled:
-                return self._read(snapshot, plan, table, past, token)
+                return self._read(view, table, past)
         # Only after the snapshot, which may hold up a deletion. Torn rows are read with all others.
-        self._delete(captured, () if past.is_torn else past.pending, past.receipt)
-        with self._database.snapshot() as snapshot:
-            return self._read(snapshot, plan, table, past, token)
+        self._delete(() if past.is_torn else past.pending, past.receipt)
+        with self._snapshot() as view:
+            return self._read(view, table, past)
+
+    def _snapshot(self) -> AbstractContextManager[SteadySnapshot]:
+        return steady_snapshot(self._database, self._settings, self._target, is_checked=self._is_checked)
+
+    @property
+    def _is_checked(self) -> bool:
+        """While the update is disabled, its triggers are removed before the last extraction."""
+        return self._settings.state != "disabling"
 
     def _past(self, snapshot: SourceSnapshot, captured: CapturedTable, mark: ProgressMark | None) -> _Past:
         """Compare both sides' records of the last extraction. Raises SourcePositionError."""
         receipt, _ = self._ends(snapshot, captured)
         if mark is None:
             return _Past(None, receipt or 0)
-        if is_acknowledged(receipt, mark, self._what):
+        if is_acknowledged(receipt, mark, self._what, self._target):
             return _Past(mark, mark.extraction)
         is_torn = not self._has_newest(snapshot, captured, mark)
         return _Past(mark, mark.extraction, mark.pending, is_settled=False, is_torn=is_torn)
@@ -146,46 +163,59 @@ class LogSource:
             newest = max(newest, float(found or 0.0))
         return not mark.pending or abs(newest - mark.newest) < SAME_TIME_SECONDS
 
-    def _read(
-        self, snapshot: SourceSnapshot, plan: ReadPlan, table: SourceTable, past: _Past, token: str
-    ) -> LocalBatch:
+    def _read(self, view: SteadySnapshot, table: SourceTable, past: _Past) -> LocalBatch:
         """Read the log, and the rows that it names; or all rows."""
         if self._spool is not None:
             self._spool.close()
         self._spool = RowSpool()
-        mark = past.mark
-        now = float(snapshot.value(f"SELECT {self._database.now()}"))
-        log = self._read_log(snapshot, plan.table)
+        snapshot, mark, now = view.snapshot, past.mark, view.state.fingerprint
+        plan = ReadPlan.of(self._database, view.state.table, table.target, self._settings)
+        seconds = float(snapshot.value(f"SELECT {self._database.now()}"))
+        log = self._read_log(snapshot, plan)
+        self.differences = self._differences(mark, now, log)
         is_first = mark is None and not (self._settings.is_loaded and not past.receipt)
-        is_emptied = log.is_truncated or past.is_torn
-        if mark is not None:
-            is_emptied |= self._database.is_emptied(mark.token, token)
-        is_copy = is_first or is_emptied
+        is_compared = past.is_torn or any(each.effect is Effect.COMPARE for each in self.differences)
+        is_copy = is_first or is_compared
         if is_copy:
             counts = self._copy(snapshot, plan)
         else:
             counts = self._read_changes(snapshot, plan) if log.ranges else Counter()
-            has_new_token = mark is not None and mark.token != token
-            if mark is not None and has_new_token:
-                counts["insert"] += self._read_new_parts(snapshot, plan, mark.token)
-            if not (log.ranges or has_new_token):
+            counts["insert"] += self._read_new_partitions(snapshot, plan, self._fingerprint_before(mark), now)
+            if not (log.ranges or self.differences):
                 return LocalBatch((), None)
         self._pending = log.ranges
-        lag = 0.0 if log.oldest is None else max(0.0, now - log.oldest)
-        run = Run(now, counts["insert"], counts["update"], counts["delete"], lag)
+        lag = 0.0 if log.oldest is None else max(0.0, seconds - log.oldest)
+        run = Run(seconds, counts["insert"], counts["update"], counts["delete"], lag)
         highest = log.ranges[-1][1] if log.ranges else 0
-        before = mark or ProgressMark(past.receipt, "0", now)
+        before = mark or ProgressMark(past.receipt, "0", seconds)
         new = before.followed_by(
             run,
             position=str(max(highest, int(before.position))),
             pending=log.ranges,
             newest=log.newest,
-            token=token,
+            fingerprint=now,
         )
         self._extraction = new.extraction
-        replaces = is_emptied or (is_first and self._replaces)
+        replaces = is_compared or (is_first and self._replaces)
         operations = LocalOperations(table, self._spool.written(), replaces, is_copy)
         return LocalBatch((operations,) if self._spool.row_count or replaces else (), new.to_position())
+
+    def _differences(self, mark: ProgressMark | None, now: Fingerprint, log: _Log) -> tuple[Difference, ...]:
+        """What happened since the last extraction, or since the table was enabled, and is not in the log."""
+        before = self._fingerprint_before(mark)
+        found = [] if before is None else differences(before, now, self._ignored)
+        if log.has_unknown and before is not None:
+            found.append(Difference("TRUNCATE, a repair, or rows whose key was not logged", Effect.COMPARE))
+        return tuple(found)
+
+    def _fingerprint_before(self, mark: ProgressMark | None) -> Fingerprint | None:
+        if mark is not None:
+            return mark.fingerprint
+        return Fingerprint.of(json.loads(self._settings.fingerprint)) if self._settings.fingerprint else None
+
+    @property
+    def _ignored(self) -> set[str]:
+        return {name.lower() for name in self._settings.ignored_columns}
 
     def has_news(self, mark: ProgressMark) -> bool:
         """Whether there may be something to extract, asked without a transaction of Hive.
@@ -193,26 +223,22 @@ class LogSource:
         Raises:
             SourcePositionError: the source does not know of extractions that Hive has.
         """
-        table = self._captured
-        if self._database.table_token(table) != mark.token:
+        state = source_state(self._database, self._settings, self._target, is_checked=self._is_checked)
+        if state.fingerprint != mark.fingerprint:
             return True
         with self._database.snapshot() as snapshot:
-            receipt, highest = self._ends(snapshot, table)
+            receipt, highest = self._ends(snapshot, state.table)
         if (receipt or 0) > mark.extraction:
             return True  # of an extraction that has committed since the mark was read, or of none
-        is_acknowledged(receipt, mark, self._what)
+        is_acknowledged(receipt, mark, self._what, self._target)
         return highest is not None
 
     def acknowledge(self) -> int:
         """Delete the log rows of the last read, which must be committed; returns how many were deleted."""
-        return self._delete(self._captured, self._pending, self._extraction)
+        return self._delete(self._pending, self._extraction)
 
-    @cached_property
-    def _captured(self) -> CapturedTable:
-        return self._database.describe(self._settings.source_table)
-
-    def _delete(self, table: CapturedTable, ranges: Sequence[tuple[int, int]], extraction: int) -> int:
-        return self._database.delete_from_log(table.schema, self._settings.names.log, ranges, extraction)
+    def _delete(self, ranges: Sequence[tuple[int, int]], extraction: int) -> int:
+        return self._database.delete_from_log(self._schema, self._settings.names.log, ranges, extraction)
 
     def _ends(self, snapshot: SourceSnapshot, table: CapturedTable) -> tuple[int | None, int | None]:
         """The receipt of the last extraction, and the greatest number of a log row; None without one.
@@ -224,9 +250,9 @@ class LogSource:
         try:
             ((low, high),) = [row for rows in snapshot.chunks(statement) for row in rows]
         except ConnectionFailedError as error:
-            if self._database.has_table(table.schema, name):
+            if self._database.log_name(self._settings.names):
                 raise
-            raise log_is_gone(self._what, name) from error
+            raise log_is_gone(self._what, name, self._target) from error
         receipt = None if low is None or int(low) >= 0 else -int(low)
         return receipt, None if high is None or int(high) < 0 else int(high)
 
@@ -237,20 +263,25 @@ class LogSource:
     def _log_name(self, table: CapturedTable) -> str:
         return self._database.quoted(*([table.schema] if table.schema else []), self._settings.names.log)
 
-    def _read_log(self, snapshot: SourceSnapshot, table: CapturedTable) -> _Log:
+    def _read_log(self, snapshot: SourceSnapshot, plan: ReadPlan) -> _Log:
         numbers: list[int] = []
         times: list[float] = []
-        is_truncated = False
-        seconds = self._database.seconds(TIME_COLUMN)
-        selected = f"{SEQUENCE_COLUMN}, {_CODE}, {seconds}"
-        among = f"{self._log_name(table)} WHERE {SEQUENCE_COLUMN} > 0"
+        has_unknown = False
+        selected = f"{SEQUENCE_COLUMN}, {self._code(plan)}, {self._database.seconds(TIME_COLUMN)}"
+        among = f"{self._log_name(plan.table)} WHERE {SEQUENCE_COLUMN} > 0"
         statement = f"SELECT {selected} FROM {among} ORDER BY {SEQUENCE_COLUMN}"
         for rows in snapshot.chunks(statement):
             numbers += [int(row[0]) for row in rows]
-            is_truncated |= any(int(row[1]) == _TRUNCATED for row in rows)
+            has_unknown |= any(int(row[1]) == _UNKNOWN for row in rows)
             found = [float(row[2]) for row in rows]
             times = [min(*times, *found), max(*times, *found)] if len(found) + len(times) > 1 else found
-        return _Log(ranges_of(numbers), times[0], times[-1], is_truncated) if times else _Log()
+        return _Log(ranges_of(numbers), times[0], times[-1], has_unknown) if times else _Log()
+
+    def _code(self, plan: ReadPlan) -> str:
+        """The expression of an operation's code. A key that is not logged whole is unknown."""
+        known = " AND ".join(f"{self._database.quoted(c.name)} IS NOT NULL" for c in plan.key)
+        by_letter = f"CASE {OPERATION_COLUMN} WHEN 'I' THEN {_INSERTED} WHEN 'D' THEN 1 WHEN 'U' THEN 2 END"
+        return f"CASE WHEN {known} THEN COALESCE({by_letter}, {_UNKNOWN}) ELSE {_UNKNOWN} END"
 
     def _copy(self, snapshot: SourceSnapshot, plan: ReadPlan) -> Counter[str]:
         """Read the table whole."""
@@ -271,12 +302,17 @@ class LogSource:
             self._spool.add(operations, [int(row[0]) for row in rows], plan.columns_of(kept))
         return counts
 
-    def _read_new_parts(self, snapshot: SourceSnapshot, plan: ReadPlan, before: str) -> int:
-        """Read the rows with which partitions were attached since a token; no trigger saw them."""
+    def _read_new_partitions(
+        self, snapshot: SourceSnapshot, plan: ReadPlan, before: Fingerprint | None, now: Fingerprint
+    ) -> int:
+        """Read the rows with which partitions were attached; no trigger saw them."""
         assert self._spool is not None
+        known = now.partitions if before is None else before.partitions
         count = 0
-        for part in self._database.new_parts(plan.table, before):
-            for rows in snapshot.chunks(plan.select_unlogged(part, self._log_name(plan.table))):
+        for partition in now.partitions.keys() - known.keys():
+            name = self._database.partition_rows(plan.table, partition)
+            statement = plan.select_unlogged(name, self._log_name(plan.table)) if name else ""
+            for rows in snapshot.chunks(statement) if statement else ():
                 self._spool.add(
                     ["insert"] * len(rows), range(count, count + len(rows)), plan.columns_of(rows)
                 )
@@ -301,7 +337,8 @@ class LogSource:
         return (
             f"SELECT l.hm_last, l.hm_first, CASE WHEN t.{present} IS NULL THEN 0 ELSE 1 END, "
             f"{', '.join(plan.selected('t', 'l'))} FROM (SELECT {keys}, MAX({SEQUENCE_COLUMN}) AS hm_last, "
-            f"MIN({SEQUENCE_COLUMN} * {_CODES} + {_CODE}) AS hm_first FROM {self._log_name(plan.table)} "
+            f"MIN({SEQUENCE_COLUMN} * {_CODES} + {self._code(plan)}) AS hm_first FROM "
+            f"{self._log_name(plan.table)} "
             f"WHERE {SEQUENCE_COLUMN} > 0 GROUP BY {keys}) l LEFT JOIN {plan.table_name} t ON {same}"
         )
 
@@ -313,21 +350,25 @@ def _operation(first: int, *, is_present: bool) -> str:
 
 
 def outstanding(
-    database: SourceDatabase, settings: UpdateSettings, applied: Sequence[tuple[int, int]]
+    database: SourceDatabase, settings: UpdateSettings, target: str, applied: Sequence[tuple[int, int]]
 ) -> tuple[int, float]:
-    """Log rows that wait, and the age of the oldest in seconds.
+    """Count the changes that wait in the log: their number, and the age of the oldest in seconds.
 
     Args:
         database: the source.
         settings: those of the table.
+        target: the table in Hive, for messages.
         applied: ranges of log rows that were applied, and may be there after a crash; of very many
             the first are left out.
 
     Raises:
         ConnectionFailedError: the source cannot be reached.
+        SourcePositionError: there is no log.
     """
-    table = database.describe(settings.source_table)
-    log = database.quoted(*([table.schema] if table.schema else []), settings.names.log)
+    log = database.log_name(settings.names)
+    if not log:
+        what = f"source {database.source_id}, table {settings.source_table}"
+        raise log_is_gone(what, settings.names.log, target)
     some = applied[-RANGES_PER_STATEMENT:]
     left_out = [f"NOT {SEQUENCE_COLUMN} BETWEEN {low} AND {high}" for low, high in some]
     waiting = f"{log} WHERE {' AND '.join([f'{SEQUENCE_COLUMN} > 0', *left_out])}"

@@ -14,6 +14,7 @@ from typing import Any
 
 from mutation_api.errors import SourcePositionError
 from mutation_api.inputs.source import Position
+from mutation_api.update.fingerprint import Fingerprint
 
 __all__ = ["RECENT_KEPT", "ProgressMark", "Run", "ranges_of"]
 
@@ -56,7 +57,7 @@ class ProgressMark:
         as_of: seconds since 1970 in the source's clock, of the snapshot that was read.
         pending: ranges of log rows that were applied, and may still be in the log.
         newest: time of the newest of these, in seconds since 1970; 0 if there are none.
-        token: the source's sign that the table was not emptied meanwhile.
+        fingerprint: what the rows of the source depended on then.
         bound: row-version methods: all rows below it have been extracted.
         recent: the last runs, oldest first.
         days: rows of each of the last days (UTC): (day, runs, inserted, updated, deleted).
@@ -67,7 +68,7 @@ class ProgressMark:
     as_of: float
     pending: tuple[tuple[int, int], ...] = ()
     newest: float = 0.0
-    token: str = ""
+    fingerprint: Fingerprint = field(default_factory=Fingerprint)
     bound: str = ""
     recent: tuple[Run, ...] = ()
     days: tuple[tuple[str, int, int, int, int], ...] = field(default=())
@@ -76,6 +77,7 @@ class ProgressMark:
         """The position for the watermark; a later extraction is greater."""
         values = {
             **vars(self),
+            "fingerprint": self.fingerprint.to_dict(),
             "pending": self.pending if len(self.pending) <= PENDING_KEPT else (),
             "recent": [
                 [round(run.at, 3), run.inserted, run.updated, run.deleted, round(run.lag, 3)]
@@ -89,6 +91,7 @@ class ProgressMark:
         """The mark of a watermark's text. Raises SourcePositionError: it is none."""
         try:
             values: dict[str, Any] = json.loads(text)
+            values["fingerprint"] = Fingerprint.of(values["fingerprint"])
             values["pending"] = tuple((int(low), int(high)) for low, high in values["pending"])
             values["recent"] = tuple(Run(*each) for each in values["recent"])
             values["days"] = tuple((str(each[0]), *map(int, each[1:])) for each in values["days"])

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from mutation_api.errors import SourcePositionError
 from mutation_api.update.progress_mark import ProgressMark
+from mutation_api.update.steady_snapshot import repair_advice
 
 __all__ = ["check_bound", "is_acknowledged", "log_is_gone"]
 
 
-def is_acknowledged(receipt: int | None, mark: ProgressMark, what: str) -> bool:
+def is_acknowledged(receipt: int | None, mark: ProgressMark, what: str, target: str) -> bool:
     """Whether the source knows of Hive's last extraction; if not, that run was stopped after its commit.
 
     Args:
         receipt: the number in the log, None if it has none.
         mark: Hive's position.
         what: names source and table in messages.
+        target: the table in Hive, for messages.
 
     Raises:
         SourcePositionError: neither is the case.
@@ -32,16 +34,16 @@ def is_acknowledged(receipt: int | None, mark: ProgressMark, what: str) -> bool:
     raise SourcePositionError(
         f"{what}: Hive has applied extraction {mark.extraction}, and the last one that the log of the source "
         f"knows is {receipt or '(none)'}. {side} seems to be restored from an older backup, so changes in "
-        f"between are missing. Nothing was written. {_ADVICE}"
+        f"between are missing. {repair_advice(target)}"
     )
 
 
-def log_is_gone(what: str, log: str) -> SourcePositionError:
+def log_is_gone(what: str, log: str, target: str) -> SourcePositionError:
     """The error for a source that has lost its log."""
     return SourcePositionError(
         f"{what}: the source has no table {log} any more. It seems to be restored from a backup that is "
-        f"older than enable, or somebody dropped the log; changes since then are not known. Nothing was "
-        f"written. {_ADVICE}"
+        f"older than enable, or somebody dropped the log; changes since then are not known. "
+        f"{repair_advice(target)}"
     )
 
 

@@ -60,6 +60,7 @@ class UpdateSettings:
         ignored_columns: columns of the source that the target lacks.
         time_zone: the zone whose wall clock an instant becomes.
         enabled_at: when, ISO 8601 in UTC.
+        fingerprint: that of the source when the table was enabled, as JSON; '' unless ``is_loaded``.
     """
 
     identifier: str
@@ -77,6 +78,7 @@ class UpdateSettings:
     ignored_columns: tuple[str, ...] = ()
     time_zone: str = "UTC"
     enabled_at: str = ""
+    fingerprint: str = ""
 
     @property
     def names(self) -> ObjectNames:

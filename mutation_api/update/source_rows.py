@@ -35,12 +35,11 @@ class ReadPlan:
         cls, database: SourceDatabase, table: CapturedTable, target: AcidTable, settings: UpdateSettings
     ) -> ReadPlan:
         """Match both sides. Raises RecordLayoutError: columns do not agree, or cannot hold the values."""
-        sources = {column.name.lower(): column for column in table.columns}
+        sources = _sources(table, settings.ignored_columns, target.full_name)
         targets = (*target.columns, *target.partition_keys)
         wanted = {column.name.lower() for column in targets}
         missing = [column.name for column in targets if column.name.lower() not in sources]
-        ignored = {name.lower() for name in settings.ignored_columns}
-        extra = [name for name in sources if name not in wanted and name not in ignored]
+        extra = [column.name for name, column in sources.items() if name not in wanted]
         no_key = [name for name in settings.key if name.lower() not in wanted or name.lower() not in sources]
         wrong = [f"the source lacks {', '.join(missing)}"] if missing else []
         if extra:
@@ -102,3 +101,29 @@ class ReadPlan:
             except RecordValueError as error:
                 raise RecordValueError(f"source table {self.table.full_name}: {error}") from error
         return found
+
+
+def _sources(table: CapturedTable, ignored: Sequence[str], target: str) -> dict[str, SourceColumn]:
+    """The columns that are not ignored, by name in lower case, as Hive has it.
+
+    A name that is ignored means the column that is spelled so, or, if there is none, in any case.
+
+    Raises RecordLayoutError: names of two columns differ in case only.
+    """
+    spelled = {column.name for column in table.columns}
+    exact = {name for name in ignored if name in spelled}
+    others = {name.lower() for name in ignored if name not in spelled}
+    found: dict[str, SourceColumn] = {}
+    for column in table.columns:
+        if column.name in exact or column.name.lower() in others:
+            continue
+        twin = found.setdefault(column.name.lower(), column)
+        if twin is not column:
+            raise RecordLayoutError(
+                f"source table {table.full_name} has the columns {twin.name!r} and {column.name!r}, and "
+                "names in "
+                f"{target} do not differ in case: ignore one of them (hive-mutate update enable … "
+                "--ignore-column "
+                f"{twin.name}, in Python ignored_columns=[{twin.name!r}])"
+            )
+    return found

@@ -6,6 +6,7 @@ import importlib
 from typing import Protocol
 
 from mutation_api.inputs.source import LocalChangeSource
+from mutation_api.update.fingerprint import Difference
 from mutation_api.update.log_source import LogSource
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.progress_mark import ProgressMark
@@ -17,7 +18,12 @@ __all__ = ["AnyCapture", "capture_of"]
 
 
 class AnyCapture(LocalChangeSource, Protocol):
-    """A change source whose captured changes are removed when they are applied."""
+    """A change source whose captured changes are removed when they are applied.
+
+    ``differences``: what the last read found at the source that the method does not capture.
+    """
+
+    differences: tuple[Difference, ...]
 
     def has_news(self, mark: ProgressMark) -> bool:
         """Whether there may be something to extract after this position."""
@@ -29,11 +35,12 @@ class AnyCapture(LocalChangeSource, Protocol):
         """Remove what was kept, and disconnect."""
 
 
-def capture_of(settings: UpdateSettings, password: str | None, *, replaces: bool) -> AnyCapture:
+def capture_of(settings: UpdateSettings, table: str, password: str | None, *, replaces: bool) -> AnyCapture:
     """The source. Raises ConfigurationError: its driver is missing.
 
     Args:
         settings: those of the table.
+        table: the table in Hive.
         password: of the source; None: that of the environment.
         replaces: whether a first copy also deletes rows of the target that the source lacks.
     """
@@ -45,4 +52,4 @@ def capture_of(settings: UpdateSettings, password: str | None, *, replaces: bool
     database = connect_database(settings.source, password)
     if settings.method.has_version:
         return VersionSource(database, settings, replaces=replaces)
-    return LogSource(database, settings, replaces=replaces)
+    return LogSource(database, settings, table, replaces=replaces)

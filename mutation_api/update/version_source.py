@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mutation_api.inputs.engines.choice import in_tasks
 from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.update.captured_rows import RowSpool
+from mutation_api.update.fingerprint import Difference
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.progress_mark import ProgressMark, Run
 from mutation_api.update.rdbms.database import SourceDatabase, SourceSnapshot
@@ -46,6 +47,8 @@ class VersionSource:
         self._settings = settings
         self._replaces = replaces
         self._spool: RowSpool | None = None
+
+    differences: tuple[Difference, ...] = ()
 
     @property
     def source_id(self) -> str:

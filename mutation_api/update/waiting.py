@@ -32,6 +32,7 @@ def waiting_changes(
     Raises:
         ConfigurationError: the method has no log.
         ConnectionFailedError: the source cannot be reached.
+        SourcePositionError: the source has no log any more.
     """
     if not settings.method.has_log:
         raise ConfigurationError(
@@ -40,4 +41,4 @@ def waiting_changes(
         )
     found = find_mark(metastore, table)
     applied = () if found is None or found[1] is None else found[1].pending
-    return Waiting(*outstanding(database, settings, applied))
+    return Waiting(*outstanding(database, settings, table, applied))

@@ -13,9 +13,10 @@ from judges.postgres import Postgres
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
 from mutation_api import LocalOptions, connect
-from mutation_api.update.disable import disable_update
+from mutation_api.update.disable import DisableReport, disable_update
 from mutation_api.update.enable import EnableReport, enable_update
 from mutation_api.update.extract import ExtractReport, extract_update
+from mutation_api.update.repair import repair_update
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 LOCAL = LocalOptions()
@@ -143,7 +144,11 @@ class Shop:
         given = {"password": self.source.password, "local": LOCAL, **options}
         return extract_update(self.metastore, self.table, **given)
 
-    def disable(self, *, discard: bool = False) -> list[str]:
+    def repair(self, **options: Any) -> EnableReport:
+        """Make the objects in the source again."""
+        return repair_update(self.metastore, self.table, password=self.source.password, **options)
+
+    def disable(self, *, discard: bool = False) -> DisableReport:
         """Disable, extracting without Spark."""
         return disable_update(
             self.metastore, self.table, password=self.source.password, local=LOCAL, discard=discard

@@ -1,7 +1,7 @@
 """``hive-mutate update``: keep a table up to date with a table of a relational database.
 
 "enable" makes what captures changes in the source, "extract" applies them, exactly once, "compact" has Hive
-merge deltas, "status" shows all of it, and "disable" removes it again.
+merge deltas, "status" shows all of it, "repair" makes what captures changes again, and "disable" removes it.
 
 The password of the source is read from the environment variable HIVE_MUTATE_SOURCE_PASSWORD.
 """
@@ -22,6 +22,7 @@ ACTIONS = {
     "extract": "apply what was captured, exactly once",
     "compact": "have Hive compact the partitions with enough changes",
     "status": "show positions, lag, deltas, compactions and objects",
+    "repair": "make the log and the triggers in the source again",
     "disable": "stop capturing, and remove what was made for it",
 }
 """Name and help of each action; its module has ``add_arguments(parser)`` and ``run(arguments)``."""

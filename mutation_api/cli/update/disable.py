@@ -1,7 +1,8 @@
 """``hive-mutate update disable``: stop capturing changes, and remove everything that was made for it.
 
 Refused while changes are outstanding: extract them first, or --discard them. The table in Hive stays. What is
-logged between the check and the removal of the triggers is extracted, too.
+logged between the check and the removal of the triggers is extracted, too. With --discard it also ends if the
+source cannot be reached, or an object cannot be removed, and says what is left there (exit code 1).
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Disable; 0 when everything is removed."""
+    """Disable; 0 when everything is removed, 1 if something is left in the source."""
     with ExitStack() as stack:
         metastore = stack.enter_context(metastore_from(arguments))
         engine = engine_of(arguments, stack)
-        removed = disable_by(
+        report = disable_by(
             engine, metastore, arguments.table, extract_options(arguments), discard=arguments.discard
         )
-    print(f"{arguments.table}: disabled; removed {', '.join(removed) or 'nothing in the source'}")
-    return 0
+    print(report)
+    return 1 if report.left else 0

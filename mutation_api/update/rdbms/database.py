@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from mutation_api.types.hive_type import HiveType
+from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.settings import ObjectNames, UpdateSettings
 
@@ -52,15 +53,18 @@ class CapturedTable:
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
     def column(self, name: str) -> SourceColumn:
-        """A column by its name, in any case. Raises KeyError."""
-        return {each.name.lower(): each for each in self.columns}[name.lower()]
+        """Return a column by its name; in any case if no column is spelled so. Raises KeyError."""
+        exact = {each.name: each for each in self.columns}
+        return (
+            exact[name] if name in exact else {each.name.lower(): each for each in self.columns}[name.lower()]
+        )
 
 
 @dataclass(frozen=True)
 class SourceObject:
     """An object that ``enable`` makes in the source: what it is, and the statements that make and remove it.
 
-    Each statement may be repeated.
+    Each statement may be repeated. ``create`` is empty for an object that was found in the catalog.
     """
 
     kind: str
@@ -97,7 +101,10 @@ class SourceDatabase(Protocol):
         """A table by its name. Raises RecordLayoutError: there is none, or it is no table."""
 
     def check_capture(self, table: CapturedTable, key: Sequence[str], method: CaptureMethod) -> None:
-        """Refuse a table some of whose changes the method would not see. Raises RecordLayoutError."""
+        """Refuse a table some of whose changes the method would not see, or some of whose rows are hidden.
+
+        Raises RecordLayoutError.
+        """
 
     def check_version(self, table: CapturedTable, column: str, overlap: str) -> None:
         """Refuse a growing column of which the database cannot tell that nothing appears below its bound any
@@ -129,20 +136,22 @@ class SourceDatabase(Protocol):
     def snapshot(self) -> AbstractContextManager[SourceSnapshot]:
         """Open a repeatable-read view."""
 
-    def has_table(self, schema: str, name: str) -> bool:
-        """Whether there is such a table."""
+    def log_name(self, names: ObjectNames) -> str:
+        """The name of the log in a statement, wherever it is; '' if there is none."""
 
-    def table_token(self, table: CapturedTable) -> str:
-        """Changes when rows come or go by a statement that no trigger sees; '' where there is none."""
+    def fingerprint(self, table: CapturedTable, names: ObjectNames | None) -> Fingerprint:
+        """What rows and their capture depend on; ``names``: of the objects that capture, None without."""
 
-    def is_emptied(self, before: str, now: str) -> bool:
-        """Whether the table may have been emptied between two tokens of it."""
+    def flaws(
+        self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
+    ) -> list[str]:
+        """How the objects in the source differ from :meth:`objects`; empty if changes are captured."""
 
-    def new_parts(self, table: CapturedTable, before: str) -> list[str]:
-        """Partitions, as names in a statement, that the table did not have at a token.
+    def made(self, names: ObjectNames) -> list[SourceObject]:
+        """The objects with these names, wherever they are, in the order in which they can be removed."""
 
-        Their rows need not be logged.
-        """
+    def partition_rows(self, table: CapturedTable, partition: str) -> str:
+        """The name, in a statement, of a partition of the fingerprint; '' if all of its rows are logged."""
 
     def quoted(self, *names: str) -> str:
         """A name in a statement."""
@@ -151,7 +160,7 @@ class SourceDatabase(Protocol):
         """The expression that reads a column; ``table``: its alias."""
 
     def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
-        """The expression that reads a key column from the log."""
+        """The expression that reads a key column from the log, with the value that :meth:`selected` reads."""
 
     def same_key(self, column: SourceColumn, table: str, log: str) -> str:
         """The condition that a row of the table has exactly the key of one of the log; an index may help."""
@@ -175,6 +184,9 @@ class SourceDatabase(Protocol):
         First the number of the extraction that applied them is noted in the log: a row with this number,
         negative. It replaces the one before it; a greater one stays, and counts.
         """
+
+    def unknown_statements(self, schema: str, log: str, extraction: int) -> list[str]:
+        """Statements that note in a log the last extraction's number, and that any row may have changed."""
 
     def only_grows(self, settings: UpdateSettings) -> bool:
         """Whether the bound of the growing column, a number, never falls but by a restored backup."""

@@ -30,6 +30,9 @@ SEQUENCE_COLUMN, OPERATION_COLUMN, TIME_COLUMN = "hm_sequence", "hm_operation", 
 RECEIPT = "'E'"
 """Operation of the row that has the number of the last extraction, as SQL."""
 
+UNKNOWN = "'X'"
+"""Operation of a row that says that any row may have changed, as SQL."""
+
 _ABOUT_PASSWORD = re.compile("password|authentication failed", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
@@ -179,6 +182,16 @@ class SqlDatabase(abc.ABC):
                 connection.commit()
         return deleted
 
+    def unknown_statements(self, schema: str, log: str, extraction: int) -> list[str]:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        table = self.quoted(*([schema] if schema else []), log)
+        receipt = [self.receipt_statement(table).format(-extraction, RECEIPT)] if extraction else []
+        return [
+            f"DELETE FROM {table} WHERE {SEQUENCE_COLUMN} < 0",
+            *receipt,
+            f"INSERT INTO {table} ({OPERATION_COLUMN}) VALUES ({UNKNOWN})",
+        ]
+
     @abc.abstractmethod
     def receipt_statement(self, table: str) -> str:
         """The statement that adds a row to a log unless it is there; {} stands for number and operation."""
@@ -201,17 +214,9 @@ class SqlDatabase(abc.ABC):
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 
-    def table_token(self, table: CapturedTable) -> str:
+    def partition_rows(self, table: CapturedTable, partition: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         return ""
-
-    def is_emptied(self, before: str, now: str) -> bool:
-        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return before != now
-
-    def new_parts(self, table: CapturedTable, before: str) -> list[str]:
-        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return []
 
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from mutation_api.errors import RecordLayoutError
 from mutation_api.types.hive_type import HiveType
+from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceObject
 from mutation_api.update.rdbms.sql_database import (
@@ -34,6 +37,15 @@ __all__ = ["Sqlite"]
 
 _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 _EXPRESSION = -2
+_BINARY = "BINARY"
+
+
+@dataclass(frozen=True)
+class _UniqueIndex:
+    """``columns``: '' for an expression, and in a partial index. ``collations``: which decide equality."""
+
+    columns: tuple[str, ...]
+    collations: tuple[str, ...]
 
 
 class Sqlite(SqlDatabase):
@@ -54,28 +66,31 @@ class Sqlite(SqlDatabase):
         columns = tuple(SourceColumn(row[0], row[1]) for row in info)
         primary = tuple(row[0] for row in sorted((r for r in info if r[3]), key=lambda r: r[3]))
         not_null = {row[0] for row in info if row[2]} | set(primary)
-        unique = self._unique_indexes(name)
-        keys = [key for key in unique if set(key) <= not_null]
+        indexes = self._unique_indexes(name)
+        keys = [each.columns for each in indexes if set(each.columns) <= not_null]
         all_keys = tuple(dict.fromkeys([*([primary] if primary else []), *keys]))
-        return CapturedTable("", name, columns, primary, all_keys, tuple(unique))
+        if primary and primary not in [each.columns for each in indexes]:  # the rowid
+            indexes.append(_UniqueIndex(primary, (_BINARY,)))
+        return CapturedTable("", name, columns, primary, all_keys, tuple(indexes))
 
-    def _unique_indexes(self, table: str) -> list[tuple[str, ...]]:
-        """The columns of each unique index; an expression is ''."""
+    def _unique_indexes(self, table: str) -> list[_UniqueIndex]:
         found = []
         for index, partial in self.rows(
             'SELECT name, partial FROM pragma_index_list(?) WHERE "unique"', table
         ):
-            rows = self.rows("SELECT cid, name FROM pragma_index_info(?)", index)
-            found.append(tuple("" if cid == _EXPRESSION or partial else name for cid, name in rows))
+            rows = self.rows("SELECT cid, name, coll FROM pragma_index_xinfo(?) WHERE key", index)
+            columns = tuple("" if cid == _EXPRESSION or partial else name for cid, name, _ in rows)
+            found.append(_UniqueIndex(columns, tuple(collation for *_, collation in rows)))
         return found
 
-    def has_table(self, schema: str, name: str) -> bool:
+    def log_name(self, names: ObjectNames) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return bool(self.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", name))
+        found = self.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", names.log)
+        return self.quoted(names.log) if found else ""
 
     def check_capture(self, table: CapturedTable, key: Sequence[str], method: CaptureMethod) -> None:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        if method is CaptureMethod.CHANGELOG and any("" in each for each in table.detail):
+        if method is CaptureMethod.CHANGELOG and any("" in each.columns for each in table.detail):
             raise RecordLayoutError(
                 f"source table {table.name} has a unique index on an expression or on some rows only; a "
                 "row that INSERT "
@@ -119,16 +134,77 @@ class Sqlite(SqlDatabase):
         return made + [self._trigger(table, names, event, body) for event, body in bodies.items()]
 
     def _in_the_way(self, table: CapturedTable, key: Sequence[str], insert: str) -> str:
-        """Statements that log rows which a REPLACE of NEW would remove, because of a unique key other than
-        ours.
+        """Statements that log rows which a REPLACE of NEW would remove.
+
+        They are equal to NEW in a unique index: by another key than the followed one, or by a collation in
+        which other keys are equal ('a' and 'A' by NOCASE).
         """
         source = self.quoted(table.name)
-        wanted = [*table.detail, table.primary_key]
-        others = [each for each in dict.fromkeys(wanted) if each and set(each) != set(key)]
-        conditions = [
-            " AND ".join(f"{self.quoted(c)} = NEW.{self.quoted(c)}" for c in each) for each in others
+        statements = []
+        for index in dict.fromkeys(table.detail):
+            equal = [
+                f"{self.quoted(name)} = NEW.{self.quoted(name)} COLLATE {collation}"
+                for name, collation in zip(index.columns, index.collations, strict=True)
+            ]
+            if set(index.columns) == set(key):
+                if set(index.collations) == {_BINARY}:
+                    continue
+                same = [f"{self.quoted(name)} IS NEW.{self.quoted(name)} COLLATE BINARY" for name in key]
+                equal.append(f"NOT ({' AND '.join(same)})")
+            statements.append(f"{insert} FROM {source} WHERE {' AND '.join(equal)};")
+        return " ".join(statements)
+
+    def fingerprint(self, table: CapturedTable, names: ObjectNames | None) -> Fingerprint:
+        """The number of the schema, which each CREATE, ALTER and DROP in the file changes, and VACUUM, too.
+
+        SQLite has no finer sign: a trigger that is dropped and made again is the same entry in the catalog.
+        """
+        ((number,),) = self.rows("PRAGMA schema_version")
+        columns = {column.name: column.type_text for column in table.columns}
+        return Fingerprint(f"schema {number} of file {self._file_number()}", columns)
+
+    def _file_number(self) -> int:
+        try:
+            return Path(self.url.database or "").stat().st_ino
+        except OSError:
+            return 0  # of a URI, which only SQLite can read
+
+    def flaws(
+        self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
+    ) -> list[str]:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        rows = self.rows("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        found = {row[0]: row[1] for row in rows}
+        flaws = []
+        log, *triggers = self.objects(table, key, names, method)
+        columns = [row[0] for row in self.rows("SELECT name FROM pragma_table_info(?)", names.log)]
+        # Without a log, the receipt is what is missing; it is looked for where positions are compared.
+        if columns and [name for name in columns if not name.startswith("hm_")] != list(key):
+            flaws.append(
+                f"table {log.name} has the columns {', '.join(columns)}, expected the key {', '.join(key)}"
+            )
+        for trigger in triggers:
+            if trigger.name not in found:
+                flaws.append(f"table {table.name} has no trigger {trigger.name}")
+            elif found[trigger.name] != trigger.create[-1]:
+                flaws.append(f"trigger {trigger.name} is not the one that enable makes for this table")
+        return flaws
+
+    def made(self, names: ObjectNames) -> list[SourceObject]:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        rows = self.rows(
+            "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'table') ORDER BY type DESC"
+        )
+        return [
+            SourceObject(
+                "trigger" if kind == "trigger" else "changelog table",
+                name,
+                (),
+                (f"DROP {kind.upper()} IF EXISTS {self.quoted(name)}",),
+            )
+            for kind, name in rows
+            if name == names.log or (kind == "trigger" and name.startswith(names.capture))
         ]
-        return " ".join(f"{insert} FROM {source} WHERE {condition};" for condition in conditions)
 
     def _trigger(self, table: CapturedTable, names: ObjectNames, event: str, body: str) -> SourceObject:
         short = f"{names.capture}_{event.lower().replace(' ', '_')}"

@@ -86,12 +86,12 @@ def test_a_source_without_its_log_is_refused(make_shop: MakeShop) -> None:
 def test_positions_that_belong_together() -> None:
     """The same number; the one before, when the run was killed between commit and removal; no others."""
     mark = ProgressMark(3, "9", 0.0, bound="1000")
-    assert is_acknowledged(3, mark, "x")
-    assert not is_acknowledged(2, mark, "x")
-    assert not is_acknowledged(None, ProgressMark(1, "0", 0.0), "x")
+    assert is_acknowledged(3, mark, "x", "sales.orders")
+    assert not is_acknowledged(2, mark, "x", "sales.orders")
+    assert not is_acknowledged(None, ProgressMark(1, "0", 0.0), "x", "sales.orders")
     for receipt in (None, 1, 4):
-        with pytest.raises(SourcePositionError, match=r"x: .*update disable --discard"):
-            is_acknowledged(receipt, mark, "x")
+        with pytest.raises(SourcePositionError, match=r"x: .*update repair --table sales.orders"):
+            is_acknowledged(receipt, mark, "x", "sales.orders")
     check_bound(mark, "1000", "x")
     with pytest.raises(SourcePositionError, match="transaction 1000, and the source is at 999"):
         check_bound(mark, "999", "x")

@@ -1,0 +1,37 @@
+"""``hive-mutate update repair``: make the log and the triggers in the source again.
+
+The way on after "extract" has said that changes are not captured: triggers were dropped, switched off or
+altered, another table has taken the place of the followed one, or one side was restored from a backup. The
+next "extract" compares the whole table, so nothing that happened meanwhile is lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.update.repair import repair_update
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table in Hive that follows")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the statements for the source, change nothing"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Repair; 0 when changes are captured again."""
+    with metastore_from(arguments) as metastore:
+        report = repair_update(
+            metastore,
+            arguments.table,
+            dry_run=arguments.dry_run,
+            progress=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    print(report)
+    return 0
