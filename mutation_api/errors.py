@@ -33,6 +33,7 @@
     ├─ InputError                     a change source cannot be read or applied
     │   ├─ InputFormatError               a file or message is damaged, or is not what its format says
     │   ├─ SourcePositionError            the source does not have what follows the watermark
+    │   ├─ CaptureError                   changes of a source table that are not captured
     │   ├─ OutstandingChangesError        captured changes that have not been applied yet
     │   └─ ContradictionError             operations that cannot follow one another, or do not fit the table
     └─ ManifestError                  missing, doubled or contradictory task output
@@ -52,6 +53,7 @@ from collections.abc import Sequence
 __all__ = [
     "MAX_NAMES_IN_MESSAGE",
     "BucketIdError",
+    "CaptureError",
     "ClientError",
     "CommitOutcomeUnknownError",
     "CompactionError",
@@ -407,8 +409,8 @@ class SourcePositionError(InputError):
 class CaptureError(InputError):
     """Changes of a source table are not captured, or not all of them.
 
-    Raised when triggers or the log of an incremental update are missing, switched off or altered, and when the
-    table is not as its method needs it.
+    Raised when triggers or the log of an incremental update are missing, switched off or altered, and when
+    the table is gone or has lost its key.
 
     How to fix: ``hive-mutate update repair`` makes the objects again, and the next extraction compares the
     whole table. Where the table itself is in the way, the message says what to change.

@@ -10,7 +10,7 @@ from typing import Any
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, NoSuchObjectError
-from metastore_client.model import ColumnStatistics, PartitionInfo, TableInfo
+from metastore_client.model import ColumnInfo, ColumnStatistics, PartitionInfo, TableInfo
 from metastore_client.partition_name import check_name, make_partition_name
 from metastore_client.testing.server_calls import ServerCalls, server_call
 from metastore_client.valid_ids import ValidWriteIdList
@@ -202,6 +202,12 @@ class MemoryTables(ServerCalls):
                 raise NoSuchObjectError(f"{stored.info.full_name} has no partition {partition}")
             changed = replace(stored.partitions[partition], parameters=dict(parameters))
             stored.partitions[partition] = changed
+
+    def add_columns(self, database: str, table: str, *columns: ColumnInfo) -> None:
+        """Add columns as Hive's ALTER TABLE … ADD COLUMNS does; only this metastore can."""
+        with self._mutex:
+            stored = self._table(database, table)
+            stored.info = replace(stored.info, columns=(*stored.info.columns, *columns))
 
     def _table(self, database: str, table: str) -> _Table:
         stored = self._tables.get((database.lower(), table.lower()))

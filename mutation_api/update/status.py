@@ -15,9 +15,11 @@ from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import LockNotAcquiredError, MutationError
 from mutation_api.inputs.watermark import Watermark
 from mutation_api.update.compact import read_sizes
+from mutation_api.update.fingerprint import differences
 from mutation_api.update.progress_mark import ProgressMark
 from mutation_api.update.rdbms.connect import connect_database
 from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.steady_snapshot import source_state
 from mutation_api.update.tables import find_mark, get_table, require_settings, watermark_table_of
 from mutation_api.update.waiting import Waiting, waiting_changes
 from mutation_api.upkeep.delta_sizes import DeltaSizes
@@ -39,7 +41,8 @@ class UpdateStatus:
         watermark: the last commit of an extraction, None before the first.
         mark: what it says, None for the binary log.
         waiting: what waits in the source; None if the source could not be asked.
-        source_error: why it could not.
+        source_error: why it could not, or why it does not capture changes.
+        differences: what happened at the source that is not captured, and what the next extraction does.
         objects: (kind, name) of what was made in the source, and of the watermark table.
         sizes: deltas and bases by partition; empty if they could not be read.
         sizes_error: why not: somebody has the table for himself.
@@ -56,6 +59,7 @@ class UpdateStatus:
     mark: ProgressMark | None
     waiting: Waiting | None
     source_error: str
+    differences: tuple[str, ...]
     objects: tuple[tuple[str, str], ...]
     sizes: tuple[DeltaSizes, ...]
     sizes_error: str
@@ -92,7 +96,9 @@ def update_status(metastore: MetastoreClient, table: str, *, password: str | Non
     table = ".".join(split_full_name(table))
     settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
     found = find_mark(metastore, table)
-    waiting, objects, error = _ask_source(metastore, table, settings, password)
+    mark = None if found is None else found[1]
+    source = _ask_source(metastore, table, settings, mark, password)
+    objects = source.objects
     if found is not None:
         objects = (*objects, ("watermark table", watermark_table_of(table)))
     with metastore_errors_as_ours(f"could not ask for the state of table {table}"):
@@ -105,9 +111,10 @@ def update_status(metastore: MetastoreClient, table: str, *, password: str | Non
         get_table(metastore, table).location,
         settings,
         None if found is None else found[0],
-        None if found is None else found[1],
-        waiting,
-        error,
+        mark,
+        source.waiting,
+        source.error,
+        source.differences,
         objects,
         sizes,
         sizes_error,
@@ -118,26 +125,42 @@ def update_status(metastore: MetastoreClient, table: str, *, password: str | Non
     )
 
 
+@dataclass
+class _SourceAnswer:
+    """What the source says, as far as it could be asked."""
+
+    waiting: Waiting | None = None
+    objects: tuple[tuple[str, str], ...] = ()
+    differences: tuple[str, ...] = ()
+    error: str = ""
+
+
 def _ask_source(
-    metastore: MetastoreClient, table: str, settings: UpdateSettings, password: str | None
-) -> tuple[Waiting | None, tuple[tuple[str, str], ...], str]:
+    metastore: MetastoreClient,
+    table: str,
+    settings: UpdateSettings,
+    mark: ProgressMark | None,
+    password: str | None,
+) -> _SourceAnswer:
+    answer = _SourceAnswer()
     try:
         database = connect_database(settings.source, password)
     except MutationError as error:
-        return None, (), str(error)
+        return _SourceAnswer(error=str(error))
     try:
-        captured = database.describe(settings.source_table)
-        made = (
-            database.objects(captured, settings.key, settings.names, settings.method)
-            if settings.method.has_log
-            else []
-        )
-        objects = tuple((each.kind, each.name) for each in made)
-        return waiting_changes(metastore, database, table, settings), objects, ""
+        if settings.method.has_log:
+            answer.objects = tuple((each.kind, each.name) for each in database.made(settings.names))
+        answer.waiting = waiting_changes(metastore, database, table, settings)
+        state = source_state(database, settings, table, is_checked=settings.state == "enabled")
+        if mark is not None:
+            ignored = {name.lower() for name in settings.ignored_columns}
+            found = differences(mark.fingerprint, state.fingerprint, ignored)
+            answer.differences = tuple(map(str, found))
     except MutationError as error:
-        return None, (), str(error)
+        answer.error = str(error)
     finally:
         database.close()
+    return answer
 
 
 def _sizes(metastore: MetastoreClient, table: str) -> tuple[tuple[DeltaSizes, ...], str]:

@@ -78,7 +78,8 @@ def _cards(status: UpdateStatus) -> str:
         f'<div class="card"><b>{value}</b><span>{name}</span></div>' for name, value in cards.items()
     )
     error = f'<p class="note bad">{escape(status.source_error)}</p>' if status.source_error else ""
-    return f'<div class="cards">{shown}</div>{error}'
+    differences = "".join(f'<p class="note">{escape(each)}</p>' for each in status.differences)
+    return f'<div class="cards">{shown}</div>{error}{differences}'
 
 
 def _runs(status: UpdateStatus) -> Sequence[Run]:

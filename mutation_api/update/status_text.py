@@ -34,6 +34,7 @@ def _sections(status: UpdateStatus) -> dict[str, list[tuple[str, str]]]:
     applied = None if watermark is None else watermark.applied_at.replace(tzinfo=UTC).timestamp()
     waiting = status.waiting
     outstanding = f"(not known: {status.source_error})" if waiting is None else f"{waiting.count:,}"
+    capture = [("Capture", status.source_error)] if waiting is not None and status.source_error else []
     return {
         f"{status.table} ({settings.state})": [],
         "CHANGE EXTRACTION STATUS": [
@@ -42,6 +43,8 @@ def _sections(status: UpdateStatus) -> dict[str, list[tuple[str, str]]]:
             ("Extraction method", settings.method.value),
             ("Changes outstanding", outstanding),
             ("Lag", "-" if waiting is None else f"{waiting.age_seconds:.1f} s"),
+            *capture,
+            *[("Not captured", each) for each in status.differences],
             *_last_run(status),
         ],
         "CHANGE INGESTION STATUS": [
@@ -130,6 +133,7 @@ def status_dict(status: UpdateStatus) -> dict[str, Any]:
         "outstanding": None if status.waiting is None else status.waiting.count,
         "lag_seconds": None if status.waiting is None else round(status.waiting.age_seconds, 3),
         "source_error": status.source_error,
+        "differences": list(status.differences),
         "objects": [{"kind": kind, "name": name} for kind, name in status.objects],
         "runs": [] if mark is None else [dict(vars(run)) for run in mark.recent],
         "partitions": [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, ClassVar
 
 import sqlalchemy
@@ -55,21 +55,18 @@ class CursorSnapshot:
 
     def value(self, statement: str) -> Any:
         """See :class:`~mutation_api.update.rdbms.database.SourceSnapshot`."""
-        with self._database.errors():
-            cursor = self._connection.cursor()
+        with self._database.errors(), closing(self._connection.cursor()) as cursor:
             cursor.execute(statement)
             row = cursor.fetchone()
-            cursor.close()
         return None if row is None else row[0]
 
     def chunks(self, statement: str) -> Iterator[list[Sequence[Any]]]:
         """See :class:`~mutation_api.update.rdbms.database.SourceSnapshot`."""
-        with self._database.errors():
-            cursor = self._database.streaming_cursor(self._connection)
+        streaming = self._database.streaming_cursor(self._connection)
+        with self._database.errors(), closing(streaming) as cursor:
             cursor.execute(statement)
             while rows := cursor.fetchmany(ROWS_PER_CHUNK):
                 yield list(rows)
-            cursor.close()
 
 
 class SqlDatabase(abc.ABC):

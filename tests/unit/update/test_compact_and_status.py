@@ -183,8 +183,23 @@ def test_a_source_that_is_gone_is_reported_not_raised(make_shop: MakeShop) -> No
     shop = _filled(make_shop)
     shop.source.run("DROP TABLE orders")
     status = update_status(shop.metastore, shop.table)
-    assert status.waiting is None
+    assert status.waiting is not None
+    assert status.waiting.count == 0
     assert "does not exist" in status.source_error
+    assert "update repair --table default.orders" in status_text(status)
+
+
+def test_what_is_not_captured_is_shown(make_shop: MakeShop) -> None:
+    """What happened at the source, and what the next extraction will do about it."""
+    shop = _filled(make_shop)
+    shop.source.run("ALTER TABLE orders ADD COLUMN note TEXT")
+    status = update_status(shop.metastore, shop.table)
+    assert "column note was added: the whole table is compared" in status_text(status)
+    assert "column note was added" in status_page([status], 0.0)
+    assert status_dict(status)["differences"][-1].startswith("column note was added")
+    shop.source.run(f"DROP TRIGGER {status.settings.names.capture}_after_update")
+    status = update_status(shop.metastore, shop.table)
+    assert "has no trigger" in status_text(status)
 
 
 def test_g19_a_row_of_a_partition_that_is_not_loaded_is_refused(make_shop: MakeShop) -> None:
