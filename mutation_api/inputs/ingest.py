@@ -8,6 +8,7 @@ both new. The next run continues from there.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from mutation_api.inputs.watermark import (
     watermark_table_exists,
 )
 from mutation_api.local.local_options import LocalOptions
+from mutation_api.scan.table_view import open_table, table_bytes
 from mutation_api.table.acid_table import AcidTable
 
 if TYPE_CHECKING:
@@ -193,7 +195,7 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
             _check_names(each.target)
         after = _positions(run, marks)
         run.progress(f"{source_id}: reading, in transaction {transaction.id}")
-        reading = run.engine.read(run.source, sources, after)
+        reading = run.engine.read(run.source, sources, after, functools.partial(_target_bytes, transaction))
         if reading.position is None:
             transaction.abort()
             return IngestReport(source_id, dry_run, None, after, None, (), reading.engine)
@@ -208,6 +210,10 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
             run.progress(f"{source_id}: committing transaction {transaction.id}")
         txn_id = None if dry_run else transaction.id
     return IngestReport(source_id, dry_run, txn_id, after, reading.position, found, reading.engine)
+
+
+def _target_bytes(transaction: Transaction, table: SourceTable) -> int:
+    return table_bytes(open_table(transaction, table.target.full_name))
 
 
 def _applied(run: _Run, transaction: Transaction, reading: Reading) -> tuple[IngestedTable, ...]:

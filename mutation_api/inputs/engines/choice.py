@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mutation_api.errors import ConfigurationError, InputError
-from mutation_api.inputs.engines.engine import AnySource, Engine, Reading
+from mutation_api.inputs.engines.engine import AnySource, Engine, Reading, TargetBytes
 from mutation_api.inputs.engines.local_engine import LocalEngine
 from mutation_api.inputs.parts import OperationParts, ReadWhole
 from mutation_api.inputs.source import Batch, LocalBatch, LocalChangeSource, Position, SourceTable
@@ -114,16 +114,20 @@ class EngineBySize:
         """See :class:`~mutation_api.inputs.engines.engine.Engine`."""
 
     def read(
-        self, source: AnySource, tables: Sequence[SourceTable], after: Mapping[str, Position]
+        self,
+        source: AnySource,
+        tables: Sequence[SourceTable],
+        after: Mapping[str, Position],
+        target_bytes: TargetBytes,
     ) -> Reading:
         """See :class:`~mutation_api.inputs.engines.engine.Engine`."""
         if not isinstance(source, LocalChangeSource):
-            return self.start_spark().read(source, tables, after)
+            return self.start_spark().read(source, tables, after, target_bytes)
         if isinstance(source, ReadWhole) and self.reaching(source.byte_count) > self.small_bytes:
             spark = self.start_spark()
             return spark.reading(source.read(spark.spark, tables, after))
         batch = self.reaching(functools.partial(source.read_local, tables, after))
-        if self._is_small(batch):
+        if self._is_small(batch, target_bytes):
             return self.here.reading(batch)
         spark = self.start_spark()
         return spark.reading(in_tasks(spark.spark, batch))
@@ -138,14 +142,19 @@ class EngineBySize:
             self.start_spark()
             return look()
 
-    def _is_small(self, batch: LocalBatch) -> bool:
-        """All rows of a table that was emptied are deleted, and their number is not known.
+    def _is_small(self, batch: LocalBatch, target_bytes: TargetBytes) -> bool:
+        """Return whether this process can hold what has to be compared.
 
-        A copy of a table is little, whatever its size: it is streamed.
+        A copy of a table is streamed, whatever its size. If the source emptied the table, its rows are
+        compared with all rows of the target, so the size of both counts.
         """
-        parts = [each.operations for each in batch.tables if not each.is_copy]
-        byte_count = sum(each.byte_count for each in parts if isinstance(each, OperationParts))
-        return byte_count <= self.small_bytes and not any(each.is_emptied for each in batch.tables)
+        compared = [each for each in batch.tables if each.is_emptied or not each.is_copy]
+        parts = [each.operations for each in compared if isinstance(each.operations, OperationParts)]
+        byte_count = sum(each.byte_count for each in parts)
+        if byte_count > self.small_bytes:
+            return False
+        emptied = [each.table for each in batch.tables if each.is_emptied]
+        return byte_count + sum(map(target_bytes, emptied)) <= self.small_bytes
 
 
 def _active_session() -> Any:

@@ -30,11 +30,15 @@ __all__ = [
     "Reading",
     "ReducedTable",
     "TableLog",
+    "TargetBytes",
     "check_operation_columns",
     "operation_clauses",
 ]
 
 AnySource = ChangeSource | LocalChangeSource
+
+TargetBytes = Callable[[SourceTable], int]
+"""Returns the size of the files that hold a target's rows. It lists directories: call it only if needed."""
 
 
 class ReducedTable(Protocol):
@@ -102,7 +106,11 @@ class Engine(Protocol):
         """Raise ConfigurationError if the engine cannot read the source."""
 
     def read(
-        self, source: AnySource, tables: Sequence[SourceTable], after: Mapping[str, Position]
+        self,
+        source: AnySource,
+        tables: Sequence[SourceTable],
+        after: Mapping[str, Position],
+        target_bytes: TargetBytes,
     ) -> Reading:
         """Read the source. Raises: as :meth:`mutation_api.inputs.source.ChangeSource.read`."""
 

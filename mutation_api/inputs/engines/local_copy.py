@@ -8,6 +8,7 @@ they merged, and for that they must fit into memory.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.changes.clauses import Action, Clause, Match
+from mutation_api.changes.local_merge.expressions import target_types
 from mutation_api.changes.local_merge.merge import LocalMerge, local_merge
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.preview import Preview
@@ -166,15 +168,13 @@ class CopiedTable:
         return merge
 
     def _rows(self, operation_column: str) -> pa.RecordBatchReader:
-        """The rows, each an insert."""
+        """The rows, each an insert; an emptied source has none, and the columns are the target's then."""
         batches = _as_inserts(self.operations, operation_column)
-        first = next(batches)
-        return pa.RecordBatchReader.from_batches(first.schema, _with_first(first, batches))
-
-
-def _with_first(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
+        first = next(batches, None)
+        if first is None:
+            no_rows = pa.schema([(operation_column, pa.string()), *target_types(self.table.target).items()])
+            return pa.RecordBatchReader.from_batches(no_rows, [])
+        return pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
 
 
 def _as_inserts(operations: Iterable[pa.RecordBatch], operation_column: str) -> Iterator[pa.RecordBatch]:

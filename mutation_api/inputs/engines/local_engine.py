@@ -22,7 +22,13 @@ from mutation_api.changes.merge_report import MergeReport
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.contradictions import SAMPLES_SHOWN, LogCounts
-from mutation_api.inputs.engines.engine import AnySource, Reading, ReducedTable, operation_clauses
+from mutation_api.inputs.engines.engine import (
+    AnySource,
+    Reading,
+    ReducedTable,
+    TargetBytes,
+    operation_clauses,
+)
 from mutation_api.inputs.engines.local_copy import copied_here
 from mutation_api.inputs.engines.local_reduce import HeldOperations, LocalLog, reduce_here
 from mutation_api.inputs.log_walk import DELETE, FIRST_OPERATION, FIRST_POSITION, INSERT
@@ -61,7 +67,11 @@ class LocalEngine:
             )
 
     def read(
-        self, source: AnySource, tables: Sequence[SourceTable], after: Mapping[str, Position]
+        self,
+        source: AnySource,
+        tables: Sequence[SourceTable],
+        after: Mapping[str, Position],
+        _target_bytes: TargetBytes,
     ) -> Reading:
         """See :class:`~mutation_api.inputs.engines.engine.Engine`."""
         assert isinstance(source, LocalChangeSource)

@@ -18,6 +18,7 @@ from mutation_api.inputs.contradictions import SAMPLES_SHOWN, LogCounts
 from mutation_api.inputs.engines.engine import (
     AnySource,
     Reading,
+    TargetBytes,
     check_operation_columns,
     operation_clauses,
 )
@@ -54,7 +55,11 @@ class SparkEngine:
             )
 
     def read(
-        self, source: AnySource, tables: Sequence[SourceTable], after: Mapping[str, Position]
+        self,
+        source: AnySource,
+        tables: Sequence[SourceTable],
+        after: Mapping[str, Position],
+        _target_bytes: TargetBytes,
     ) -> Reading:
         """See :class:`~mutation_api.inputs.engines.engine.Engine`."""
         assert isinstance(source, ChangeSource)

@@ -54,9 +54,11 @@ class Source:
         is_emptied: bool = False,
         is_copy: bool = False,
         fails: Exception | None = None,
+        target_bytes: int = 0,
     ) -> None:
         self.given = LocalOperations(TABLE, Parts(byte_count), is_emptied, is_copy)
         self.fails = fails
+        self.target_bytes = target_bytes
         self.readings: list[str] = []
 
     def read(self, spark: Any, tables: Any, after: Any) -> Batch:
@@ -83,7 +85,7 @@ class FakeSpark:
 
     spark = "session"
 
-    def read(self, source: Any, tables: Any, after: Any) -> Reading:
+    def read(self, source: Any, tables: Any, after: Any, target_bytes: Any) -> Reading:
         return self.reading(source.read(self.spark, tables, after))
 
     def reading(self, batch: Batch) -> Reading:
@@ -97,7 +99,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Source], tuple[str, list[
 
     def by_size(source: Source) -> tuple[str, list[str]]:
         engine = EngineBySize(LocalEngine(LocalOptions()), SMALL_BYTES, FakeSpark)  # type: ignore[arg-type]
-        return engine.read(source, [TABLE], {}).engine, source.readings
+        return engine.read(source, [TABLE], {}, lambda _: source.target_bytes).engine, source.readings
 
     return by_size
 
@@ -110,17 +112,20 @@ def test_what_is_new_decides(read: Callable[[Source], tuple[str, list[str]]]) ->
     assert read(WholeSource(SMALL_BYTES + 1)) == ("spark", ["spark"])
 
 
-def test_a_table_that_was_emptied_is_left_to_spark(
+def test_all_rows_of_a_table_that_was_emptied_count(
     read: Callable[[Source], tuple[str, list[str]]],
 ) -> None:
-    """However little came after: all of its rows are deleted."""
-    assert read(Source(1, is_emptied=True)) == ("spark", ["local"])
+    """They are compared with what came after, so both sizes count."""
+    assert read(Source(1, is_emptied=True, target_bytes=SMALL_BYTES - 1)) == ("local", ["local"])
+    assert read(Source(1, is_emptied=True, target_bytes=SMALL_BYTES)) == ("spark", ["local"])
+    assert read(Source(1, target_bytes=SMALL_BYTES)) == ("local", ["local"])
 
 
 def test_a_copy_stays_here_whatever_its_size(read: Callable[[Source], tuple[str, list[str]]]) -> None:
     """It is streamed; unless it replaces rows, which must be compared."""
     assert read(Source(SMALL_BYTES + 1, is_copy=True)) == ("local", ["local"])
-    assert read(Source(1, is_copy=True, is_emptied=True)) == ("spark", ["local"])
+    assert read(Source(1, is_copy=True, is_emptied=True, target_bytes=1)) == ("local", ["local"])
+    assert read(Source(SMALL_BYTES, is_copy=True, is_emptied=True, target_bytes=1)) == ("spark", ["local"])
 
 
 def test_what_is_not_reached_is_looked_for_with_sparks_configuration(

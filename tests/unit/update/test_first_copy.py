@@ -11,6 +11,7 @@ from mutation_api.inputs.engines import distinct_keys
 from tests.unit.update.conftest import COLUMNS, ORDERS, MakeShop
 
 LITTLE = LocalOptions(memory_bytes=1 << 20, threads=2)
+BY_KEYS = {"method": "row-version", "version_column": "id", "compare_keys": True}
 MANY = 9_000
 INSERT_MANY = (
     f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MANY}) "
@@ -121,3 +122,23 @@ def test_rows_of_the_target_are_seen_under_the_lock(make_shop: MakeShop) -> None
     with pytest.raises(LocalEngineError, match=r"allow more with LocalOptions\(memory_bytes"):
         shop.extract(local=LITTLE)
     assert len(shop.rows()) == 2
+
+
+@pytest.mark.parametrize("by", ["log", "keys"])
+def test_an_emptied_source_empties_a_target_that_has_rows(make_shop: MakeShop, by: str) -> None:
+    """A dry run counts the same deletes, and deletes nothing."""
+    shop = make_shop()
+    shop.source.run("INSERT INTO orders VALUES (1, 'tea', '1'), (2, 'wine', '2'), (3, 'beer', '2')")
+    shop.enable(**({} if by == "log" else BY_KEYS))
+    shop.extract()
+    assert len(shop.rows()) == 3
+    shop.source.run("DELETE FROM orders")
+    if by == "log":
+        shop.metastore.drop_table("default", "mutation_watermarks_orders", delete_data=True)
+    planned = shop.extract(dry_run=True).ingested.tables[0].merge
+    assert (planned.total.deleted, len(shop.rows())) == (3, 3)
+    done = shop.extract().ingested.tables[0].merge
+    assert (done.total, shop.rows()) == (planned.total, [])
+    shop.source.run("INSERT INTO orders VALUES (4, 'rum', '4')")
+    shop.extract()
+    assert [row["id"] for row in shop.rows()] == [4]
