@@ -19,6 +19,7 @@ __all__ = [
     "SINGULARS",
     "Contradictions",
     "LogCounts",
+    "changed_rows",
     "contradictions_with_table",
     "log_contradicts_itself",
     "log_contradicts_table",
@@ -78,7 +79,9 @@ class LogCounts:
         return sum(self.outcomes.values())
 
 
-def contradictions_with_table(log: LogCounts, report: MergeReport, *, is_emptied: bool) -> Contradictions:
+def contradictions_with_table(
+    log: LogCounts, report: MergeReport, *, is_emptied: bool, reads_again: bool = False
+) -> Contradictions:
     """First operations that contradict the rows of the table, derived from the counts of the merge.
 
     A key whose last operation is a delete, and which the table does not have, is not in the report. A table
@@ -88,6 +91,8 @@ def contradictions_with_table(log: LogCounts, report: MergeReport, *, is_emptied
         log: the log's counts.
         report: the merge of its last operations, counted by the first ones.
         is_emptied: whether the source emptied its table before them.
+        reads_again: whether the source may give a row again that was applied. An insert of a present key then
+            contradicts the table only if the row has other values.
     """
     if is_emptied:
         first = Counter[str]()
@@ -103,7 +108,8 @@ def contradictions_with_table(log: LogCounts, report: MergeReport, *, is_emptied
     inserts = report.counts_by.get(INSERT)
     present = 0
     if inserts is not None:
-        present = inserts.updated + inserts.moved + inserts.unchanged + inserts.deleted
+        present = inserts.updated + inserts.moved + inserts.deleted
+        present += 0 if reads_again else inserts.unchanged
     return Contradictions(present, absent(UPDATE), absent(DELETE))
 
 
@@ -126,6 +132,25 @@ def log_contradicts_table(
         f"{what} contradicts the rows of {target}: {contradictions}: {_shown(contradictions, samples)}. "
         "Nothing was written. Was part of the log applied before, or does the log not begin with this table? "
         "If the rows are right, run without strict"
+    )
+
+
+def changed_rows(
+    what: str, target: str, count: int, samples: Sequence[str], advice: str
+) -> ContradictionError:
+    """Return the error for rows that changed although their source asserts that rows never change.
+
+    Args:
+        what: names the log.
+        target: the table in Hive.
+        count: number of changed rows.
+        samples: some of them, each with its key and values.
+        advice: the way on.
+    """
+    more = f"; and {count - len(samples):,} more" if count > len(samples) else ""
+    return ContradictionError(
+        f"{what} has {count:,} inserted rows whose keys {target} has with other values: "
+        f"{'; '.join(samples)}{more}. Nothing was written. {advice}"
     )
 
 

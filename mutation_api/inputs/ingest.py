@@ -23,7 +23,13 @@ from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import ConfigurationError, RecordLayoutError
-from mutation_api.inputs.contradictions import contradictions_with_table, log_contradicts_table
+from mutation_api.inputs.contradictions import (
+    Contradictions,
+    LogCounts,
+    changed_rows,
+    contradictions_with_table,
+    log_contradicts_table,
+)
 from mutation_api.inputs.engines.choice import engine_for
 from mutation_api.inputs.engines.engine import AnySource, Engine, Reading, ReducedTable, TableLog
 from mutation_api.inputs.ingest_report import IngestedTable, IngestReport
@@ -60,8 +66,14 @@ class Following:
 
 @dataclass(frozen=True, kw_only=True)
 class IngestOptions:
-    """The options of :func:`ingest`, which explains them."""
+    """The options of :func:`ingest`, which explains them.
 
+    ``changed_rows_advice`` is for sources that read inserted rows again, and assert that rows never change.
+    An insert of an equal row contradicts nothing then, and the error for a changed row ends in this text. If
+    None, the source gives each operation once.
+    """
+
+    changed_rows_advice: str | None = None
     watermark_table: str | None = None
     dry_run: bool = False
     strict: bool = False
@@ -245,10 +257,13 @@ def _merged(run: _Run, transaction: Transaction, log: TableLog, reduced: Reduced
     table, counts = log.table, reduced.counts
 
     def refuse_contradictions(report: MergeReport) -> None:
-        found = contradictions_with_table(counts, report, is_emptied=log.is_emptied)
-        if run.options.strict and found.total:
-            samples = reduced.contradicting(transaction)
-            raise log_contradicts_table(run.log_of(table), table.target.full_name, found, samples)
+        found = _contradictions(run, log, counts, report)
+        if not (run.options.strict and found.total):
+            return
+        what, target, advice = run.log_of(table), table.target.full_name, run.options.changed_rows_advice
+        if advice is not None:
+            raise changed_rows(what, target, found.total, reduced.changed(transaction), advice)
+        raise log_contradicts_table(what, target, found, reduced.contradicting(transaction))
 
     if not (counts.key_count or log.is_emptied):
         report = MergeReport.of(table.target.full_name, (), is_dry_run=run.options.dry_run)
@@ -258,7 +273,7 @@ def _merged(run: _Run, transaction: Transaction, log: TableLog, reduced: Reduced
     else:
         report = reduced.merge(transaction, refuse_contradictions)
     run.progress(str(report).partition("\n")[0])
-    with_table = contradictions_with_table(counts, report, is_emptied=log.is_emptied)
+    with_table = _contradictions(run, log, counts, report)
     return IngestedTable(
         table.name,
         counts.operation_count,
@@ -267,6 +282,11 @@ def _merged(run: _Run, transaction: Transaction, log: TableLog, reduced: Reduced
         report,
         log.is_emptied,
     )
+
+
+def _contradictions(run: _Run, log: TableLog, counts: LogCounts, report: MergeReport) -> Contradictions:
+    reads_again = run.options.changed_rows_advice is not None
+    return contradictions_with_table(counts, report, is_emptied=log.is_emptied, reads_again=reads_again)
 
 
 def _check_names(table: AcidTable) -> None:

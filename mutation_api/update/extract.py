@@ -172,7 +172,7 @@ def extract_by(
             metastore,
             [_following(table, settings)],
             source,
-            _ingest_options(table, settings, options),
+            _ingest_options(table, settings, options, is_first=found is None),
         )
         seconds = time.monotonic() - started
         removed = source.acknowledge() if report.txn_id is not None else 0
@@ -186,16 +186,31 @@ def _following(table: str, settings: UpdateSettings) -> Following:
     return Following(settings.source_table, table, tuple(name.lower() for name in settings.key))
 
 
-def _ingest_options(table: str, settings: UpdateSettings, options: ExtractOptions) -> IngestOptions:
+def _ingest_options(
+    table: str, settings: UpdateSettings, options: ExtractOptions, *, is_first: bool
+) -> IngestOptions:
+    """Return the options; the first extraction makes the target equal to the source, whatever it has."""
+    is_insert_only = settings.method.is_insert_only
     return IngestOptions(
         watermark_table=watermark_table_of(table),
         dry_run=options.dry_run,
-        strict=settings.method.is_insert_only and settings.verifies_key,
+        strict=is_insert_only and settings.verifies_key and not is_first,
+        changed_rows_advice=_changed_rows_advice(table, settings) if is_insert_only else None,
         create_partitions=settings.create_partitions,
         user=options.user,
         lock_timeout_seconds=options.lock_timeout_seconds,
         listener=options.listener or SaidByTheNextStep(),
         progress=options.progress,
+    )
+
+
+def _changed_rows_advice(table: str, settings: UpdateSettings) -> str:
+    method = "row-version" if settings.method.has_version else "changelog"
+    return (
+        f"Method {settings.method.value} asserts that rows never change. To go on, follow the table by a "
+        f"method that sees changes: hive-mutate update disable --table {table} --discard, then hive-mutate "
+        f"update enable --table {table} --method {method} …; the first extraction compares the two tables. "
+        "To take changed rows that come along with inserts, enable with --no-verify-key"
     )
 
 

@@ -14,7 +14,7 @@ from mutation_api.changes.clauses import Action, Clause, E, Match
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import RecordLayoutError
-from mutation_api.inputs.contradictions import LogCounts
+from mutation_api.inputs.contradictions import SAMPLES_SHOWN, LogCounts
 from mutation_api.inputs.source import (
     OPERATION,
     POSITION,
@@ -31,6 +31,7 @@ __all__ = [
     "ReducedTable",
     "TableLog",
     "TargetBytes",
+    "changed_samples",
     "check_operation_columns",
     "operation_clauses",
 ]
@@ -59,6 +60,9 @@ class ReducedTable(Protocol):
 
     def contradicting(self, transaction: Transaction) -> list[str]:
         """Some keys whose first operation contradicts the rows of the target, each with its position."""
+
+    def changed(self, transaction: Transaction) -> list[str]:
+        """Return some rows that the target has with other values, each with its key and these values."""
 
 
 class TableLog(Protocol):
@@ -113,6 +117,12 @@ class Engine(Protocol):
         target_bytes: TargetBytes,
     ) -> Reading:
         """Read the source. Raises: as :meth:`mutation_api.inputs.source.ChangeSource.read`."""
+
+
+def changed_samples(report: MergeReport) -> list[str]:
+    """Return the rows among the samples of a dry run that the target has with other values."""
+    found = [str(row) for row in report.samples if row.kind in ("updated", "moved")]
+    return found[:SAMPLES_SHOWN]
 
 
 def operation_clauses(is_delete: E, is_other: E, *, is_emptied: bool) -> list[Clause[E]]:

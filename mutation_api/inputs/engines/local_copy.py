@@ -23,9 +23,9 @@ from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.preview import Preview
 from mutation_api.client.transaction import Transaction
 from mutation_api.errors import RecordValueError
-from mutation_api.inputs.contradictions import Contradictions, LogCounts
+from mutation_api.inputs.contradictions import SAMPLES_SHOWN, Contradictions, LogCounts
 from mutation_api.inputs.engines.distinct_keys import DistinctKeys
-from mutation_api.inputs.engines.engine import check_operation_columns
+from mutation_api.inputs.engines.engine import changed_samples, check_operation_columns
 from mutation_api.inputs.log_walk import FIRST_OPERATION, INSERT, NO_KEY
 from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
 from mutation_api.local.apply import apply_arrow
@@ -122,6 +122,10 @@ class CopiedTable:
             transaction, self._target, self._rows(OPERATION), operation_column=OPERATION, local=self.local
         )
         return dataclasses.replace(report, preview=Preview(forecast, (), ()))
+
+    def changed(self, transaction: Transaction) -> list[str]:
+        """See :class:`~mutation_api.inputs.engines.engine.ReducedTable`."""
+        return changed_samples(self._merge(transaction).dry_run(samples=SAMPLES_SHOWN))
 
     def contradicting(self, transaction: Transaction) -> list[str]:
         """A copy is what the source has; whatever the target has does not contradict it."""

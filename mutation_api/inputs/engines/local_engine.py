@@ -27,6 +27,7 @@ from mutation_api.inputs.engines.engine import (
     Reading,
     ReducedTable,
     TargetBytes,
+    changed_samples,
     operation_clauses,
 )
 from mutation_api.inputs.engines.local_copy import copied_here
@@ -125,6 +126,9 @@ class _LocalReduced:
 
     def dry_run(self, transaction: Transaction) -> MergeReport:
         return self._merge(transaction).dry_run(samples=0)
+
+    def changed(self, transaction: Transaction) -> list[str]:
+        return changed_samples(self._merge(transaction).dry_run(samples=SAMPLES_SHOWN))
 
     def contradicting(self, transaction: Transaction) -> list[str]:
         """In the order of their texts, as Spark's engine gives them."""

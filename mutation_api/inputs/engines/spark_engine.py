@@ -19,6 +19,7 @@ from mutation_api.inputs.engines.engine import (
     AnySource,
     Reading,
     TargetBytes,
+    changed_samples,
     check_operation_columns,
     operation_clauses,
 )
@@ -127,6 +128,9 @@ class _SparkReduced:
 
     def dry_run(self, transaction: Transaction) -> MergeReport:
         return self._merge(transaction).dry_run(samples=0)
+
+    def changed(self, transaction: Transaction) -> list[str]:
+        return changed_samples(self._merge(transaction).dry_run(samples=SAMPLES_SHOWN))
 
     def contradicting(self, transaction: Transaction) -> list[str]:
         """The keys are looked up again, since a refusal may take longer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,7 +11,12 @@ from pyspark.sql import SparkSession
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import LocalOptions
-from mutation_api.errors import ConfigurationError, DuplicateKeyError, OutstandingChangesError
+from mutation_api.errors import (
+    ConfigurationError,
+    ContradictionError,
+    DuplicateKeyError,
+    OutstandingChangesError,
+)
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 
@@ -84,6 +90,78 @@ def test_a_growing_column_is_read_from_the_overlap_on(source: Source, tmp_path: 
     source.run("INSERT INTO orders VALUES (4, 'late', 96), (5, 'too late', 94)")
     shop.extract()
     assert _items(shop) == ["high", "late", "tea", "wine"]
+
+
+INSERT_ONLY = ("changelog-insert", "row-version-insert")
+
+
+def _versioned(source: Source, method: str) -> dict[str, Any]:
+    """Options of a method; a source without a bound needs an overlap."""
+    if not method.startswith("row-version"):
+        return {"method": method}
+    overlap = "" if source.kind == "sqlite" else "5"
+    return {"method": method, "version_column": "changed", "overlap": overlap}
+
+
+@pytest.mark.parametrize("method", INSERT_ONLY)
+@pytest.mark.parametrize("source", KINDS, indirect=True)
+def test_rows_that_are_read_again_do_not_contradict_inserts(
+    source: Source, method: str, tmp_path: Path
+) -> None:
+    """Only a row with other values does. The way on that the refusal names ends with equal tables."""
+    shop = _shop(source, tmp_path)
+    options = _versioned(source, method)
+    shop.enable(**options)
+    shop.extract()
+    for number in (3, 4, 5):
+        source.run(f"INSERT INTO orders VALUES ({number}, 'item {number}', {number})")
+        report = shop.extract()
+        assert report.ingested.tables[0].contradictions.total == 0
+        shop.extract()
+    assert _items(shop) == ["item 3", "item 4", "item 5", "tea", "wine"]
+    source.run("DELETE FROM orders WHERE id = 5", "INSERT INTO orders VALUES (5, 'changed', 5)")
+    with pytest.raises(
+        ContradictionError, match=r'"id":5.*"item 5" → "changed".*disable .*--discard'
+    ) as refused:
+        shop.extract()
+    assert "item 5" in _items(shop)
+    better = method.removesuffix("-insert")
+    assert f"--method {better}" in str(refused.value)
+    shop.disable(discard=True)
+    shop.enable(**{**options, "method": better})
+    shop.extract()
+    assert _items(shop) == ["changed", "item 3", "item 4", "tea", "wine"]
+    shop.disable()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("source", KINDS[2:], indirect=True)
+def test_spark_reads_inserted_rows_again_as_well(source: Source, tmp_path: Path, spark: SparkSession) -> None:
+    """The refusal names the same row with the same values."""
+    shop = _shop(source, tmp_path)
+    shop.enable(method="row-version-insert", version_column="changed")
+    shop.extract()
+    source.run("INSERT INTO orders VALUES (3, 'new', 3)")
+    report = shop.extract(local=None, spark=spark)
+    assert report.ingested.tables[0].contradictions.total == 0
+    source.run("UPDATE orders SET item = 'changed' WHERE id = 3")
+    with pytest.raises(ContradictionError, match=r'"id":3.*"new" → "changed"'):
+        shop.extract(local=None, spark=spark)
+    assert _items(shop) == ["new", "tea", "wine"]
+
+
+@pytest.mark.parametrize("method", INSERT_ONLY)
+@pytest.mark.parametrize("source", KINDS[2:], indirect=True)
+def test_a_first_extraction_contradicts_no_rows(source: Source, method: str, tmp_path: Path) -> None:
+    """A target with other rows is made equal, as by the other methods."""
+    shop = _shop(source, tmp_path)
+    shop.enable(**_versioned(source, method))
+    shop.extract()
+    shop.disable()
+    source.run("UPDATE orders SET item = 'changed' WHERE id = 1")
+    shop.enable(**_versioned(source, method))
+    shop.extract()
+    assert _items(shop) == ["changed", "wine"]
 
 
 @pytest.mark.parametrize("source", KINDS[1:2], indirect=True)
