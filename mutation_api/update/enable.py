@@ -61,6 +61,7 @@ def enable_update(
     version_column: str = "",
     overlap: str = "",
     compare_keys: bool = False,
+    verify_version: bool = True,
     verify_key: bool = True,
     create_partitions: bool = True,
     is_loaded: bool = False,
@@ -85,6 +86,8 @@ def enable_update(
         version_column: the growing column of the row-version methods.
         overlap: see :class:`~mutation_api.update.version_source.VersionSource`.
         compare_keys: row-version: find deletes by comparing the keys of both sides in each extraction.
+        verify_version: row-version methods: look in each extraction for versions below the bound, which reads
+            the column of all rows in the source. If False, such rows are not noticed.
         verify_key: insert-only methods: see UpdateSettings.
         create_partitions: False: a row of a partition that is not loaded yet is refused by the extraction.
         is_loaded: the target is loaded by other means, after this call; the first extraction copies nothing.
@@ -113,6 +116,7 @@ def enable_update(
             version_column=version_column,
             overlap=overlap,
             compares_keys=compare_keys,
+            verifies_version=verify_version,
             verifies_key=verify_key,
             create_partitions=create_partitions,
             is_loaded=is_loaded,
@@ -153,6 +157,8 @@ def _check_options(wanted: UpdateSettings) -> None:
         wrong = "reads no version column"
     elif wanted.compares_keys and method is not CaptureMethod.ROW_VERSION:
         wrong = "has no use for a comparison of keys, only row-version has"
+    elif not wanted.verifies_version and not method.has_version:
+        wrong = "has no version column that could be verified, only the row-version methods have"
     elif not wanted.verifies_key and not method.is_insert_only:
         wrong = "always needs its key; only the insert-only methods can go without its verification"
     elif method is CaptureMethod.BINLOG and not wanted.source.startswith(("mysql", "mariadb")):

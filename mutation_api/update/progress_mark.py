@@ -59,6 +59,7 @@ class ProgressMark:
         newest: time of the newest of these, in seconds since 1970; 0 if there are none.
         fingerprint: what the rows of the source depended on then.
         bound: row-version methods: all rows below it have been extracted.
+        below: row-version methods: numbers of rows below the bound, by groups of versions.
         recent: the last runs, oldest first.
         days: rows of each of the last days (UTC): (day, runs, inserted, updated, deleted).
     """
@@ -70,6 +71,7 @@ class ProgressMark:
     newest: float = 0.0
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
     bound: str = ""
+    below: tuple[int, ...] = ()
     recent: tuple[Run, ...] = ()
     days: tuple[tuple[str, int, int, int, int], ...] = field(default=())
 
@@ -93,6 +95,7 @@ class ProgressMark:
             values: dict[str, Any] = json.loads(text)
             values["fingerprint"] = Fingerprint.of(values["fingerprint"])
             values["pending"] = tuple((int(low), int(high)) for low, high in values["pending"])
+            values["below"] = tuple(map(int, values.get("below", ())))
             values["recent"] = tuple(Run(*each) for each in values["recent"])
             values["days"] = tuple((str(each[0]), *map(int, each[1:])) for each in values["days"])
             return cls(**values)

@@ -52,6 +52,7 @@ class UpdateSettings:
         version_column: the growing column, for the methods that need one.
         overlap: how far below its greatest value the column is read again.
         compares_keys: whether deletes are found by a comparison of all keys (row-version).
+        verifies_version: row-version methods: whether each extraction looks for versions below the bound.
         verifies_key: insert-only methods: whether the key must be the source's primary key, and an insert of
             a
             key that the target has with other values is refused.
@@ -72,6 +73,7 @@ class UpdateSettings:
     version_column: str = ""
     overlap: str = ""
     compares_keys: bool = False
+    verifies_version: bool = True
     verifies_key: bool = True
     create_partitions: bool = True
     is_loaded: bool = False

@@ -51,5 +51,5 @@ def capture_of(settings: UpdateSettings, table: str, password: str | None, *, re
         return binlog
     database = connect_database(settings.source, password)
     if settings.method.has_version:
-        return VersionSource(database, settings, replaces=replaces)
+        return VersionSource(database, settings, table, replaces=replaces)
     return LogSource(database, settings, table, replaces=replaces)

@@ -4,28 +4,57 @@ the source.
 A value of the column may be given long before its transaction commits, so "greater than the greatest value
 seen" loses rows. The database tells a bound: what is not visible below it will never appear. Rows from there
 on are read again by the next extraction; those that have not changed are not written.
+
+A column that the application fills is verified, since nothing keeps a program from writing NULL, or a
+smaller value: see :mod:`mutation_api.update.rdbms.growing_column`. If a row appeared below the bound, the
+whole table is compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mutation_api.inputs.engines.choice import in_tasks
 from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.update.captured_rows import RowSpool
-from mutation_api.update.fingerprint import Difference
+from mutation_api.update.fingerprint import Difference, Effect, differences
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.progress_mark import ProgressMark, Run
 from mutation_api.update.rdbms.database import SourceDatabase, SourceSnapshot
+from mutation_api.update.rdbms.growing_column import appeared_below
 from mutation_api.update.receipt import check_bound
 from mutation_api.update.settings import UpdateSettings
 from mutation_api.update.source_rows import ReadPlan
+from mutation_api.update.steady_snapshot import SteadySnapshot, steady_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["VersionSource"]
+
+
+@dataclass(frozen=True)
+class _Versions:
+    """The versions that a snapshot has.
+
+    Attributes:
+        bound: the new bound.
+        below: numbers of rows below it, by groups.
+        is_far: whether the bound before cannot be compared with it.
+        differences: what happened since the last extraction besides rows with greater versions.
+    """
+
+    bound: str
+    below: tuple[int, ...]
+    is_far: bool
+    differences: tuple[Difference, ...]
+
+    @property
+    def are_missed(self) -> bool:
+        """Whether rows may be missed by reading from the old bound on."""
+        return any(map(_misses_rows, self.differences))
 
 
 class VersionSource:
@@ -37,14 +66,22 @@ class VersionSource:
     Args:
         database: the source; it tells the bound of the version column.
         settings: those of the table. ``overlap``: how far below the bound the column is read again, for a
-            database
-            that knows no bound; the user answers for it.
+            database that knows no bound; the user answers for it.
+        target: the table in Hive.
         replaces: whether a first copy also deletes rows of the target that the source lacks.
     """
 
-    def __init__(self, database: SourceDatabase, settings: UpdateSettings, *, replaces: bool = False) -> None:
+    def __init__(
+        self,
+        database: SourceDatabase,
+        settings: UpdateSettings,
+        target: str,
+        *,
+        replaces: bool = False,
+    ) -> None:
         self._database = database
         self._settings = settings
+        self._target = target
         self._replaces = replaces
         self._spool: RowSpool | None = None
 
@@ -80,32 +117,67 @@ class VersionSource:
         (table,) = tables
         position = after.get(table.name)
         mark = None if position is None else ProgressMark.of(position.text)
-        captured = self._database.describe(self._settings.source_table)
-        plan = ReadPlan.of(self._database, captured, table.target, self._settings)
         if self._spool is not None:
             self._spool.close()
         self._spool = RowSpool()
-        with self._database.snapshot() as snapshot:
+        with steady_snapshot(self._database, self._settings, self._target) as view:
+            captured, snapshot = view.state.table, view.snapshot
+            plan = ReadPlan.of(self._database, captured, table.target, self._settings)
             now = float(snapshot.value(f"SELECT {self._database.now()}"))
-            bound = self._database.version_bound(snapshot, captured, self._settings)
-            is_first = mark is None
-            if mark is not None and self._database.only_grows(self._settings):
-                check_bound(mark, bound, f"{self._database.source_id}, table {captured.full_name}")
-            is_copy = is_first or self._settings.compares_keys
-            if is_copy:
-                condition = ""
-            else:
-                condition = self._database.from_version(captured, self._settings, mark.bound if mark else "")
+            versions = self._versions(view, mark)
+            self.differences = versions.differences
+            is_copy = mark is None or self._settings.compares_keys or versions.are_missed
+            condition = ""
+            if not is_copy and mark is not None:
+                condition = self._database.from_version(captured, self._settings, mark.bound)
             count = self._read(snapshot, plan, condition)
-        replaces = self._settings.compares_keys or (is_first and self._replaces)
-        if not (is_copy or count):
+        is_first = mark is None
+        if not (is_copy or count or versions.is_far or self.differences):
             return LocalBatch((), None)
         inserts = self._settings.method is CaptureMethod.ROW_VERSION_INSERT or is_first
         run = Run(now, count if inserts else 0, 0 if inserts else count, 0, 0.0)
-        before = mark or ProgressMark(0, bound, now)
-        new = before.followed_by(run, position=bound, bound=bound)
+        before = mark or ProgressMark(0, versions.bound, now)
+        new = before.followed_by(
+            run,
+            position=versions.bound,
+            bound=versions.bound,
+            below=versions.below,
+            fingerprint=view.state.fingerprint,
+        )
+        replaces = self._settings.compares_keys or (is_first and self._replaces)
         operations = LocalOperations(table, self._spool.written(), replaces, is_copy)
         return LocalBatch((operations,) if self._spool.row_count or replaces else (), new.to_position())
+
+    def _versions(self, view: SteadySnapshot, mark: ProgressMark | None) -> _Versions:
+        """Read the bound, and find out whether rows may have fallen below the one before.
+
+        Raises SourcePositionError: the bound fell although it only grows.
+        """
+        database, settings, captured = self._database, self._settings, view.state.table
+        found = self._altered(view, mark)
+        before = "" if mark is None or any(map(_misses_rows, found)) else mark.bound
+        bound, is_far = database.version_bound(view.snapshot, captured, settings, before)
+        if mark is not None and database.only_grows(settings):
+            check_bound(mark, bound, f"{database.source_id}, table {captured.full_name}")
+        below: tuple[int, ...] = ()
+        text = ""
+        if settings.verifies_version and not settings.compares_keys and database.is_verifiable(settings):
+            was, below = database.counts_below(view.snapshot, captured, settings, (before, bound))
+            appeared = appeared_below(mark.below, was) if mark is not None and mark.below else 0
+            if appeared:
+                text = f"{appeared:,} rows got a {settings.version_column} below {before}"
+        elif is_far and not settings.compares_keys:
+            text = f"{settings.version_column} is at {bound}, and was at {before}"
+        found += [Difference(text, Effect.COMPARE)] if text else []
+        return _Versions(bound, below, is_far, tuple(found))
+
+    def _altered(self, view: SteadySnapshot, mark: ProgressMark | None) -> list[Difference]:
+        """Return what happened to the table itself since the last extraction."""
+        if mark is None:
+            return []
+        version = self._settings.version_column.lower()
+        ignored = {name.lower() for name in self._settings.ignored_columns} - {version}
+        return differences(mark.fingerprint, view.state.fingerprint, ignored)
 
     def _read(self, snapshot: SourceSnapshot, plan: ReadPlan, condition: str) -> int:
         assert self._spool is not None
@@ -115,3 +187,8 @@ class VersionSource:
             self._spool.add([operation] * len(rows), range(count, count + len(rows)), plan.columns_of(rows))
             count += len(rows)
         return count
+
+
+def _misses_rows(difference: Difference) -> bool:
+    """Return whether rows may have come below the bound; those of an attached partition may be old."""
+    return difference.effect in (Effect.COMPARE, Effect.NEW_PARTITION)

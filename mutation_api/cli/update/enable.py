@@ -52,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compare-keys", action="store_true", help="row-version: find deletes by comparing all keys"
     )
     parser.add_argument(
+        "--no-verify-version",
+        action="store_true",
+        help="row-version: do not look for versions that were set back, which reads the column of all rows "
+        "(default: look, and compare the whole table if one is found)",
+    )
+    parser.add_argument(
         "--no-verify-key",
         action="store_true",
         help="insert-only methods: the key need not be the primary key",
@@ -90,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
             version_column=arguments.version_column,
             overlap=arguments.overlap,
             compare_keys=arguments.compare_keys,
+            verify_version=not arguments.no_verify_version,
             verify_key=not arguments.no_verify_key,
             create_partitions=not arguments.loaded_partitions_only,
             is_loaded=arguments.already_loaded,

@@ -113,14 +113,28 @@ class SourceDatabase(Protocol):
         Raises RecordLayoutError, ConfigurationError.
         """
 
-    def version_bound(self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings) -> str:
-        """The value of the growing column below which the snapshot has every row that will ever be there.
+    def version_bound(
+        self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings, before: str
+    ) -> tuple[str, bool]:
+        """Return the value of the growing column below which the snapshot has all rows that will ever appear.
 
-        It is text that :meth:`from_version` takes.
+        It is text that :meth:`from_version` takes; empty if no row has a value. The second value is True if
+        the bound ``before`` cannot be compared with it: it is greater, or numbers have run in a circle since.
         """
 
     def from_version(self, table: CapturedTable, settings: UpdateSettings, bound: str) -> str:
-        """The condition that a row's version is not below a bound."""
+        """Return the condition that a row's version is not below a bound, or cannot be compared with it."""
+
+    def is_verifiable(self, settings: UpdateSettings) -> bool:
+        """Return whether the application gives the versions, so that they must be verified."""
+
+    def counts_below(
+        self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings, bounds: Sequence[str]
+    ) -> list[tuple[int, ...]]:
+        """Return the numbers of rows that :meth:`from_version` leaves out for each bound, in groups of rows.
+
+        A number that rises between two snapshots shows a row that no extraction would read.
+        """
 
     def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
         """Refuse a column of Hive that cannot hold the values. Raises RecordLayoutError."""

@@ -19,6 +19,7 @@ from mutation_api.inputs.mysql.column_types import ValueOptions, check_target, f
 from mutation_api.inputs.mysql.column_types import to_column as mysql_to_column
 from mutation_api.types.hive_type import HiveType
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn
+from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn
 from mutation_api.update.rdbms.mysql_capture import SQL_MODE, MySqlCapture
 from mutation_api.update.rdbms.sql_database import DDL_WAIT_SECONDS, OPERATION_COLUMN, SEQUENCE_COLUMN
 
@@ -40,6 +41,8 @@ ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"""
 _TABLE = """
 SELECT TABLE_TYPE, TRANSACTIONS FROM information_schema.TABLES
 LEFT JOIN information_schema.ENGINES USING (ENGINE) WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
+_GROWING_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
+_GROWING_TIMES = ("date", "datetime", "timestamp")
 
 
 class MySql(MySqlCapture):
@@ -88,6 +91,27 @@ class MySql(MySqlCapture):
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         return family_of(column.detail[0], column.name).select.format(self.of_log(column, table))
 
+    def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
+        """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
+        kind, name = column.detail[0].kind, self.name_of(column)
+        bucket = f"CRC32(CONCAT_WS('/', {{1}}, {{0}})) & {BUCKETS - 1}"
+        if kind in _GROWING_TIMES:
+            return GrowingColumn(
+                name,
+                bucket,
+                literal="CAST('{0}' AS DATETIME(6))",
+                # A date that does not exist, or with a zero month or day, is not the literal of a time.
+                regular="CAST({0} AS CHAR) + INTERVAL 0 SECOND IS NOT NULL",
+                lowest="{0} = '0000-00-00 00:00:00'",
+                lowered=_earlier,
+            )
+        if kind in ("float", "double"):
+            return GrowingColumn(name, bucket, shown="{0}*1e0")
+        if kind in _GROWING_NUMBERS:
+            return GrowingColumn(name, bucket)
+        allowed = ", ".join((*_GROWING_NUMBERS, "float", "double", *_GROWING_TIMES))
+        raise self.refuse_growing(table, column, f"columns of {allowed}")
+
     def seconds(self, expression: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         return f"UNIX_TIMESTAMP({expression})"
@@ -134,3 +158,7 @@ class MySql(MySqlCapture):
         """Without locks on gaps, for which new log rows would wait."""
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+
+def _earlier(literal: str, overlap: str) -> str:
+    return f"{literal} - INTERVAL {overlap} SECOND"

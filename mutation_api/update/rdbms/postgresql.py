@@ -29,6 +29,7 @@ import pyarrow as pa
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceSnapshot
+from mutation_api.update.rdbms.growing_column import GrowingColumn
 from mutation_api.update.rdbms.postgresql_capture import (
     COLUMNS,
     SETTINGS,
@@ -36,6 +37,7 @@ from mutation_api.update.rdbms.postgresql_capture import (
     PostgreSqlCapture,
     TableDetail,
 )
+from mutation_api.update.rdbms.postgresql_growing import GROWING, growing_column
 from mutation_api.update.rdbms.sql_database import DDL_WAIT_SECONDS, OPERATION_COLUMN, SEQUENCE_COLUMN
 from mutation_api.update.rdbms.values import to_hive_column
 from mutation_api.update.settings import UpdateSettings
@@ -60,6 +62,8 @@ _DIGITS = 20
 _XMIN = "xmin"
 _XIDS = 2**32
 """Transactions are numbered in a circle of so many; the answer of pg_snapshot_xmin counts the turns, too."""
+_XID_MARGIN = 2**20
+"""Transactions that may begin while an extraction runs."""
 _TABLE = """
 SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass(%s)"""
@@ -129,11 +133,14 @@ class PostgreSql(PostgreSqlCapture):
             return
         super().check_version(table, column, overlap)
 
-    def version_bound(self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings) -> str:
-        """For xmin: the oldest transaction that is open."""
-        if settings.version_column.lower() == _XMIN:
-            return str(snapshot.value("SELECT pg_snapshot_xmin(pg_current_snapshot())::text"))
-        return super().version_bound(snapshot, table, settings)
+    def version_bound(
+        self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings, before: str
+    ) -> tuple[str, bool]:
+        """For xmin: the oldest open transaction. Ages can be compared for half a turn of the numbers."""
+        if settings.version_column.lower() != _XMIN:
+            return super().version_bound(snapshot, table, settings, before)
+        bound = str(snapshot.value("SELECT pg_snapshot_xmin(pg_current_snapshot())::text"))
+        return bound, bool(before) and int(bound) - int(before) >= _XIDS // 2 - _XID_MARGIN
 
     def from_version(self, table: CapturedTable, settings: UpdateSettings, bound: str) -> str:
         """For xmin: rows of that transaction or later ones, by age, since the numbers run in a circle."""
@@ -141,11 +148,12 @@ class PostgreSql(PostgreSqlCapture):
             return f"age(xmin) <= age('{int(bound) % _XIDS}'::xid)"
         return super().from_version(table, settings, bound)
 
-    def lowered(self, literal: str, overlap: str, *, is_number: bool) -> str:
+    def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
         """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
-        if overlap and not is_number:
-            return f"timestamptz {literal} - interval '{overlap} seconds'"
-        return super().lowered(literal, overlap, is_number=is_number)
+        found = growing_column(self.name_of(column), column.detail.kind)
+        if found is None:
+            raise self.refuse_growing(table, column, f"{_XMIN}, and columns of {', '.join(GROWING)}")
+        return found
 
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""

@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, Engine
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
 from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceSnapshot
+from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn
 from mutation_api.update.settings import UpdateSettings
 
 __all__ = [
@@ -34,7 +35,7 @@ UNKNOWN = "'X'"
 """Operation of a row that says that any row may have changed, as SQL."""
 
 _ABOUT_PASSWORD = re.compile("password|authentication failed", re.IGNORECASE)
-_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_OVERLAP = re.compile(r"\d+(\.\d+)?")
 
 ROWS_PER_CHUNK = 10_000
 RANGES_PER_STATEMENT = 200
@@ -237,12 +238,10 @@ class SqlDatabase(abc.ABC):
 
     def check_version(self, table: CapturedTable, column: str, overlap: str) -> None:
         """Without a bound of the database's own, the user answers for an overlap."""
-        names = {each.name.lower() for each in table.columns}
-        if column.lower() not in names:
-            raise ConfigurationError(f"source table {table.full_name} has no column {column}")
-        if not _NUMBER.fullmatch(overlap or "0"):
+        self._growing(table, column)
+        if not _OVERLAP.fullmatch(overlap or "0"):
             raise ConfigurationError(
-                f"overlap={overlap!r}: it must be a number (of seconds, for a column of times)"
+                f"overlap={overlap!r}: it must be a number of at least 0 (of seconds, for a column of times)"
             )
         if not overlap and not self.knows_bound:
             raise ConfigurationError(
@@ -253,31 +252,60 @@ class SqlDatabase(abc.ABC):
                 "value the column is read again, which must be longer than any transaction takes"
             )
 
-    def version_bound(self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings) -> str:
-        """The greatest value that the snapshot has; rows that have the same are read again."""
-        column = table.column(settings.version_column)
-        name = table.name if not table.schema else f"{table.schema}.{table.name}"
-        found = snapshot.value(
-            f"SELECT MAX({self.quoted(column.name)}) FROM {self.quoted(*name.split('.', 1))}"
-        )
-        return "" if found is None else found.decode() if isinstance(found, bytes) else str(found)
+    def version_bound(
+        self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings, before: str
+    ) -> tuple[str, bool]:
+        """Return the greatest value that the snapshot has; rows that have the same are read again."""
+        statement = self._growing(table, settings.version_column).greatest(self._table_name(table), before)
+        ((greatest, is_below),) = [row for rows in snapshot.chunks(statement) for row in rows]
+        return "" if greatest is None else _text(greatest), bool(int(is_below))
 
     def from_version(self, table: CapturedTable, settings: UpdateSettings, bound: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         if not bound:
             return ""
-        name = self.quoted(table.column(settings.version_column).name)
-        literal = bound if _NUMBER.fullmatch(bound) else "'" + bound.replace("'", "''") + "'"
-        is_number = _NUMBER.fullmatch(bound) is not None
-        return f"{name} >= {self.lowered(literal, settings.overlap, is_number=is_number)}"
+        return self._growing(table, settings.version_column).from_bound(bound, settings.overlap)
 
-    def lowered(self, literal: str, overlap: str, *, is_number: bool) -> str:
-        """A value minus an overlap."""
-        if not overlap:
-            return literal
-        if is_number:
-            return f"{literal} - {overlap}"
-        return f"TIMESTAMP {literal} - INTERVAL {overlap} SECOND"
+    def counts_below(
+        self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings, bounds: Sequence[str]
+    ) -> list[tuple[int, ...]]:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        column = self._growing(table, settings.version_column)
+        keys = [self.name_of(table.column(name)) for name in settings.key]
+        statement = column.counts_below(self._table_name(table), keys, bounds, settings.overlap)
+        counts = [[0] * BUCKETS for _ in bounds]
+        for rows in snapshot.chunks(statement):
+            for bucket, *numbers in rows:
+                for count, number in zip(counts, numbers, strict=True):
+                    count[int(bucket)] = int(number)
+        return [tuple(count) for count in counts]
+
+    def is_verifiable(self, settings: UpdateSettings) -> bool:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        return not self.only_grows(settings)
+
+    def _growing(self, table: CapturedTable, column: str) -> GrowingColumn:
+        names = {each.name.lower() for each in table.columns}
+        if column.lower() not in names:
+            raise ConfigurationError(
+                f"source table {table.full_name} has no column {column}, by which its rows are read. If it "
+                "was renamed, disable incremental update (--discard) and enable it with the new name"
+            )
+        return self.growing_column(table, table.column(column))
+
+    def _table_name(self, table: CapturedTable) -> str:
+        return self.quoted(*([table.schema] if table.schema else []), table.name)
+
+    @abc.abstractmethod
+    def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
+        """Return the SQL of a growing column. Raises ConfigurationError: its type has no order to grow in."""
+
+    def refuse_growing(self, table: CapturedTable, column: SourceColumn, allowed: str) -> ConfigurationError:
+        """Return the error for a column that cannot be a version column."""
+        return ConfigurationError(
+            f"source table {table.full_name}: column {column.name} ({column.type_text}) cannot be the "
+            f"version column: only {allowed} can. Use another column, or the method changelog"
+        )
 
     @abc.abstractmethod
     def begin_snapshot(self, connection: Any) -> None:
@@ -302,6 +330,10 @@ def _portions(ranges: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int
                 portion, count = [], 0
     if portion:
         yield portion
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _first_line(error: Exception) -> str:

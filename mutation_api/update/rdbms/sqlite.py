@@ -11,6 +11,7 @@ cascades fire triggers.
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from mutation_api.types.hive_type import HiveType
 from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceObject
+from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn, minus
 from mutation_api.update.rdbms.sql_database import (
     DDL_WAIT_SECONDS,
     OPERATION_COLUMN,
@@ -38,6 +40,8 @@ __all__ = ["Sqlite"]
 _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 _EXPRESSION = -2
 _BINARY = "BINARY"
+_BUCKET = "hm_bucket"
+"""Name of the SQL function :func:`_bucket`."""
 
 
 @dataclass(frozen=True)
@@ -213,11 +217,21 @@ class Sqlite(SqlDatabase):
         create = f"CREATE TRIGGER {name} {event} ON {source} FOR EACH ROW BEGIN {body} END"
         return SourceObject("trigger", short, (drop, create), (drop,))
 
-    def lowered(self, literal: str, overlap: str, *, is_number: bool) -> str:
-        """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
-        if overlap and not is_number:
-            return f"strftime('%Y-%m-%d %H:%M:%f', {literal}, '-{overlap} seconds')"
-        return super().lowered(literal, overlap, is_number=is_number)
+    def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
+        """Return the SQL of any column: what a value is shows in the value.
+
+        Numbers are below all texts, and texts below all blobs.
+        """
+        return GrowingColumn(
+            self.name_of(column),
+            f"{_BUCKET}({{1}}, {{0}})",
+            shown="CASE WHEN {0} IS NOT NULL THEN quote({0}) END",
+            literal="{0}",
+            regular="{0} IS NOT 9e999 AND {0} IS NOT -9e999",
+            lowest="{0} = -9e999",
+            others=_of_other_kinds,
+            lowered=_lowered,
+        )
 
     def same_key(self, column: SourceColumn, table: str, log: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
@@ -246,6 +260,7 @@ class Sqlite(SqlDatabase):
         """The first query takes the snapshot."""
         connection.isolation_level = None
         connection.execute(f"PRAGMA busy_timeout = {DDL_WAIT_SECONDS * 1000}")
+        connection.create_function(_BUCKET, -1, _bucket, deterministic=True)
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
 
@@ -258,3 +273,21 @@ class Sqlite(SqlDatabase):
     def begin_deletion(self, connection: sqlite3.Connection) -> None:
         """Wait for other writers."""
         connection.execute(f"PRAGMA busy_timeout = {DDL_WAIT_SECONDS * 1000}")
+
+
+def _bucket(*values: object) -> int:
+    """Return the group of a key and a version."""
+    return zlib.crc32(repr(values).encode("utf-8", "surrogateescape")) % BUCKETS
+
+
+def _of_other_kinds(literal: str) -> str:
+    """Return the condition of values of a kind that is below that of the bound."""
+    name = {"'": "text", "X": "blob"}.get(literal[:1])
+    return "" if name is None else f"typeof({{0}}) <> '{name}'"
+
+
+def _lowered(literal: str, overlap: str) -> str:
+    """Return the SQL of a number, or of a time in ISO 8601, minus an overlap; '' if a text is not a time."""
+    if literal[:1] not in ("'", "X"):
+        return minus(literal, overlap)
+    return f"coalesce(strftime('%Y-%m-%d %H:%M:%f', {literal}, '-{overlap} seconds'), '')"
