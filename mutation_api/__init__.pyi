@@ -25,6 +25,7 @@ from .client.transaction_summary import TransactionSummary as TransactionSummary
 from .commit.manifest import DeltaManifest as DeltaManifest
 from .commit.staging import list_staged as list_staged
 from .errors import BucketIdError as BucketIdError
+from .errors import CaptureError as CaptureError
 from .errors import ClientError as ClientError
 from .errors import CommitOutcomeUnknownError as CommitOutcomeUnknownError
 from .errors import CompactionError as CompactionError
@@ -136,12 +137,14 @@ from .update.compact import CompactedPartition as CompactedPartition
 from .update.compact import CompactionThreshold as CompactionThreshold
 from .update.compact import CompactReport as CompactReport
 from .update.compact import compact_table as compact_table
+from .update.disable import DisableReport as DisableReport
 from .update.disable import disable_update as disable_update
 from .update.enable import EnableReport as EnableReport
 from .update.enable import enable_update as enable_update
 from .update.extract import ExtractReport as ExtractReport
 from .update.extract import extract_update as extract_update
 from .update.method import CaptureMethod as CaptureMethod
+from .update.repair import repair_update as repair_update
 from .update.status import UpdateStatus as UpdateStatus
 from .update.status import update_status as update_status
 from .update.status_html import status_page as status_page

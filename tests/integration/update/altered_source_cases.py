@@ -6,12 +6,29 @@ from dataclasses import dataclass
 
 from metastore_client.model import ColumnInfo
 
-__all__ = ["CASES", "REPAIR", "Case"]
+__all__ = ["BROUGHT_BACK", "CASES", "REPAIR", "Case", "documented"]
 
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("item", "string"), ColumnInfo("v", "bigint"))
 ORDERS = "CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, item VARCHAR(20), v INTEGER)"
 FILL = "INSERT INTO orders VALUES (1, 'tea', 1), (2, 'coffee', 2), (3, 'wine', 3)"
 REPAIR = "update repair"
+BROUGHT_BACK = "bring the table back"
+
+
+def documented(kind: str) -> list[str]:
+    """The rows of the table in docs/incremental-update.md for a kind of source."""
+    return [f"| {case.name} | {_outcome(case)} |" for case in CASES[kind]]
+
+
+def _outcome(case: Case) -> str:
+    if not case.refusal:
+        return "equal after the next extraction"
+    if case.refusal == REPAIR:
+        return "refused; `update repair`"
+    if case.adds:
+        return "refused; add the column in Hive, or ignore it"
+    after = ", then `update repair`" if case.refusal == BROUGHT_BACK else ""
+    return f"refused; at the source {' '.join(f'`{each}`' for each in case.way_on)}{after}"
 
 
 @dataclass(frozen=True)
@@ -87,7 +104,7 @@ POSTGRESQL = [
         REPAIR,
     ),
     Case("DROP and CREATE", ("DROP TABLE orders", ORDERS, "INSERT INTO orders VALUES (7, 'new', 7)"), REPAIR),
-    Case("DROP TABLE", ("DROP TABLE orders",), "bring the table back", (ORDERS,)),
+    Case("DROP TABLE", ("DROP TABLE orders",), BROUGHT_BACK, (ORDERS,)),
     Case("log dropped", ("DROP TABLE $LOG", "UPDATE orders SET v = 9"), REPAIR),
     Case("TRUNCATE", ("TRUNCATE orders", "INSERT INTO orders VALUES (7, 'new', 7)")),
     Case("TRUNCATE of one partition", ("TRUNCATE low",), create=PARTITIONED),
@@ -266,7 +283,7 @@ MYSQL = [
         REPAIR,
     ),
     Case("DROP and CREATE", ("DROP TABLE orders", ORDERS, "INSERT INTO orders VALUES (7, 'new', 7)"), REPAIR),
-    Case("DROP TABLE", ("DROP TABLE orders",), "bring the table back", (ORDERS,)),
+    Case("DROP TABLE", ("DROP TABLE orders",), BROUGHT_BACK, (ORDERS,)),
     Case(
         "log dropped",
         ("DROP TABLE $LOG", "UPDATE orders SET v = 9", "DELETE FROM orders WHERE id = 1"),
@@ -403,7 +420,7 @@ SQLITE = [
     Case("table rebuilt as SQLite's documentation says", REBUILD, REPAIR),
     Case("trigger dropped", ("DROP TRIGGER $TRIGGER_after_update", "UPDATE orders SET v = 9"), REPAIR),
     Case("DROP and CREATE", ("DROP TABLE orders", ORDERS, "INSERT INTO orders VALUES (7, 'new', 7)"), REPAIR),
-    Case("DROP TABLE", ("DROP TABLE orders",), "bring the table back", (ORDERS,)),
+    Case("DROP TABLE", ("DROP TABLE orders",), BROUGHT_BACK, (ORDERS,)),
     Case(
         "ADD COLUMN with a default",
         ("ALTER TABLE orders ADD COLUMN s INT NOT NULL DEFAULT 5", "UPDATE orders SET v = 9 WHERE id = 1"),

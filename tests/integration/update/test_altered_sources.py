@@ -14,7 +14,7 @@ from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import CaptureError, RecordLayoutError, SourcePositionError
 from mutation_api.update.settings import ObjectNames
-from tests.integration.update.altered_source_cases import CASES, REPAIR, Case
+from tests.integration.update.altered_source_cases import BROUGHT_BACK, CASES, REPAIR, Case
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 
@@ -35,6 +35,7 @@ def _named(text: str, names: ObjectNames) -> str:
     return text.replace("$TRIGGER", names.capture).replace("$LOG", names.log)
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(
     ("source", "case"),
     [pytest.param(kind, case, id=f"{kind}: {case.name}") for kind in KINDS for case in CASES[kind]],
@@ -60,7 +61,7 @@ def test_rows_are_equal_or_the_extraction_refuses_with_a_way_on(
         metastore.add_columns("default", "orders", *case.adds)
         columns = (*columns, *case.adds)
         source.run(*case.way_on)
-        if case.refusal in (REPAIR, "bring the table back"):
+        if case.refusal in (REPAIR, BROUGHT_BACK):
             assert "update repair --table default.orders" in str(caught.value)
             shop.repair()
     shop.extract()

@@ -147,7 +147,8 @@ def test_random_alterations_end_equal_or_are_refused(source: Source, tmp_path: P
 def test_many_random_alterations_end_equal_or_are_refused(source: Source, tmp_path: Path) -> None:
     """200 rounds."""
     run = _Run(source, tmp_path, 40)
-    for _ in range(200):
+    for number in range(200):
+        print(f"round {number}: {run.history[-4:]}")
         run.round()
     assert run.refused
     assert run.equal == 200
