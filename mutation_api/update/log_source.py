@@ -61,8 +61,9 @@ class _Past:
         receipt: number of the last extraction, 0 if there was none.
         pending: log rows that it applied, and that are still to be removed.
         is_settled: whether the source knows of it.
-        is_torn: whether the log lacks the newest of ``pending``. The source may be restored to a moment
-            shortly before, and may have given their numbers again; the whole table is compared then.
+        is_torn: whether the log lacks the newest of ``pending``, or there are none. The source may be
+            restored to a moment shortly before, and may have given their numbers again; the whole table is
+            compared then.
     """
 
     mark: ProgressMark | None
@@ -153,7 +154,10 @@ class LogSource:
         return _Past(mark, mark.extraction, mark.pending, is_settled=False, is_torn=is_torn)
 
     def _has_newest(self, snapshot: SourceSnapshot, captured: CapturedTable, mark: ProgressMark) -> bool:
-        """Whether the log still has the newest row of the last extraction; older ones may be removed."""
+        """Return whether the log still has the newest row of the last extraction; older ones may be removed.
+
+        Without such a row nothing tells a run that was stopped from a source that was restored.
+        """
         newest = 0.0
         time = f"MAX({self._database.seconds(TIME_COLUMN)})"
         for start in range(0, len(mark.pending), RANGES_PER_STATEMENT):
@@ -161,7 +165,7 @@ class LogSource:
             among = " OR ".join(f"{SEQUENCE_COLUMN} BETWEEN {low} AND {high}" for low, high in some)
             found = snapshot.value(f"SELECT {time} FROM {self._log_name(captured)} WHERE {among}")
             newest = max(newest, float(found or 0.0))
-        return not mark.pending or abs(newest - mark.newest) < SAME_TIME_SECONDS
+        return bool(mark.pending) and abs(newest - mark.newest) < SAME_TIME_SECONDS
 
     def _read(self, view: SteadySnapshot, table: SourceTable, past: _Past) -> LocalBatch:
         """Read the log, and the rows that it names; or all rows."""

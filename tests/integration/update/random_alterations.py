@@ -1,4 +1,4 @@
-"""Random changes of a source's table and of its rows, and what puts them right where an extraction refuses."""
+"""Random changes of a source's table and of its rows, and what undoes them where an extraction refuses."""
 
 from __future__ import annotations
 
@@ -64,9 +64,7 @@ class Database(ABC):
 
     def random_alteration(self, rng: random.Random, names: ObjectNames) -> Alteration:
         """An alteration that is possible now."""
-        choices = [*self.common(names), *self.own(names)]
-        found = rng.choice(choices)
-        return found
+        return rng.choice([*self.common(names), *self.own(names)])
 
     def common(self, names: ObjectNames) -> Sequence[Alteration]:
         """What every kind knows."""
@@ -156,11 +154,6 @@ class PostgresDatabase(Database):
                 ),
                 ("DROP TABLE heir",),
             ),
-            Alteration(("VACUUM FULL orders",))
-            if False
-            else Alteration(("CLUSTER orders USING orders_key",))
-            if False
-            else Alteration((update,)),
         ]
 
     def save(self) -> None:
@@ -198,7 +191,8 @@ class MariaDbDatabase(Database):
             ),
             Alteration(
                 (
-                    f"CREATE OR REPLACE TRIGGER {names.capture}_update AFTER UPDATE ON orders FOR EACH ROW SET @x = 1",
+                    f"CREATE OR REPLACE TRIGGER {names.capture}_update AFTER UPDATE ON orders "
+                    "FOR EACH ROW SET @x = 1",
                     update,
                 )
             ),
@@ -273,7 +267,8 @@ class SqliteDatabase(Database):
             Alteration(("CREATE TABLE IF NOT EXISTS other (x)",)),
             Alteration(
                 (
-                    "INSERT OR REPLACE INTO orders (id, item, v) SELECT id, 'replaced', v + 1 FROM orders WHERE id > 3",
+                    "INSERT OR REPLACE INTO orders (id, item, v) "
+                    "SELECT id, 'replaced', v + 1 FROM orders WHERE id > 3",
                 )
             ),
             Alteration(

@@ -142,13 +142,12 @@ def test_random_alterations_end_equal_or_are_refused(source: Source, tmp_path: P
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("source", KINDS, indirect=True)
-def test_many_random_alterations_end_equal_or_are_refused(source: Source, tmp_path: Path) -> None:
-    """200 rounds."""
-    run = _Run(source, tmp_path, 40)
-    for number in range(200):
-        print(f"round {number}: {run.history[-4:]}")
+def test_many_random_alterations_end_equal_or_are_refused(source: Source, seed: int, tmp_path: Path) -> None:
+    """200 rounds of each kind of source; a new table for each 25, since each round leaves deltas to read."""
+    run = _Run(source, tmp_path, seed)
+    for _ in range(25):
         run.round()
     assert run.refused
-    assert run.equal == 200
+    assert run.equal == 25

@@ -95,3 +95,45 @@ def test_positions_that_belong_together() -> None:
     check_bound(mark, "1000", "x")
     with pytest.raises(SourcePositionError, match="transaction 1000, and the source is at 999"):
         check_bound(mark, "999", "x")
+
+
+def test_a_source_restored_from_before_the_first_copy_is_compared(
+    make_shop: MakeShop, tmp_path: Path
+) -> None:
+    """Only the missing receipt shows it, and that may be a run that was stopped; so both are compared."""
+    shop = make_shop()
+    shop.enable()
+    shop.source.run("INSERT INTO orders VALUES (1, 'tea', '1')")
+    backup = Path(shutil.copy(_path(shop), tmp_path / "backup"))
+    shop.source.run("DELETE FROM orders", "INSERT INTO orders VALUES (2, 'lost', '1')")
+    shop.extract()
+    shutil.copy(backup, _path(shop))
+    shop.extract()
+    assert [row["id"] for row in shop.rows()] == [1]
+    assert shop.extract().ingested.position is None
+
+
+@pytest.mark.parametrize("side", ["source", "log"])
+def test_a_repair_is_the_way_on(make_shop: MakeShop, tmp_path: Path, side: str) -> None:
+    """After a restored source, and after the log was dropped."""
+    shop, log = _followed(make_shop)
+    backup = Path(shutil.copy(_path(shop), tmp_path / "backup"))
+    for number in (2, 3):
+        shop.source.run(f"INSERT INTO orders VALUES ({number}, 'lost', '1')")
+        shop.extract()
+    if side == "source":
+        shutil.copy(backup, _path(shop))
+    else:
+        shop.source.run(f"DROP TABLE {log}")
+    with pytest.raises(SourcePositionError, match=r"update repair --table default\.orders"):
+        shop.extract()
+    assert "CREATE TABLE" in str(shop.repair(dry_run=True))
+    shop.repair()
+    shop.source.run("INSERT INTO orders VALUES (9, 'new', '9')")
+    report = shop.extract()
+    assert "a repair" in str(report)
+    assert [row["id"] for row in shop.rows()] == [row[0] for row in shop.source.rows("SELECT id FROM orders")]
+    shop.repair()
+    shop.repair()
+    shop.extract()
+    assert shop.extract().ingested.position is None
