@@ -115,7 +115,8 @@ JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamesp
 WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
 _MADE_TRIGGERS = """
 SELECT n.nspname, c.relname, g.tgname FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
-JOIN pg_namespace n ON n.oid = c.relnamespace WHERE g.tgname IN (%s, %s) AND NOT EXISTS (
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE (g.tgname IN (%s, %s) OR g.tgfoid IN (SELECT oid FROM pg_proc WHERE proname = %s)) AND NOT EXISTS (
     SELECT 1 FROM pg_inherits i JOIN pg_trigger p ON p.tgrelid = i.inhparent AND p.tgfoid = g.tgfoid
     WHERE i.inhrelid = g.tgrelid AND p.tgname = g.tgname)"""
 _MADE_FUNCTIONS = """
@@ -210,9 +211,11 @@ class PostgreSqlCapture(SqlDatabase):
         if names is not None:
             for oid, *_, version in self.rows(_FUNCTION, table.schema, names.capture):
                 capture[f"function {names.capture}"] = version
-                for relation, name, *_, written in self.rows(_TRIGGERS, oid):
+                for relation, _, _, kind, _, written in self.rows(_TRIGGERS, oid):
+                    # By what fires it, since a trigger may be renamed while it is switched off.
+                    name = f"trigger {kind} of {places.get(relation)}"
                     if relation in places:
-                        capture[f"trigger {name} of {places[relation]}"] = written
+                        capture[name] = f"{capture.get(name, '')} {written}".strip()
         return Fingerprint(str(table.detail.oid), columns, partitions, capture)
 
     def partition_rows(self, table: CapturedTable, partition: str) -> str:
@@ -384,7 +387,7 @@ END """
     def made(self, names: ObjectNames) -> list[SourceObject]:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         found = []
-        for schema, table, name in self.rows(_MADE_TRIGGERS, names.capture, _truncated(names)):
+        for schema, table, name in self.rows(_MADE_TRIGGERS, names.capture, _truncated(names), names.capture):
             drop = f"DROP TRIGGER IF EXISTS {self.quoted(name)} ON {self.quoted(schema, table)}"
             found.append(SourceObject("trigger", name, (), (drop,)))
         for (schema,) in self.rows(_MADE_FUNCTIONS, names.capture):

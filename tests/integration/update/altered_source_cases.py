@@ -84,6 +84,35 @@ POSTGRESQL = [
         ),
     ),
     Case(
+        "trigger switched off, on, and renamed",
+        (
+            "ALTER TABLE orders DISABLE TRIGGER $TRIGGER",
+            "UPDATE orders SET v = 9",
+            "ALTER TABLE orders ENABLE ALWAYS TRIGGER $TRIGGER",
+            "ALTER TRIGGER $TRIGGER ON orders RENAME TO other",
+        ),
+    ),
+    Case(
+        "table moved to another schema",
+        (
+            "CREATE SCHEMA archive",
+            "ALTER TABLE orders SET SCHEMA archive",
+            "UPDATE archive.orders SET v = 9",
+        ),
+        BROUGHT_BACK,
+        ("ALTER TABLE archive.orders SET SCHEMA public",),
+    ),
+    Case(
+        "view in the place of the table",
+        (
+            "ALTER TABLE orders RENAME TO old",
+            "CREATE VIEW orders AS SELECT id, item, v + 1 AS v FROM old",
+            "UPDATE old SET v = 9",
+        ),
+        BROUGHT_BACK,
+        ("DROP VIEW orders", "ALTER TABLE old RENAME TO orders"),
+    ),
+    Case(
         "trigger function replaced",
         (
             "CREATE OR REPLACE FUNCTION $TRIGGER() RETURNS trigger LANGUAGE plpgsql AS "
