@@ -66,6 +66,7 @@ def enable_update(
     create_partitions: bool = True,
     is_loaded: bool = False,
     ignored_columns: Sequence[str] = (),
+    null_for: Sequence[str] = (),
     time_zone: str = "UTC",
     password: str | None = None,
     dry_run: bool = False,
@@ -92,6 +93,9 @@ def enable_update(
         create_partitions: False: a row of a partition that is not loaded yet is refused by the extraction.
         is_loaded: the target is loaded by other means, after this call; the first extraction copies nothing.
         ignored_columns: columns of the source that ``table`` lacks.
+        null_for: columns of ``table`` whose values become NULL if they are not a date of the years 1 to 9999,
+            or not a finite number: infinity, NaN, years BC, zero dates. Other columns refuse such values.
+            Columns may be added when the table is enabled already.
         time_zone: the zone whose wall clock an instant (timestamptz, MySQL's TIMESTAMP) becomes.
         password: of the source; by default that of the environment.
         dry_run: change nothing; the report has the statements.
@@ -121,6 +125,7 @@ def enable_update(
             create_partitions=create_partitions,
             is_loaded=is_loaded,
             ignored_columns=tuple(ignored_columns),
+            null_for=tuple(sorted({name.lower() for name in null_for})),
             time_zone=time_zone,
             enabled_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
@@ -142,10 +147,23 @@ def _checked(
     captured = database.describe(wanted.source_table)
     settings = replace(wanted, key=_key(captured, wanted))
     database.check_capture(captured, settings.key, settings.method)
-    ReadPlan.of(database, captured, _target(metastore, table), settings)
+    _check_null_for(ReadPlan.of(database, captured, _target(metastore, table), settings), settings)
     if settings.method.has_version:
         database.check_version(captured, settings.version_column, settings.overlap)
     return captured, settings
+
+
+def _check_null_for(plan: ReadPlan, settings: UpdateSettings) -> None:
+    """Raise ConfigurationError if a column that is named there cannot have NULL instead of a value."""
+    names = {name.lower() for name, _, _ in plan.columns}
+    keys = {name.lower() for name in settings.key}
+    for name in settings.null_for:
+        wrong = "is not a column of the table in Hive" if name not in names else ""
+        wrong = "is a key column, whose values cannot be NULL" if name in keys else wrong
+        if settings.method is CaptureMethod.BINLOG:
+            wrong = "method binlog reads values of the log, and refuses dates that are not dates of Hive"
+        if wrong:
+            raise ConfigurationError(f"null_for={list(settings.null_for)}: {name}: {wrong}")
 
 
 def _check_options(wanted: UpdateSettings) -> None:
@@ -206,6 +224,8 @@ def _target(metastore: MetastoreClient, table: str) -> AcidTable:
 def _continued(metastore: MetastoreClient, table: str, wanted: UpdateSettings) -> UpdateSettings:
     """The settings, with the identifier of an ``enable`` that was stopped before.
 
+    Only columns of ``null_for`` can be added later: the values were refused until now.
+
     Raises ConfigurationError: the table is enabled already, with other settings, or is being disabled.
     """
     found = find_settings(metastore, table)
@@ -217,14 +237,16 @@ def _continued(metastore: MetastoreClient, table: str, wanted: UpdateSettings) -
         state=found.state,
         enabled_at=found.enabled_at,
         fingerprint=found.fingerprint,
+        null_for=found.null_for,
     )
-    if found.state == "disabling" or same != found:
+    adds_nulls = set(wanted.null_for) >= set(found.null_for)
+    if found.state == "disabling" or same != found or not adds_nulls:
         raise ConfigurationError(
             f"table {table}: incremental update is {found.state} already, from {found.source_table} of "
             f"{found.source} by "
             f"{', '.join(found.key)} ({found.method.value}); disable it first"
         )
-    return found
+    return replace(found, null_for=wanted.null_for)
 
 
 def _objects(
@@ -244,7 +266,9 @@ def _carry_out(
     progress: Callable[[str], None],
 ) -> None:
     if settings.state == "enabled":
-        return  # as it was asked for
+        if find_settings(metastore, table) != settings:  # columns that may be NULL were added
+            write_settings(metastore, table, settings)
+        return
     write_settings(metastore, table, settings)
     if objects:
         progress(f"{table}: making {', '.join(f'{each.kind} {each.name}' for each in objects)}")

@@ -59,6 +59,7 @@ class UpdateSettings:
         create_partitions: whether rows may create partitions of the target.
         is_loaded: whether the target was loaded by other means, after ``enable``; no first copy then.
         ignored_columns: columns of the source that the target lacks.
+        null_for: columns whose values become NULL if they are not a date or a finite number of Hive.
         time_zone: the zone whose wall clock an instant becomes.
         enabled_at: when, ISO 8601 in UTC.
         fingerprint: that of the source when the table was enabled, as JSON; '' unless ``is_loaded``.
@@ -78,6 +79,7 @@ class UpdateSettings:
     create_partitions: bool = True
     is_loaded: bool = False
     ignored_columns: tuple[str, ...] = ()
+    null_for: tuple[str, ...] = ()
     time_zone: str = "UTC"
     enabled_at: str = ""
     fingerprint: str = ""

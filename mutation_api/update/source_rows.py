@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -59,6 +59,7 @@ class ReadPlan:
         for _, kind, column in columns:
             database.check_column(table, column, kind)
         key = tuple(sources[name.lower()] for name in settings.key)
+        columns = tuple((name, kind, _marked(name, column, settings)) for name, kind, column in columns)
         return cls(database, table, key, columns, settings.time_zone)
 
     @property
@@ -99,8 +100,39 @@ class ReadPlan:
             try:
                 found[name] = self.database.to_column(column, kind, list(values), self.time_zone)
             except RecordValueError as error:
-                raise RecordValueError(f"source table {self.table.full_name}: {error}") from error
+                raise self._misfit(rows, name, error) from error
         return found
+
+    def _misfit(self, rows: Sequence[Sequence[Any]], name: str, error: RecordValueError) -> RecordValueError:
+        """Return the error of the first row whose value does not fit, with table and key."""
+        what = f"source table {self.table.full_name}"
+        at = [column for column, _, _ in self.columns].index(name)
+        _, kind, column = self.columns[at]
+        for row in rows:
+            try:
+                self.database.to_column(column, kind, [row[at]], self.time_zone)
+            except RecordValueError as found:
+                return RecordValueError(f"{what}, row {self._key_text(row)}: {found}")
+        return RecordValueError(f"{what}: {error}")
+
+    def _key_text(self, row: Sequence[Any]) -> str:
+        """Return the key of a row as the driver read it."""
+        keys = {column.name for column in self.key}
+        pairs = zip(self.columns, row, strict=True)
+        return ", ".join(
+            f"{column.name}={_shown(value)}" for (_, _, column), value in pairs if column.name in keys
+        )
+
+
+def _shown(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _marked(name: str, column: SourceColumn, settings: UpdateSettings) -> SourceColumn:
+    """Return the column of ``name`` in Hive, with what the settings say of it."""
+    is_key = column.name.lower() in {each.lower() for each in settings.key}
+    is_nulled = name.lower() in {each.lower() for each in settings.null_for}
+    return replace(column, is_key=is_key, nulls_invalid=is_nulled)
 
 
 def _sources(table: CapturedTable, ignored: Sequence[str], target: str) -> dict[str, SourceColumn]:

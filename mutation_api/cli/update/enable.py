@@ -76,6 +76,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ignore-column", action="append", default=[], metavar="NAME", help="not in Hive; repeatable"
     )
     parser.add_argument(
+        "--null-for",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="store NULL for values of COLUMN that are not a date of the years 1 to 9999, or not a finite "
+        "number: infinity, NaN, years BC, zero dates (repeatable; default: refuse them)",
+    )
+    parser.add_argument(
         "--time-zone", default="UTC", metavar="ZONE", help="of instants' wall clock (default: UTC)"
     )
     parser.add_argument(
@@ -101,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
             create_partitions=not arguments.loaded_partitions_only,
             is_loaded=arguments.already_loaded,
             ignored_columns=arguments.ignore_column,
+            null_for=arguments.null_for,
             time_zone=arguments.time_zone,
             dry_run=arguments.dry_run,
             progress=lambda line: print(line, file=sys.stderr, flush=True),

@@ -23,13 +23,21 @@ __all__ = ["CapturedTable", "SourceColumn", "SourceDatabase", "SourceObject", "S
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column of the source. ``type_text``: its type in the source's words. ``detail`` is the database's
-    own.
+    """A column of the source.
+
+    Attributes:
+        name: its name.
+        type_text: its type in the source's words.
+        detail: the database's own.
+        is_key: whether it is part of the key by which rows are followed.
+        nulls_invalid: whether values that are not a date or a finite number of Hive become NULL.
     """
 
     name: str
     type_text: str
     detail: Any = None
+    is_key: bool = False
+    nulls_invalid: bool = False
 
 
 @dataclass(frozen=True)

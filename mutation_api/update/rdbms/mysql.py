@@ -21,6 +21,7 @@ from mutation_api.types.hive_type import HiveType
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn
 from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn
 from mutation_api.update.rdbms.mysql_capture import SQL_MODE, MySqlCapture
+from mutation_api.update.rdbms.mysql_times import times_to_column
 from mutation_api.update.rdbms.sql_database import DDL_WAIT_SECONDS, OPERATION_COLUMN, SEQUENCE_COLUMN
 
 __all__ = ["MySql"]
@@ -41,6 +42,8 @@ ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"""
 _TABLE = """
 SELECT TABLE_TYPE, TRANSACTIONS FROM information_schema.TABLES
 LEFT JOIN information_schema.ENGINES USING (ENGINE) WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
+_READING_MODE = "ALLOW_INVALID_DATES"
+"""Mode in which a date of the log is the same date as in the table, even one that does not exist."""
 _GROWING_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
 _GROWING_TIMES = ("date", "datetime", "timestamp")
 
@@ -77,7 +80,8 @@ class MySql(MySqlCapture):
 
     def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        check_target(column.detail[0], target, table.full_name)
+        if not (column.detail[0].kind in _GROWING_TIMES and target.kind == "string"):
+            check_target(column.detail[0], target, table.full_name)
 
     def quoted(self, *names: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
@@ -125,6 +129,8 @@ class MySql(MySqlCapture):
     ) -> pa.Array:
         """The texts that the server sends, as the target's type."""
         detail = column.detail[0]
+        if detail.kind in _GROWING_TIMES:
+            return times_to_column(column, target, values, time_zone)
         texts = pa.array(values, pa.binary())
         return mysql_to_column(
             detail, target, family_of(detail, column.name).of_text(detail, texts, ValueOptions(time_zone))
@@ -143,7 +149,7 @@ class MySql(MySqlCapture):
         connection.decoders = {}
         connection.use_unicode = False
         with connection.cursor() as cursor:
-            cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = ''")
+            cursor.execute(f"SET SESSION time_zone = '+00:00', sql_mode = '{_READING_MODE}'")
             cursor.execute(f"SET SESSION net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}")
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")

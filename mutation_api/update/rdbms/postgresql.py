@@ -5,13 +5,14 @@ column in the source                   column in Hive
 =====================================  ======================================================================
 smallint, integer, bigint, oid         an integer type or decimal; each value must fit. Text types too
 boolean                                boolean
-numeric(p,s)                           decimal with at least s digits after the point; NaN is refused
-numeric                                decimal; a value with more digits after the point is refused
+numeric(p,s)                           decimal with at least s digits after the point; NaN is refused.
+numeric                                decimal; a value with more digits after the point is refused. Or string
 real, double precision                 float (from real alone), double
 text, varchar(n), char(n), name        string; char(n) and varchar(n) at least as long
 bytea                                  binary
-date, timestamp                        date, timestamp; infinity and years beyond 1 … 9999 are refused
-timestamptz                            timestamp, the wall clock of the zone that was chosen (UTC)
+date, timestamp                        date, timestamp; infinity and years beyond 1 … 9999 are refused, or
+                                       NULL if that was chosen (``null_for``). A string holds all of them
+timestamptz                            timestamp, the wall clock of the zone that was chosen (UTC); or string
 all others (uuid, json, arrays, …)     string, as PostgreSQL writes it
 =====================================  ======================================================================
 
@@ -25,6 +26,7 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
+from psycopg.types.string import TextLoader
 
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
@@ -39,7 +41,7 @@ from mutation_api.update.rdbms.postgresql_capture import (
 )
 from mutation_api.update.rdbms.postgresql_growing import GROWING, growing_column
 from mutation_api.update.rdbms.sql_database import DDL_WAIT_SECONDS, OPERATION_COLUMN, SEQUENCE_COLUMN
-from mutation_api.update.rdbms.values import to_hive_column
+from mutation_api.update.rdbms.values import null_advice, to_hive_column
 from mutation_api.update.settings import UpdateSettings
 
 __all__ = ["PostgreSql"]
@@ -49,14 +51,13 @@ _TEXT_TARGETS = ("string", "char", "varchar")
 _ALLOWED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("int2", "int4", "int8", "oid"), (*INTEGER_KINDS, "decimal", *_TEXT_TARGETS)),
     "bool": ("boolean",),
-    "numeric": ("decimal",),
+    "numeric": ("decimal", "string"),
     "float4": ("float", "double"),
     "float8": ("double",),
     **dict.fromkeys(_TEXTS, _TEXT_TARGETS),
     "bytea": ("binary",),
-    "date": ("date",),
-    "timestamp": ("timestamp",),
-    "timestamptz": ("timestamp",),
+    "date": ("date", "string"),
+    **dict.fromkeys(("timestamp", "timestamptz"), ("timestamp", "string")),
 }
 _DIGITS = 20
 _XMIN = "xmin"
@@ -109,7 +110,7 @@ class PostgreSql(PostgreSqlCapture):
         reason = ""
         if target.kind not in allowed:
             reason = f"only {', '.join(allowed)} can hold it"
-        elif detail.kind == "numeric" and detail.modifier >= 0:
+        elif (detail.kind, target.kind) == ("numeric", "decimal") and detail.modifier >= 0:
             scale = (detail.modifier - 4) & 0x7FF
             reason = f"it has {scale} digits after the point" if target.scale < scale else ""
         elif target.kind in ("char", "varchar"):
@@ -175,7 +176,9 @@ class PostgreSql(PostgreSqlCapture):
         self, column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
     ) -> pa.Array:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return to_hive_column(column.name, target, values)
+        return to_hive_column(
+            column.name, target, values, nulls_invalid=column.nulls_invalid, advice=null_advice(column)
+        )
 
     def receipt_statement(self, table: str) -> str:
         """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
@@ -196,6 +199,11 @@ class PostgreSql(PostgreSqlCapture):
         """The snapshot is taken by the first query."""
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
+        for name in (
+            "date",
+            "timestamp",
+        ):  # as psycopg's own values they cannot be infinite, or before year 1
+            connection.adapters.register_loader(name, TextLoader)
         settings = {**SETTINGS, "row_security": "off"}
         connection.execute("; ".join(f"SET LOCAL {name} = '{value}'" for name, value in settings.items()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any, ClassVar
 
 import sqlalchemy
@@ -53,6 +53,7 @@ class CursorSnapshot:
     def __init__(self, connection: Any, database: SqlDatabase) -> None:
         self._connection = connection
         self._database = database
+        self._reading: list[Any] = []
 
     def value(self, statement: str) -> Any:
         """See :class:`~mutation_api.update.rdbms.database.SourceSnapshot`."""
@@ -63,11 +64,20 @@ class CursorSnapshot:
 
     def chunks(self, statement: str) -> Iterator[list[Sequence[Any]]]:
         """See :class:`~mutation_api.update.rdbms.database.SourceSnapshot`."""
-        streaming = self._database.streaming_cursor(self._connection)
-        with self._database.errors(), closing(streaming) as cursor:
+        with self._database.errors():
+            cursor = self._database.streaming_cursor(self._connection)
+            self._reading.append(cursor)
             cursor.execute(statement)
             while rows := cursor.fetchmany(ROWS_PER_CHUNK):
                 yield list(rows)
+            self._reading.remove(cursor)
+            cursor.close()
+
+    def close(self) -> None:
+        """Close the cursors of queries whose rows were not all read."""
+        while self._reading:
+            with suppress(self._database.driver_error):
+                self._reading.pop().close()
 
 
 class SqlDatabase(abc.ABC):
@@ -94,13 +104,18 @@ class SqlDatabase(abc.ABC):
         self._forget_catalog()
         self._engine.dispose()
 
+    @property
+    def driver_error(self) -> type[Exception]:
+        """The class of the driver's errors."""
+        found: type[Exception] = self._engine.dialect.loaded_dbapi.Error
+        return found
+
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Errors of the driver as ours."""
-        driver = self._engine.dialect.loaded_dbapi
         try:
             yield
-        except (driver.Error, sqlalchemy.exc.SQLAlchemyError) as error:
+        except (self.driver_error, sqlalchemy.exc.SQLAlchemyError) as error:
             line = _first_line(error)
             raise ConnectionFailedError(
                 f"source {self.source_id}: {self._about_password(line)}{line}"
@@ -155,7 +170,11 @@ class SqlDatabase(abc.ABC):
         with self.connected() as connection:
             with self.errors():
                 self.begin_snapshot(connection)
-            yield CursorSnapshot(connection, self)
+            view = CursorSnapshot(connection, self)
+            try:
+                yield view
+            finally:
+                view.close()
 
     def delete_from_log(
         self, schema: str, log: str, sequences: Sequence[tuple[int, int]], extraction: int

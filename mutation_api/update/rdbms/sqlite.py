@@ -32,7 +32,7 @@ from mutation_api.update.rdbms.sql_database import (
     TIME_COLUMN,
     SqlDatabase,
 )
-from mutation_api.update.rdbms.values import to_hive_column
+from mutation_api.update.rdbms.values import null_advice, to_hive_column
 from mutation_api.update.settings import ObjectNames
 
 __all__ = ["Sqlite"]
@@ -250,7 +250,9 @@ class Sqlite(SqlDatabase):
         self, column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
     ) -> pa.Array:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return to_hive_column(column.name, target, values)
+        return to_hive_column(
+            column.name, target, values, nulls_invalid=column.nulls_invalid, advice=null_advice(column)
+        )
 
     def receipt_statement(self, table: str) -> str:
         """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""

@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mutation_api.errors import RecordValueError
 from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
+from mutation_api.update.rdbms.database import SourceColumn
 
-__all__ = ["to_hive_column"]
+__all__ = ["InvalidError", "null_advice", "to_hive_column"]
 
 _WIDEST = 70
+_NANOSECONDS = re.compile(r"[.,]\d{6}0*[1-9]")
+_FIRST = {"date": pa.scalar(date.min), "timestamp": pa.scalar(datetime.min, pa.timestamp("us"))}
+"""The first value of a type; the text of an earlier one need not be refused by Arrow."""
 
 
-def to_hive_column(name: str, target: HiveType, values: Sequence[Any]) -> pa.Array:
+def to_hive_column(
+    name: str, target: HiveType, values: Sequence[Any], *, nulls_invalid: bool = False, advice: str = ""
+) -> pa.Array:
     """Convert Python values to the type of a column of Hive.
 
     Texts are taken for dates, timestamps and decimals where the column is one (ISO 8601), since SQLite has no
-    such types; 0 and 1 for booleans. A decimal is never rounded.
+    such types; 0 and 1 for booleans. A decimal is never rounded, and no digit of a second is cut.
 
     Args:
         name: the column's name, for messages.
         target: its type in Hive.
         values: None, or numbers, texts, bytes, dates and timestamps without zone.
+        nulls_invalid: whether invalid values become NULL: a text that is not a date of the years 1 to 9999,
+            and a number that is not finite where the column holds finite numbers only.
+        advice: the way on if such a value is refused.
 
     Raises:
         RecordValueError: a value does not fit; names it.
         RecordLayoutError: values of this kind can never be stored in the column.
     """
     try:
-        array = _decimals(values, target) if target.kind == "decimal" else _plain(values, target)
+        array = _array(values, target)
+    except InvalidError as invalid:
+        if nulls_invalid:
+            kept = [None if _is_invalid(value, target) else value for value in values]
+            return to_hive_column(name, target, kept)
+        raise RecordValueError(f"column {name!r} ({target.text}): {invalid}{advice}") from invalid
     except _MisfitError as misfit:
         raise RecordValueError(f"column {name!r} ({target.text}): {misfit}") from misfit
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
@@ -42,16 +59,62 @@ def to_hive_column(name: str, target: HiveType, values: Sequence[Any]) -> pa.Arr
     return convert_to_column(array, target, column=name, timestamp_unit="us")
 
 
+def _array(values: Sequence[Any], target: HiveType) -> pa.Array:
+    return _decimals(values, target) if target.kind == "decimal" else _plain(values, target)
+
+
+def null_advice(column: SourceColumn) -> str:
+    """Return the way on for a value that no date or finite number of Hive is, to be put behind it."""
+    string = f". Correct the value, or follow the table by one that has {column.name} as a string"
+    if column.is_key:
+        return string
+    return (
+        f"{string}; or let such values become NULL (hive-mutate update enable … --null-for {column.name}, in "
+        f"Python null_for=[{column.name!r}], with the other options as before)"
+    )
+
+
+def _is_invalid(value: Any, target: HiveType) -> bool:
+    """Return whether a value is one that may become NULL."""
+    convert = _PREPARED.get(target.kind)
+    if value is None or convert is None:
+        return False
+    try:
+        found = convert(value)
+    except InvalidError:
+        return True
+    except _MisfitError:
+        return False
+    return target.kind == "decimal" and not found.is_finite()
+
+
 class _MisfitError(Exception):
     """A value does not fit; the message says why."""
+
+
+class InvalidError(_MisfitError):
+    """A value is not a date, or not a finite number, whatever the size of the column."""
 
 
 def _plain(values: Sequence[Any], target: HiveType) -> pa.Array:
     """Values as an array; those that are of the expected type alone need no look at each."""
     convert = _PREPARED.get(target.kind)
+    if target.kind in _FIRST and (found := _times_of_texts(values, target.kind)) is not None:
+        return found
     if convert is None or set(map(type, values)) <= {_EXPECTED.get(target.kind), type(None)}:
         return pa.array(values, _HINTS.get(target.kind))
     return pa.array([None if v is None else convert(v) for v in values], _HINTS.get(target.kind))
+
+
+def _times_of_texts(values: Sequence[Any], kind: str) -> pa.Array | None:
+    """Convert texts in ISO 8601 at once; None if there are others, each of which needs a look."""
+    if not set(map(type, values)) <= {str, type(None)}:
+        return None
+    try:
+        array = pa.array(values, pa.string()).cast(_HINTS[kind])
+    except pa.ArrowInvalid:
+        return None
+    return None if pc.any(pc.less(array, _FIRST[kind])).as_py() else array
 
 
 def _decimals(values: Sequence[Any], target: HiveType) -> pa.Array:
@@ -60,7 +123,7 @@ def _decimals(values: Sequence[Any], target: HiveType) -> pa.Array:
         values = [None if value is None else _decimal(value) for value in values]
         kept = [value for value in values if value is not None]
     if not all(map(Decimal.is_finite, kept)):
-        raise _MisfitError(f"{next(value for value in kept if not value.is_finite())} is no number")
+        raise InvalidError(f"{next(value for value in kept if not value.is_finite())} is not a finite number")
     try:
         return pa.array(values, pa.decimal256(_WIDEST, target.scale))
     except pa.ArrowInvalid as error:
@@ -86,6 +149,8 @@ def _decimal(value: Any) -> Decimal:
 
 
 def _integer(value: Any) -> Any:
+    if isinstance(value, Decimal | float) and not math.isfinite(value):
+        raise InvalidError(f"{value!r} is not a finite number")
     if isinstance(value, Decimal | float) and value == int(value):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -106,6 +171,8 @@ def _float(value: Any) -> float:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return format(value, "f")
     if isinstance(value, bytes | memoryview | float):
         raise _MisfitError(f"{value!r} is no text")
     return str(value)
@@ -122,7 +189,9 @@ def _date(value: Any) -> date:
         try:
             return date.fromisoformat(value)
         except ValueError as error:
-            raise _MisfitError(f"{value!r} is no date such as 2024-05-31") from error
+            raise InvalidError(
+                f"{value!r} is not a date of the years 1 to 9999, such as 2024-05-31"
+            ) from error
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
     raise _MisfitError(f"{value!r} is no date")
@@ -131,10 +200,14 @@ def _date(value: Any) -> date:
 def _timestamp(value: Any) -> datetime:
     found = value
     if isinstance(value, str):
+        if _NANOSECONDS.search(value):
+            raise _MisfitError(f"{value!r} has more than 6 digits of a second")
         try:
             found = datetime.fromisoformat(value)
         except ValueError as error:
-            raise _MisfitError(f"{value!r} is no time such as 2024-05-31 12:00:00") from error
+            raise InvalidError(
+                f"{value!r} is not a time of the years 1 to 9999, such as 2024-05-31 12:00:00"
+            ) from error
     if not isinstance(found, datetime) or found.tzinfo is not None:
         raise _MisfitError(f"{value!r} is no time without zone")
     return found

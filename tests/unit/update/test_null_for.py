@@ -1,0 +1,71 @@
+"""Values that are not a date or a finite number: refused with table, column and key, or NULL where asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from metastore_client.model import ColumnInfo
+from mutation_api.errors import ConfigurationError, RecordValueError
+from tests.support.shops import Shop
+from tests.unit.update.conftest import MakeShop
+
+DEFINITION = "CREATE TABLE orders (id INTEGER PRIMARY KEY, day TEXT, price NUMERIC)"
+COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("day", "date"), ColumnInfo("price", "decimal(9,2)"))
+
+
+def _rows(shop: Shop) -> list[tuple[Any, ...]]:
+    return sorted((row["id"], str(row["day"]), str(row["price"])) for row in shop.rows())
+
+
+def test_the_way_on_leads_to_equal_rows(make_shop: MakeShop) -> None:
+    """A refusal names where the value is; its option may be given to a table that is followed already."""
+    shop = make_shop(DEFINITION, COLUMNS)
+    shop.enable()
+    shop.source.run("INSERT INTO orders VALUES (1, '2024-05-01', 1)")
+    shop.extract()
+    shop.source.run("INSERT INTO orders VALUES (2, 'infinity', 2), (3, '2024-05-03', 9e999)")
+    with pytest.raises(
+        RecordValueError, match=r"table orders, row id=2: column 'day'.*'infinity'.*--null-for day"
+    ):
+        shop.extract()
+    shop.enable(null_for=["day"])
+    with pytest.raises(RecordValueError, match=r"row id=3: column 'price'.*Infinity.*--null-for price"):
+        shop.extract()
+    shop.enable(null_for=["Price", "day"])
+    shop.extract()
+    assert _rows(shop) == [(1, "2024-05-01", "1.00"), (2, "None", "2.00"), (3, "2024-05-03", "None")]
+    shop.source.run("UPDATE orders SET day = '9999-12-31', price = 'x' WHERE id = 2")
+    with pytest.raises(RecordValueError, match=r"row id=2: column 'price'.*'x'"):
+        shop.extract()
+
+
+def test_a_key_is_never_null(make_shop: MakeShop) -> None:
+    """A string holds any value, also in a key."""
+    definition = "CREATE TABLE orders (day TEXT PRIMARY KEY, n INTEGER)"
+    shop = make_shop(definition, (ColumnInfo("day", "date"), ColumnInfo("n", "int")))
+    with pytest.raises(ConfigurationError, match="day: is a key column"):
+        shop.enable(null_for=["day"])
+    shop.enable()
+    shop.source.run("INSERT INTO orders VALUES ('-infinity', 1)")
+    with pytest.raises(RecordValueError, match=r"row day=-infinity: column 'day'.* as a string$"):
+        shop.extract()
+    columns = (ColumnInfo("day", "string"), ColumnInfo("n", "int"))
+    texts = Shop(shop.source, shop.metastore, "default", columns, bucketed_by="day", name="texts")
+    texts.enable()
+    texts.extract()
+    assert texts.rows() == [{"day": "-infinity", "n": 1}]
+
+
+def test_columns_of_null_for_are_not_taken_away(make_shop: MakeShop) -> None:
+    """Values that are NULL in Hive would stay so; and a name that is not a column is refused."""
+    shop = make_shop(DEFINITION, COLUMNS)
+    with pytest.raises(ConfigurationError, match="dya: is not a column"):
+        shop.enable(null_for=["dya"])
+    shop.enable(null_for=["day"])
+    with pytest.raises(ConfigurationError, match="enabled already"):
+        shop.enable()
+    with pytest.raises(ConfigurationError, match="enabled already"):
+        shop.enable(null_for=["day", "price"], time_zone="Asia/Kolkata")
+    assert shop.enable(null_for=["day"]).settings.null_for == ("day",)
