@@ -147,6 +147,7 @@ def _checked(
     captured = database.describe(wanted.source_table)
     settings = replace(wanted, key=_key(captured, wanted))
     database.check_capture(captured, settings.key, settings.method)
+    database.check_privileges(captured, settings.method)
     _check_null_for(ReadPlan.of(database, captured, _target(metastore, table), settings), settings)
     if settings.method.has_version:
         database.check_version(captured, settings.version_column, settings.overlap)

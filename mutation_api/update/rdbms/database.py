@@ -114,6 +114,9 @@ class SourceDatabase(Protocol):
         Raises RecordLayoutError.
         """
 
+    def check_privileges(self, table: CapturedTable, method: CaptureMethod) -> None:
+        """Refuse an account that may not make the objects of a method. Raises ConfigurationError."""
+
     def check_version(self, table: CapturedTable, column: str, overlap: str) -> None:
         """Refuse a growing column of which the database cannot tell that nothing appears below its bound any
         more.

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, RecordLayoutError
 from mutation_api.inputs.mysql.column_types import SourceColumn as MySqlColumn
-from mutation_api.inputs.mysql.server import CASCADES
 from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceObject
+from mutation_api.update.rdbms.mysql_foreign_keys import changing_foreign_keys
 from mutation_api.update.rdbms.sql_database import (
     OPERATION_COLUMN,
     SEQUENCE_COLUMN,
@@ -36,9 +36,6 @@ __all__ = ["MySqlCapture"]
 KEY_BYTES_MAX = 3072
 """Longest key of an index, and so of a column of the log. A longer one is logged as an unknown row."""
 EVENTS = ("INSERT", "UPDATE", "DELETE")
-_RULES = """
-SELECT CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE FROM information_schema.REFERENTIAL_CONSTRAINTS
-WHERE CONSTRAINT_SCHEMA = %s AND TABLE_NAME = %s"""
 _ALTERED = """
 SELECT CREATE_TIME, CREATE_TIME >= FROM_UNIXTIME(FLOOR(UNIX_TIMESTAMP(SYSDATE(6)))),
        1 - MOD(UNIX_TIMESTAMP(SYSDATE(6)), 1)
@@ -75,15 +72,13 @@ class MySqlCapture(SqlDatabase):
         if method.is_insert_only:
             return
         self._numbers(table)
-        for name, on_delete, on_update in self.rows(_RULES, table.schema, table.name):
-            if on_delete in CASCADES or on_update in CASCADES:
-                raise RecordLayoutError(
-                    f"source table {table.full_name}: foreign key {name} changes its rows (ON DELETE "
-                    f"{on_delete}, ON "
-                    f"UPDATE {on_update}), and no trigger of {self.kind} sees that; let the application "
-                    "change the "
-                    "rows, with RESTRICT"
-                )
+        shown = self.quoted(table.schema, table.name).replace("%", "%%")
+        ((_, create),) = self.rows(f"SHOW CREATE TABLE {shown}")
+        for name, rules in changing_foreign_keys(str(create)):
+            raise RecordLayoutError(
+                f"source table {table.full_name}: foreign key {name} changes its rows ({rules}), and no "
+                f"trigger of {self.kind} sees that; let the application change the rows, with RESTRICT"
+            )
 
     def fingerprint(self, table: CapturedTable, names: ObjectNames | None) -> Fingerprint:
         """The engine's numbers, times of the last ALTER and of CREATE TRIGGER, and the columns' definitions.
@@ -144,7 +139,14 @@ class MySqlCapture(SqlDatabase):
             f"{TIME_COLUMN} TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), {made}) ENGINE=InnoDB"
         )
         drop = f"DROP TABLE IF EXISTS {log}"
-        made_objects = [SourceObject("changelog table", f"{table.schema}.{names.log}", (create,), (drop,))]
+        # Triggers run with this account's rights: without them, the application's own writes would fail.
+        probes = (
+            f"INSERT INTO {log} ({OPERATION_COLUMN}) SELECT {OPERATION_COLUMN} FROM {log} WHERE 1 = 0",
+            f"DELETE FROM {log} WHERE 1 = 0",
+        )
+        made_objects = [
+            SourceObject("changelog table", f"{table.schema}.{names.log}", (create, *probes), (drop,))
+        ]
         for event in EVENTS[:1] if method.is_insert_only else EVENTS:
             made_objects.append(self._trigger(table, columns, names, event))
         return made_objects

@@ -30,6 +30,7 @@ from psycopg.types.string import TextLoader
 
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
+from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceSnapshot
 from mutation_api.update.rdbms.growing_column import GrowingColumn
 from mutation_api.update.rdbms.postgresql_capture import (
@@ -40,6 +41,7 @@ from mutation_api.update.rdbms.postgresql_capture import (
     TableDetail,
 )
 from mutation_api.update.rdbms.postgresql_growing import GROWING, growing_column
+from mutation_api.update.rdbms.postgresql_privileges import PRIVILEGES, check_log_privileges
 from mutation_api.update.rdbms.sql_database import DDL_WAIT_SECONDS, OPERATION_COLUMN, SEQUENCE_COLUMN
 from mutation_api.update.rdbms.values import null_advice, to_hive_column
 from mutation_api.update.settings import UpdateSettings
@@ -123,6 +125,12 @@ class PostgreSql(PostgreSqlCapture):
                 "into a "
                 f"column of type {target.text}: {reason}"
             )
+
+    def check_privileges(self, table: CapturedTable, method: CaptureMethod) -> None:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        if method.has_log:
+            ((account, owner, is_owner, may_create),) = self.rows(PRIVILEGES, table.detail.oid)
+            check_log_privileges(table, account, owner, is_owner=is_owner, may_create=may_create)
 
     def check_version(self, table: CapturedTable, column: str, overlap: str) -> None:
         """xmin, a row's last transaction, needs no overlap; a column of ours to read does."""

@@ -12,6 +12,7 @@ import sqlalchemy
 from sqlalchemy.engine import URL, Engine
 
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
+from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceSnapshot
 from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn
@@ -254,6 +255,9 @@ class SqlDatabase(abc.ABC):
 
     def begin_deletion(self, connection: Any) -> None:  # noqa: B027
         """Prepare a connection that deletes log rows; nothing to do for most."""
+
+    def check_privileges(self, table: CapturedTable, method: CaptureMethod) -> None:  # noqa: B027
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`; the server refuses in time."""
 
     def check_version(self, table: CapturedTable, column: str, overlap: str) -> None:
         """Without a bound of the database's own, the user answers for an overlap."""
