@@ -38,7 +38,7 @@ def check_log_privileges(
         return
     raise ConfigurationError(
         f"source table {table.full_name}: account {account} cannot log its changes: it needs the rights "
-        f"of the table's owner {owner}, and CREATE on the schema. Nothing was changed. Have these statements run: "
-        f"{'; '.join(grants)}. Or use the method row-version with the version column xmin, for which SELECT "
-        "suffices"
+        f"of the table's owner {owner}, and CREATE on the schema. Nothing was changed. Have these "
+        f"statements run: {'; '.join(grants)}. Or use the method row-version with the version "
+        "column xmin, for which SELECT suffices"
     )
