@@ -13,6 +13,7 @@ from mutation_api.errors import MutationError
 from mutation_api.inputs.messages.json_text import Fields
 from mutation_api.inputs.messages.json_values import Reader
 from mutation_api.inputs.messages.log_options import Positions
+from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.types.hive_type import HiveType
 
 __all__ = [
@@ -127,8 +128,8 @@ class MessageFormat(Protocol):
         """The tool's name in lower case."""
 
     @property
-    def placeholder(self) -> str | None:
-        """Text that a message has instead of a value that was not logged."""
+    def unlogged(self) -> Unlogged | None:
+        """What messages have in place of a value that was not logged; None if all values are logged."""
 
     def event(self, message: Message, positions: Positions) -> Event:
         """The meaning of a message.

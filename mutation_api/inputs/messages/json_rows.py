@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from mutation_api.errors import MutationError, RecordValueError
 from mutation_api.inputs.messages.events import LogPart, Place, Problem
 from mutation_api.inputs.messages.json_text import is_rough, text_of
 from mutation_api.inputs.messages.json_values import Reader, is_quoted, values_of_json
+from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.inputs.source import OPERATION, POSITION
 from mutation_api.types.hive_type import HiveType, arrow_type
 from mutation_api.types.scalar_conversion import MisfitError
@@ -88,11 +88,6 @@ class Rows:
         """The values, column by column."""
         return [_Column(values) for values in zip(*self.values, strict=True)]
 
-    @cached_property
-    def is_delete(self) -> pa.BooleanArray:
-        """Which operations are deletes."""
-        return pc.equal(pa.array(self.operations, pa.string()), "delete")
-
 
 class _Column:
     """The values of a column as texts."""
@@ -117,6 +112,14 @@ class _Column:
             return self.texts.is_valid()
         return pa.array([value.__class__ is str for value in self.values], pa.bool_())
 
+    def is_unlogged(self, unlogged: Unlogged) -> pa.Array:
+        """Which of them stand for values that were not logged."""
+        found = pc.is_in(self.texts, unlogged.texts)
+        if not self.kinds & {list, dict}:
+            return found
+        is_within = [value.__class__ in (list, dict) and unlogged.is_within(value) for value in self.values]
+        return pc.or_(found, pa.array(is_within))
+
     @cached_property
     def is_rough(self) -> pa.BooleanArray:
         """Which of them were rounded."""
@@ -129,15 +132,15 @@ class _Column:
 class RowConverter:
     """Makes batches of operations; ``columns`` are those of the target in its order.
 
-    ``table``: the target's name. ``position``: names of the numbers of a position. ``placeholder``: text that
-    replaces a value that was not logged.
+    ``table``: the target's name. ``position``: names of the numbers of a position. ``unlogged``: what the
+    messages have in place of a value that was not logged.
     """
 
     table: str
     files: tuple[LogPart, ...]
     position: tuple[str, ...]
     columns: tuple[ColumnReader, ...]
-    placeholder: str | None
+    unlogged: Unlogged | None
 
     def batch(self, rows: Rows) -> pa.RecordBatch:
         """Convert; there is at least one operation.
@@ -160,7 +163,7 @@ class RowConverter:
             row, problem = rows.problem
             found.append(_Problem(row, problem.error, problem.field, problem.text))
         for number, column in enumerate(self.columns):
-            found += _value_problems(column, rows, rows.columns[number], self.placeholder)
+            found += _value_problems(column, rows, rows.columns[number], self.unlogged)
         if found:
             first = min(found, key=lambda each: each.row)
             raise first.error(f"{rows.places[first.row].shown(self.files, first.name)}: {first.text}")
@@ -188,23 +191,21 @@ class _Problem:
 
 
 def _value_problems(
-    column: ColumnReader, rows: Rows, found: _Column, placeholder: str | None
+    column: ColumnReader, rows: Rows, found: _Column, unlogged: Unlogged | None
 ) -> Iterator[_Problem]:
     """The first row of each kind of error in a column's values."""
     texts, name = found.texts, column.source_name
     row = _first(texts.is_null()) if column.is_key else None
     if row is not None:
         yield _Problem(row, RecordValueError, name, "a key is never NULL")
-    if placeholder is not None:
-        encoded = base64.b64encode(placeholder.encode()).decode()
-        is_missing = pc.is_in(texts, pa.array([placeholder, encoded]))
-        row = _first(pc.and_(is_missing, pc.invert(rows.is_delete)))
-        if row is not None:
-            text = (
-                f"{placeholder!r} means that the value was not logged; set REPLICA IDENTITY FULL "
-                "for the table in PostgreSQL, and start over"
-            )
-            yield _Problem(row, RecordValueError, name, text)
+    row = None if unlogged is None else _first(found.is_unlogged(unlogged))
+    if row is not None:
+        text = (
+            f"{texts[row].as_py()} means that the value was not logged. Have the source log whole rows "
+            "(PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), let the connector take a new snapshot, and "
+            "read the messages from there on under another name of the source (--name) into an emptied table"
+        )
+        yield _Problem(row, RecordValueError, name, text)
     for schema, reader in enumerate(column.readers):
         row = _first(_is_misquoted(found, rows.schemas == schema, reader))
         if row is not None:

@@ -59,7 +59,7 @@ class MessageParts(OperationParts):
             self.log.files,
             self.order.names,
             self.shape.column_readers,
-            self.log.format.placeholder,
+            self.log.format.unlogged,
         )
         schemas = {schema: index for index, schema in enumerate(self.shape.schemas)}
         for events in self.log.events(number):

@@ -44,6 +44,7 @@ from mutation_api.inputs.messages.json_text import field_of, fields_of, objects_
 from mutation_api.inputs.messages.json_values import TEXT, Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.message_source import MessageSource
+from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.types.hive_type import HiveType
 
 __all__ = ["CanalFormat", "CanalSource"]
@@ -76,7 +77,7 @@ class CanalFormat:
     """Meaning of Canal's messages."""
 
     name = "canal"
-    placeholder: str | None = None
+    unlogged: Unlogged | None = None
 
     def event(self, message: Message, positions: Positions) -> Event:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""

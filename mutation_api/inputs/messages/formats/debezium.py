@@ -46,6 +46,7 @@ from mutation_api.inputs.messages.json_text import (
 from mutation_api.inputs.messages.json_values import Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.message_source import MessageSource
+from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.types.hive_type import HiveType
 
 __all__ = ["DebeziumFormat", "DebeziumSource"]
@@ -86,9 +87,9 @@ class DebeziumFormat:
     name: str = field(default="debezium", init=False)
 
     @property
-    def placeholder(self) -> str | None:
+    def unlogged(self) -> Unlogged:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
-        return self.values.placeholder
+        return self.values.unlogged
 
     def event(self, message: Message, _positions: Positions) -> Event:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""

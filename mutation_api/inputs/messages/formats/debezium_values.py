@@ -30,14 +30,16 @@ time                                number: ``Time``, ``MicroTime``,            
 geometry, point, array, hstore      struct, array, map                            string: its JSON
 ==================================  ============================================  ===========================
 
-``__debezium_unavailable_value`` is refused: PostgreSQL does not log a long value that an update leaves
-alone (TOAST) unless the table has REPLICA IDENTITY FULL.
+``__debezium_unavailable_value``, in the form that it has for the column's type
+(:mod:`~mutation_api.inputs.messages.unlogged`), is refused: PostgreSQL does not log a long value that an
+update leaves alone (TOAST) unless the table has REPLICA IDENTITY FULL.
 
 Source: Debezium's documentation of its connectors for MySQL and PostgreSQL, 3.x.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -46,6 +48,7 @@ from typing import Any
 
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.inputs.messages.json_values import TEXT, Reader
+from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
 
 __all__ = ["BINARY_MODES", "DECIMAL_MODES", "SEMANTIC_TYPES", "TIME_MODES", "DebeziumValues"]
@@ -104,6 +107,7 @@ class DebeziumValues:
     placeholder: str = "__debezium_unavailable_value"
 
     def __post_init__(self) -> None:
+        Unlogged(self.placeholder)
         _check_choice("decimals", self.decimals, DECIMAL_MODES)
         _check_choice("binary", self.binary, BINARY_MODES)
         _check_choice("times", self.times, tuple(TIME_MODES))
@@ -113,6 +117,11 @@ class DebeziumValues:
                     f"column {name}: no semantic type is called {semantic!r}; known are "
                     f"{', '.join(SEMANTIC_TYPES)}"
                 )
+
+    @functools.cached_property
+    def unlogged(self) -> Unlogged:
+        """The placeholder, in all its forms. Raises ConfigurationError: it is not valid."""
+        return Unlogged(self.placeholder)
 
     def readers(
         self, table: str, columns: Mapping[str, HiveType], schema: str | None

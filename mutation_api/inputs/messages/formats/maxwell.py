@@ -53,6 +53,7 @@ from mutation_api.inputs.messages.json_text import fields_of, text_of, texts_of
 from mutation_api.inputs.messages.json_values import TEXT, Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.message_source import MessageSource
+from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.types.hive_type import HiveType
 
 __all__ = ["MaxwellFormat", "MaxwellSource"]
@@ -86,7 +87,7 @@ class MaxwellFormat:
     """Meaning of Maxwell's messages."""
 
     name = "maxwell"
-    placeholder: str | None = None
+    unlogged: Unlogged | None = None
 
     def event(self, message: Message, _positions: Positions) -> Event:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
