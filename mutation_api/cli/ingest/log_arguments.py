@@ -74,6 +74,15 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         "repeated",
     )
     parser.add_argument(
+        "--trust-key",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="table whose source logs the key columns of --table with each change of them, because they are "
+        "its primary key or replica identity, though messages do not show it; may be repeated (default: such "
+        "updates and deletes are refused)",
+    )
+    parser.add_argument(
         "--accept-schema-changes",
         action="store_true",
         help="skip messages that report a changed table; the Hive table has been changed accordingly",
@@ -96,6 +105,7 @@ def log_from(arguments: argparse.Namespace, source: Callable[..., Log]) -> Log:
         positions=Positions(arguments.positions),
         ignored_columns=frozenset(arguments.ignore_column),
         null_if_missing=frozenset(arguments.null_if_missing),
+        trusted_keys=frozenset(arguments.trust_key),
         accepts_schema_changes=arguments.accept_schema_changes,
         applies_truncates=arguments.apply_truncates,
     )

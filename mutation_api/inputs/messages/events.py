@@ -47,10 +47,15 @@ class Problem(NamedTuple):
 
 
 class Images(NamedTuple):
-    """A row before and after an operation; None where the message has none."""
+    """A row before and after an operation; None where the message has none.
+
+    ``is_partial``: the row before may have nulls and zeros in place of values that were not logged, in all
+    columns but those of the message's key.
+    """
 
     before: Fields | None
     after: Fields | None
+    is_partial: bool = False
 
 
 class Event(NamedTuple):
@@ -130,6 +135,10 @@ class MessageFormat(Protocol):
     @property
     def unlogged(self) -> Unlogged | None:
         """What messages have in place of a value that was not logged; None if all values are logged."""
+
+    @property
+    def metadata_prefix(self) -> str | None:
+        """Begins the names of a row's fields that are not columns; None if there are none."""
 
     def event(self, message: Message, positions: Positions) -> Event:
         """The meaning of a message.

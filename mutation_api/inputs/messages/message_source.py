@@ -191,7 +191,7 @@ class _Reading:
         """The operations on a table after a position; after () all."""
         shape = Shape.of(table, facts.shape, self.source.format, self.source.options)
         parts = MessageParts(self.opened.log, shape, self.order, after)
-        return LocalOperations(replace(table, key=shape.key), parts)
+        return LocalOperations(shape.table, parts)
 
 
 def _check_tables(tables: Sequence[SourceTable]) -> None:

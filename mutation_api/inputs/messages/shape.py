@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError
@@ -17,10 +17,14 @@ from mutation_api.inputs.messages.json_rows import ColumnReader
 from mutation_api.inputs.messages.json_text import Fields, text_of
 from mutation_api.inputs.messages.json_values import Reader, can_read
 from mutation_api.inputs.messages.log_options import LogOptions
+from mutation_api.inputs.messages.row_fields import ColumnNames
 from mutation_api.inputs.source import SourceTable
 from mutation_api.types.hive_type import HiveType, parse_hive_type
 
 __all__ = ["STEPS", "RowOperation", "Shape", "ShapeFacts"]
+
+_STAND_INS = (None, 0, "0", "", "AA==")
+"""What Debezium writes for a key column that is NOT NULL and was not logged."""
 
 STEPS = 2
 """Largest number of operations of one row of a message."""
@@ -66,30 +70,34 @@ class ShapeFacts:
 
 
 class RowOperation(NamedTuple):
-    """An operation on a row: its name, number in the row's message, and the row; None if there is none."""
+    """An operation on a row: its name, number in the row's message, and the row; None if there is none.
+
+    ``problem``: why it is not known which row it is, or None.
+    """
 
     operation: str
     step: int
     row: Fields | None
+    problem: Problem | None = None
 
 
 @dataclass(frozen=True)
 class Shape:
     """How rows of a table's messages become rows of its target.
 
-    ``names``: the columns' names in the source, in the order of ``columns``. ``schemas``: those of the
-    messages, None if messages have none; ``readers``: a tuple for each. ``ignored``: columns of the source
-    that are left out. ``optional``: those of ``names`` that a message may lack.
+    ``columns``: the target's, with their types. ``names``: those of the columns of both sides. ``schemas``:
+    those of the messages, None if messages have none; ``readers``: a tuple for each. ``spelled``: a spelling
+    of each column in the source, for messages. ``is_key_trusted``: whether a message that does not show the
+    key before an update or delete leaves it unchanged, as the user said.
     """
 
     table: SourceTable
     columns: tuple[tuple[str, HiveType], ...]
-    names: tuple[str, ...]
-    key: tuple[str, ...]
-    ignored: tuple[str, ...]
-    optional: tuple[str, ...]
+    names: ColumnNames
     schemas: tuple[str | None, ...]
     readers: tuple[tuple[Reader, ...], ...]
+    spelled: Mapping[str, str]
+    is_key_trusted: bool
 
     @staticmethod
     def of(
@@ -99,30 +107,38 @@ class Shape:
 
         Raises:
             ConfigurationError: neither user nor messages name the key.
-            RecordLayoutError: names of columns differ only in case, the target lacks a key column, or a
-                column cannot hold the values.
+            RecordLayoutError: the target lacks a key column, or a column cannot hold the values.
         """
         target = table.target
         columns = tuple((c.name, parse_hive_type(c.type)) for c in (*target.columns, *target.partition_keys))
-        spelled = _spelled(table, facts.columns)
-        names = tuple(spelled.get(name, name) for name, _ in columns)
-        types = dict(zip(names, (hive_type for _, hive_type in columns), strict=True))
+        in_order = tuple(name for name, _ in columns)
+        key = _key(table, facts, in_order)
+        names = ColumnNames(
+            table.name,
+            target.full_name,
+            in_order,
+            tuple(name for name in in_order if name in key),
+            frozenset(name.lower() for name in _columns_of(table, options.null_if_missing)),
+            frozenset(_columns_of(table, options.ignored_columns)),
+            message_format.metadata_prefix,
+        )
+        spelled = names.spelled(facts.columns)
+        types = {spelled.get(name, name): hive_type for name, hive_type in columns}
         readers = tuple(_readers(table, types, message_format, schema) for schema in facts.all_schemas)
         return Shape(
-            table,
+            replace(table, key=key),
             columns,
             names,
-            _key(table, facts, [name for name, _ in columns]),
-            tuple(column for t, _, column in _parted(options.ignored_columns) if t == table.name),
-            tuple(n for (c, _), n in zip(columns, names, strict=True) if _is_optional(options, table, c, n)),
             facts.all_schemas,
             readers,
+            spelled,
+            table.name in options.trusted_keys,
         )
 
-    @functools.cached_property
-    def key_names(self) -> tuple[str, ...]:
-        """The key's columns in the source."""
-        return tuple(n for (c, _), n in zip(self.columns, self.names, strict=True) if c in self.key)
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key's columns."""
+        return self.table.key
 
     def operations(self, event: Event, number: int) -> Iterator[RowOperation]:
         """The operations that an event describes with one of its rows."""
@@ -130,95 +146,133 @@ class Shape:
         assert op is not None
         step = number * STEPS
         if op == "delete":
-            has_key = images.before is not None and all(name in images.before for name in self.key_names)
-            yield RowOperation(op, step, images.before if has_key or event.key is None else event.key)
-        elif op == "update" and self._is_moved(images):
+            yield self._delete(event, images, step)
+        elif op != "update":
+            yield RowOperation(op, step, images.after)
+        elif images.before is None or images.is_partial:
+            yield from self._update_of_part(event, images, step)
+        else:
+            yield from self._update(images, step)
+
+    def _delete(self, event: Event, images: Images, step: int) -> RowOperation:
+        before, key = images.before, event.key
+        if before is None or not self.names.fields(before).has_key:
+            return RowOperation("delete", step, before if key is None else key)
+        problem = self._unknown_key(event, images, "row was deleted") if images.is_partial else None
+        return RowOperation("delete", step, before, problem)
+
+    def _update_of_part(self, event: Event, images: Images, step: int) -> Iterator[RowOperation]:
+        """An update whose message may not show the key that the row had before."""
+        problem = self._unknown_key(event, images, "row had the old key")
+        if problem is not None or images.before is None:
+            yield RowOperation("update", step, images.after, problem)
+        else:
+            yield from self._update(images, step)
+
+    def _update(self, images: Images, step: int) -> Iterator[RowOperation]:
+        if self._is_moved(images):
             yield RowOperation("delete", step, images.before)
             yield RowOperation("insert", step + 1, images.after)
         else:
-            yield RowOperation(op, step, images.after)
+            yield RowOperation("update", step, images.after)
 
     def _is_moved(self, images: Images) -> bool:
-        before, after = images.before, images.after or {}
-        if before is None:
+        before, after = images.before or {}, images.after or {}
+        old, new = self.names.fields(before).of_key, self.names.fields(after).of_key
+        return any(
+            text_of(before.get(was or "")) != text_of(after.get(now or ""))
+            for was, now in zip(old, new, strict=True)
+        )
+
+    def _unknown_key(self, event: Event, images: Images, what: str) -> Problem | None:
+        """The problem of a key that the message does not show, or None.
+
+        A message shows the columns of its own key: if they change, a delete is logged.
+        """
+        if self.is_key_trusted or (self._is_within(event.key_names) and not self._is_stand_in(images.before)):
+            return None
+        own = "none" if event.key_names is None else ", ".join(event.key_names)
+        row = "no row before it" if images.before is None else "a row before it that may be incomplete"
+        name = self.table.name
+        text = (
+            f"it is not known which {what}: the key is {', '.join(self.key)}, the message has {row}, and its "
+            f"own key is {own}. If the source logs the columns of the key with each change (they are its "
+            f"primary key or replica identity, or the table has REPLICA IDENTITY FULL), say so: --trust-key "
+            f"{name}, in Python trusted_keys. Otherwise follow the table by the key of its messages, read "
+            "with them (print.key=true); or set REPLICA IDENTITY FULL and begin with a new snapshot under "
+            "another name of the source (--name)"
+        )
+        return Problem(InputFormatError, "before", text)
+
+    def _is_stand_in(self, row: Fields | None) -> bool:
+        """Whether a row's key looks as if it was not logged, and other columns were.
+
+        So are the rows before of a table whose replica identity is an index other than the primary key.
+        """
+        if row is None:
             return False
-        return any(text_of(before.get(name)) != text_of(after.get(name)) for name in self.key_names)
+        found = self.names.fields(row).of_key
+        if any(row.get(name or "") not in _STAND_INS for name in found):
+            return False
+        return any(value not in _STAND_INS for name, value in row.items() if name not in found)
+
+    def _is_within(self, key_names: tuple[str, ...] | None) -> bool:
+        """Whether the key's columns are columns of a message's key."""
+        if key_names is None:
+            return False
+        known = self._within.get(key_names)
+        if known is None:
+            low = {name.lower() for name in key_names}
+            known = self._within[key_names] = low.issuperset(self.key)
+        return known
+
+    @functools.cached_property
+    def _within(self) -> dict[tuple[str, ...], bool]:
+        return {}
 
     def problem(self, operation: RowOperation) -> Problem | None:
-        """Problem of the columns of a row, or None."""
-        row, is_delete = operation.row, operation.operation == "delete"
-        target = self.table.target.full_name
+        """Problem of an operation, or of the columns of its row, or None."""
+        row = operation.row
         if row is None:
-            text = "the message has no row before the delete, and no key"
+            text = (
+                "the message has no row before the delete, and no key that is an object of JSON "
+                "(print.key=true, key.converter=org.apache.kafka.connect.json.JsonConverter)"
+            )
             return Problem(InputFormatError, "key", text)
-        if not is_delete and row.keys() == self._own:
-            return None
-        needed = self.key_names if is_delete else self._needed
-        lacking = [name for name in needed if name not in row]
-        if lacking:
-            text = (
-                f"the message does not have this column of {target}; it has {', '.join(row)}. If it may be "
-                f"missing, choose to read it as NULL: --null-if-missing {self.table.name}.{lacking[0]}, in "
-                "Python null_if_missing"
-            )
-            return Problem(RecordLayoutError, lacking[0], text)
-        if not is_delete and not row.keys() <= self._known:
-            (other, *_) = sorted(row.keys() - self._known)
-            text = (
-                f"{target} has no such column; add it there, or choose to leave it out: --ignore-column "
-                f"{self.table.name}.{other}, in Python ignored_columns"
-            )
-            return Problem(RecordLayoutError, other, text)
-        return None
+        if operation.problem is not None:
+            return operation.problem
+        fields = self.names.fields(row)
+        if operation.operation == "delete":
+            return fields.key_problem(self.names, row)
+        return fields.problem(self.names, row)
 
     def values(self, operation: RowOperation) -> tuple[object, ...]:
         """The JSON values of the columns; for a delete only those of the key."""
         row = operation.row or {}
-        names = self._named_by_delete if operation.operation == "delete" else self.names
-        return tuple([None if name is None else row.get(name) for name in names])
+        found = self.names.fields(row).of_columns
+        if operation.operation == "delete":
+            found = tuple([each if keyed else None for each, keyed in zip(found, self._is_key, strict=True)])
+        return tuple([None if name is None else row[name] for name in found])
 
     @functools.cached_property
     def column_readers(self) -> tuple[ColumnReader, ...]:
         """The readers of each column."""
         return tuple(
             ColumnReader(
-                column, hive_type, name, name in self.key_names, tuple(each[i] for each in self.readers)
+                name, hive_type, self.spelled.get(name, name), is_key, tuple(each[i] for each in self.readers)
             )
-            for i, ((column, hive_type), name) in enumerate(zip(self.columns, self.names, strict=True))
+            for i, ((name, hive_type), is_key) in enumerate(zip(self.columns, self._is_key, strict=True))
         )
 
     @functools.cached_property
-    def _needed(self) -> tuple[str, ...]:
-        return tuple(name for name in self.names if name not in self.optional)
-
-    @functools.cached_property
-    def _own(self) -> frozenset[str]:
-        return frozenset(self.names)
-
-    @functools.cached_property
-    def _named_by_delete(self) -> tuple[str | None, ...]:
-        """The names of the key's columns, None for the others."""
-        return tuple(name if name in self.key_names else None for name in self.names)
-
-    @functools.cached_property
-    def _known(self) -> frozenset[str]:
-        return frozenset((*self.names, *self.ignored))
+    def _is_key(self) -> tuple[bool, ...]:
+        return tuple(name in self.key for name, _ in self.columns)
 
 
-def _parted(names: Collection[str]) -> list[tuple[str, str, str]]:
-    return [name.rpartition(".") for name in names]
-
-
-def _spelled(table: SourceTable, columns: Sequence[str]) -> dict[str, str]:
-    spelled: dict[str, str] = {}
-    for column in columns:
-        if column.lower() in spelled:
-            raise RecordLayoutError(
-                f"table {table.name}: columns {spelled[column.lower()]} and {column} differ only in case, "
-                f"and names in {table.target.full_name} have no case"
-            )
-        spelled[column.lower()] = column
-    return spelled
+def _columns_of(table: SourceTable, names: Collection[str]) -> list[str]:
+    """The columns of a table among ``TABLE.COLUMN``."""
+    parted = [name.rpartition(".") for name in names]
+    return [column for name, _, column in parted if name == table.name]
 
 
 def _readers(
@@ -235,12 +289,16 @@ def _readers(
     return tuple(chosen[name] for name in types)
 
 
+def _low(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in names)
+
+
 def _key(table: SourceTable, facts: ShapeFacts, columns: Sequence[str]) -> tuple[str, ...]:
+    named = {frozenset(low): low for low in map(_low, sorted(facts.key_names))}
     if table.key:
-        key = tuple(name.lower() for name in table.key)
-    elif len(facts.key_names) == 1:
-        (names,) = facts.key_names
-        key = tuple(name.lower() for name in names)
+        key = _low(table.key)
+    elif len(named) == 1:
+        (key,) = named.values()
     else:
         found = "; ".join(", ".join(names) for names in sorted(facts.key_names))
         raise ConfigurationError(
@@ -254,7 +312,3 @@ def _key(table: SourceTable, facts: ShapeFacts, columns: Sequence[str]) -> tuple
             f"{', '.join(columns)}"
         )
     return key
-
-
-def _is_optional(options: LogOptions, table: SourceTable, column: str, name: str) -> bool:
-    return any(f"{table.name}.{each}" in options.null_if_missing for each in (column, name))

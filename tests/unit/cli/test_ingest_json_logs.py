@@ -87,7 +87,7 @@ def test_all_arguments_of_a_log() -> None:
     """Every argument reaches the log, and tables their keys."""
     texts = "--files a --files b --table shop.orders=sales.orders:id,part --table s.t=s.u"
     texts += " --name erp --positions line --ignore-column shop.orders.note"
-    texts += " --null-if-missing s.t.new --accept-schema-changes --apply-truncates"
+    texts += " --null-if-missing s.t.new --accept-schema-changes --apply-truncates --trust-key s.t"
     arguments = parsed(ingest_maxwell, *texts.split())
     log = ingest_maxwell.source_from(arguments)
     assert log.files == (Location.given("a"), Location.given("b"))
@@ -96,6 +96,7 @@ def test_all_arguments_of_a_log() -> None:
         positions=Positions.LINE,
         ignored_columns=frozenset({"shop.orders.note"}),
         null_if_missing=frozenset({"s.t.new"}),
+        trusted_keys=frozenset({"s.t"}),
         accepts_schema_changes=True,
         applies_truncates=True,
     )

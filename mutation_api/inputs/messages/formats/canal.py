@@ -78,6 +78,7 @@ class CanalFormat:
 
     name = "canal"
     unlogged: Unlogged | None = None
+    metadata_prefix: str | None = None
 
     def event(self, message: Message, positions: Positions) -> Event:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""

@@ -57,6 +57,10 @@ _FILE = re.compile(r"(.*?)\.?([0-9]{1,18})", re.DOTALL)
 _NAMES_KEPT = 256
 """Names of files and logs of which the parts are kept: messages repeat them."""
 
+_LOG_WHOLE_ROWS = (None, "mysql", "mariadb", "sqlserver", "oracle", "db2", "informix")
+"""Connectors whose sources log all columns of a row before its change. PostgreSQL logs those of the replica
+identity, and in the others the connector writes null, or a zero where a column is NOT NULL."""
+
 _LAST_COMMIT = re.compile(r'\[\s*"?([0-9]{1,19})"?\s*,')
 
 
@@ -85,6 +89,7 @@ class DebeziumFormat:
 
     values: DebeziumValues = field(default_factory=DebeziumValues)
     name: str = field(default="debezium", init=False)
+    metadata_prefix: str | None = None
 
     @property
     def unlogged(self) -> Unlogged:
@@ -128,7 +133,8 @@ class _Envelope:
         problem = None if kind in ("other", "schema change", "truncate") else self._problem()
         rows: tuple[Images, ...] = ()
         if kind == "row" and problem is None:
-            rows = (Images(*(fields_of(field_of(self.fields, name)) for name in ("before", "after"))),)
+            before, after = (fields_of(field_of(self.fields, name)) for name in ("before", "after"))
+            rows = (Images(before, after, self._source("connector") not in _LOG_WHOLE_ROWS),)
         return Event(
             kind,
             self._changed_table() if self.code is None else self.table,
@@ -144,7 +150,8 @@ class _Envelope:
         )
 
     def _source(self, name: str) -> str | None:
-        return text_of(self.source.get(name))
+        value = self.source.get(name)
+        return value if value is None or value.__class__ is str else text_of(value)
 
     def _table_changes(self) -> list[Fields | None] | None:
         return objects_of(field_of(self.fields, "tableChanges"))

@@ -127,23 +127,31 @@ class DebeziumValues:
         self, table: str, columns: Mapping[str, HiveType], schema: str | None
     ) -> Mapping[str, Reader]:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`; a schema is that of rows."""
-        schemas = (
-            None if schema is None else {each["field"]: each for each in json.loads(schema).get("fields", [])}
-        )
+        schemas = None
+        if schema is not None:
+            exact = {each["field"]: each for each in json.loads(schema).get("fields", [])}
+            schemas = {**{name.lower(): each for name, each in exact.items()}, **exact}
         return {name: self._reader(table, name, hive_type, schemas) for name, hive_type in columns.items()}
 
     def _reader(
         self, table: str, name: str, hive_type: HiveType, schemas: Mapping[str, Mapping[str, Any]] | None
     ) -> Reader:
-        semantic = self.column_types.get(f"{table}.{name}")
+        semantic = self._semantics.get((table, name.lower()))
         if semantic is not None:
             return _reader_called(semantic) or TEXT
         where = f"table {table}, column {name} ({hive_type.text})"
         if schemas is None:
             return self._reader_without_schema(where, hive_type)
-        if name not in schemas:
-            return TEXT
-        return self._reader_of_schema(where, hive_type, schemas[name])
+        found = schemas.get(name) or schemas.get(name.lower())
+        return TEXT if found is None else self._reader_of_schema(where, hive_type, found)
+
+    @functools.cached_property
+    def _semantics(self) -> Mapping[tuple[str, str], str]:
+        """Semantic types by table and column; names of columns have no case."""
+        parted = {name: name.rpartition(".") for name in self.column_types}
+        return {
+            (table, column.lower()): self.column_types[name] for name, (table, _, column) in parted.items()
+        }
 
     def _reader_of_schema(self, where: str, hive_type: HiveType, schema: Mapping[str, Any]) -> Reader:
         semantic, kafka_type = schema.get("name"), schema.get("type")

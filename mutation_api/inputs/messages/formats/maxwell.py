@@ -88,6 +88,7 @@ class MaxwellFormat:
 
     name = "maxwell"
     unlogged: Unlogged | None = None
+    metadata_prefix: str | None = None
 
     def event(self, message: Message, _positions: Positions) -> Event:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""

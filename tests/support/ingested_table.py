@@ -1,0 +1,59 @@
+"""A table of a metastore in memory, and the command that brings it up to a log of messages."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metastore_client.model import ColumnInfo
+from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api import connect
+from mutation_api.cli.ingest import command
+from mutation_api.cli.main import main
+from mutation_api.upkeep.create_acid_table import create_acid_table
+
+__all__ = ["IngestedTable"]
+
+
+class IngestedTable:
+    """``default.t``, without Spark."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, columns: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.metastore = InMemoryMetastore(folder / "warehouse", capabilities=HIVE_4_1)
+        patch.setattr(command, "metastore_from", lambda arguments: contextlib.nullcontext(self.metastore))
+        self._columns = [ColumnInfo(name, kind) for name, kind in columns.items()]
+        self._create()
+
+    def _create(self) -> None:
+        first = self._columns[0].name
+        create_acid_table(self.metastore, "default.t", self._columns, clustered_by=[first], num_buckets=1)
+
+    def empty(self) -> None:
+        """Make it anew, as somebody who reads the source once more does."""
+        self.metastore.drop_table("default", "t", delete_data=True)
+        self._create()
+
+    def log(self, name: str, lines: Sequence[str | bytes]) -> str:
+        """Write a file of these lines."""
+        path = self.folder / name
+        path.write_bytes(
+            b"".join((each if isinstance(each, bytes) else each.encode()) + b"\n" for each in lines)
+        )
+        return str(path)
+
+    def ingest(self, tool: str, files: str, *words: str, engine: str = "local") -> int:
+        """Run the command; returns its exit code."""
+        given = ("--metastore", "thrift://n:1", "--quiet", "--engine", engine)
+        return main(["ingest", tool, "--files", files, *words, *given])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows, in the order of their texts."""
+        with connect(self.metastore) as hive, hive.snapshot("default.t") as view:
+            found = view.table("default.t").scan().to_arrow().to_pylist()
+        return sorted(found, key=lambda row: json.dumps(row, default=str))
