@@ -41,7 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""
     add_log_arguments(parser, may_be_avro=True)
     values = parser.add_argument_group("how values are written, if messages have no schema")
-    values.add_argument("--decimals", choices=DECIMAL_MODES, help="the connector's decimal.handling.mode")
+    values.add_argument(
+        "--decimals",
+        choices=DECIMAL_MODES,
+        help="the connector's decimal.handling.mode; numeric if it is precise, and its converter has "
+        "decimal.format=NUMERIC",
+    )
     values.add_argument("--binary", choices=BINARY_MODES, help="the connector's binary.handling.mode")
     values.add_argument(
         "--times",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import MutationError, RecordValueError
 from mutation_api.inputs.messages.events import LogPart, Place, Problem
-from mutation_api.inputs.messages.json_text import is_rough, text_of
+from mutation_api.inputs.messages.json_text import digits_of, is_rough, text_of
 from mutation_api.inputs.messages.json_values import Reader, is_quoted, values_of_json
 from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.inputs.source import OPERATION, POSITION
@@ -24,6 +24,9 @@ from mutation_api.types.hive_type import HiveType, arrow_type
 from mutation_api.types.scalar_conversion import MisfitError
 
 __all__ = ["ColumnReader", "RowConverter", "Rows"]
+
+_NUMBERS = "decimal-number"
+"""The reader that takes all digits of a number."""
 
 _INFINITE = ("Infinity", "-Infinity")
 _NO_NUMBERS = ("NaN", *_INFINITE)
@@ -106,6 +109,11 @@ class _Column:
         return pa.array(list(map(text_of, self.values)), pa.string())
 
     @cached_property
+    def digits(self) -> pa.StringArray:
+        """Their texts, in which numbers have all digits."""
+        return pa.array(list(map(digits_of, self.values)), pa.string())
+
+    @cached_property
     def is_text(self) -> pa.BooleanArray:
         """Which of them are JSON strings."""
         if self.kinds <= {str}:
@@ -171,7 +179,7 @@ class RowConverter:
     def _converted(self, rows: Rows, number: int) -> pa.Array:
         column = self.columns[number]
         try:
-            return _values(rows.columns[number].texts, rows.schemas, column.hive_type, column.readers)
+            return _values(rows.columns[number], rows.schemas, column)
         except MisfitError as error:
             where = rows.places[error.row].shown(self.files, column.source_name)
             raise RecordValueError(
@@ -214,7 +222,7 @@ def _value_problems(
             shown = json.dumps(value, ensure_ascii=False) if found.is_text[row].as_py() else value
             text = f"must be {wanted}, to be read as {reader.name}, and is {shown}"
             yield _Problem(row, RecordValueError, name, text)
-    row = _first(_is_lost(found, column.hive_type))
+    row = _first(_is_lost(found, column))
     if row is not None:
         text = (
             "the value has a number of more digits than can be read exactly, or out of range; have the "
@@ -234,9 +242,11 @@ def _is_misquoted(found: _Column, is_of_schema: NDArray[np.bool_], reader: Reade
     return pc.and_(pc.and_(is_other, found.texts.is_valid()), pa.array(is_of_schema))
 
 
-def _is_lost(found: _Column, hive_type: HiveType) -> pa.Array:
+def _is_lost(found: _Column, column: ColumnReader) -> pa.Array:
     """Whether values were rounded, or made infinite; a column of doubles rounds in any case."""
-    if hive_type.kind in ("float", "double"):
+    if {reader.of_numbers.name for reader in column.readers} == {_NUMBERS}:
+        return pa.array(np.zeros(len(found.values), bool))
+    if column.hive_type.kind in ("float", "double"):
         return pc.and_(pc.is_in(found.texts, pa.array(_INFINITE)), pc.invert(found.is_text))
     return found.is_rough
 
@@ -247,20 +257,34 @@ def _first(is_wrong: pa.Array) -> int | None:
     return int(rows[0]) if rows.size else None
 
 
-def _values(
-    texts: pa.Array, schemas: NDArray[np.int64], hive_type: HiveType, readers: Sequence[Reader]
-) -> pa.Array:
-    """Values of texts; the reader of each depends on its message's schema."""
-    if len(set(readers)) == 1:
-        return values_of_json(texts, hive_type, readers[0])
-    rows, pieces = [], []
-    for index, reader in enumerate(readers):
-        chosen = np.flatnonzero(schemas == index)
-        rows.append(chosen)
+def _values(found: _Column, schemas: NDArray[np.int64], column: ColumnReader) -> pa.Array:
+    """Values of a column; the reader of each depends on its message's schema, and on its kind in JSON."""
+    readings = list(_readings(found, schemas, column.readers))
+    if len(readings) == 1:
+        ((_, texts, reader),) = readings
+        return values_of_json(texts, column.hive_type, reader)
+    pieces = []
+    for chosen, texts, reader in readings:
         try:
-            pieces.append(values_of_json(texts.take(pa.array(chosen)), hive_type, reader))
+            pieces.append(values_of_json(texts.take(pa.array(chosen)), column.hive_type, reader))
         except MisfitError as error:
             raise MisfitError(int(chosen[error.row]), error.value, error.reason) from None
-    back = np.argsort(np.concatenate(rows), kind="stable")
-    wanted = arrow_type(hive_type, timestamp_unit="us")
+    back = np.argsort(np.concatenate([chosen for chosen, _, _ in readings]), kind="stable")
+    wanted = arrow_type(column.hive_type, timestamp_unit="us")
     return pa.concat_arrays([piece.cast(wanted) for piece in pieces]).take(pa.array(back))
+
+
+def _readings(
+    found: _Column, schemas: NDArray[np.int64], readers: Sequence[Reader]
+) -> Iterator[tuple[NDArray[np.int64], pa.Array, Reader]]:
+    """Rows, the texts of all rows, and the reader of these rows; each row is in one of them."""
+    every = np.arange(len(found.values))
+    parts = [(every, readers[0])] if len(set(readers)) == 1 else []
+    for rows, reader in parts or ((np.flatnonzero(schemas == i), each) for i, each in enumerate(readers)):
+        of_numbers = reader.of_numbers
+        if of_numbers == reader or found.kinds <= {str}:
+            yield rows, found.digits if reader.name == of_numbers.name == _NUMBERS else found.texts, reader
+            continue
+        is_text = found.is_text.to_numpy(zero_copy_only=False)[rows]
+        yield rows[is_text], found.texts, reader
+        yield rows[~is_text], found.digits, of_numbers

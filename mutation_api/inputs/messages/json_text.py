@@ -23,6 +23,7 @@ __all__ = [
     "MessageParser",
     "Number",
     "RepeatedObject",
+    "digits_of",
     "field_of",
     "fields_of",
     "is_rough",
@@ -48,6 +49,9 @@ _HEAD_START = re.compile(r'[ \t\r\n]*\{[ \t\r\n]*"schema"[ \t\r\n]*:[ \t\r\n]*')
 _HEAD_END = re.compile(r"[ \t\r\n]*,[ \t\r\n]*")
 _HEADS_MAX = 32
 """Messages of more schemas than that are parsed whole: to look for theirs would take too long."""
+
+_DIGITS_MAX = 100
+"""Numbers of more digits than that fit into no column."""
 
 _LEAST_PLAIN, _LEAST_LARGE = Decimal("0.001"), 10_000_000
 """Java writes doubles from the one up to below the other without exponent."""
@@ -170,6 +174,15 @@ def number_of_java(digits: str) -> str:
     if exact.is_nan():
         return "NaN"
     return _infinity(exact > 0) if exact.is_infinite() else Number(_java_text(exact))
+
+
+def digits_of(value: Any) -> str | None:
+    """The text of a number with all its digits and no exponent; of other values as :func:`text_of`."""
+    text = written(value) if value.__class__ is float else value
+    if value.__class__ not in (Number, float) or not {"e", "E"} & set(text):
+        return str(text) if value.__class__ in (Number, float) else text_of(value)
+    exact = Decimal(text)
+    return format(exact, "f") if abs(exact.adjusted()) < _DIGITS_MAX else text_of(value)
 
 
 def is_rough(value: Any) -> bool:

@@ -15,16 +15,19 @@ reader               text                                         columns
 ``latin1``           bytes, each as the character of that number  binary
 ``decimal-bytes``    base64 of the unscaled number, two's         decimal, integers, strings
                      complement, high byte first
+``decimal-number``   the number itself                            decimal, integers, strings
 ``decimal-struct``   ``{"scale": 2, "value": base64 of it}``      decimal, integers, strings
 ``bits``             base64 of bytes, low byte first              integers, decimal, binary
 ``days``             since 1970-01-01                             date, strings
 ``millis``, …        since 1970-01-01, of a wall clock            timestamp, strings
 ``time-millis``, …   since midnight; also negative, or over 24 h  strings (``-838:59:59.000000``)
-``utc``              ``2018-06-20T13:37:03Z``, ``2017-09-15Z``    timestamp, date, strings
+``utc``              ``2018-06-20T13:37:03Z``, ``2017-09-15Z``,   timestamp, date, strings
+                     ``2018-06-20T15:37:03+02:00``
 ===================  ===========================================  ============================================
 
 A string column gets a readable value: ``2017-09-15``, ``12.50``, ``13:37:03`` (with six digits of a second if
-they are not zero); a text of ``utc`` stays as it is. An instant (``utc``) becomes the wall clock of UTC. A
+they are not zero); a text of ``utc`` stays as it is. An instant (``utc``) becomes the wall clock of UTC,
+whatever its offset. A
 value that would lose nanoseconds, digits or bits is refused.
 """
 
@@ -49,10 +52,19 @@ __all__ = ["READERS", "TEXT", "Reader", "base64_bytes", "can_read", "is_quoted",
 
 @dataclass(frozen=True)
 class Reader:
-    """Meaning of the text of a JSON value; ``scale`` is for ``decimal-bytes``."""
+    """Meaning of the text of a JSON value.
+
+    ``scale``: of ``decimal-bytes`` and ``decimal-number``. A value of ``decimal-bytes`` may be a JSON number,
+    which :meth:`of_numbers` reads.
+    """
 
     name: str
     scale: int = 0
+
+    @property
+    def of_numbers(self) -> Reader:
+        """The reader of those values that are JSON numbers."""
+        return Reader("decimal-number", self.scale) if self.name == "decimal-bytes" else self
 
 
 TEXT = Reader("text")
@@ -150,7 +162,6 @@ def _latin1(texts: pa.Array, _hive_type: HiveType, _reader: Reader) -> pa.Array:
 
 def _decimal_bytes(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.Array:
     number = pa.decimal128(38, reader.scale)
-    reason = f"is not a number of scale {reader.scale} that the column can hold"
 
     def convert(some: pa.Array) -> pa.Array:
         if pc.any(pc.equal(some, "")).as_py():
@@ -158,12 +169,24 @@ def _decimal_bytes(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.A
         unscaled = _sixteen_bytes(base64_bytes(some))
         values = pa.Array.from_buffers(number, len(some), [None, pa.py_buffer(unscaled.tobytes())])
         values.validate(full=True)
-        values = pc.if_else(pc.is_valid(some), values, pa.scalar(None, number))
-        if hive_type.kind in INTEGER_KINDS:
-            values = values.cast(pa.decimal128(38, 0))
-        return values.cast(arrow_type(hive_type))
+        return _of_decimals(pc.if_else(pc.is_valid(some), values, pa.scalar(None, number)), hive_type)
 
-    return _converted(texts, convert, reason)
+    return _converted(texts, convert, _NO_DECIMAL.format(reader.scale))
+
+
+def _decimal_number(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.Array:
+    number = pa.decimal128(38, reader.scale)
+
+    def convert(some: pa.Array) -> pa.Array:
+        return _of_decimals(some.cast(number), hive_type)
+
+    return _converted(texts, convert, _NO_DECIMAL.format(reader.scale))
+
+
+def _of_decimals(values: pa.Array, hive_type: HiveType) -> pa.Array:
+    if hive_type.kind in INTEGER_KINDS:
+        values = values.cast(pa.decimal128(38, 0))
+    return values.cast(arrow_type(hive_type))
 
 
 def _sixteen_bytes(values: pa.Array) -> NDArray[np.uint8]:
@@ -241,15 +264,19 @@ def _days(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
 
 def _wall_clock(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.Array:
     micros = _micros(texts, reader.name)
+    _refuse_other_years(texts, micros)
+    values = micros.cast(pa.timestamp("us"))
+    if hive_type.kind == "timestamp":
+        return values
+    return pc.replace_substring_regex(values.cast(pa.string()), r"\.000000$", "")
+
+
+def _refuse_other_years(texts: pa.Array, micros: pa.Array) -> None:
     outside = pc.or_(
         pc.less(micros, MIN_DAYS * _MICROS_PER_DAY),
         pc.greater_equal(micros, (MAX_DAYS + 1) * _MICROS_PER_DAY),
     )
     _refuse(texts, outside, "is not a time of the years 1 to 9999, counted from 1970-01-01")
-    values = micros.cast(pa.timestamp("us"))
-    if hive_type.kind == "timestamp":
-        return values
-    return pc.replace_substring_regex(values.cast(pa.string()), r"\.000000$", "")
 
 
 def _time(texts: pa.Array, _hive_type: HiveType, reader: Reader) -> pa.Array:
@@ -282,11 +309,35 @@ def _micros(texts: pa.Array, unit: str) -> pa.Array:
 
 def _utc(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
     is_right = pc.match_substring_regex(texts, _UTC_TEXT)
-    _refuse(texts, pc.invert(is_right), "is not a time or date of UTC such as 2018-06-20T13:37:03.25Z")
+    _refuse(
+        texts,
+        pc.invert(is_right),
+        "is not a time or date of UTC such as 2018-06-20T13:37:03.25Z, and has no offset such as +02:00",
+    )
     if hive_type.kind in _STRINGS:
         return texts
-    plain = pc.utf8_rtrim(pc.replace_substring(texts, "T", " "), "Z")
-    return _converted(texts, lambda some: values_of_texts(some, hive_type), "", plain)
+    is_offset = pc.invert(pc.ends_with(texts, "Z"))
+    plain = pc.replace_substring_regex(pc.replace_substring(texts, "T", " "), r"(Z|[+-]\d\d:[0-9:]+)$", "")
+    values = _converted(texts, lambda some: values_of_texts(some, hive_type), "", plain)
+    if not pc.any(is_offset).as_py():
+        return values
+    if hive_type.kind != "timestamp":
+        _refuse(texts, is_offset, "has an offset, so its date in UTC may be another one")
+    micros = pc.subtract(values.cast(pa.int64()), _offset_micros(texts))
+    _refuse_other_years(texts, micros)
+    return micros.cast(pa.timestamp("us"))
+
+
+def _offset_micros(texts: pa.Array) -> pa.Array:
+    """The offsets from UTC at the ends of texts."""
+    parts = pc.extract_regex(texts, _OFFSET)
+    micros = pa.scalar(0, pa.int64())
+    for name, unit in (("hours", 3_600_000_000), ("minutes", 60_000_000), ("seconds", 1_000_000)):
+        digits = pc.struct_field(parts, name)
+        number = pc.if_else(pc.equal(pc.fill_null(digits, ""), ""), "0", digits).cast(pa.int64())
+        micros = pc.add(micros, pc.multiply(number, unit))
+    is_behind = pc.equal(pc.struct_field(parts, "sign"), "-")
+    return pc.if_else(pc.fill_null(is_behind, False), pc.negate(micros), micros)
 
 
 def _refuse(texts: pa.Array, is_wrong: pa.Array, reason: str) -> None:
@@ -320,10 +371,14 @@ class _Kind:
     is_quoted: bool | None = None
 
 
+_NO_DECIMAL = "is not a number of scale {} that the column can hold"
 _INT, _BIGINT = HiveType("int"), HiveType("bigint")
 _MICROS_IN = {"seconds": 1_000_000, "millis": 1000, "micros": 1}
 _BASE64 = r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
-_UTC_TEXT = r"\A\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?Z\z"
+_OFFSET_TEXT = r"[+-](?:0\d|1[0-8]):[0-5]\d(?::[0-5]\d)?"
+_CLOCK_TEXT = r"T\d\d:\d\d(?::\d\d(?:\.\d+)?)?"
+_UTC_TEXT = rf"\A\d{{4}}-\d\d-\d\d(?:Z|{_CLOCK_TEXT}(?:Z|{_OFFSET_TEXT}))\z"
+_OFFSET = r"T.*?(?:Z|(?P<sign>[+-])(?P<hours>\d\d):(?P<minutes>\d\d)(?::(?P<seconds>\d\d))?)$"
 
 READERS = {
     "text": _Kind(_SCALARS, _text),
@@ -333,7 +388,8 @@ READERS = {
     "base64-url-safe": _Kind(("binary",), _url_safe_base64, True),
     "hex": _Kind(("binary",), _hex, True),
     "latin1": _Kind(("binary",), _latin1, True),
-    "decimal-bytes": _Kind((*_NUMBERS, *_STRINGS), _decimal_bytes, True),
+    "decimal-bytes": _Kind((*_NUMBERS, *_STRINGS), _decimal_bytes),
+    "decimal-number": _Kind((*_NUMBERS, *_STRINGS), _decimal_number, False),
     "decimal-struct": _Kind((*_NUMBERS, *_STRINGS), _decimal_struct),
     "bits": _Kind((*_NUMBERS, "binary"), _bits, True),
     "days": _Kind(("date", *_STRINGS), _days),

@@ -12,6 +12,8 @@ bigint unsigned                     number; Debezium's ``precise`` mode: Decimal
 float, double                       number; ``"NaN"``                             float, double
 decimal, numeric                    ``precise``: base64, ``connect…Decimal``, or  decimal, integers, string
                                     a struct, ``VariableScaleDecimal``
+…                                   the same; number, if the converter has        decimal, integers, string
+                                    ``decimal.format=NUMERIC``
 …                                   ``string``: string                            decimal, string
 …                                   ``double``: number; only if the user says     decimal, double
                                     so, since it is not exact
@@ -23,8 +25,8 @@ bit(n)                              base64, low byte first, ``Bits``            
 date                                number of days, ``Date``; ``IsoDate``         date, string
 datetime; timestamp of PostgreSQL   number: ``Timestamp``, ``MicroTimestamp``,    timestamp, as it is there;
                                     ``NanoTimestamp``; ``IsoTimestamp``           string
-timestamp of MySQL, timestamptz     string, ``ZonedTimestamp``                    timestamp: that of UTC;
-                                                                                  string as it is
+timestamp of MySQL, timestamptz,    string, ``ZonedTimestamp``, with any offset   timestamp: that of UTC;
+datetimeoffset                                                                    string as it is
 time                                number: ``Time``, ``MicroTime``,              string
                                     ``NanoTime``; ``IsoTime``, ``ZonedTime``
 geometry, point, array, hstore      struct, array, map                            string: its JSON
@@ -53,7 +55,7 @@ from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
 
 __all__ = ["BINARY_MODES", "DECIMAL_MODES", "SEMANTIC_TYPES", "TIME_MODES", "DebeziumValues"]
 
-DECIMAL_MODES = ("precise", "string", "double")
+DECIMAL_MODES = ("precise", "string", "double", "numeric")
 BINARY_MODES = ("bytes", "base64", "base64-url-safe", "hex")
 TIME_MODES = {"connect": "millis", "microseconds": "micros", "nanoseconds": "nanos", "isostring": "utc"}
 """Values of ``time.precision.mode`` that define how all columns of one type are written, with the reader of a
@@ -91,7 +93,8 @@ _STRINGS = ("string", "char", "varchar")
 class DebeziumValues:
     """How values are written, for messages without a schema.
 
-    ``decimals``: ``decimal.handling.mode``. ``binary``: ``binary.handling.mode``. ``times``: one of
+    ``decimals``: ``decimal.handling.mode``; ``numeric`` if it is precise, and the converter has
+    ``decimal.format=NUMERIC``. ``binary``: ``binary.handling.mode``. ``times``: one of
     TIME_MODES; without it a timestamp must be a text of UTC. ``column_types``: semantic type by
     ``TABLE.COLUMN``, one of SEMANTIC_TYPES; overrides all else. ``placeholder``:
     ``unavailable.value.placeholder``.
@@ -181,7 +184,7 @@ class DebeziumValues:
             case "binary":
                 return self._binary(where)
             case "decimal":
-                return self._decimal(where)
+                return self._decimal(where, hive_type.scale)
             case "date":
                 return Reader("utc" if self.times == "isostring" else "days")
             case "timestamp":
@@ -200,9 +203,11 @@ class DebeziumValues:
             )
         return Reader("base64" if self.binary == "bytes" else self.binary)
 
-    def _decimal(self, where: str) -> Reader:
+    def _decimal(self, where: str, scale: int) -> Reader:
         if self.decimals in ("string", "double"):
             return TEXT
+        if self.decimals == "numeric":
+            return Reader("decimal-number", scale)
         advice = (
             f"give its scale: {_DECIMAL}(SCALE)"
             if self.decimals == "precise"

@@ -12,6 +12,7 @@ import pytest
 
 from mutation_api.errors import InputFormatError, RecordValueError
 from mutation_api.inputs.messages.formats.debezium import DebeziumFormat, DebeziumSource
+from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
 from mutation_api.inputs.messages.log_options import LogOptions, Positions
 from mutation_api.inputs.source import SourceTable
 from tests.support.json_messages import (
@@ -194,4 +195,34 @@ def test_schemas_that_change_within_a_log(tmp_path: Path) -> None:
     assert in_order(found) == [
         ("insert", *row.values()),
         ("insert", 2, Decimal("2.25"), datetime(2024, 1, 2, 3, 4, 5), date(2024, 1, 1)),
+    ]
+
+
+DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("hive_type", "has_schema"), [("decimal(38,2)", True), ("decimal(38,2)", False), ("string", True)]
+)
+def test_decimals_in_numeric_format(tmp_path: Path, hive_type: str, *, has_schema: bool) -> None:
+    """decimal.format=NUMERIC: numbers of JSON, all digits; beside others in base64 if there is a schema."""
+    numbers = ["12.50", "1E-1", "123456789012345678901234567890.25", "-0.00", "null"]
+    exact = ["12.50", "0.10", "123456789012345678901234567890.25", "0.00", None]
+    fields = [{"type": "int64", "field": "id"}, {**DECIMAL, "optional": True, "field": "price"}]
+    schema = {"type": "struct", "fields": [{"type": "struct", "fields": fields, "field": "after"}]}
+    lines = []
+    for number, text in enumerate([*numbers, *([f'"{unscaled(Decimal("7.25"), 2)}"'] if has_schema else [])]):
+        row = f'{{"id":{number},"price":{text}}}'
+        payload = envelope("c", None, {}, {**POSTGRES, "lsn": number}).replace(
+            '"after": {}', f'"after": {row}'
+        )
+        lines.append(f'{{"schema":{json.dumps(schema)},"payload":{payload}}}' if has_schema else payload)
+    is_text = hive_type == "string"
+    values = DebeziumValues(decimals="numeric")
+    table = small_table(("id", "bigint"), ("price", hive_type))
+    log = DebeziumSource(write_log(tmp_path, lines), "test", values=values)
+    (found,) = log.read_local([SourceTable("public.orders", table, ("id",))], {}).tables
+    expected = [*exact, "7.25"] if has_schema else exact
+    assert [row[2] for row in in_order(found)] == [
+        each if is_text or each is None else Decimal(each) for each in expected
     ]

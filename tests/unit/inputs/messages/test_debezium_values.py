@@ -73,6 +73,7 @@ def test_schemas_tell_how_values_are_written(
         ),
         (DebeziumValues(column_types={"s.t.c": "io.debezium.time.Timestamp"}), "timestamp", Reader("millis")),
         (DebeziumValues(column_types={"s.t.c": "text"}), "decimal(10,3)", Reader("text")),
+        (DebeziumValues(decimals="numeric"), "decimal(10,3)", Reader("decimal-number", 3)),
     ],
 )
 def test_the_user_tells_how_values_are_written(
@@ -85,7 +86,7 @@ def test_the_user_tells_how_values_are_written(
 @pytest.mark.parametrize(
     ("values", "hive_type", "kafka", "text"),
     [
-        (DebeziumValues(), "decimal(10,3)", None, "choose one of precise, string, double"),
+        (DebeziumValues(), "decimal(10,3)", None, "choose one of precise, string, double, numeric"),
         (DebeziumValues(decimals="precise"), "decimal(10,3)", None, r"Decimal\(SCALE\)"),
         (DebeziumValues(), "binary", None, "choose one of bytes, base64"),
         (DebeziumValues(), "binary", "string", "choose one of bytes, base64"),

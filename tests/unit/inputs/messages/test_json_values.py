@@ -86,7 +86,17 @@ def test_scales_differ_within_a_column() -> None:
         ("time-millis", ["49023250"], "string", ["13:37:03.250000"]),
         ("utc", ["2018-06-20T13:37:03Z"], "timestamp", [datetime(2018, 6, 20, 13, 37, 3)]),
         ("utc", ["2018-06-20T13:37:03.25Z"], "string", ["2018-06-20T13:37:03.25Z"]),
+        ("utc", ["2018-06-20T13:37:03+02:00"], "string", ["2018-06-20T13:37:03+02:00"]),
+        (
+            "utc",
+            ["2024-01-01T10:00:00+02:00", "2024-01-01T00:00Z", None, "2024-01-01T00:00:00.000001-05:30:15"],
+            "timestamp",
+            [datetime(2024, 1, 1, 8), datetime(2024, 1, 1), None, datetime(2024, 1, 1, 5, 30, 15, 1)],
+        ),
+        ("utc", ["2024-03-01T00:30:00+01:00"], "timestamp", [datetime(2024, 2, 29, 23, 30)]),
+        ("utc", [None, "2024-03-01T00:30+18:00"], "timestamp", [None, datetime(2024, 2, 29, 6, 30)]),
         ("utc", ["2017-09-15Z"], "date", [date(2017, 9, 15)]),
+        ("decimal-number", ["12.00", "1e2"], "int", [12, 100]),
         ("flag", ["true", "false", "1", None], "boolean", [True, False, True, None]),
         ("flag", ["true", "false", "0"], "tinyint", [1, 0, 0]),
         ("bits", [base64_text(b"\x01\x80")], "int", [0x8001]),
@@ -120,7 +130,13 @@ def test_values(reader: str, texts: list[str | None], hive_type: str, expected: 
         ("millis", 0, str(2**63 - 1), "timestamp", "too large"),
         ("millis", 0, "999999999999999", "timestamp", "years 1 to 9999"),
         ("nanos", 0, "1529476623000001", "timestamp", "nanoseconds"),
-        ("utc", 0, "2018-06-20T13:37:03+02:00", "timestamp", "UTC"),
+        ("utc", 0, "2018-06-20T13:37:03+19:00", "timestamp", "no offset such as"),
+        ("utc", 0, "2018-06-20T13:37:03+0200", "timestamp", "no offset such as"),
+        ("utc", 0, "2018-06-20+02:00", "date", "no offset such as"),
+        ("utc", 0, "2018-06-20T00:00:00+02:00", "date", "has an offset"),
+        ("utc", 0, "0001-01-01T00:00:00+00:01", "timestamp", "years 1 to 9999"),
+        ("utc", 0, "9999-12-31T23:59:59-00:01", "timestamp", "years 1 to 9999"),
+        ("utc", 0, "2018-06-20T25:37:03+02:00", "timestamp", "wall clock"),
         ("utc", 0, "2018-06-20T13:37:03", "timestamp", "UTC"),
         ("utc", 0, "2018-02-30T13:37:03Z", "timestamp", "wall clock"),
         ("utc", 0, "2018-06-20T13:37:03.1234567Z", "timestamp", "wall clock"),
@@ -136,6 +152,15 @@ def test_refused(reader: str, scale: int, text: str, hive_type: str, reason: str
     with pytest.raises(MisfitError, match=reason) as refused:
         read([None, fine.get(reader, "0"), text, text], hive_type, reader, scale)
     assert (refused.value.row, refused.value.value) == (2, repr(text))
+
+
+def test_decimals_that_are_json_numbers() -> None:
+    """They have the scale of their type, and lose no digit."""
+    texts = ["12.50", "-1", None, "0.0000"]
+    assert read(texts, "string", "decimal-number", 2) == ["12.50", "-1.00", None, "0.00"]
+    assert read(texts[:2], "decimal(9,3)", "decimal-number", 2) == [Decimal("12.5"), Decimal(-1)]
+    with pytest.raises(MisfitError, match="scale 2"):
+        read(["1.005"], "decimal(9,3)", "decimal-number", 2)
 
 
 def test_readers_refuse_columns_that_cannot_hold_their_values() -> None:
