@@ -2,7 +2,8 @@
 
 Spark's text reader does not report the position of a line, splits at carriage returns too, and passes on
 bytes that are not UTF-8. So Python reads blocks and splits them. A file is read up to its size when it was
-listed, so that a growing log gives the same lines on each reading.
+listed, so that a growing log gives the same lines on each reading. The bytes of a compressed file are those
+before its compression (:mod:`~mutation_api.inputs.messages.compressed`); it is one range.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from mutation_api.errors import ConfigurationError, InputFormatError
-from mutation_api.inputs.source_files import LocationsLike, all_located, children, entry_at, is_link, opened
+from mutation_api.inputs.messages.compressed import (
+    CompressedFileError,
+    is_compressed,
+    kind_of,
+    opened_bytes,
+)
+from mutation_api.inputs.source_files import LocationsLike, all_located, children, entry_at, is_link
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
@@ -36,6 +43,14 @@ BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_LINE = 256 * 1024 * 1024
 """A longer line is not a message. The limit keeps a file that is not a log from filling the memory."""
 
+COMPRESSION_ESTIMATE = 8
+"""Bytes of messages for each byte of a compressed file, to choose who reads it."""
+
+_UNKNOWN = 2**63 - 1
+"""Size of a compressed file: its end is known when it was read."""
+
+_NO_LINE = f"a line has more than {LONGEST_LINE} bytes; is this a log of JSON messages?"
+
 Line = tuple[int, str | None]
 """The byte at which a line begins, and its text, None if it is not UTF-8."""
 
@@ -54,6 +69,11 @@ class LogFile:
     def name(self) -> str:
         """See :class:`~mutation_api.inputs.messages.events.LogPart`."""
         return self.location.shown
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes to read; an estimate if the file is compressed."""
+        return self.size * (COMPRESSION_ESTIMATE if is_compressed(self.location.name) else 1)
 
     def shown(self, offset: int, field: str | None = None) -> str:
         """See :class:`~mutation_api.inputs.messages.events.LogPart`. Raises OSError."""
@@ -90,24 +110,37 @@ def log_files(given: LocationsLike) -> tuple[LogFile, ...]:
 
 def log_ranges(files: Sequence[LogFile]) -> tuple[LogRange, ...]:
     """Ranges of the files, in which each line begins once."""
-    return tuple(
-        LogRange(index, start, min(start + RANGE_BYTES, file.size))
-        for index, file in enumerate(files)
-        for start in range(0, file.size, RANGE_BYTES)
-    )
+    found: list[LogRange] = []
+    for index, file in enumerate(files):
+        if is_compressed(file.location.name):
+            found += [LogRange(index, 0, _UNKNOWN)] if file.size else []
+            continue
+        starts = range(0, file.size, RANGE_BYTES)
+        found += [LogRange(index, start, min(start + RANGE_BYTES, file.size)) for start in starts]
+    return tuple(found)
 
 
 def read_lines(file: LogFile, part: LogRange) -> Iterator[list[Line]]:
     """The lines that begin in a range of a file, blank ones too, some at a time.
 
     Raises:
-        InputFormatError: the file is gone, or shorter than it was; a line has no end.
+        InputFormatError: the file is gone, or shorter than it was; it is not text in UTF-8, or not
+            compressed as its name says; a line has no end.
     """
     path = file.location
+    size = _UNKNOWN if part.stop == _UNKNOWN else file.size
     try:
-        with opened(path) as stream:
-            for offset, block in _blocks(stream, part.start, part.stop, file.size):
+        with opened_bytes(path, file.size) as stream:
+            for offset, block in _blocks(stream, part.start, part.stop, size):
+                kind = None if offset else kind_of(block)
+                if kind is not None:
+                    raise InputFormatError(f"{path.shown} {kind}")
                 yield list(_lines(offset, block))
+    except CompressedFileError as error:
+        raise InputFormatError(
+            f"{path.shown} cannot be decompressed: {error}. It is damaged, cut off, still being written, or "
+            "not compressed as the ending of its name says. Move a file to the log's folder when it is whole"
+        ) from error
     except (FileNotFoundError, EOFError) as error:
         raise InputFormatError(
             f"{path.shown} changed while it was read: {error}; files of a log are only added or appended to"
@@ -117,9 +150,9 @@ def read_lines(file: LogFile, part: LogRange) -> Iterator[list[Line]]:
 
 
 def line_number(location: Location, offset: int) -> int:
-    """Number, from 1, of the line that begins at this byte. Raises OSError."""
+    """Number, from 1, of the line that begins at this byte. Raises OSError, CompressedFileError."""
     count, left = 1, offset
-    with opened(location) as file:
+    with opened_bytes(location) as file:
         while left > 0 and (block := file.read(min(BLOCK_BYTES, left))):
             count += block.count(b"\n")
             left -= len(block)
@@ -157,15 +190,19 @@ def _blocks(file: BinaryIO, start: int, stop: int, size: int) -> Iterator[tuple[
     rest = b""
     while at + len(rest) < stop:
         read = file.read(min(BLOCK_BYTES, stop - at - len(rest)))
+        if not read and size == _UNKNOWN:
+            break
         if not read:
             raise EOFError(f"it has {at + len(rest)} bytes, and had {size} when it was listed")
         rest += read
         length = rest.rfind(b"\n") + 1
+        if not length and len(rest) > LONGEST_LINE:
+            raise EOFError(_NO_LINE)
         if length:
             yield at, rest[:length]
             at, rest = at + length, rest[length:]
     if rest:
-        yield at, rest + _end_of_line(file, size - at - len(rest))
+        yield at, rest + (b"" if size == _UNKNOWN else _end_of_line(file, size - at - len(rest)))
 
 
 def _first_line(file: BinaryIO, start: int, size: int) -> int:
@@ -179,7 +216,7 @@ def _first_line(file: BinaryIO, start: int, size: int) -> int:
 def _end_of_line(file: BinaryIO, longest: int) -> bytes:
     found = file.readline(min(longest, LONGEST_LINE))
     if len(found) == LONGEST_LINE and longest > LONGEST_LINE:
-        raise EOFError(f"a line has more than {LONGEST_LINE} bytes; is this a log of JSON messages?")
+        raise EOFError(_NO_LINE)
     return found
 
 

@@ -35,7 +35,7 @@ class MessageParts(OperationParts):
     @property
     def byte_count(self) -> int:
         """See :class:`~mutation_api.inputs.parts.OperationParts`."""
-        return sum(file.size for file in self.log.read_files)
+        return sum(file.byte_count for file in self.log.read_files)
 
     @property
     def locations(self) -> Sequence[Location]:

@@ -4,13 +4,14 @@ A format defines the meaning of a message (:mod:`~mutation_api.inputs.messages.e
 nothing is guessed. The modules:
 
 ==================  ==========================================================================================
-``json_lines``      files and their lines, each with the byte it begins at
+``json_lines``      files and their lines, each with the byte it begins at; ``compressed`` files, too
 ``unwrap``          messages, without the wrappers of tools; lines that are not messages
 ``first_look``      facts of the log about each table
 ``order``           positions of operations, and which of them are applied already
 ``table_changes``   schema changes and truncates
 ``shape``           columns of messages and of the target, and the key
-``json_rows``       the values; ``json_values`` has the readers
+``row_fields``      fields of rows, which are columns whatever their case
+``json_rows``       the values; ``json_values`` has the readers, ``unlogged`` what stands for no value
 ``message_parts``   the operations of a table, range by range of the files
 ``avro_messages``   messages of topics in Avro, as the JSON that they would be; ``avro_schema`` has the rules
 ==================  ==========================================================================================
@@ -58,8 +59,9 @@ class MessageSource(ABC):
     """A log of JSON messages: the common part of all sources of messages.
 
     Args:
-        files: a file, or a folder of files, or several of these, on any storage; the driver and the workers
-            must see local files under the same name. Or topics of Kafka.
+        files: a file, or a folder of files, or several of these, on any storage, compressed if their names
+            end in ``.gz`` or ``.zst``; the driver and the workers must see local files under the same name.
+            Or topics of Kafka.
         name: name of this log among those of its format, in the watermarks.
         options: the user's choices about the log.
     """
@@ -117,7 +119,7 @@ class MessageSource(ABC):
         if isinstance(self.files, KafkaTopics):
             return 0
         with readable(self.source_id):
-            return sum(file.size for file in log_files(self.files))
+            return sum(file.byte_count for file in log_files(self.files))
 
     def _batch(
         self, tables: Sequence[SourceTable], after: Mapping[str, Position], looked: _LookAt
