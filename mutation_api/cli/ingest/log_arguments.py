@@ -28,8 +28,8 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         action="append",
         type=location_from,
         metavar="PATH",
-        help="file, or folder of files, with one message a line, compressed if its name ends in .gz or .zst: a "
-        "path that all of Spark's machines can read, or hdfs://…, s3a://…; may be repeated",
+        help="file, or folder of files, with one message a line, compressed if its name ends in .gz or .zst: "
+        "a path that all of Spark's machines can read, or hdfs://…, s3a://…; may be repeated",
     )
     place.add_argument(
         "--kafka",
