@@ -75,6 +75,7 @@ from .inputs.ingest_report import IngestReport as IngestReport
 from .inputs.kafka.topics import KafkaTopics as KafkaTopics
 from .inputs.messages.formats.canal import CanalSource as CanalSource
 from .inputs.messages.formats.debezium import DebeziumSource as DebeziumSource
+from .inputs.messages.formats.debezium_flat import FlattenedMessages as FlattenedMessages
 from .inputs.messages.formats.debezium_values import DebeziumValues as DebeziumValues
 from .inputs.messages.formats.maxwell import MaxwellSource as MaxwellSource
 from .inputs.messages.log_options import LogOptions as LogOptions

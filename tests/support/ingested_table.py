@@ -30,9 +30,15 @@ class IngestedTable:
         self._columns = [ColumnInfo(name, kind) for name, kind in columns.items()]
         self._create()
 
-    def _create(self) -> None:
+    def _create(self, name: str = "t") -> None:
         first = self._columns[0].name
-        create_acid_table(self.metastore, "default.t", self._columns, clustered_by=[first], num_buckets=1)
+        create_acid_table(
+            self.metastore, f"default.{name}", self._columns, clustered_by=[first], num_buckets=1
+        )
+
+    def also(self, name: str) -> None:
+        """Make another table of these columns."""
+        self._create(name)
 
     def empty(self) -> None:
         """Make it anew, as somebody who reads the source once more does."""

@@ -17,6 +17,9 @@ Messages in Avro, or with a schema (schemas.enable=true), say how values are wri
 describe decimals, bytes, and times that are numbers: by the settings of the connector, or column by column:
 
   --decimals string --column-type shop.orders.placed=io.debezium.time.MicroTimestamp
+
+Messages that ExtractNewRecordState has flattened (after.state.only in Confluent Cloud) are read with
+--flattened; deletes need __deleted (delete.tombstone.handling.mode=rewrite), or the messages' keys.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ import argparse
 import functools
 
 from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
+from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.messages.formats.debezium import DebeziumSource
+from mutation_api.inputs.messages.formats.debezium_flat import FlattenedMessages
 from mutation_api.inputs.messages.formats.debezium_values import (
     BINARY_MODES,
     DECIMAL_MODES,
@@ -62,6 +67,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="semantic type of a column, which overrides the other options: "
         f"{', '.join(SEMANTIC_TYPES)}; may be repeated",
     )
+    flat = parser.add_argument_group("flattened messages, as ExtractNewRecordState writes them")
+    flat.add_argument(
+        "--flattened",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="messages are rows, of the table that __table and __schema or __db name, or their schema, or "
+        "their topic, or of the only --table; with NAME those without __table are rows of this table "
+        "(default: they are whole envelopes)",
+    )
+    flat.add_argument(
+        "--add-fields-prefix",
+        metavar="TEXT",
+        help=f"the transformation's add.fields.prefix (default: {FlattenedMessages.prefix})",
+    )
     values.add_argument(
         "--unavailable-value",
         default=DebeziumValues.placeholder,
@@ -79,7 +99,17 @@ def source_from(arguments: argparse.Namespace) -> DebeziumSource:
         column_types=dict(arguments.column_type),
         placeholder=arguments.unavailable_value,
     )
-    return log_from(arguments, functools.partial(DebeziumSource, values=values))
+    flattened = _flattened_from(arguments)
+    return log_from(arguments, functools.partial(DebeziumSource, values=values, flattened=flattened))
+
+
+def _flattened_from(arguments: argparse.Namespace) -> FlattenedMessages | None:
+    if arguments.flattened is None:
+        if arguments.add_fields_prefix is not None:
+            raise ConfigurationError("--add-fields-prefix goes with --flattened")
+        return None
+    given = {} if arguments.add_fields_prefix is None else {"prefix": arguments.add_fields_prefix}
+    return FlattenedMessages(table=arguments.flattened or None, **given)
 
 
 def _column_type(text: str) -> tuple[str, str]:

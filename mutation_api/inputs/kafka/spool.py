@@ -4,9 +4,9 @@ A line is the number of the partition, the message's offset, its key and the mes
 message has its own place and order wherever its line is, so one file has all partitions, and Spark's tasks
 read ranges of it.
 
-A key that is not an object of JSON is left out: it does not order messages, and the rows have their keys in
-them. A message that is not UTF-8 is refused at once. One of Avro is kept as it came, in base64; the log has
-the schemas, each looked up here once.
+A key that is neither an object of JSON nor the text of a Struct of one field is left out: it does not order
+messages, and the rows have their keys in them. A message that is not UTF-8 is refused at once. One of Avro is
+kept as it came, in base64; the log has the schemas, each looked up here once.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from mutation_api.inputs.messages.events import Event, MessageFormat, Place
 from mutation_api.inputs.messages.json_lines import LogFile, log_ranges, read_lines
 from mutation_api.inputs.messages.json_text import MessageParser
 from mutation_api.inputs.messages.log_options import Positions
+from mutation_api.inputs.messages.printed_lines import key_of_struct
 from mutation_api.inputs.messages.unwrap import MessageLog
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -47,7 +48,7 @@ WRITE_BYTES = 4 * 1024 * 1024
 KEYS_REMEMBERED = 1000
 """Keys of a partition's last messages, among which a tombstone finds the delete before it."""
 
-_NO_KEY = b"null"
+_NO_KEY = _NOTHING = b"null"
 
 _log = logging.getLogger(__name__)
 
@@ -55,13 +56,21 @@ _log = logging.getLogger(__name__)
 class MessageSpool:
     """The file of a run's messages."""
 
-    def __init__(self, folder: Location, plan: ReadingPlan, registry: Registry | None = None) -> None:
+    def __init__(
+        self,
+        folder: Location,
+        plan: ReadingPlan,
+        registry: Registry | None = None,
+        *,
+        keeps_tombstones: bool = False,
+    ) -> None:
         """Begin without a file.
 
         Args:
             folder: folder for the file.
             plan: what is read.
             registry: where the schemas of messages are; None if all messages are texts.
+            keeps_tombstones: whether messages without value are kept, which delete in flattened logs.
         """
         self.message_count = 0
         self.byte_count = 0
@@ -72,6 +81,7 @@ class MessageSpool:
         self._file: OutputFile | None = None
         self._warned: set[str] = set()
         self._registry = registry
+        self._keeps_tombstones = keeps_tombstones
         self._readers: dict[int, AvroReader] = {}
         self.schemas: dict[int, WriterSchema] = {}
 
@@ -82,11 +92,11 @@ class MessageSpool:
             InputFormatError: it is not UTF-8, its schema cannot be had or read, or its delete is missing.
             ConnectionFailedError: the registry does not answer, or refuses. InputError: it cannot be written.
         """
-        if value is None:
+        if value is None and not self._keeps_tombstones:
             self._check_tombstone(number, offset, key)
             return
         partition = self._plan.partitions[number]
-        text = self._value(partition, offset, value)
+        text = _NOTHING if value is None else self._value(partition, offset, value)
         self._keys[number].add(key)
         self._buffer += b"%d\t%d\t%b\t%b\n" % (number, offset, self._key(partition, offset, key), text)
         self.message_count += 1
@@ -137,6 +147,8 @@ class MessageSpool:
                 return line_part(key)
         elif _is_object(key):
             return key.translate(_SPACES)
+        elif (fields := key_of_struct(key.decode(errors="replace"))) is not None:
+            return json.dumps(fields, ensure_ascii=False).encode()
         if partition.topic not in self._warned:
             self._warned.add(partition.topic)
             _log.warning("topic %s: keys of messages that are no JSON objects are left out", partition.topic)
@@ -243,6 +255,9 @@ class SpooledLog(MessageLog):
 
     def _parser(self) -> MessageParser:
         return AvroMessageParser(self.schemas) if self.schemas else MessageParser()
+
+    def _topic(self, place: Place) -> str | None:
+        return self.files[place.file].topic
 
     def _is_applied(self, place: Place, event: Event) -> bool:
         starts = self.starts.get(event.table or "")

@@ -145,7 +145,11 @@ class KafkaTopics:
         plan = reading_plan(source_id, cluster, states, tables, after, starts)
         for each in plan.added:
             _log.warning("%s: %s was added, and is read from its beginning", source_id, each.name)
-        files, schemas = ((), {}) if plan.end is None else self._spooled(source_id, broker, plan)
+        files, schemas = (
+            ((), {})
+            if plan.end is None
+            else self._spooled(source_id, broker, plan, keeps_tombstones=message_format.is_flattened)
+        )
         check_same(source_id, states, broker.topics(self.topics))
         is_private = self._spill_directory is None
         log = spooled_log(files, plan, message_format, positions, is_private=is_private, schemas=schemas)
@@ -179,12 +183,12 @@ class KafkaTopics:
         return registry
 
     def _spooled(
-        self, source_id: str, broker: Broker, plan: ReadingPlan
+        self, source_id: str, broker: Broker, plan: ReadingPlan, *, keeps_tombstones: bool
     ) -> tuple[tuple[LogFile, ...], dict[int, WriterSchema]]:
         """Read the messages into files, which replace those of the read before; the schemas of messages."""
         folder = self._own_folder.renewed(f"{source_id}: messages")
         with self._registry(source_id) as registry:
-            spool = MessageSpool(folder, plan, registry)
+            spool = MessageSpool(folder, plan, registry, keeps_tombstones=keeps_tombstones)
             broker.read(plan, spool.add)
         spool.close()
         _log.info("%s: %d messages, %d bytes", source_id, spool.message_count, spool.byte_count)

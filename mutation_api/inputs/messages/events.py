@@ -32,10 +32,11 @@ _BIGINTS = range(-(2**63), 2**63)
 
 
 class Message(NamedTuple):
-    """A message and its key, as JSON values; ``key`` may be None."""
+    """A message and its key, as JSON values; ``key`` may be None. ``topic``: where it was, if it is known."""
 
     key: object
     value: object
+    topic: str | None = None
 
 
 class Problem(NamedTuple):
@@ -137,14 +138,18 @@ class MessageFormat(Protocol):
         """What messages have in place of a value that was not logged; None if all values are logged."""
 
     @property
-    def metadata_prefix(self) -> str | None:
-        """Begins the names of a row's fields that are not columns; None if there are none."""
+    def is_flattened(self) -> bool:
+        """Whether a message is a row, and one without value deletes the row of its key."""
+
+    @property
+    def metadata_prefixes(self) -> tuple[str, ...]:
+        """Begin the names of a row's fields that are not columns of the source."""
 
     def event(self, message: Message, positions: Positions) -> Event:
         """The meaning of a message.
 
         Args:
-            message: its value is never None.
+            message: its value is not None, unless messages are flattened.
             positions: what orders operations.
         """
 

@@ -5,7 +5,7 @@ nothing is guessed. The modules:
 
 ==================  ==========================================================================================
 ``json_lines``      files and their lines, each with the byte it begins at; ``compressed`` files, too
-``unwrap``          messages, without the wrappers of tools; lines that are not messages
+``unwrap``          messages of lines, and lines that are not messages; ``printed_lines``: forms of a line
 ``first_look``      facts of the log about each table
 ``order``           positions of operations, and which of them are applied already
 ``table_changes``   schema changes and truncates
@@ -76,6 +76,10 @@ class MessageSource(ABC):
     def format(self) -> MessageFormat:
         """Meaning of the messages."""
 
+    def format_for(self, _tables: Sequence[str]) -> MessageFormat:
+        """Meaning of the messages, if these tables are followed."""
+        return self.format
+
     @property
     def source_id(self) -> str:
         """``FORMAT:NAME``."""
@@ -140,10 +144,11 @@ class MessageSource(ABC):
 
     def _opened(self, tables: Sequence[str], after: Mapping[str, Position]) -> OpenedLog:
         """The log as it is now."""
+        positions, message_format = self.options.positions, self.format_for(tables)
         if isinstance(self.files, KafkaTopics):
-            return self.files.opened(self.source_id, tables, after, self.format, self.options.positions)
+            return self.files.opened(self.source_id, tables, after, message_format, positions)
         files = log_files(self.files)
-        return OpenedLog(MessageLog(files, log_ranges(files), self.format, self.options.positions), after)
+        return OpenedLog(MessageLog(files, log_ranges(files), message_format, positions), after)
 
     def _order(self, look: FirstLook, facts: LogFacts, after: Mapping[str, Position]) -> Order:
         """Order of the operations; refuses a log that cannot be applied after the watermarks."""

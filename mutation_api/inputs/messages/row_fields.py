@@ -75,7 +75,7 @@ class ColumnNames:
         optional: columns that rows may lack.
         ignored: columns of the source that are left out. Of two that differ in case the one that is spelled
             so is left out; otherwise case does not count.
-        metadata: begins the names of fields that are not columns of the source; None if there are none.
+        metadata: begin the names of fields that are not columns of the source.
     """
 
     table: str
@@ -84,7 +84,7 @@ class ColumnNames:
     key: tuple[str, ...]
     optional: Collection[str]
     ignored: Collection[str]
-    metadata: str | None = None
+    metadata: tuple[str, ...] = ()
     _known: dict[tuple[str, ...], RowFields] = field(default_factory=dict, compare=False, repr=False)
 
     def fields(self, row: Fields) -> RowFields:
@@ -149,4 +149,4 @@ class ColumnNames:
         )
 
     def _is_metadata(self, name: str) -> bool:
-        return self.metadata is not None and name.startswith(self.metadata)
+        return name.startswith(self.metadata)

@@ -120,7 +120,7 @@ class Shape:
             tuple(name for name in in_order if name in key),
             frozenset(name.lower() for name in _columns_of(table, options.null_if_missing)),
             frozenset(_columns_of(table, options.ignored_columns)),
-            message_format.metadata_prefix,
+            message_format.metadata_prefixes,
         )
         spelled = names.spelled(facts.columns)
         types = {spelled.get(name, name): hive_type for name, hive_type in columns}

@@ -1,8 +1,7 @@
 """From lines to messages: wrappers are removed, and lines that are not messages are reported.
 
-A line is a message; or its key, a tab and the message, as ``kafka-console-consumer`` prints them; or an
-object with ``key`` and ``value``, or with ``topic``, ``key`` and ``payload`` (``kcat -J``). Its parts may be
-JSON in a string. Blank lines and messages that are null (tombstones) are left out.
+What a line holds: see :mod:`~mutation_api.inputs.messages.printed_lines`. Blank lines are left out, and so
+are messages that are null (tombstones), unless they are the deletes of a log of flattened messages.
 """
 
 from __future__ import annotations
@@ -12,18 +11,11 @@ from dataclasses import dataclass
 
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.messages.avro_schema import AvroError
-from mutation_api.inputs.messages.events import (
-    Event,
-    LoggedEvent,
-    LogPart,
-    Message,
-    MessageFormat,
-    Place,
-    Problem,
-)
+from mutation_api.inputs.messages.events import Event, LoggedEvent, LogPart, MessageFormat, Place, Problem
 from mutation_api.inputs.messages.json_lines import LogFile, LogRange, read_lines
-from mutation_api.inputs.messages.json_text import MessageParser, fields_of
+from mutation_api.inputs.messages.json_text import MessageParser
 from mutation_api.inputs.messages.log_options import Positions
+from mutation_api.inputs.messages.printed_lines import LineError, message_of
 
 __all__ = ["MessageLog"]
 
@@ -35,8 +27,8 @@ _NO_JSON = Event(
     problem=Problem(
         InputFormatError,
         None,
-        "the line is not one whole JSON message; is it cut off, are two of them on it, or has an object two "
-        "fields of one name?",
+        "the line is not one whole JSON message; is it cut off or spread over lines, are two of them on it, "
+        "or has an object two fields of one name?",
     ),
 )
 
@@ -82,7 +74,7 @@ class MessageLog:
         self, lines: Iterable[tuple[Place, str | None]], parser: MessageParser
     ) -> Iterator[LoggedEvent]:
         for place, text in lines:
-            event = self._event(text, parser)
+            event = self._event(place, text, parser)
             if event is not None and not self._is_applied(place, event):
                 yield LoggedEvent(place, event)
 
@@ -104,34 +96,25 @@ class MessageLog:
         """Whether the log itself knows that an event has been applied to all tables that it concerns."""
         return False
 
-    def _event(self, text: str | None, parser: MessageParser) -> Event | None:
+    def _topic(self, _place: Place) -> str | None:
+        """The topic of a message, None if it is not known."""
+        return None
+
+    def _event(self, place: Place, text: str | None, parser: MessageParser) -> Event | None:
         """The event of a line; None if it has no message."""
         if text is None:
             return _NO_TEXT
         if not text.strip(_BLANKS):
             return None
+        is_flattened = self.format.is_flattened
         try:
-            message = _message(text, parser)
-        except AvroError as error:
+            message = message_of(text, parser, is_row=is_flattened)
+        except (AvroError, LineError) as error:
             return Event("damaged", problem=Problem(InputFormatError, None, str(error)))
         except ValueError:
             return _NO_JSON
-        return None if message.value is None else self.format.event(message, self.positions)
-
-
-def _message(text: str, parser: MessageParser) -> Message:
-    """The message of a line, without wrappers. Raises ValueError: it has none."""
-    before, tab, behind = text.partition("\t")
-    key, value = (parser.parsed(before), parser.parsed(behind)) if tab else (None, parser.parsed(text))
-    fields = fields_of(value)
-    if fields is not None:
-        if "value" in fields and "op" not in fields:
-            key, value = fields.get("key"), fields["value"]
-        elif "payload" in fields and "topic" in fields:
-            key, value = fields.get("key"), fields["payload"]
-    return Message(_out_of_text(key, parser), _out_of_text(value, parser))
-
-
-def _out_of_text(value: object, parser: MessageParser) -> object:
-    """The JSON in a text; any other value itself."""
-    return parser.parsed(value) if isinstance(value, str) and value.__class__ is str else value
+        if message is None or (message.value is None and not is_flattened):
+            return None
+        if is_flattened and message.topic is None:
+            message = message._replace(topic=self._topic(place))
+        return self.format.event(message, self.positions)

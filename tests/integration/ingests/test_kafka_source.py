@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition
 from judges.kafka import Kafka
 from mutation_api import (
     DebeziumSource,
+    FlattenedMessages,
     KafkaTopics,
     LogOptions,
     MaxwellSource,
@@ -381,3 +382,18 @@ def test_login_and_encryption(tmp_path: Path, topic: str) -> None:
         ):
             with pytest.raises(ConnectionFailedError, match=said):
                 read(source(changed))
+
+
+def test_flattened_messages(kafka: Kafka, topic: str) -> None:
+    """A message without value deletes the row of its key, also in a later run."""
+    kafka.create_topic(topic)
+    rows = [(1, "a"), (2, "b"), (1, "c")]
+    key = '{{"id": {}}}'.format
+    sent = [(key(number).encode(), f'{{"id": {number}, "note": "{note}"}}'.encode()) for number, note in rows]
+    kafka.send(topic, [*sent, (key(2).encode(), None)])
+    topics = KafkaTopics(kafka.servers, topic, timeout_seconds=20)
+    source = DebeziumSource(topics, "erp", flattened=FlattenedMessages(table="shop.orders"))
+    first = read(source)
+    assert rows_of(first) == [("delete", 2, None), ("update", 1, "c")]
+    kafka.send(topic, [(key(1).encode(), None)])
+    assert rows_of(read(source, first.position)) == [("delete", 1, None)]

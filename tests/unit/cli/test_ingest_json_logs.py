@@ -21,6 +21,7 @@ from mutation_api.cli.ingest.kafka_arguments import REGISTRY_PASSWORD_VARIABLE
 from mutation_api.cli.main import EXIT_OK, main
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.kafka.topics import KafkaTopics
+from mutation_api.inputs.messages.formats.debezium_flat import FlattenedMessages
 from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
 from mutation_api.inputs.messages.log_options import LogOptions, Positions
 from mutation_api.storage.location import Location
@@ -115,6 +116,20 @@ def test_how_debezium_writes_values() -> None:
     assert log.values == DebeziumValues(
         decimals="precise", binary="hex", times="connect", column_types=columns, placeholder="gone"
     )
+
+
+def test_flattened_messages() -> None:
+    """With the table of those that do not name it, and the prefix of what was added."""
+    words = ("--files", "a", "--table", "s.t=s.u")
+    assert ingest_debezium.source_from(parsed(ingest_debezium, *words)).flattened is None
+    plain = ingest_debezium.source_from(parsed(ingest_debezium, *words, "--flattened"))
+    assert plain.flattened == FlattenedMessages()
+    named = (*words, "--flattened", "s.t", "--add-fields-prefix", "m_")
+    assert ingest_debezium.source_from(parsed(ingest_debezium, *named)).flattened == FlattenedMessages(
+        table="s.t", prefix="m_"
+    )
+    with pytest.raises(ConfigurationError, match="goes with --flattened"):
+        ingest_debezium.source_from(parsed(ingest_debezium, *words, "--add-fields-prefix", "m_"))
 
 
 @pytest.mark.parametrize("text", ["shop.orders", "=a.b", "a.b=c.d:", "a.b=c.d=e", "a.b=c.d:e:f"])

@@ -78,7 +78,8 @@ class CanalFormat:
 
     name = "canal"
     unlogged: Unlogged | None = None
-    metadata_prefix: str | None = None
+    is_flattened: bool = False
+    metadata_prefixes: tuple[str, ...] = ()
 
     def event(self, message: Message, positions: Positions) -> Event:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""

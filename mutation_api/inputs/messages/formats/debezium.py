@@ -29,11 +29,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.messages.events import Event, Images, Message, MessageFormat, Problem, bigint
+from mutation_api.inputs.messages.formats.debezium_flat import FlattenedMessages
 from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
 from mutation_api.inputs.messages.json_text import (
     Fields,
@@ -72,24 +73,41 @@ class DebeziumSource(MessageSource):
 
     Args:
         values: how values are written, for messages without a schema.
+        flattened: how messages were flattened; None if they are envelopes.
     """
 
     _: KW_ONLY
     values: DebeziumValues = field(default_factory=DebeziumValues)
+    flattened: FlattenedMessages | None = None
 
     @property
     def format(self) -> MessageFormat:
         """Meaning of Debezium's messages."""
-        return DebeziumFormat(self.values)
+        return DebeziumFormat(self.values, self.flattened)
+
+    def format_for(self, tables: Sequence[str]) -> MessageFormat:
+        """See :class:`~mutation_api.inputs.messages.message_source.MessageSource`."""
+        return DebeziumFormat(self.values, self.flattened, tables[0] if len(tables) == 1 else None)
 
 
 @dataclass(frozen=True)
 class DebeziumFormat:
-    """Meaning of Debezium's messages."""
+    """Meaning of Debezium's messages; ``followed``: the only table that is followed, if it is one."""
 
     values: DebeziumValues = field(default_factory=DebeziumValues)
+    flattened: FlattenedMessages | None = None
+    followed: str | None = None
     name: str = field(default="debezium", init=False)
-    metadata_prefix: str | None = None
+
+    @property
+    def is_flattened(self) -> bool:
+        """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
+        return self.flattened is not None
+
+    @property
+    def metadata_prefixes(self) -> tuple[str, ...]:
+        """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
+        return () if self.flattened is None else self.flattened.metadata_prefixes
 
     @property
     def unlogged(self) -> Unlogged:
@@ -98,7 +116,12 @@ class DebeziumFormat:
 
     def event(self, message: Message, _positions: Positions) -> Event:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""
-        return _Envelope(message).event()
+        if self.flattened is None:
+            return _Envelope(message).event()
+        found = self.flattened.enveloped(message, self.followed)
+        if isinstance(found, Problem):
+            return Event("damaged", problem=found)
+        return _Envelope(found).event()
 
     def readers(
         self, table: str, columns: Mapping[str, HiveType], schema: str | None
@@ -215,8 +238,8 @@ class _Envelope:
         if self.code is None:
             names = ", ".join(self.fields or ())
             text = (
-                f"this is no envelope of Debezium: it has the fields {names}; flattened messages "
-                "(ExtractNewRecordState) cannot be read"
+                f"this is no envelope of Debezium: it has the fields {names}. If the messages were flattened "
+                "(ExtractNewRecordState, after.state.only), say so: --flattened"
             )
             return Problem(InputFormatError, "op", text)
         if self.code not in OPERATIONS:

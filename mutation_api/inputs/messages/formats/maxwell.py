@@ -88,7 +88,8 @@ class MaxwellFormat:
 
     name = "maxwell"
     unlogged: Unlogged | None = None
-    metadata_prefix: str | None = None
+    is_flattened: bool = False
+    metadata_prefixes: tuple[str, ...] = ()
 
     def event(self, message: Message, _positions: Positions) -> Event:
         """See :class:`~mutation_api.inputs.messages.events.MessageFormat`."""

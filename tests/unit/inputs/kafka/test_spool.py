@@ -15,6 +15,7 @@ from mutation_api.inputs.kafka.spool import MessageSpool, spooled_log
 from mutation_api.inputs.messages.avro_messages import WriterSchema
 from mutation_api.inputs.messages.events import Event, LoggedEvent, Place
 from mutation_api.inputs.messages.formats.debezium import DebeziumFormat
+from mutation_api.inputs.messages.formats.debezium_flat import FlattenedMessages
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.storage.location import Location
 from tests.support.avro_messages import framed
@@ -77,11 +78,14 @@ def test_messages_before_a_tables_watermark_are_left_out(tmp_path: Path) -> None
     assert [each.place for each in found] == [Place(0, 3)]
 
 
-@pytest.mark.parametrize("key", [None, b"Struct{id=1}", b'"text"', b"\xff\xfe", b'{"id"\t:\n1}'])
+@pytest.mark.parametrize(
+    "key", [None, b"Struct{id=1}", b"Struct{a=1,b=2}", b'"text"', b"\xff\xfe", b'{"id"\t:\n1}']
+)
 def test_a_key_that_is_no_object_is_left_out(tmp_path: Path, key: bytes | None) -> None:
     (found,) = events(tmp_path, plan_of(0, 0), (0, 0, key, message(1)))
     assert found.event.kind == "row"
-    assert found.event.key == ({"id": "1"} if key is not None and b":" in key else None)
+    is_known = key is not None and (b":" in key or key == b"Struct{id=1}")
+    assert found.event.key == ({"id": "1"} if is_known else None)
 
 
 @pytest.mark.parametrize("value", [b'{"a": "line\nend"}', b"{\n", b"", b"{}\n{}", message(1)[:-1]])
@@ -160,3 +164,20 @@ def test_messages_in_avro_keep_their_places_among_others(
     assert damaged.problem is not None
     assert "it was not written with its schema" in damaged.problem.text
     assert sorted(schemas.asked) == list(range(len(schemas)))
+
+
+def test_messages_without_value_are_deletes_of_a_flattened_log(tmp_path: Path) -> None:
+    """They need no delete before them, and are of the table that the topic names, or that is followed."""
+    plan = plan_of(0, 0)
+    spool = MessageSpool(Location.given(tmp_path), plan, keeps_tombstones=True)
+    spool.add(0, 0, b'{"id": 1}', b'{"id": 1, "note": "a"}')
+    spool.add(0, 1, b'{"id": 1}', None)
+    spool.add(1, 0, b"Struct{id=2}", None)
+    spool.close()
+    flat = DebeziumFormat(flattened=FlattenedMessages(), followed="shop.orders")
+    log = spooled_log(spool.written(), plan, flat, Positions.AUTO, is_private=True)
+    found = [each for some in log.events(0) for each in some]
+    assert [each.place for each in found] == [Place(0, 0), Place(0, 1), Place(1, 0)]
+    assert [each.event.op for each in found] == ["update", "delete", "delete"]
+    assert {each.event.table for each in found} == {"shop.orders"}
+    assert found[2].event.key == {"id": "2"}

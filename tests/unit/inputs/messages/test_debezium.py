@@ -102,8 +102,8 @@ DAMAGED = [
     (envelope("c", ROW, None), "after", "has no row"),
     (envelope("u", ROW, "text"), "after", "has no row"),
     (envelope("c", after=ROW, source=None), "source", "does not name database and table"),
-    ('{"id":1,"note":"a"}', "op", "fields id, note; flattened"),
-    ("[1]", "op", "no envelope"),
+    ('{"id":1,"note":"a"}', "op", "fields id, note. If the messages were flattened"),
+    ("1", "op", "no envelope"),
 ]
 
 

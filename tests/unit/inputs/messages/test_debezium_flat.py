@@ -1,0 +1,270 @@
+"""Flattened messages of Debezium, in the forms in which ExtractNewRecordState writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mutation_api.cli.main import EXIT_OK
+from tests.support.ingested_table import IngestedTable
+
+PEOPLE = {"id": "bigint", "name": "string"}
+TABLE = ("--table", "shop.people=default.t", "--flattened")
+
+Row = dict[str, Any] | None
+
+
+@pytest.fixture
+def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IngestedTable:
+    return IngestedTable(tmp_path, monkeypatch, PEOPLE)
+
+
+def person(number: int, name: str | None) -> dict[str, Any]:
+    return {"id": number, "name": name}
+
+
+def schema_of(row: dict[str, Any], name: str) -> dict[str, Any]:
+    types = {int: "int64", str: "string"}
+    fields = [
+        {"field": each, "type": types.get(type(value), "string"), "optional": True}
+        for each, value in row.items()
+    ]
+    return {"type": "struct", "fields": fields, "optional": False, "name": name}
+
+
+def line(key: Row, value: Row, *, schema: str | None = None) -> str:
+    """Key and message as the console consumer prints them; ``schema``: the table's name in schemas."""
+    if schema is None:
+        return f"{json.dumps(key)}\t{json.dumps(value)}" if key else json.dumps(value)
+    whole = {"schema": schema_of(value or person(0, ""), f"{schema}.Value"), "payload": value}
+    if key is None:
+        return json.dumps(whole)
+    return f"{json.dumps({'schema': schema_of(key, f'{schema}.Key'), 'payload': key})}\t{json.dumps(whole)}"
+
+
+def rewritten(code: str, row: dict[str, Any], **others: Any) -> dict[str, Any]:
+    """A row of ``delete.tombstone.handling.mode=rewrite`` and ``add.fields=op,table,db``."""
+    named = {"__op": code, "__table": "people", "__db": "shop", **others}
+    return {**row, **named, "__deleted": "true" if code == "d" else "false"}
+
+
+LIFE = [
+    ("r", person(1, "Ada")),
+    ("c", person(2, "Bob")),
+    ("u", person(1, "Eve")),
+    ("d", person(2, "Bob")),
+    ("c", person(3, "Dan")),
+    ("d", person(3, "Dan")),
+    ("c", person(4, "Dan")),
+]
+"""The last two are an update of the key."""
+
+LEFT = [person(1, "Eve"), person(4, "Dan")]
+
+
+@pytest.mark.parametrize("schema", [None, "erp.shop.people"])
+def test_deletes_that_are_rewritten(people: IngestedTable, schema: str | None) -> None:
+    """Each with its operation and table; messages of other tables are others."""
+    lines = [line({"id": row["id"]}, rewritten(code, row), schema=schema) for code, row in LIFE]
+    other = rewritten("c", person(9, "no"), __table="orders")
+    lines.append(line({"id": 9}, other, schema=None if schema is None else "erp.shop.orders"))
+    assert people.ingest("debezium", people.log("log-1.json", lines), *TABLE) == EXIT_OK
+    assert people.rows() == LEFT
+
+
+@pytest.mark.parametrize("schema", [None, "erp.shop.people"])
+@pytest.mark.parametrize("keeps_op", [True, False])
+def test_deletes_that_are_tombstones(people: IngestedTable, schema: str | None, *, keeps_op: bool) -> None:
+    """The default: no value deletes the row of the key; a schema may be left."""
+    lines = []
+    for code, row in LIFE:
+        value = {**row, **({"__op": code} if keeps_op else {})}
+        lines.append(line({"id": row["id"]}, None if code == "d" else value, schema=schema))
+    files = people.log("log-1.json", lines)
+    assert people.ingest("debezium", files, *TABLE) == EXIT_OK
+    assert people.rows() == LEFT
+
+
+def test_a_rewritten_delete_may_have_a_tombstone_behind_it(people: IngestedTable) -> None:
+    """rewrite-with-tombstone; the next run goes on with the tombstone alone."""
+    delete = line({"id": 1}, rewritten("d", person(1, "Ada")))
+    lines = [line({"id": 1}, rewritten("c", person(1, "Ada"))), delete]
+    assert people.ingest("debezium", people.log("log-1.json", lines), *TABLE) == EXIT_OK
+    assert people.rows() == []
+    files = people.log(
+        "log-1.json", [*lines, line({"id": 1}, None), line({"id": 2}, rewritten("c", LEFT[1]))]
+    )
+    assert people.ingest("debezium", files, *TABLE) == EXIT_OK
+    assert people.rows() == LEFT[1:]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([line({"id": 1}, {**LEFT[0], "__schema": "shop", "__table": "people"})], ()),
+        ([line({"id": 1}, {**LEFT[0], "__source_schema": "shop", "__source_table": "people"})], ()),
+        (
+            [
+                line({"id": 1}, LEFT[0], schema="a.erp.shop.people"),
+                line({"id": 9}, LEFT[1], schema="e.x.people"),
+            ],
+            (),
+        ),
+        ([json.dumps({"topic": "erp.shop.people", "offset": 0, "key": {"id": 1}, "payload": LEFT[0]})], ()),
+        ([json.dumps({"topic": "erp.shop.orders", "offset": 0, "key": {"id": 9}, "payload": LEFT[1]})], None),
+        (
+            [
+                json.dumps(
+                    {"topic": "routed", "offset": 0, "key": '{"id": 1}', "payload": json.dumps(LEFT[0])}
+                )
+            ],
+            (),
+        ),
+        (
+            [json.dumps({"topic": "a.b.c", "offset": 0, "key": {"id": 1}, "payload": LEFT[0]})],
+            ("shop.people",),
+        ),
+        (
+            [line({"id": 1}, {**LEFT[0], "__table": "people"}), line({"id": 9}, {**LEFT[1], "__table": "x"})],
+            (),
+        ),
+        ([line({"id": 1}, {**LEFT[0], "m_table": "people", "m_db": "shop"})], ("--add-fields-prefix", "m_")),
+    ],
+)
+def test_whose_row_a_message_is(
+    people: IngestedTable, lines: list[str], words: tuple[str, ...] | None
+) -> None:
+    """By the fields that were added, the schema, the topic; or because one table is followed."""
+    assert people.ingest("debezium", people.log("log-1.json", lines), *TABLE, *(words or ())) == EXIT_OK
+    assert people.rows() == ([] if words is None else LEFT[:1])
+
+
+def test_several_tables_need_their_names(people: IngestedTable, capsys: pytest.CaptureFixture[str]) -> None:
+    """Read one by one they need none."""
+    files = people.log("log-1.json", [line({"id": 1}, LEFT[0])])
+    words = ("--table", "shop.people=default.t", "--table", "shop.orders=default.u", "--flattened")
+    people.also("u")
+    assert people.ingest("debezium", files, *words) != EXIT_OK
+    said = capsys.readouterr().err
+    assert "line 1, field __table: the message does not name its table" in said
+    assert "add.fields=table,db" in said
+    assert people.ingest("debezium", files, *TABLE) == EXIT_OK
+    assert people.rows() == LEFT[:1]
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ([line(None, LEFT[0])], "field __deleted: the message has neither __deleted nor a key"),
+        (
+            [line(None, {**LEFT[0], "__op": "c"})],
+            "field __deleted: the message has neither __deleted nor a key",
+        ),
+        (["null"], "field __deleted: the message has no value and no key"),
+        ([line({"id": 1}, {**LEFT[0], "__deleted": "maybe"})], "field __deleted: is maybe"),
+        ([line({"id": 1}, {**LEFT[0], "__deleted": "true", "__op": "c"})], "is true, and the operation is c"),
+        ([line({"id": 1}, {**LEFT[0], "__op": "x"})], "field op: no operation is called x"),
+        (["1"], "the message is not a row"),
+        ([line({"id": 1}, {**LEFT[0], "odd": 1})], "field odd: default.t has no such column"),
+        ([line({"code": 1}, None)], "field id: the message does not have this column of default.t"),
+    ],
+)
+def test_what_is_not_told_is_refused(
+    people: IngestedTable, capsys: pytest.CaptureFixture[str], texts: list[str], said: str
+) -> None:
+    """Nothing is applied; the same log with keys, or deletes that are rewritten, is."""
+    files = people.log("log-1.json", texts)
+    assert people.ingest("debezium", files, "--table", "shop.people=default.t:id", "--flattened") != EXIT_OK
+    assert said in capsys.readouterr().err
+    assert people.rows() == []
+    told = {**LEFT[0], "__op": "c", "__deleted": "false"}
+    for name, again in (("keys", line({"id": 1}, LEFT[0])), ("deletes", line(None, told))):
+        people.empty()
+        words = (*TABLE, "--name", name)
+        if name == "deletes":
+            words = ("--table", "shop.people=default.t:id", "--flattened", "--name", name)
+        assert people.ingest("debezium", people.log("log-1.json", [again]), *words) == EXIT_OK
+        assert people.rows() == LEFT[:1]
+
+
+def test_flattened_messages_that_are_not_said_to_be(
+    people: IngestedTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The advice is followed."""
+    files = people.log("log-1.json", [line({"id": 1}, LEFT[0])])
+    assert people.ingest("debezium", files, *TABLE[:2]) != EXIT_OK
+    assert "say so: --flattened" in capsys.readouterr().err
+    assert people.ingest("debezium", files, *TABLE) == EXIT_OK
+    assert people.rows() == LEFT[:1]
+
+
+def test_a_key_that_is_not_the_messages_own(
+    people: IngestedTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An update does not show the row before it."""
+    lines = [line({"id": 1}, rewritten("c", person(1, "a"))), line({"id": 1}, rewritten("u", person(1, "b")))]
+    files = people.log("log-1.json", lines)
+    words = ("--table", "shop.people=default.t:name", "--flattened")
+    assert people.ingest("debezium", files, *words) != EXIT_OK
+    assert "line 2, field before: it is not known which row had the old key" in capsys.readouterr().err
+    assert people.ingest("debezium", files, *TABLE) == EXIT_OK
+    assert people.rows() == [person(1, "b")]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [{"__file": "bin.000002", "__pos": at, "__row": 0} for at in range(4, 11)],
+        [{"__sequence": f'[null,"{at}"]', "__lsn": at} for at in range(4, 11)],
+    ],
+)
+def test_positions_order_messages(people: IngestedTable, places: list[dict[str, Any]]) -> None:
+    """Whatever the order of lines; what was applied is not applied again."""
+    lines = [
+        line({"id": row["id"]}, rewritten(code, row, **place))
+        for (code, row), place in zip(LIFE, places, strict=True)
+    ]
+    files = people.log("log-1.json", lines[::-1])
+    assert people.ingest("debezium", files, *TABLE) == EXIT_OK
+    assert people.rows() == LEFT
+    assert people.ingest("debezium", people.log("log-1.json", [*lines, *lines]), *TABLE) == EXIT_OK
+    assert people.rows() == LEFT
+
+
+def test_fields_that_the_target_has_are_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others that were added are left out."""
+    kept = IngestedTable(tmp_path, monkeypatch, {**PEOPLE, "__source_ts_ms": "bigint"})
+    row = rewritten("c", person(1, "Ada"), __source_ts_ms=5, __lsn=7)
+    assert kept.ingest("debezium", kept.log("log-1.json", [line({"id": 1}, row)]), *TABLE) == EXIT_OK
+    assert kept.rows() == [{**person(1, "Ada"), "__source_ts_ms": 5}]
+
+
+def test_columns_with_the_names_of_a_wrapper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of keys and values, or an outbox."""
+    table = IngestedTable(tmp_path, monkeypatch, {"key": "string", "value": "string", "topic": "string"})
+    rows = [
+        {"key": "a", "value": "b", "topic": "c"},
+        {"key": "d", "value": '{"x": 1}', "topic": "e", "__deleted": "false"},
+    ]
+    wrapped = {"key": json.dumps({"key": "f"}), "value": json.dumps({"key": "f", "value": "g", "topic": "h"})}
+    lines = [*(line({"key": row["key"]}, row) for row in rows), json.dumps(rows[1]), json.dumps(wrapped)]
+    files = table.log("log-1.json", lines)
+    words = ("--table", "shop.people=default.t:key", "--flattened", "--trust-key", "shop.people")
+    assert table.ingest("debezium", files, *words) == EXIT_OK
+    assert [row["key"] for row in table.rows()] == ["a", "d", "f"]
+
+
+def test_messages_that_the_transformation_lets_pass(people: IngestedTable) -> None:
+    """Heartbeats, marks of transactions, and envelopes."""
+    source = {"db": "shop", "table": "people", "connector": "mysql"}
+    lines = [
+        '{"serverName":"erp"}\t{"ts_ms":1465581029523}',
+        '{"id":"571"}\t{"status":"BEGIN","id":"571","ts_ms":1,"event_count":null,"data_collections":null}',
+        line({"id": 1}, {"op": "c", "before": None, "after": LEFT[0], "source": source}),
+        line({"id": 4}, LEFT[1]),
+    ]
+    assert people.ingest("debezium", people.log("log-1.json", lines), *TABLE) == EXIT_OK
+    assert people.rows() == LEFT

@@ -1,0 +1,143 @@
+"""What a line holds, in the forms in which tools print messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mutation_api.cli.main import EXIT_OK
+from mutation_api.inputs.messages.json_text import MessageParser
+from mutation_api.inputs.messages.printed_lines import LineError, key_of_struct, message_of
+from tests.support.ingested_table import IngestedTable
+from tests.unit.inputs.messages.test_debezium import POSTGRES, envelope
+
+KEY = '{"id":1}'
+VALUE = '{"op":"c"}'
+WHOLE = ({"id": "1"}, {"op": "c"})
+
+
+def read(text: str, *, is_row: bool = False) -> tuple[object, object] | None:
+    found = message_of(text, MessageParser(), is_row=is_row)
+    if found is None:
+        return None
+    key = json.loads(json.dumps(found.key), parse_int=str) if isinstance(found.key, dict) else found.key
+    return ({name: str(each) for name, each in key.items()} if isinstance(key, dict) else key), found.value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{KEY}\t{VALUE}",
+        f"CreateTime:1700000000000\t{KEY}\t{VALUE}",
+        f"LogAppendTime:1700000000000\tPartition:0\tOffset:12\t{KEY}\t{VALUE}",
+        f"CreateTime:1\tPartition:0\tOffset:12\tNO_HEADERS\t{KEY}\t{VALUE}",
+        f"NO_TIMESTAMP\tPartition:0\t__debezium.newkey:x,trace:a b\t{KEY}\t{VALUE}",
+        f"NO_HEADERS\t{KEY}\t{VALUE}",
+        f"trace:a b\t{KEY}\t{VALUE}",
+        f"Struct{{id=1}}\t{VALUE}",
+        f"CreateTime:1\tStruct{{id=1}}\t{VALUE}",
+        f'{{"key":{KEY},"value":{VALUE}}}',
+        json.dumps({"key": KEY, "value": VALUE}),
+        json.dumps({"topic": "t", "partition": 0, "offset": 1, "key": KEY, "payload": VALUE}),
+        json.dumps({"topic": "t", "partition": 0, "offset": 1, "key": "Struct{id=1}", "payload": VALUE}),
+        json.dumps({"topic": "t", "key": KEY, "value": VALUE, "timestamp": 1, "partition": 0, "offset": 3}),
+    ],
+)
+def test_a_key_and_a_message(text: str) -> None:
+    """As the console consumer, kcat and rpk print them; the same if messages are rows."""
+    assert read(text) == WHOLE
+    assert read(text, is_row=True) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (VALUE, (None, {"op": "c"})),
+        (f"CreateTime:1\t{VALUE}", (None, {"op": "c"})),
+        (f"CreateTime:1\tnull\t{VALUE}", (None, {"op": "c"})),
+        (f"null\t{VALUE}", (None, {"op": "c"})),
+        (f"Struct{{a=1,b=2}}\t{VALUE}", (None, {"op": "c"})),
+        (json.dumps({"key": "plain", "value": VALUE}), (None, {"op": "c"})),
+        (f"{KEY}\tnull", ({"id": "1"}, None)),
+        (f"{KEY}\tNULL", ({"id": "1"}, None)),
+        ("Struct{id=1}\tnull", ({"id": "1"}, None)),
+        ("Processed a total of 42 messages", None),
+        ("% Reached end of topic erp.shop.orders [0] at offset 7", None),
+    ],
+)
+def test_messages_without_one_of_them(text: str, expected: object) -> None:
+    """A key that is not known, a tombstone, and what a tool says when it ends."""
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Struct{before=null,after=Struct{id=1}}", "the text of a Struct.*value.converter=org.apache"),
+        (f"{KEY}\tStruct{{id=1}}", "the text of a Struct"),
+        (json.dumps({"key": None, "value": "Struct{id=1}"}), "the text of a Struct"),
+        (
+            f"abc\t{VALUE}",
+            "what stands before the tab is no key in JSON, but 'abc'.*key.converter=org.apache",
+        ),
+        (f"CreateTime:1\tabc\t{VALUE}", "what stands before the tab is no key"),
+        (f"[{VALUE},{VALUE}]", "begins a JSON array; write each of its messages on a line of its own"),
+        ("[", "begins a JSON array"),
+        ("{", "is spread over lines; write each on one line: jq -c"),
+    ],
+)
+def test_what_is_known_is_named(text: str, said: str) -> None:
+    """With what to do."""
+    with pytest.raises(LineError, match=said):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{KEY}\t",
+        f'{{"id":1\t{VALUE}',
+        f"{KEY}\t{VALUE}\t{VALUE}",
+        f"{KEY}\t{KEY}\t{VALUE}",
+        f"{KEY}|{VALUE}",
+        f"Offset:1\tOffset:2\t{KEY}\t{VALUE}\t",
+        "CreateTime:1",
+        "Partition:0\tOffset:1",
+    ],
+)
+def test_other_lines_are_no_message(text: str) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(ValueError):
+        read(text)
+
+
+def test_structs() -> None:
+    """Of one field, whose value is neither an object of Java nor part of another field."""
+    assert key_of_struct("Struct{code=a b}") == {"code": "a b"}
+    for other in (
+        "Struct{}",
+        "Struct{a=1,b=2}",
+        "Struct{a=Struct{b=1}}",
+        "Struct{a=java.nio.Buf}",
+        "Struct{a=1",
+    ):
+        assert key_of_struct(other) is None
+
+
+def test_the_advice_for_a_key_that_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A delete of a Struct of several fields is refused; with keys as JSON it is applied."""
+    table = IngestedTable(tmp_path, monkeypatch, {"id": "bigint", "part": "int"})
+    row = {"id": 1, "part": 2}
+    insert = envelope("c", None, row, {**POSTGRES, "lsn": 1})
+    delete = envelope("d", None, None, {**POSTGRES, "lsn": 2})
+    words = ("--table", "public.orders=default.t:id,part")
+    files = table.log("log-1.json", [f"Struct{{id=1,part=2}}\t{text}" for text in (insert, delete)])
+    assert table.ingest("debezium", files, *words) != EXIT_OK
+    assert "no key that is an object of JSON (print.key=true, key.converter=org" in capsys.readouterr().err
+    files = table.log("log-1.json", [f"{json.dumps(row)}\t{text}" for text in (insert, delete)])
+    assert table.ingest("debezium", files, *words) == EXIT_OK
+    assert table.rows() == []
