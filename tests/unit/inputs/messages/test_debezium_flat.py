@@ -268,3 +268,16 @@ def test_messages_that_the_transformation_lets_pass(people: IngestedTable) -> No
     ]
     assert people.ingest("debezium", people.log("log-1.json", lines), *TABLE) == EXIT_OK
     assert people.rows() == LEFT
+
+
+def test_tombstones_beside_positions(people: IngestedTable, capsys: pytest.CaptureFixture[str]) -> None:
+    """They have none, so lines order the log, as the message advises."""
+    rows = [
+        {**row, "__op": code, "__file": "bin.000002", "__pos": at} for at, (code, row) in enumerate(LIFE, 4)
+    ]
+    lines = [line({"id": row["id"]}, None if row["__op"] == "d" else row) for row in rows]
+    files = people.log("log-1.json", lines)
+    assert people.ingest("debezium", files, *TABLE) != EXIT_OK
+    assert "ask for the order of lines" in capsys.readouterr().err
+    assert people.ingest("debezium", files, *TABLE, "--positions", "line") == EXIT_OK
+    assert people.rows() == LEFT
