@@ -17,6 +17,10 @@ from mutation_api.inputs.messages.json_text import Fields
 __all__ = ["ColumnNames", "RowFields"]
 
 
+KINDS_KEPT = 4096
+"""Kinds of rows that are kept: if NULLs are left out of messages, there may be as many as rows."""
+
+
 @dataclass(frozen=True)
 class RowFields:
     """Where the columns are in rows that have certain fields.
@@ -92,6 +96,8 @@ class ColumnNames:
         names = tuple(row)
         found = self._known.get(names)
         if found is None:
+            if len(self._known) >= KINDS_KEPT:
+                self._known.clear()
             found = self._known[names] = self._fields(names)
         return found
 

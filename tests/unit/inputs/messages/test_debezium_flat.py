@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -281,3 +282,26 @@ def test_tombstones_beside_positions(people: IngestedTable, capsys: pytest.Captu
     assert "ask for the order of lines" in capsys.readouterr().err
     assert people.ingest("debezium", files, *TABLE, "--positions", "line") == EXIT_OK
     assert people.rows() == LEFT
+
+
+@pytest.mark.slow
+def test_spark_reads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flattened rows in a compressed file, whose columns change their case, with a number as decimal."""
+    columns = {"id": "bigint", "price": "decimal(9,2)", "placed": "timestamp"}
+    table = IngestedTable(tmp_path, monkeypatch, columns)
+    rows = [
+        {"id": 1, "price": 1.5, "placed": "2024-01-01T10:00:00+02:00"},
+        {"ID": 2, "Price": 2.25, "PLACED": "2024-01-01T10:00:00Z"},
+        {"Id": 1, "price": 3, "Placed": None},
+    ]
+    lines = [line({"id": row.get("id", row.get("ID", row.get("Id")))}, row) for row in rows]
+    lines.append(line({"iD": 2}, None))
+    path = tmp_path / "log-1.json.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    words = (*TABLE, "--decimals", "numeric")
+    assert table.ingest("debezium", str(path), *words) == EXIT_OK
+    here = table.rows()
+    assert [(row["id"], str(row["price"])) for row in here] == [(1, "3.00")]
+    table.empty()
+    assert table.ingest("debezium", str(path), *words, "--name", "spark", engine="spark") == EXIT_OK
+    assert table.rows() == here

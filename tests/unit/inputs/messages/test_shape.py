@@ -182,6 +182,16 @@ def test_two_columns_that_differ_only_in_case(
     assert people.rows() == [person(1, "yes")]
 
 
+def test_rows_of_many_kinds(people: IngestedTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maxwell leaves out NULLs (output_nulls=false); not all kinds of rows are kept."""
+    monkeypatch.setattr("mutation_api.inputs.messages.row_fields.KINDS_KEPT", 2)
+    rows = [{"id": 1}, {"id": 2, "email": "b"}, {"ID": 3}, {"Id": 4, "Email": "d"}, {"id": 5}]
+    lines = [maxwell(Change("insert", None, row, 1, at)) for at, row in enumerate(rows, 4)]
+    words = ("--table", "shop.orders=default.t:id", "--null-if-missing", "shop.orders.email")
+    assert people.ingest("maxwell", people.log("log-1.json", lines), *words) == EXIT_OK
+    assert [row["email"] for row in people.rows()] == [None, "b", None, "d", None]
+
+
 def test_options_name_columns_in_any_case(people: IngestedTable) -> None:
     """Columns that are left out, may be missing, or have a type."""
     lines = [
