@@ -49,7 +49,7 @@ class Rows:
 
     ``positions``: the numbers of each. ``schema_indices``: for each the index of a column's reader.
     ``values``: the JSON values of each, column by column. ``problem``: the first problem of columns, and its
-    row.
+    row; ``doubt``: the same of keys that messages do not show.
     """
 
     operations: list[str] = field(default_factory=list)
@@ -58,6 +58,7 @@ class Rows:
     schema_indices: list[int] = field(default_factory=list)
     values: list[tuple[object, ...]] = field(default_factory=list)
     problem: tuple[int, Problem] | None = None
+    doubt: tuple[int, Problem] | None = None
 
     def __len__(self) -> int:
         """Number of operations."""
@@ -71,10 +72,13 @@ class Rows:
         schema: int,
         values: tuple[object, ...],
         problem: Problem | None,
+        doubt: Problem | None,
     ) -> None:
         """Add one operation."""
         if problem is not None and self.problem is None:
             self.problem = len(self), problem
+        if doubt is not None and self.doubt is None:
+            self.doubt = len(self), doubt
         self.operations.append(operation)
         self.positions.append(position)
         self.places.append(place)
@@ -166,14 +170,13 @@ class RowConverter:
         )
 
     def _refuse_first(self, rows: Rows) -> None:
-        found = []
-        if rows.problem is not None:
-            row, problem = rows.problem
-            found.append(_Problem(row, problem.error, problem.field, problem.text))
+        found = [] if rows.problem is None else [_Problem.of(*rows.problem, _OF_COLUMNS)]
+        if rows.doubt is not None:
+            found.append(_Problem.of(*rows.doubt, _OF_KEY))
         for number, column in enumerate(self.columns):
             found += _value_problems(column, rows, rows.columns[number], self.unlogged)
         if found:
-            first = min(found, key=lambda each: each.row)
+            first = min(found, key=lambda each: (each.row, each.rank))
             raise first.error(f"{rows.places[first.row].shown(self.files, first.name)}: {first.text}")
 
     def _converted(self, rows: Rows, number: int) -> pa.Array:
@@ -188,6 +191,10 @@ class RowConverter:
             ) from None
 
 
+_OF_COLUMNS, _UNLOGGED, _OF_KEY, _OF_VALUE = range(4)
+"""Ranks of the problems of one row: what one explains of others comes first."""
+
+
 @dataclass(frozen=True)
 class _Problem:
     """An error in a row."""
@@ -196,6 +203,12 @@ class _Problem:
     error: type[MutationError]
     name: str | None
     text: str
+    rank: int = _OF_VALUE
+
+    @classmethod
+    def of(cls, row: int, problem: Problem, rank: int) -> _Problem:
+        """The error of a problem."""
+        return cls(row, problem.error, problem.field, problem.text, rank)
 
 
 def _value_problems(
@@ -213,7 +226,7 @@ def _value_problems(
             "(PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), let the connector take a new snapshot, and "
             "read the messages from there on under another name of the source (--name) into an emptied table"
         )
-        yield _Problem(row, RecordValueError, name, text)
+        yield _Problem(row, RecordValueError, name, text, _UNLOGGED)
     for schema, reader in enumerate(column.readers):
         row = _first(_is_misquoted(found, rows.schemas == schema, reader))
         if row is not None:

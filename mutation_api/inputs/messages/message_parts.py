@@ -77,4 +77,5 @@ class MessageParts(OperationParts):
                 position = (*before_steps, each.step)
                 if position > self.after:
                     problem = self.shape.problem(each)
-                    rows.add(each.operation, position, found.place, schema, self.shape.values(each), problem)
+                    values = self.shape.values(each)
+                    rows.add(each.operation, position, found.place, schema, values, problem, each.doubt)

@@ -7,6 +7,7 @@ one, is refused, unless the user chose to read it as NULL, or to leave it out.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -23,8 +24,10 @@ from mutation_api.types.hive_type import HiveType, parse_hive_type
 
 __all__ = ["STEPS", "RowOperation", "Shape", "ShapeFacts"]
 
-_STAND_INS = (None, 0, "0", "", "AA==")
-"""What Debezium writes for a key column that is NOT NULL and was not logged."""
+_STAND_INS = (None, 0, "0", "", "AA==", "1970-01-01T00:00:00Z", "1970-01-01Z")
+"""What Debezium writes for a column that was not logged: null, or if it is NOT NULL a zero or its default."""
+
+_SCHEMAS_KEPT = 64
 
 STEPS = 2
 """Largest number of operations of one row of a message."""
@@ -72,13 +75,13 @@ class ShapeFacts:
 class RowOperation(NamedTuple):
     """An operation on a row: its name, number in the row's message, and the row; None if there is none.
 
-    ``problem``: why it is not known which row it is, or None.
+    ``doubt``: why it is not known which row it is, or None.
     """
 
     operation: str
     step: int
     row: Fields | None
-    problem: Problem | None = None
+    doubt: Problem | None = None
 
 
 @dataclass(frozen=True)
@@ -158,14 +161,14 @@ class Shape:
         before, key = images.before, event.key
         if before is None or not self.names.fields(before).has_key:
             return RowOperation("delete", step, before if key is None else key)
-        problem = self._unknown_key(event, images, "row was deleted") if images.is_partial else None
-        return RowOperation("delete", step, before, problem)
+        doubt = self._doubt(event, images, "row was deleted") if images.is_partial else None
+        return RowOperation("delete", step, before, doubt)
 
     def _update_of_part(self, event: Event, images: Images, step: int) -> Iterator[RowOperation]:
         """An update whose message may not show the key that the row had before."""
-        problem = self._unknown_key(event, images, "row had the old key")
-        if problem is not None or images.before is None:
-            yield RowOperation("update", step, images.after, problem)
+        doubt = self._doubt(event, images, "row had the old key")
+        if doubt is not None or images.before is None:
+            yield RowOperation("update", step, images.after, doubt)
         else:
             yield from self._update(images, step)
 
@@ -184,12 +187,27 @@ class Shape:
             for was, now in zip(old, new, strict=True)
         )
 
-    def _unknown_key(self, event: Event, images: Images, what: str) -> Problem | None:
+    def _doubt(self, event: Event, images: Images, what: str) -> Problem | None:
         """The problem of a key that the message does not show, or None.
 
-        A message shows the columns of its own key: if they change, a delete is logged.
+        A message shows the columns of its own key: if they change, a delete is logged. It shows others if the
+        row before has values in them that do not stand in for one that was not logged.
         """
-        if self.is_key_trusted or (self._is_within(event.key_names) and not self._is_stand_in(images.before)):
+        if self.is_key_trusted:
+            return None
+        before, is_own = images.before, self._is_within(event.key_names)
+        if before is None:
+            is_shown = is_own
+        else:
+            names = self.names.fields(before).of_key
+            defaults = _defaults_of(event.schema)
+            stand_ins = [
+                before.get(name or "") in _STAND_INS
+                or (name in defaults and text_of(before.get(name or "")) == defaults[name])
+                for name in names
+            ]
+            is_shown = not any(stand_ins) or (is_own and not (all(stand_ins) and self._has_more(before)))
+        if is_shown:
             return None
         own = "none" if event.key_names is None else ", ".join(event.key_names)
         row = "no row before it" if images.before is None else "a row before it that may be incomplete"
@@ -204,17 +222,13 @@ class Shape:
         )
         return Problem(InputFormatError, "before", text)
 
-    def _is_stand_in(self, row: Fields | None) -> bool:
-        """Whether a row's key looks as if it was not logged, and other columns were.
+    def _has_more(self, row: Fields) -> bool:
+        """Whether a row before has values beside its key, which was not logged if it has none.
 
-        So are the rows before of a table whose replica identity is an index other than the primary key.
+        So are rows of a table whose replica identity is an index other than the primary key.
         """
-        if row is None:
-            return False
-        found = self.names.fields(row).of_key
-        if any(row.get(name or "") not in _STAND_INS for name in found):
-            return False
-        return any(value not in _STAND_INS for name, value in row.items() if name not in found)
+        names = self.names.fields(row).of_key
+        return any(value not in _STAND_INS for name, value in row.items() if name not in names)
 
     def _is_within(self, key_names: tuple[str, ...] | None) -> bool:
         """Whether the key's columns are columns of a message's key."""
@@ -239,8 +253,6 @@ class Shape:
                 "(print.key=true, key.converter=org.apache.kafka.connect.json.JsonConverter)"
             )
             return Problem(InputFormatError, "key", text)
-        if operation.problem is not None:
-            return operation.problem
         fields = self.names.fields(row)
         if operation.operation == "delete":
             return fields.key_problem(self.names, row)
@@ -267,6 +279,13 @@ class Shape:
     @functools.cached_property
     def _is_key(self) -> tuple[bool, ...]:
         return tuple(name in self.key for name, _ in self.columns)
+
+
+@functools.lru_cache(maxsize=_SCHEMAS_KEPT)
+def _defaults_of(schema: str | None) -> Mapping[str | None, str | None]:
+    """Texts of the defaults of columns, which stand in for values, too."""
+    fields = () if schema is None else json.loads(schema).get("fields", ())
+    return {each["field"]: text_of(each["default"]) for each in fields if each.get("default") is not None}
 
 
 def _columns_of(table: SourceTable, names: Collection[str]) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from mutation_api.errors import InputFormatError, RecordValueError
 from mutation_api.inputs.messages.formats.debezium import DebeziumFormat, DebeziumSource
 from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
-from mutation_api.inputs.messages.log_options import LogOptions, Positions
+from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.source import SourceTable
 from tests.support.json_messages import (
     Change,
@@ -124,8 +124,7 @@ def test_what_messages_are(tmp_path: Path) -> None:
 
 
 def read(folder: Path, *lines: str) -> list[Any]:
-    options = LogOptions(trusted_keys=["public.orders"])
-    log = DebeziumSource(write_log(folder, lines), "test", options=options)
+    log = DebeziumSource(write_log(folder, lines), "test")
     (table,) = log.read_local([SourceTable("public.orders", SMALL, ("id",))], {}).tables
     return in_order(table)
 

@@ -14,13 +14,11 @@ import pytest
 from mutation_api.errors import ConfigurationError, RecordValueError
 from mutation_api.inputs.messages.formats.debezium import DebeziumSource
 from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
-from mutation_api.inputs.messages.log_options import LogOptions
 from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.inputs.source import SourceTable
 from tests.support.json_messages import in_order, small_table, write_log
 from tests.unit.inputs.messages.test_debezium import POSTGRES, envelope
 
-TRUSTED = LogOptions(trusted_keys=["public.orders"])
 P = "__debezium_unavailable_value"
 OWN = "nicht geloggt é"
 UUID = str(uuid.UUID(bytes=hashlib.md5(P.encode(), usedforsecurity=False).digest(), version=3))
@@ -59,7 +57,7 @@ CASES = [
 
 def read(folder: Path, values: DebeziumValues, hive_type: str, *lines: str) -> list[Any]:
     table = small_table(("id", "bigint"), ("tags", hive_type))
-    log = DebeziumSource(write_log(folder, lines), "test", values=values, options=TRUSTED)
+    log = DebeziumSource(write_log(folder, lines), "test", values=values)
     (found,) = log.read_local([SourceTable("public.orders", table, ("id",))], {}).tables
     return in_order(found)
 
@@ -102,9 +100,7 @@ def test_the_way_on(tmp_path: Path) -> None:
 def test_a_key_is_never_a_placeholder(tmp_path: Path) -> None:
     """Not even that of a delete."""
     table = small_table(("id", "string"))
-    log = DebeziumSource(
-        write_log(tmp_path, [envelope("d", {"id": P}, None, POSTGRES)]), "test", options=TRUSTED
-    )
+    log = DebeziumSource(write_log(tmp_path, [envelope("d", {"id": P}, None, POSTGRES)]), "test")
     (found,) = log.read_local([SourceTable("public.orders", table, ("id",))], {}).tables
     with pytest.raises(RecordValueError, match=r"field id: .* was not logged"):
         in_order(found)
