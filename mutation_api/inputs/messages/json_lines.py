@@ -8,6 +8,7 @@ before its compression (:mod:`~mutation_api.inputs.messages.compressed`); it is 
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -225,7 +226,7 @@ def _lines(offset: int, block: bytes) -> Iterator[Line]:
     if not lines[-1]:
         del lines[-1]
     for line in lines:
-        yield offset, _text(line)
+        yield offset, _text(line if offset else line.removeprefix(codecs.BOM_UTF8))
         offset += len(line) + 1
 
 

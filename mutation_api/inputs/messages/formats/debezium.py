@@ -237,6 +237,9 @@ class _Envelope:
         """What is wrong with a message of a row, or with one that is not known."""
         if self.code is None:
             names = ", ".join(self.fields or ())
+            if "specversion" in (self.fields or ()):
+                text = "this is a CloudEvent; have the connector write JSON (value.converter=…JsonConverter)"
+                return Problem(InputFormatError, "specversion", text)
             text = (
                 f"this is no envelope of Debezium: it has the fields {names}. If the messages were flattened "
                 "(ExtractNewRecordState, after.state.only), say so: --flattened"

@@ -104,6 +104,7 @@ DAMAGED = [
     (envelope("c", after=ROW, source=None), "source", "does not name database and table"),
     ('{"id":1,"note":"a"}', "op", "fields id, note. If the messages were flattened"),
     ("1", "op", "no envelope"),
+    ('{"id":"a","specversion":"1.0","type":"io.debezium","data":{}}', "specversion", "this is a CloudEvent"),
 ]
 
 

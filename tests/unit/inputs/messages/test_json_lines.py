@@ -28,3 +28,11 @@ def test_lines_are_found_whatever_the_blocks(tmp_path: Path, monkeypatch: pytest
     )
     assert [text for _, _, text in rows] == [*lines, "", "last"]
     assert [line_number(files[file].location, offset) for file, offset, _ in rows] == [*range(1, 201), 1, 2]
+
+
+def test_a_mark_of_byte_order_is_no_part_of_a_line(tmp_path: Path) -> None:
+    """Editors of Windows write it; the bytes at which lines begin are those of the file."""
+    files = log_files([write_log(tmp_path, ["\ufeff{}", "\ufeff"])])
+    (part,) = log_ranges(files)
+    found = [line for some in read_lines(files[0], part) for line in some]
+    assert found == [(0, "{}"), (6, "\ufeff")]

@@ -140,6 +140,22 @@ def test_sources_that_log_whole_rows(people: IngestedTable) -> None:
     assert people.rows() == [person(1, "b@x")]
 
 
+@pytest.mark.parametrize("tool", ["maxwell", "canal"])
+def test_a_key_that_is_not_the_primary_key(people: IngestedTable, tool: str) -> None:
+    """Maxwell and Canal name the old values of all columns that an update changes."""
+    writer = maxwell if tool == "maxwell" else canal
+    changes = [
+        Change("insert", None, person(1, "a@x"), 1, 4),
+        Change("update", person(1, "a@x"), person(1, "b@x"), 1, 5),
+        Change("insert", None, person(2, "a@x"), 1, 6),
+        Change("update", person(1, "b@x"), person(3, "b@x"), 1, 7),
+        Change("delete", person(2, "a@x"), None, 1, 8),
+    ]
+    files = people.log("log-1.json", [writer(change) for change in changes])
+    assert people.ingest(tool, files, "--table", "shop.orders=default.t:email") == EXIT_OK
+    assert people.rows() == [person(3, "b@x")]
+
+
 MIXED = [
     Change("insert", None, {"ID": 1, "Email": "a@x"}, 1, 4),
     Change("insert", None, {"id": 2, "email": "b@x"}, 1, 5),
