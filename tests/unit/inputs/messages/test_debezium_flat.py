@@ -11,6 +11,7 @@ import pytest
 
 from mutation_api.cli.main import EXIT_OK
 from tests.support.ingested_table import IngestedTable
+from tests.support.recorded_messages import Recorded, recorded_messages
 
 PEOPLE = {"id": "bigint", "name": "string"}
 TABLE = ("--table", "shop.people=default.t", "--flattened")
@@ -305,3 +306,53 @@ def test_spark_reads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     table.empty()
     assert table.ingest("debezium", str(path), *words, "--name", "spark", engine="spark") == EXIT_OK
     assert table.rows() == here
+
+
+def flattened(recorded: Recorded, mode: str) -> str | None:
+    """What ExtractNewRecordState makes of a message of a real connector; None if it drops it."""
+    if recorded.value is None or recorded.key is None:
+        return None
+    whole = json.loads(recorded.value.json)
+    envelope = whole["payload"]
+    if "op" not in envelope:
+        return f"{recorded.key.json}\t{recorded.value.json}"
+    (schema,) = (each for each in whole["schema"]["fields"] if each["field"] == "after")
+    deleted = {"field": "__deleted", "type": "string", "optional": True}
+    fields = [*schema["fields"], {"field": "__op", "type": "string", "optional": True}]
+    row = envelope["after"] or envelope["before"]
+    value = {**row, "__op": envelope["op"]}
+    if mode == "rewrite":
+        fields.append(deleted)
+        value["__deleted"] = "false" if envelope["after"] else "true"
+    elif envelope["after"] is None:
+        value = None
+    schema = {"type": "struct", "fields": fields, "optional": False, "name": schema["name"]}
+    return f"{recorded.key.json}\t{json.dumps({'schema': schema, 'payload': value}, ensure_ascii=False)}"
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "tombstone"])
+def test_messages_of_a_real_connector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """Flattened as the transformation does it, they give the rows that the envelopes give."""
+    columns = {"id": "bigint", "note": "string", "price": "decimal(20,4)", "seen": "timestamp"}
+    table = IngestedTable(tmp_path, monkeypatch, columns)
+    recorded = [each for each in recorded_messages("postgres") if each.topic == "erp.public.orders"]
+    names = {
+        field["field"]
+        for each in recorded
+        if each.value is not None
+        for image in json.loads(each.value.json)["schema"]["fields"]
+        if image["field"] == "after"
+        for field in image["fields"]
+    }
+    words = ["--table", "public.orders=default.t"]
+    for name in sorted(names - columns.keys()):
+        words += ["--ignore-column", f"public.orders.{name}"]
+    plain = [f"{each.key.json}\t{each.value.json}" for each in recorded if each.key and each.value]
+    assert table.ingest("debezium", table.log("log-1.json", plain), *words, "--name", "plain") == EXIT_OK
+    expected = table.rows()
+    assert len(expected) > 1
+    table.empty()
+    lines = [each for each in (flattened(one, mode) for one in recorded) if each is not None]
+    files = table.log("log-2.json", lines)
+    assert table.ingest("debezium", files, *words, "--name", mode, "--flattened") == EXIT_OK
+    assert table.rows() == expected
