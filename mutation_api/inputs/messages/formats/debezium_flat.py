@@ -42,6 +42,8 @@ _DELETED = "__deleted"
 
 _TRANSACTION = {"status", "id", "event_count", "data_collections", "ts_ms"}
 _SOURCE = "source_"
+_WITHOUT_SCHEMAS = ("mysql", "mariadb")
+_WITH_SCHEMAS = ("postgresql", "sqlserver", "oracle", "db2", "informix")
 _POSTGRESQL, _ANY = "postgresql", "flattened"
 """The connector, if the messages do not name it."""
 
@@ -146,23 +148,47 @@ class _FlatRow:
         self, source: Mapping[str, Any], names: tuple[str | None, ...], followed: str | None
     ) -> str | Problem:
         """The source's name of the table."""
-        table = text_of(source.get("table"))
-        database = text_of(source.get("schema")) or text_of(source.get("db"))
+        table, schema, database = (text_of(source.get(name)) for name in ("table", "schema", "db"))
+        if table is not None and schema is not None:
+            return f"{schema}.{table}"
+        named = [n for n in (self.options.table, *names) if n is not None and table in (None, _last(n))]
         if table is not None and database is not None:
-            return f"{database}.{table}"
-        known = [name for name in (self.options.table, *names, followed) if name is not None]
-        if table is not None:
-            known = [name for name in known if name.rpartition(".")[2] == table]
-        if known:
-            return known[0]
-        if table is not None and followed is not None:
-            return table
+            full_name = f"{database}.{table}"
+            if named and full_name != followed and not _has_no_schemas(source):
+                return named[0]
+            return _without_schema(self.options.prefix) if _has_schemas(source) else full_name
+        if named:
+            return named[0]
+        if followed is not None:
+            return followed if table in (None, _last(followed)) else str(table)
         text = (
             "the message does not name its table, and several are followed; have the transformation add it "
             "(add.fields=table,db; for sources with schemas table,schema), or read each table as a source of "
             "its own (--flattened)"
         )
         return Problem(InputFormatError, f"{self.options.prefix}table", text)
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _has_schemas(source: Mapping[str, Any]) -> bool:
+    """Whether the source has schemas in its databases."""
+    return source.get("connector") in _WITH_SCHEMAS or "lsn" in source
+
+
+def _has_no_schemas(source: Mapping[str, Any]) -> bool:
+    return "file" in source or source.get("connector") in _WITHOUT_SCHEMAS
+
+
+def _without_schema(prefix: str) -> Problem:
+    text = (
+        "the message names its table and database, and not its schema, of which the source has several; have "
+        "the transformation add it (add.fields=table,schema), or say whose rows the messages are: "
+        "--flattened SCHEMA.TABLE"
+    )
+    return Problem(InputFormatError, f"{prefix}schema", text)
 
 
 def _schema_and_payload(value: object) -> tuple[Fields | None, object]:

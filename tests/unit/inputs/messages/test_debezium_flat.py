@@ -144,6 +144,46 @@ def test_whose_row_a_message_is(
     assert people.rows() == ([] if words is None else LEFT[:1])
 
 
+POSTGRES = {"__table": "people", "__db": "erp", "__lsn": 5}
+
+
+@pytest.mark.parametrize(
+    ("added", "topic", "followed", "words"),
+    [
+        ({**POSTGRES, "__schema": "public"}, None, "public.people", ("--flattened",)),
+        (POSTGRES, "erp.public.people", "public.people", ("--flattened",)),
+        (POSTGRES, None, "public.people", ("--flattened", "public.people")),
+        ({"__table": "people", "__db": "shop"}, "kafka.routed.people", "shop.people", ("--flattened",)),
+        (
+            {"__table": "people", "__db": "shop", "__file": "b.1", "__pos": 4},
+            "a.b.people",
+            "shop.people",
+            ("--flattened",),
+        ),
+    ],
+)
+def test_a_database_is_not_a_schema(
+    people: IngestedTable, added: Row, topic: str | None, followed: str, words: tuple[str, ...]
+) -> None:
+    """A table of PostgreSQL is named by its schema, one of MySQL by its database."""
+    row = {**LEFT[0], **(added or {})}
+    message = line({"id": 1}, row)
+    if topic is not None:
+        message = json.dumps({"topic": topic, "offset": 0, "key": {"id": 1}, "payload": row})
+    files = people.log("log-1.json", [message])
+    words = ("--table", f"{followed}=default.t", "--positions", "line", *words)
+    assert people.ingest("debezium", files, *words) == EXIT_OK
+    assert people.rows() == LEFT[:1]
+
+
+def test_a_schema_that_is_not_told(people: IngestedTable, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two schemas may have tables of one name."""
+    files = people.log("log-1.json", [line({"id": 1}, {**LEFT[0], **POSTGRES})])
+    assert people.ingest("debezium", files, "--table", "public.people=default.t", "--flattened") != EXIT_OK
+    assert "field __schema: the message names its table and database" in capsys.readouterr().err
+    assert people.rows() == []
+
+
 def test_several_tables_need_their_names(people: IngestedTable, capsys: pytest.CaptureFixture[str]) -> None:
     """Read one by one they need none."""
     files = people.log("log-1.json", [line({"id": 1}, LEFT[0])])
@@ -220,7 +260,7 @@ def test_a_key_that_is_not_the_messages_own(
     "places",
     [
         [{"__file": "bin.000002", "__pos": at, "__row": 0} for at in range(4, 11)],
-        [{"__sequence": f'[null,"{at}"]', "__lsn": at} for at in range(4, 11)],
+        [{"__schema": "shop", "__sequence": f'[null,"{at}"]', "__lsn": at} for at in range(4, 11)],
     ],
 )
 def test_positions_order_messages(people: IngestedTable, places: list[dict[str, Any]]) -> None:
@@ -239,7 +279,7 @@ def test_positions_order_messages(people: IngestedTable, places: list[dict[str, 
 def test_fields_that_the_target_has_are_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others that were added are left out."""
     kept = IngestedTable(tmp_path, monkeypatch, {**PEOPLE, "__source_ts_ms": "bigint"})
-    row = rewritten("c", person(1, "Ada"), __source_ts_ms=5, __lsn=7)
+    row = rewritten("c", person(1, "Ada"), __source_ts_ms=5, __txId=7)
     assert kept.ingest("debezium", kept.log("log-1.json", [line({"id": 1}, row)]), *TABLE) == EXIT_OK
     assert kept.rows() == [{**person(1, "Ada"), "__source_ts_ms": 5}]
 
