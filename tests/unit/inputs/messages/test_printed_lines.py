@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 from pathlib import Path
 
@@ -141,3 +143,47 @@ def test_the_advice_for_a_key_that_is_needed(
     files = table.log("log-1.json", [f"{json.dumps(row)}\t{text}" for text in (insert, delete)])
     assert table.ingest("debezium", files, *words) == EXIT_OK
     assert table.rows() == []
+
+
+CREATED = json.loads(envelope("c", None, {"id": 1, "part": 2}, {**POSTGRES, "lsn": 1}))
+MOVED = json.loads(envelope("c", None, {"id": 2, "part": 3}, {**POSTGRES, "lsn": 2}))
+ONE_A_LINE = "".join(f"{json.dumps(each)}\n" for each in (CREATED, MOVED))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said", "right"),
+    [
+        (json.dumps([CREATED, MOVED]), "line 1: the line begins a JSON array", ONE_A_LINE),
+        (json.dumps([CREATED, MOVED], indent=2), "line 1: the line begins a JSON array", ONE_A_LINE),
+        (json.dumps(CREATED, indent=2), "line 1: a message is spread over lines", ONE_A_LINE),
+        ("Struct{before=null}\n", "line 1: the message is the text of a Struct", ONE_A_LINE),
+        (f"one\t{ONE_A_LINE}", "line 1: what stands before the tab is no key", ONE_A_LINE),
+        (ONE_A_LINE.encode("utf-16"), "is text in UTF-16; convert it", ONE_A_LINE),
+        (gzip.compress(ONE_A_LINE.encode()), "let its name end in .gz", gzip.compress(ONE_A_LINE.encode())),
+        (
+            bz2.compress(ONE_A_LINE.encode()),
+            "decompress it, or compress it",
+            gzip.compress(ONE_A_LINE.encode()),
+        ),
+    ],
+)
+def test_the_advice_is_followed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    wrong: str | bytes,
+    said: str,
+    right: str | bytes,
+) -> None:
+    """Nothing is applied before; then all is."""
+    table = IngestedTable(tmp_path, monkeypatch, {"id": "bigint", "part": "int"})
+    words = ("--table", "public.orders=default.t:id", "--name", "log")
+    path = tmp_path / "log-1.json"
+    path.write_bytes(wrong if isinstance(wrong, bytes) else wrong.encode())
+    assert table.ingest("debezium", str(path), *words) != EXIT_OK
+    assert said in capsys.readouterr().err
+    assert table.rows() == []
+    path = tmp_path / ("log-1.json.gz" if isinstance(right, bytes) else "log-1.json")
+    path.write_bytes(right if isinstance(right, bytes) else right.encode())
+    assert table.ingest("debezium", str(path), *words) == EXIT_OK
+    assert table.rows() == [{"id": 1, "part": 2}, {"id": 2, "part": 3}]
