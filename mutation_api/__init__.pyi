@@ -53,6 +53,7 @@ from .errors import RecordSequenceError as RecordSequenceError
 from .errors import RecordValueError as RecordValueError
 from .errors import RowIdNotFoundError as RowIdNotFoundError
 from .errors import SourcePositionError as SourcePositionError
+from .errors import StoppedAtStatementError as StoppedAtStatementError
 from .errors import TableNotMutableError as TableNotMutableError
 from .errors import TransactionAbortedError as TransactionAbortedError
 from .errors import TransactionError as TransactionError
@@ -95,6 +96,7 @@ from .inputs.source import LocalChangeSource as LocalChangeSource
 from .inputs.source import LocalOperations as LocalOperations
 from .inputs.source import Position as Position
 from .inputs.source import SourceTable as SourceTable
+from .inputs.source import Stop as Stop
 from .inputs.source import TableOperations as TableOperations
 from .inputs.tungsten.staging_records import HEADER_DEFAULT as HEADER_DEFAULT
 from .inputs.tungsten.staging_records import HEADER_WITHOUT_KEY as HEADER_WITHOUT_KEY

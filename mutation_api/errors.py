@@ -32,18 +32,16 @@
     │   └─ CorruptFileError           an ORC file that is damaged or is not what its name says
     ├─ InputError                     a change source cannot be read or applied
     │   ├─ InputFormatError               a file or message is damaged, or is not what its format says
+    │   ├─ StoppedAtStatementError        the log has a statement that changes a table without rows
     │   ├─ SourcePositionError            the source does not have what follows the watermark
     │   ├─ CaptureError                   changes of a source table that are not captured
     │   ├─ OutstandingChangesError        captured changes that have not been applied yet
     │   └─ ContradictionError             operations that cannot follow one another, or do not fit the table
     └─ ManifestError                  missing, doubled or contradictory task output
 
-Metastore errors have a tree of their own (:mod:`metastore_client.errors`); ours wrap them with
-``raise … from``.
-
-A message holds the values (transaction, table, partition, bucket, expected, found), because a Spark worker's
-error reaches the driver as text only. All classes take one positional argument, the message, so that they
-survive pickling.
+Errors of :mod:`metastore_client.errors` are wrapped by ``raise … from``. A message holds the values (table,
+bucket, expected, found), because a Spark worker's error reaches the driver as text only. All classes take one
+positional argument, the message, so that they survive pickling.
 """
 
 from __future__ import annotations
@@ -81,6 +79,7 @@ __all__ = [
     "RecordValueError",
     "RowIdNotFoundError",
     "SourcePositionError",
+    "StoppedAtStatementError",
     "TableNotMutableError",
     "TransactionAbortedError",
     "TransactionError",
@@ -94,8 +93,7 @@ __all__ = [
 class MutationError(Exception):
     """Root of all errors of this package.
 
-    What to do: catch it around a whole change set, log the message, and look at the child class, which says
-    whether it helps to run the same job again.
+    What to do: catch it around a whole change set; the child class says whether to run the same job again.
     """
 
 
@@ -121,10 +119,7 @@ class ConfigurationError(ClientError):
 class LocalEngineError(ConfigurationError):
     """Spark's engine does it; the local engine does not, or not with a result that is surely the same.
 
-    Comes for formats, conditions and sizes that need Spark when the local engine was asked for.
-
-    What to do: use Spark (``--engine spark``, or ``merge_into`` and ``apply_changes`` in Python), or do what
-    the message offers, such as another format of file.
+    What to do: use Spark (``--engine spark``, in Python ``merge_into``), or do what the message offers.
     """
 
 
@@ -141,8 +136,7 @@ class ConnectionFailedError(ClientError):
 class TableNotMutableError(ClientError):
     """The table cannot be mutated; the message names the rule it breaks.
 
-    Comes when a table is not transactional, not ORC, has a column or a layout that cannot be written, or is
-    insert-only and should be updated.
+    Comes when a table is not transactional, not ORC, insert-only, or has a column that cannot be written.
 
     What to do: run ``hive-mutate doctor DB.TABLE``, which names all rules that the table breaks; change the
     table, or make a new one with ``hive-mutate create-table``.
@@ -152,8 +146,7 @@ class TableNotMutableError(ClientError):
 class TransactionError(ClientError):
     """Something is wrong with the transaction.
 
-    Raised itself where the metastore refuses a call of the transaction for a reason without a class of its
-    own.
+    Raised itself where the metastore refuses a call of the transaction for another reason.
 
     What to do: read the server's reason in the message; ``hive-mutate explain TXN`` shows the state of the
     transaction. Then run the whole job again.
@@ -163,8 +156,7 @@ class TransactionError(ClientError):
 class TransactionStateError(TransactionError):
     """The caller took the steps of a transaction in a wrong order.
 
-    Comes when a table is written that is only read, when records come after the end, or when a step is done
-    twice.
+    Comes when records come after the end, a table is written that is only read, or a step is done twice.
 
     What to do: correct the program: declare each written table as a sink, and do all work inside of the
     transaction's block.
@@ -174,8 +166,7 @@ class TransactionStateError(TransactionError):
 class TransactionAbortedError(TransactionError):
     """The server says that the transaction is over; nothing of it is visible.
 
-    Comes when another client aborted it (``ABORT TRANSACTIONS``), or when it timed out since no heartbeat
-    arrived within ``hive.txn.timeout``.
+    Comes when another client aborted it, or no heartbeat arrived within ``hive.txn.timeout``.
 
     What to do: run the whole job again. If it comes again, look for who aborts (the metastore's log) and
     whether the driver was paused or cut off for that long.
@@ -244,8 +235,7 @@ class LockLostError(LockError):
 class WorkerError(MutationError):
     """Something failed while records were being written.
 
-    Raised itself where a Spark job fails for a reason of its own: no tokens for the workers, a module that
-    executors lack, a lost stage.
+    Raised itself where a Spark job fails for its own reasons: no tokens, a missing module, a lost stage.
 
     What to do: read the cause in the message, and the executors' logs; a missing module is brought by
     ``hive-mutate pack`` and ``--python-archive``. Nothing is visible: the job may run again.
@@ -255,8 +245,7 @@ class WorkerError(MutationError):
 class BucketIdError(WorkerError):
     """A bucket id that the row or the table contradicts.
 
-    Comes when an update would move its row to another bucket, or when a ROW__ID or a coordinator names a
-    bucket that the table does not have.
+    Comes when an update would move its row to another bucket, or a bucket is named that is not there.
 
     What to do: write a delete and an insert in place of an update that changes the bucket columns, or merge
     by key. ROW__IDs must be those that were read from this table.
@@ -276,8 +265,7 @@ class GroupRevisitedError(WorkerError):
 class RecordSequenceError(WorkerError):
     """Records of a group are out of order, or one ROW__ID occurs twice.
 
-    Comes from a coordinator that is given records in a wrong order, or from a change set that changes one row
-    twice.
+    Comes from a coordinator with records in a wrong order, or a change set that changes one row twice.
 
     What to do: sort the records of a group by ROW__ID, inserts last; keep one change for each row.
     """
@@ -318,8 +306,7 @@ class RowIdNotFoundError(WorkerError):
 
     Comes when the row was deleted meanwhile, or the ROW__ID is of another table or partition.
 
-    What to do: read the rows again, in the transaction that changes them; its lock keeps other writers away.
-    Or merge by key.
+    What to do: read the rows again, in the transaction that changes them, or merge by key.
     """
 
 
@@ -337,8 +324,7 @@ class PartitionCreationError(WorkerError):
 class DeltaWriteError(WorkerError):
     """A file could not be written.
 
-    Comes on a worker when the storage refuses or is full, a temporary folder is full, or the encoder's file
-    fails a check; nothing is visible.
+    Comes on a worker when a storage refuses or is full, or a file fails a check; nothing is visible.
 
     What to do: look at the location and the cause in the message: space, permission, quota. Then run the job
     again.
@@ -378,11 +364,9 @@ class CorruptFileError(ReadError):
 class InputError(MutationError):
     """A change source cannot be read or applied.
 
-    Raised itself where a source cannot be listed or kept, or its log has a statement such as ALTER or
-    TRUNCATE that changes a table without rows.
+    Raised itself where a source cannot be listed or kept, or a table was altered while it was read whole.
 
-    What to do: do what the message says; nothing was applied, and the next run begins where this one did. For
-    a statement: do the same in Hive, then give its position to ``--seen-to``.
+    What to do: do what the message says; nothing was applied, and the next run begins where this one did.
     """
 
 
@@ -394,6 +378,15 @@ class InputFormatError(InputError):
     What to do: look at that line: a file that is still being written, another format or other settings of the
     program that wrote it (``--help`` lists the options for them). Correct or move the file, then run again.
     """
+
+
+class StoppedAtStatementError(InputError):
+    """A log has a statement, such as TRUNCATE, that changes a table without rows; all before is committed.
+
+    What to do: do the same in Hive, then run with the ``--seen-to`` of the message, or with ``--recopy``.
+    """
+
+    report: object = None
 
 
 class SourcePositionError(InputError):
@@ -409,10 +402,9 @@ class SourcePositionError(InputError):
 class CaptureError(InputError):
     """Changes of a source table are not captured, or not all of them.
 
-    Raised when triggers or the log of an incremental update are missing, switched off or altered, and when
-    the table is gone or has lost its key.
+    Raised when triggers or the log of an incremental update are missing, switched off or altered.
 
-    How to fix: ``hive-mutate update repair`` makes the objects again, and the next extraction compares the
+    What to do: ``hive-mutate update repair`` makes the objects again, and the next extraction compares the
     whole table. Where the table itself is in the way, the message says what to change.
     """
 
@@ -441,8 +433,7 @@ class ContradictionError(InputError):
 class ManifestError(MutationError):
     """Task output is missing, doubled or contradictory.
 
-    Comes at the commit, which is then refused: a worker's files without its manifests, manifests twice, or
-    files that are gone.
+    Comes at the commit: a worker's files without its manifests, manifests twice, or files that are gone.
 
     What to do: in a program with coordinators: close each of them, and give all manifests of one attempt of
     each writer to ``transaction.add_manifests()``. From Spark's ``apply_changes`` it is a defect: run the job

@@ -135,6 +135,9 @@ def ingest(
         SourcePositionError: the source does not have what follows the watermark, or lies before it.
         ContradictionError: operations contradict, and ``strict`` is set; or two operations on one key
             have the same position.
+        StoppedAtStatementError: the log has a statement that changes a table without rows. Everything before
+        it was
+            applied and committed; the error's ``report`` says what.
         InputFormatError, RecordLayoutError, RecordValueError: see :class:`ChangeSource` and ``merge_into``.
         Others: as :meth:`Transaction.begin` and :meth:`Transaction.commit`. Nothing was applied then.
     """
@@ -158,7 +161,7 @@ def ingest_by(
     source: AnySource,
     options: IngestOptions,
 ) -> IngestReport:
-    """:func:`ingest` by an engine, which has been checked to read the source."""
+    """:func:`ingest` by an engine, which has been checked to read the source; raises as it does."""
     followed = _checked(tables)
     run = _Run(engine, source, followed, _watermark_table(followed, options.watermark_table), options)
     has_watermarks = not options.dry_run or watermark_table_exists(metastore, run.watermark_table)
@@ -173,7 +176,9 @@ def ingest_by(
         builder.user(options.user)
     builder.lock_failure_listener(options.listener or SaidByTheNextStep())
     with builder.build() as client:
-        return _in_transaction(run, client, has_watermarks=has_watermarks)
+        report = _in_transaction(run, client, has_watermarks=has_watermarks)
+    report.check_stop()
+    return report
 
 
 @dataclass(frozen=True)
@@ -208,20 +213,25 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
         after = _positions(run, marks)
         run.progress(f"{source_id}: reading, in transaction {transaction.id}")
         reading = run.engine.read(run.source, sources, after, functools.partial(_target_bytes, transaction))
+        stop = reading.stop
         if reading.position is None:
             transaction.abort()
-            return IngestReport(source_id, dry_run, None, after, None, (), reading.engine)
-        new = [_watermark(run, transaction, each, reading.position) for each in run.tables]
+            return IngestReport(source_id, dry_run, None, after, None, (), reading.engine, stop)
+        new = [
+            _watermark(run, transaction, each, reading.position)
+            for each in run.tables
+            if stop is None or each.source_table in stop.tables
+        ]
         if marks is not None:
-            marks.check_forward(new)
+            marks.check_forward([mark for mark in new if mark.source_table not in reading.set_back])
         found = _applied(run, transaction, reading)
         if dry_run:
             transaction.abort()
         elif marks is not None:
-            marks.write(transaction, new)
+            marks.write(transaction, new, set_back=reading.set_back)
             run.progress(f"{source_id}: committing transaction {transaction.id}")
         txn_id = None if dry_run else transaction.id
-    return IngestReport(source_id, dry_run, txn_id, after, reading.position, found, reading.engine)
+    return IngestReport(source_id, dry_run, txn_id, after, reading.position, found, reading.engine, stop)
 
 
 def _target_bytes(transaction: Transaction, table: SourceTable) -> int:

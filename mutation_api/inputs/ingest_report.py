@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mutation_api.changes.merge_report import MergeReport
+from mutation_api.errors import StoppedAtStatementError
 from mutation_api.inputs.contradictions import Contradictions
-from mutation_api.inputs.source import Position
+from mutation_api.inputs.source import Position, Stop
 
 __all__ = ["IngestReport", "IngestedTable"]
 
@@ -51,7 +52,7 @@ class IngestReport:
 
     ``before``: positions before it, by the source's names of tables. ``position``: the position that it
     reached, None if the source had nothing new. ``txn_id`` is None if nothing was committed. ``engine`` did
-    the work: ``spark`` or ``local``.
+    the work: ``spark`` or ``local``. ``stop``: why it did not reach the end of the log.
     """
 
     source_id: str
@@ -61,11 +62,28 @@ class IngestReport:
     position: Position | None
     tables: tuple[IngestedTable, ...]
     engine: str
+    stop: Stop | None = None
 
     @property
     def operation_count(self) -> int:
         """Operations read, of all tables."""
         return sum(table.operations for table in self.tables)
+
+    def check_stop(self) -> None:
+        """Raise StoppedAtStatementError if the run did not reach the end of the log."""
+        if self.stop is None:
+            return
+        if self.position is None:
+            did = "nothing lies before it that was not applied"
+        elif self.is_dry_run:
+            did = f"everything before it would be applied (up to {self.position.text})"
+        else:
+            did = (
+                f"everything before it was applied, in transaction {self.txn_id} (up to {self.position.text})"
+            )
+        error = StoppedAtStatementError(f"{self.stop.message}. Stopped at the statement: {did}")
+        error.report = self
+        raise error
 
     def to_dict(self) -> dict[str, object]:
         """The same for programs, in JSON's types."""
@@ -77,6 +95,7 @@ class IngestReport:
             "before": {name: position.text for name, position in self.before.items()},
             "position": None if self.position is None else self.position.text,
             "tables": [table.to_dict() for table in self.tables],
+            "stopped": None if self.stop is None else self.stop.message,
         }
 
     def __str__(self) -> str:

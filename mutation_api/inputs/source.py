@@ -32,6 +32,7 @@ __all__ = [
     "LocalOperations",
     "Position",
     "SourceTable",
+    "Stop",
     "TableOperations",
 ]
 
@@ -71,6 +72,18 @@ class SourceTable:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """A place in a source's log that a run does not pass by itself.
+
+    ``message``: why, and how to go on. ``tables``: those that have reached the position of the batch; the
+    others keep theirs.
+    """
+
+    message: str
+    tables: frozenset[str]
+
+
+@dataclass(frozen=True)
 class TableOperations:
     """Operations on one table, in any order of rows.
 
@@ -94,11 +107,15 @@ class TableOperations:
 class Batch:
     """All that a source has after the given positions, up to ``position``.
 
-    If the source has nothing new, ``position`` is None and ``tables`` is empty.
+    If the source has nothing new, ``position`` is None and ``tables`` is empty. ``stop``: why the batch ends
+    before the log does. ``set_back``: tables whose rows are all given, and whose watermarks may move
+    backwards.
     """
 
     tables: tuple[TableOperations, ...]
     position: Position | None
+    stop: Stop | None = None
+    set_back: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -124,6 +141,8 @@ class LocalBatch:
 
     tables: tuple[LocalOperations, ...]
     position: Position | None
+    stop: Stop | None = None
+    set_back: frozenset[str] = frozenset()
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ The driver reads and writes the few rows without Spark.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -134,15 +134,19 @@ class Watermarks:
             if before is not None:
                 mark.check_follows(before)
 
-    def write(self, transaction: OpenTransaction, marks: Iterable[Watermark]) -> None:
+    def write(
+        self, transaction: OpenTransaction, marks: Iterable[Watermark], *, set_back: Collection[str] = ()
+    ) -> None:
         """Replace or add ``marks``; call it once, in the transaction that read the table.
+
+        ``set_back``: tables of the source whose watermarks may move backwards.
 
         Raises:
             SourcePositionError: a watermark would move backwards; nothing was written.
             Others: as :class:`~mutation_api.worker.coordinator.MutatorCoordinator`.
         """
         new = list(marks)
-        self.check_forward(new)
+        self.check_forward(mark for mark in new if mark.source_table not in set_back)
         known = sorted((self.rows[mark.key][0], _record(mark)) for mark in new if mark.key in self.rows)
         with MutatorCoordinator(self.table) as coordinator:
             for row_id, record in known:

@@ -8,9 +8,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from mutation_api.inputs.mysql.advice import UPDATE
 from mutation_api.inputs.mysql.mysql_source import MySqlSource
 from mutation_api.inputs.mysql.server import PORT_DEFAULT, MySqlAddress
 from mutation_api.inputs.source import Batch, LocalBatch, Position, SourceTable
+from mutation_api.update.binlog_options import NO_OPTIONS, BinlogOptions
 from mutation_api.update.fingerprint import Difference
 from mutation_api.update.progress_mark import ProgressMark
 from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE, checked_url
@@ -28,9 +30,12 @@ class BinlogSource:
     Args:
         settings: those of the table.
         password: of the account; None: that of the environment.
+        options: of this extraction.
     """
 
-    def __init__(self, settings: UpdateSettings, password: str | None) -> None:
+    def __init__(
+        self, settings: UpdateSettings, password: str | None, options: BinlogOptions = NO_OPTIONS
+    ) -> None:
         url = checked_url(settings.source)
         secret = os.environ.get(PASSWORD_VARIABLE, "") if password is None else password
         address = MySqlAddress(
@@ -45,8 +50,14 @@ class BinlogSource:
             address,
             url.database or "",
             time_zone=settings.time_zone,
-            ignored_columns=[f"{name}.{column}" for column in settings.ignored_columns],
+            zero_dates=options.zero_dates,
+            ignored_columns=[
+                f"{name}.{column}" for column in (*settings.ignored_columns, *options.ignored_columns)
+            ],
+            seen_to=options.seen_to,
+            recopy=[name] if options.recopy else (),
         )
+        self._source.advice = UPDATE
 
     differences: tuple[Difference, ...] = ()
 

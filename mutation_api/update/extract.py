@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from mutation_api.inputs.ingest_report import IngestReport
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.scan.table_scan import TableScan
 from mutation_api.scan.table_view import open_table
+from mutation_api.update.binlog_options import NO_OPTIONS, BinlogOptions
 from mutation_api.update.progress_mark import ProgressMark, Run
 from mutation_api.update.settings import UpdateSettings
 from mutation_api.update.sources import AnyCapture, capture_of
@@ -43,6 +44,7 @@ class ExtractOptions:
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT
     listener: LockFailureListener | None = None
     progress: Callable[[str], None] = lambda line: None
+    binlog: BinlogOptions = NO_OPTIONS
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,10 @@ def extract_update(
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
     listener: LockFailureListener | None = None,
     progress: Callable[[str], None] = lambda line: None,
+    seen_to: Collection[str] = (),
+    recopy: bool = False,
+    zero_dates: str = "error",
+    ignored_columns: Collection[str] = (),
 ) -> ExtractReport:
     """Apply what was captured since the last extraction, and remove it from the log.
 
@@ -128,10 +134,16 @@ def extract_update(
         lock_timeout_seconds: how long to wait for another extraction, or another writer.
         listener: is called when the transaction is lost while it runs.
         progress: is called with a line of text for each step.
+        seen_to: method binlog: positions (``file:offset``) of statements that were carried out in Hive by
+        hand.
+        recopy: method binlog: read the table whole again, and replace its rows in Hive.
+        zero_dates: method binlog: handling of dates with a zero month or day, ``error`` or ``null``.
+        ignored_columns: method binlog: columns that only one side has, besides those of ``enable_update``.
 
     Raises:
         ConfigurationError: incremental update is not enabled.
         CaptureError: the source does not capture changes any more; ``repair_update`` mends it.
+        StoppedAtStatementError: method binlog: see ``ingest``.
         LockNotAcquiredError: another extraction, or writer, did not end in time.
         PartitionCreationError: a row is of a partition that is not loaded, and none may be created.
         ContradictionError: an insert-only method, and a row that was inserted is in the target with other
@@ -145,6 +157,12 @@ def extract_update(
         lock_timeout_seconds=lock_timeout_seconds,
         listener=listener,
         progress=progress,
+        binlog=BinlogOptions(
+            seen_to=tuple(seen_to),
+            recopy=recopy,
+            zero_dates=zero_dates,
+            ignored_columns=tuple(ignored_columns),
+        ),
     )
 
     def engine(source: AnyCapture) -> Engine:
@@ -163,7 +181,9 @@ def extract_by(
     found = find_mark(metastore, table)
     before = None if found is None else found[1]
     replaces = found is None and _has_rows(metastore, table)
-    with closing(capture_of(settings, table, options.password, replaces=replaces)) as source:
+    with closing(
+        capture_of(settings, table, options.password, replaces=replaces, binlog=options.binlog)
+    ) as source:
         if before is not None and not source.has_news(before):
             nothing = IngestReport(source.source_id, options.dry_run, None, {}, None, (), _NO_ENGINE)
             return ExtractReport(table, nothing, None, 0, time.monotonic() - started)

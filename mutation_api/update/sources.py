@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Protocol
 
+from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.source import LocalChangeSource
+from mutation_api.update.binlog_options import NO_OPTIONS, BinlogOptions
 from mutation_api.update.fingerprint import Difference
 from mutation_api.update.log_source import LogSource
 from mutation_api.update.method import CaptureMethod
@@ -35,20 +37,34 @@ class AnyCapture(LocalChangeSource, Protocol):
         """Remove what was kept, and disconnect."""
 
 
-def capture_of(settings: UpdateSettings, table: str, password: str | None, *, replaces: bool) -> AnyCapture:
-    """The source. Raises ConfigurationError: its driver is missing.
+def capture_of(
+    settings: UpdateSettings,
+    table: str,
+    password: str | None,
+    *,
+    replaces: bool,
+    binlog: BinlogOptions = NO_OPTIONS,
+) -> AnyCapture:
+    """The source. Raises ConfigurationError: its driver is missing, or options are of another method.
 
     Args:
         settings: those of the table.
         table: the table in Hive.
         password: of the source; None: that of the environment.
         replaces: whether a first copy also deletes rows of the target that the source lacks.
+        binlog: options of method binlog.
     """
     if settings.method is CaptureMethod.BINLOG:
-        binlog: AnyCapture = importlib.import_module(f"{__package__}.binlog_source").BinlogSource(
-            settings, password
+        source: AnyCapture = importlib.import_module(f"{__package__}.binlog_source").BinlogSource(
+            settings, password, binlog
         )
-        return binlog
+        return source
+    if binlog != NO_OPTIONS:
+        raise ConfigurationError(
+            f"source table {settings.source_table} is captured by {settings.method.value}: --seen-to, "
+            "--recopy, "
+            "--zero-dates and --ignore-column are options of method binlog. Leave them out"
+        )
     database = connect_database(settings.source, password)
     if settings.method.has_version:
         return VersionSource(database, settings, table, replaces=replaces)

@@ -27,6 +27,7 @@ from mutation_api.cli.arguments.lock_arguments import add_lock_timeout_argument
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss, add_metastore_arguments, metastore_from
 from mutation_api.cli.arguments.module_parser import parser_of_modules
 from mutation_api.cli.arguments.progress import progress
+from mutation_api.errors import StoppedAtStatementError
 from mutation_api.inputs.engines.choice import EngineBySize
 from mutation_api.inputs.engines.engine import AnySource, Engine
 from mutation_api.inputs.engines.local_engine import LocalEngine
@@ -91,13 +92,17 @@ def run(arguments: argparse.Namespace) -> int:
         ingest = functools.partial(
             ingest_by, engine, metastore, _tables(module, arguments, engine), source, _options(arguments)
         )
-        report = ingest()
-        _print(report, arguments)
-        while arguments.follow is not None:
-            sleep(arguments.follow)
-            report = ingest()
-            if report.position is not None:
-                _print(report, arguments)
+        try:
+            _print(ingest(), arguments)
+            while arguments.follow is not None:
+                sleep(arguments.follow)
+                report = ingest()
+                if report.position is not None:
+                    _print(report, arguments)
+        except StoppedAtStatementError as stopped:
+            if isinstance(stopped.report, IngestReport) and stopped.report.position is not None:
+                _print(stopped.report, arguments)
+            raise
     return 0
 
 

@@ -16,10 +16,12 @@ A column that was added at the source (ALTER TABLE … ADD COLUMN), and is NULL 
 to the Hive table, or name it with --ignore-column. Until then each run is refused; the next one then goes on,
 and needs no --seen-to.
 
-Any other statement that changes rows or columns without row events stops the run before anything is applied:
-TRUNCATE, DROP TABLE, RENAME, and an ALTER TABLE that changes or drops a column, or adds one that has a value
-in the rows of before (NOT NULL, DEFAULT, …). Do the same to the Hive table, then pass the position in the
-message to --seen-to. Indexes, comments and the like stop nothing.
+Any other statement that changes rows or columns without row events stops the run at the statement: TRUNCATE,
+DROP TABLE, RENAME, an ALTER TABLE that changes or drops a column, or adds one that has a value in the rows of
+before (NOT NULL, DEFAULT, …), and a statement that a session logged in place of rows. Everything before it is
+applied and committed, nothing behind it, and the command fails with the statement and its position. Do the
+same to the Hive table, then pass the position to --seen-to; or read the table whole again with --recopy.
+Indexes, comments, views and the like stop nothing.
 """
 
 from __future__ import annotations
@@ -72,7 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME.COLUMN",
-        help="a column of the source's table that the Hive table does not have; may be repeated",
+        help="a column that only one side has: one of the source is left out, one of Hive becomes NULL in "
+        "rows that change (repeatable)",
     )
     parser.add_argument(
         "--option-file", type=Path, metavar="FILE", help="option file with the password, under [client]"
@@ -101,7 +104,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FILE:OFFSET",
         help="position, from the message, of a statement that changed rows or columns and was carried out in "
-        "Hive by hand; may be repeated",
+        "Hive by hand (repeatable)",
+    )
+    parser.add_argument(
+        "--recopy",
+        default="",
+        metavar="A,B",
+        help="tables of the source that are read whole again; their rows replace those in Hive, whatever "
+        "the log or the watermarks say",
     )
     parser.add_argument(
         "--spill",
@@ -114,6 +124,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def source_from(arguments: argparse.Namespace) -> MySqlSource:
     """The server that the arguments name. Raises ConfigurationError."""
+    if arguments.recopy and arguments.follow is not None:
+        arguments.refuse_usage("--recopy reads a table whole in each run, so it does not go with --follow")
     address, database = _address(arguments)
     return MySqlSource(
         address,
@@ -122,6 +134,7 @@ def source_from(arguments: argparse.Namespace) -> MySqlSource:
         zero_dates=arguments.zero_dates,
         ignored_columns=arguments.ignore_column,
         seen_to=arguments.seen_to,
+        recopy=listed_names(arguments.recopy),
         spill_directory=arguments.spill,
     )
 

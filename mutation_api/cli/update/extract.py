@@ -11,9 +11,11 @@ import argparse
 import json
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 
 from mutation_api.cli.arguments.metastore_arguments import metastore_from
 from mutation_api.cli.update.common import add_run_arguments, engine_of, extract_options, tables_of
+from mutation_api.update.binlog_options import BinlogOptions
 from mutation_api.update.extract import ExtractReport, extract_by
 
 __all__ = ["add_arguments", "run"]
@@ -31,14 +33,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
     parser.add_argument("--json", action="store_true", help="print each report as one JSON object")
+    _add_binlog_arguments(parser)
     add_run_arguments(parser)
+
+
+def _add_binlog_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("method binlog")
+    group.add_argument(
+        "--seen-to",
+        action="append",
+        default=[],
+        metavar="FILE:OFFSET",
+        help="position, from the message, of a statement that changed rows or columns and was carried out "
+        "in Hive by hand (repeatable)",
+    )
+    group.add_argument(
+        "--recopy", action="store_true", help="read the table whole again, and replace its rows in Hive"
+    )
+    group.add_argument(
+        "--zero-dates",
+        choices=("error", "null"),
+        default="error",
+        help="how 0000-00-00 and similar dates are read: refused, or as NULL (default: %(default)s)",
+    )
+    group.add_argument(
+        "--ignore-column",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a column that only one side has, besides those of enable: one of the source is left out, one "
+        "of Hive becomes NULL in rows that change (repeatable)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Extract; 0 when everything that was captured is committed."""
     if arguments.follow is not None and (arguments.dry_run or arguments.follow <= 0):
         arguments.refuse_usage("--follow takes seconds above 0, and does not go with --dry-run")
-    options = extract_options(arguments, dry_run=arguments.dry_run)
+    if arguments.follow is not None and arguments.recopy:
+        arguments.refuse_usage("--recopy reads a table whole in each run, so it does not go with --follow")
+    binlog = BinlogOptions(
+        seen_to=tuple(arguments.seen_to),
+        recopy=arguments.recopy,
+        zero_dates=arguments.zero_dates,
+        ignored_columns=tuple(arguments.ignore_column),
+    )
+    options = replace(extract_options(arguments, dry_run=arguments.dry_run), binlog=binlog)
     with ExitStack() as stack:
         metastore = stack.enter_context(metastore_from(arguments))
         engine = engine_of(arguments, stack)

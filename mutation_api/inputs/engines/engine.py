@@ -22,6 +22,7 @@ from mutation_api.inputs.source import (
     LocalChangeSource,
     Position,
     SourceTable,
+    Stop,
 )
 
 __all__ = [
@@ -95,12 +96,15 @@ class TableLog(Protocol):
 class Reading:
     """All that a source has after its watermarks; ``engine`` is the name of the engine that goes on with it.
 
-    If the source has nothing new, ``position`` is None and ``tables`` is empty.
+    If the source has nothing new, ``position`` is None and ``tables`` is empty. ``stop`` and ``set_back`` are
+    those of :class:`~mutation_api.inputs.source.Batch`.
     """
 
     engine: str
     tables: tuple[TableLog, ...]
     position: Position | None
+    stop: Stop | None = None
+    set_back: frozenset[str] = frozenset()
 
 
 class Engine(Protocol):

@@ -54,6 +54,7 @@ __all__ = [
     "SourceColumn",
     "ValueOptions",
     "check_target",
+    "codec_of",
     "family_of",
     "to_column",
 ]
@@ -81,7 +82,7 @@ _MICROS = 1_000_000
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column as the source's catalog describes it.
+    """A column as the source's catalog describes it, or its log (``is_logged``).
 
     ``kind``: name of its type (``bigint``). ``type_text``: the whole type (``bigint(20) unsigned``).
     ``length``: number of characters, bytes or bits. ``fraction``: number of digits of a second.
@@ -95,6 +96,7 @@ class SourceColumn:
     scale: int = 0
     fraction: int = 0
     charset: str | None = None
+    is_logged: bool = False
 
     @property
     def is_unsigned(self) -> bool:
@@ -161,7 +163,9 @@ def check_target(column: SourceColumn, hive_type: HiveType, table: str) -> None:
     allowed = family_of(column, table).hive
     if column.kind == "float":
         allowed = ("float", "double")
-    if column.type_text.startswith("tinyint(1)") or (column.kind == "bit" and column.length == 1):
+    # The log does not distinguish tinyint(1); the values are checked later.
+    is_flag = column.type_text.startswith("tinyint(1)") or (column.kind == "tinyint" and column.is_logged)
+    if is_flag or (column.kind == "bit" and column.length == 1):
         allowed = ("boolean", *allowed)
     reason = ""
     if hive_type.kind not in allowed:
@@ -230,19 +234,20 @@ def _floats_of_text(column: SourceColumn, texts: pa.Array, _options: ValueOption
 def _texts_of_log(column: SourceColumn, values: list[Any], _options: ValueOptions) -> pa.Array:
     if column.charset in _UTF8:
         return _utf8(column, pa.array(values, pa.binary()))
-    decode = _latin1 if column.charset == "latin1" else _decoder(_CODECS[column.charset or ""])
+    decode = codec_of(column.charset)
+    assert decode is not None, column.charset
     try:
         return pa.array([None if value is None else decode(value) for value in values], pa.string())
     except UnicodeError as error:
         raise RecordValueError(f"column {column.name!r} ({column.charset}): {error}") from error
 
 
-def _latin1(value: bytes) -> str:
-    return value.decode("latin-1").translate(_LATIN1)
-
-
-def _decoder(codec: str) -> Callable[[bytes], str]:
-    return lambda value: value.decode(codec)
+def codec_of(charset: str | None) -> Callable[[bytes], str] | None:
+    """Return the decoder of a character set; None if the set is not supported."""
+    if charset == "latin1":
+        return lambda value: value.decode("latin-1").translate(_LATIN1)
+    codec = "utf-8" if charset in _UTF8 else _CODECS.get(charset or "")
+    return None if codec is None else lambda value: value.decode(codec)
 
 
 def _utf8(column: SourceColumn, values: pa.Array) -> pa.Array:
@@ -385,7 +390,8 @@ def _without_zeros(
     if options.zero_dates == "error" and (valid & zeros).any():
         raise RecordValueError(
             f"column {column.name!r} ({column.type_text}): a date with a zero month or day is not a date "
-            "in Hive; correct it in the source, or have such dates become NULL (zero_dates='null')"
+            "in Hive; correct it in the source, or have such dates become NULL (--zero-dates null, in Python "
+            "zero_dates='null')"
         )
     left: NDArray[np.bool_] = valid & ~zeros
     return left

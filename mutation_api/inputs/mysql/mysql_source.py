@@ -5,48 +5,45 @@ before anything is read. A table without a watermark is read with SELECT. The po
 before the rows are read, so that no change falls between the two. Changes made meanwhile are in the log as
 well, and are applied on top in the same transaction; that is harmless because rows have keys.
 
-Reading takes the end of the log once, and gives all that was committed up to there. It reads the log's rows
-one by one and writes them as Arrow batches to Parquet files, which are all that an engine reads.
+Reading takes the end of the log once, and gives all that was committed up to there, or up to a statement that
+changes a table without row events. It reads the log's rows one by one and writes them as Arrow batches to
+Parquet files, which are all that an engine reads.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pymysql.converters import encoders
 from pymysql.cursors import SSCursor
 
-from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError
+from mutation_api.errors import ConfigurationError, InputError, InputFormatError, RecordLayoutError
 from mutation_api.inputs.engines.choice import check_machines, in_tasks
-from mutation_api.inputs.mysql.binary_log import BinaryLog, RowImages, Undone
+from mutation_api.inputs.mysql.advice import INGEST, START_OVER, Advice
+from mutation_api.inputs.mysql.binary_log import BinaryLog
 from mutation_api.inputs.mysql.column_types import (
     TIME_ZONE_DEFAULT,
     ZERO_DATES,
     ZERO_DATES_DEFAULT,
-    SourceColumn,
     ValueOptions,
-    check_target,
-    family_of,
 )
-from mutation_api.inputs.mysql.server import (
-    START_OVER,
-    CatalogTable,
-    LogPosition,
-    MySqlAddress,
-    MySqlServer,
-)
-from mutation_api.inputs.mysql.spill import Spill, TargetColumn
+from mutation_api.inputs.mysql.log_reading import RowImages, Undone
+from mutation_api.inputs.mysql.logged_statements import Barrier, LoggedStatements
+from mutation_api.inputs.mysql.plain_tables import why_not_plain
+from mutation_api.inputs.mysql.server import LogPosition, MySqlAddress, MySqlServer
+from mutation_api.inputs.mysql.spill import Spill
+from mutation_api.inputs.mysql.statements import Followed
+from mutation_api.inputs.mysql.table_plan import TablePlan
 from mutation_api.inputs.own_folder import OwnFolder
-from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
+from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable, Stop
 from mutation_api.inputs.source_files import located
-from mutation_api.spark.quoted_name import quoted
 from mutation_api.storage.location import LocationLike
-from mutation_api.types.hive_type import parse_hive_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +61,10 @@ _log = logging.getLogger(__name__)
 
 
 class MySqlSource:
-    """A change source over one database of a server; its files last until the next read, or :meth:`close`."""
+    """A change source over one database of a server; its files last until the next read, or :meth:`close`.
+
+    ``advice``: words of messages, for commands whose options differ from those of ``ingest mysql``.
+    """
 
     def __init__(
         self,
@@ -75,6 +75,7 @@ class MySqlSource:
         zero_dates: str = ZERO_DATES_DEFAULT,
         ignored_columns: Collection[str] = (),
         seen_to: Collection[str] = (),
+        recopy: Collection[str] = (),
         spill_directory: LocationLike | None = None,
     ) -> None:
         """Name the source; nothing is connected yet.
@@ -84,10 +85,13 @@ class MySqlSource:
             database: the database of all tables.
             time_zone: a TIMESTAMP becomes the wall clock of this zone; a DATETIME stays as it is.
             zero_dates: handling of dates with a zero month or day: ``error`` or ``null``.
-            ignored_columns: columns (``table.column``) of the source that are left out; any other column
-                that Hive lacks is an error.
+            ignored_columns: columns (``table.column``) that only one side has: one of the source is left out,
+                one of Hive becomes NULL in rows that change. Any other difference is an error.
             seen_to: positions in the log (``file:offset``) of statements that were carried out in Hive by
                 hand.
+            recopy: tables of the source that are read whole again; their rows replace those in Hive, and
+            their
+                watermarks.
             spill_directory: folder for the files of rows, on any storage; Spark's executors must see it.
                 Default: the system's folder for temporary files, which serves Spark on one machine.
 
@@ -105,6 +109,8 @@ class MySqlSource:
         self._options = ValueOptions(time_zone, zero_dates)
         self._ignored_columns = frozenset(name.lower() for name in ignored_columns)
         self._seen_to = frozenset(seen_to)
+        self._recopied = frozenset(recopy)
+        self.advice: Advice = INGEST
         self._spill_directory = None if spill_directory is None else located(spill_directory)
         self._own_folder = OwnFolder(self._spill_directory)
 
@@ -137,8 +143,9 @@ class MySqlSource:
             RecordLayoutError: a table has no key, or its columns and Hive's do not agree.
             RecordValueError: a value does not fit Hive's column.
             SourcePositionError: the log no longer has what follows, or is another server's.
-            InputError: a statement changed a table without row events, the log has an unknown event, or the
-                files for Spark cannot be written.
+            InputError: a table was changed while it was read whole, the log has an unknown event, or the
+            files
+                for Spark cannot be written.
         """
         if self._spill_directory is None:
             check_machines(spark, self.source_id)
@@ -147,52 +154,184 @@ class MySqlSource:
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
         """See :class:`~mutation_api.inputs.source.LocalChangeSource`; raises as :meth:`read`."""
         self._server.check_settings()
-        positions = {name: LogPosition.of(after[name]) for name in (t.name for t in tables) if name in after}
-        for position in {position.order: position for position in positions.values()}.values():
+        self._check_recopied(tables)
+        starts = {
+            table.name: LogPosition.of(after[table.name])
+            for table in tables
+            if table.name in after and table.name not in self._recopied
+        }
+        for position in {position.order: position for position in starts.values()}.values():
             self._server.check_position(position)
-        catalog = self._server.tables(self._database, [table.name for table in tables])
-        plans = {
-            table.name: _Plan.of(table, catalog[table.name], self._database, self._ignored_columns)
+        must_stop: set[str] = set()
+        while True:
+            run = _Run(self, tables, starts, must_stop)
+            batch = run.batch()
+            refuted = run.refuted()
+            if not refuted:
+                return batch
+            must_stop |= refuted
+
+    def _check_recopied(self, tables: Sequence[SourceTable]) -> None:
+        unknown = sorted(self._recopied - {table.name for table in tables})
+        if unknown:
+            raise ConfigurationError(
+                f"table {unknown[0]} is to be read again, and is not a table of this run: got "
+                f"{', '.join(unknown)}, expected names of {', '.join(table.name for table in tables)}"
+            )
+
+
+class _Run:
+    """One reading: tables with a watermark from the log, then the others by SELECT and from the log on."""
+
+    def __init__(
+        self,
+        source: MySqlSource,
+        tables: Sequence[SourceTable],
+        starts: Mapping[str, LogPosition],
+        must_stop: Collection[str],
+    ) -> None:
+        self._source = source
+        self._server = source._server
+        self._database = source._database
+        self._starts = dict(starts)
+        self._plans = {
+            table.name: TablePlan(table, self._database, source._ignored_columns, source.advice)
             for table in tables
         }
-        spills = self._spills(plans)
-        new = [plan for name, plan in plans.items() if name not in after]
-        if new:
-            positions |= dict.fromkeys((plan.table.name for plan in new), self._select(new, spills))
-        now = self._server.position()
-        if not new and all(position.order >= now.order for position in positions.values()):
-            return LocalBatch((), None)
-        self._replay(plans, spills, positions, now)
-        for spill in spills.values():
-            spill.close()
-        used = [(plan.table, spills[name]) for name, plan in plans.items() if spills[name].row_count]
-        operations = tuple(LocalOperations(table, spill.written()) for table, spill in used)
-        return LocalBatch(operations, now.to_position())
+        self._spills = self._made_spills()
+        self._new = [name for name in self._plans if name not in starts]
+        left_out = {name: plan.left_out for name, plan in self._plans.items()}
+        followed = Followed(self._database, [*self._plans], left_out, self._server.folds_case)
+        self._statements = LoggedStatements(
+            followed, functools.partial(why_not_plain, self._server), must_stop
+        )
+        self._log = BinaryLog(self._server, self._database, self._plans, self._statements, source._seen_to)
 
-    def _spills(self, plans: Mapping[str, _Plan]) -> dict[str, Spill]:
-        folder = self._own_folder.renewed(f"{self.source_id}: rows")
+    def _made_spills(self) -> dict[str, Spill]:
+        source = self._source
+        folder = source._own_folder.renewed(f"{source.source_id}: rows")
         return {
             name: Spill(
                 folder / str(number),
-                f"{self._database}.{name}",
-                plan.columns,
-                self._options,
-                is_of_this_machine=self._spill_directory is None,
+                plan.name,
+                source._options,
+                is_of_this_machine=source._spill_directory is None,
             )
-            for number, (name, plan) in enumerate(plans.items())
+            for number, (name, plan) in enumerate(self._plans.items())
         }
 
-    def _select(self, plans: Sequence[_Plan], spills: Mapping[str, Spill]) -> LogPosition:
-        """Read whole tables; returns the position in the log from which to replay, noted beforehand."""
+    def refuted(self) -> set[str]:
+        """Positions of statements that were passed, and must not be."""
+        return set(self._log.refuted())
+
+    def batch(self) -> LocalBatch:
+        reached: LogPosition | None = None
+        if self._starts:
+            absent = self._note_catalog()
+            now = self._server.position()
+            barrier = self._replay(self._starts, now)
+            if barrier is not None:
+                return self._up_to(barrier)
+            self._check_tables(absent, self._starts)
+            self._log.check_lacking()
+            if any(position.order < now.order for position in self._starts.values()):
+                reached = now
+        if self._new:
+            reached = self._read_new(reached)
+        if reached is None:
+            return LocalBatch((), None)
+        return LocalBatch(self._operations(), reached.to_position(), set_back=self._source._recopied)
+
+    def _read_new(self, reached: LogPosition | None) -> LogPosition:
+        """Read whole tables, and the log from before the SELECT to behind it, for all tables."""
         noted = self._server.position()
+        self._check_tables(self._note_catalog(), self._new)
+        self._select(noted)
+        end = self._server.position()
+        starts = {name: max(start, reached or start, key=_order) for name, start in self._starts.items()}
+        barrier = self._replay(starts | dict.fromkeys(self._new, noted), end)
+        if barrier is not None:
+            table = min(barrier.effects)
+            raise InputError(
+                f"source table {self._database}.{table}: it {barrier.effects[table].value} while "
+                f"{', '.join(self._new)} was read whole: the log has at {barrier.at} {barrier.text[:200]!r}. "
+                "Nothing was applied; run again"
+            )
+        self._log.check_lacking()
+        return end
+
+    def _note_catalog(self) -> Mapping[str, str]:
+        """Take the catalog as it is; returns why tables are not in it."""
+        catalog = self._server.tables(self._database, [*self._plans])
+        for name, plan in self._plans.items():
+            plan.note(catalog.tables.get(name))
+        return catalog.absent
+
+    def _check_tables(self, absent: Mapping[str, str], names: Iterable[str]) -> None:
+        """Refuse tables that are gone, or whose columns differ from Hive's. Raises RecordLayoutError."""
+        for name in names:
+            if name in absent:
+                raise RecordLayoutError(
+                    f"source {self._server.address}: table {self._database}.{name} {absent[name]}"
+                )
+            self._plans[name].columns_now()
+
+    def _up_to(self, barrier: Barrier) -> LocalBatch:
+        """What was read before a statement, for the tables that have a watermark."""
+        if barrier.events is not None:
+            for spill in self._spills.values():
+                spill.undo(barrier.transaction, *barrier.events)
+        position = self._server.at(*barrier.boundary, barrier.gtid)
+        behind = {name for name, start in self._starts.items() if start.order < position.order}
+        stop = Stop(self._described(barrier), frozenset(behind))
+        if not behind:
+            return LocalBatch((), None, stop)
+        return LocalBatch(self._operations(), position.to_position(), stop)
+
+    def _described(self, barrier: Barrier) -> str:
+        advice = self._source.advice
+        names = sorted(barrier.effects)
+        tables = ", ".join(f"{self._database}.{name}" for name in names)
+        targets = ", ".join(self._plans[name].table.target.full_name for name in names)
+        effect = max(barrier.effects.values(), key=lambda each: each.weight).value
+        why = f" ({barrier.reason})" if barrier.reason else ""
+        said = (
+            f"source table{'s' if len(names) > 1 else ''} {tables}: the log has a statement at "
+            f"{barrier.at} that "
+            f"{effect}{why}: {barrier.text[:300]!r}. "
+        )
+        if barrier.events is not None:
+            return (
+                f"{said}Rows of the same transaction come before it, so it cannot be done in Hive between "
+                "them. Read "
+                f"the table whole again: run with {advice.recopy(names)}"
+            )
+        return (
+            f"{said}Do to {targets} in Hive what it did to the rows, which may be nothing, then go on "
+            "behind it: run "
+            f"with {advice.seen_to(barrier.at)}. Or read the table whole again: run with "
+            f"{advice.recopy(names)}"
+        )
+
+    def _operations(self) -> tuple[LocalOperations, ...]:
+        for spill in self._spills.values():
+            spill.close()
+        recopied = self._source._recopied
+        return tuple(
+            LocalOperations(replace(plan.table, key=plan.key), spill.written(), is_emptied=name in recopied)
+            for (name, plan), spill in zip(self._plans.items(), self._spills.values(), strict=True)
+            if spill.row_count or name in recopied
+        )
+
+    def _select(self, noted: LogPosition) -> None:
         with self._snapshot() as cursor:
-            for plan in plans:
-                spill = spills[plan.table.name]
-                cursor.execute(plan.select(self._database))
+            for name in self._new:
+                plan, spill = self._plans[name], self._spills[name]
+                spill.use(plan.columns_now())
+                cursor.execute(plan.select())
                 for rows in _chunks(cursor):
                     spill.add_selected(rows, noted.order)
-                    _log.info("%s.%s: %d rows selected", self._database, plan.table.name, spill.row_count)
-        return noted
+                    _log.info("%s: %d rows selected", plan.name, spill.row_count)
 
     @contextmanager
     def _snapshot(self) -> Iterator[Any]:
@@ -205,30 +344,32 @@ class MySqlSource:
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
             yield cursor
 
-    def _replay(
-        self,
-        plans: Mapping[str, _Plan],
-        spills: Mapping[str, Spill],
-        positions: Mapping[str, LogPosition],
-        now: LogPosition,
-    ) -> None:
-        columns = {name: plan.sources for name, plan in plans.items()}
-        log = BinaryLog(self._server, self._database, columns, self._seen_to)
-        for found in log.between(positions, now):
+    def _replay(self, positions: Mapping[str, LogPosition], end: LogPosition) -> Barrier | None:
+        """Add the log's rows up to its end, or to the statement that is returned."""
+        for found in self._log.between(positions, end):
+            if isinstance(found, Barrier):
+                return found
             if isinstance(found, Undone):
-                self._undo(found, plans, spills)
+                self._undo(found)
                 continue
-            _add(found, plans[found.table].key_indices, spills[found.table])
-            spills[found.table].added_bytes(found.byte_count)
+            spill = self._spills[found.table]
+            spill.use(found.shape.columns)
+            _add(found, found.shape.key_indices, spill)
+            spill.added_bytes(found.byte_count)
+        return None
 
-    def _undo(self, undone: Undone, plans: Mapping[str, _Plan], spills: Mapping[str, Spill]) -> None:
-        for name, spill in spills.items():
-            if spill.undo(undone.transaction, *undone.events) and not plans[name].is_transactional:
+    def _undo(self, undone: Undone) -> None:
+        for name, spill in self._spills.items():
+            if spill.undo(undone.transaction, *undone.events) and not self._plans[name].is_transactional:
                 raise InputFormatError(
                     f"source table {self._database}.{name}: the log at {undone.logged_at} rolls back its "
                     "rows, but its engine has no transactions and keeps them; that is not supported. "
                     f"{START_OVER}, and use InnoDB"
                 )
+
+
+def _order(position: LogPosition) -> tuple[int, int]:
+    return position.order
 
 
 def _chunks(cursor: SSCursor) -> Iterator[list[tuple[bytes | None, ...]]]:
@@ -260,78 +401,3 @@ def _add(images: RowImages, key_indices: Sequence[int], spill: Spill) -> None:
         else:
             spill.add("delete", (*position, 2 * number), before)
             spill.add("insert", (*position, 2 * number + 1), after)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """How one table is read: its key, and the column of the source for each column of Hive."""
-
-    table: SourceTable
-    columns: tuple[TargetColumn, ...]
-    is_transactional: bool
-    key_indices: tuple[int, ...] = field(default=())
-
-    @property
-    def sources(self) -> dict[str, SourceColumn]:
-        return {column.source.name.lower(): column.source for column in self.columns}
-
-    def select(self, database: str) -> str:
-        """The statement that reads the whole table."""
-        name = f"{database}.{self.table.name}"
-        # MySQL quotes a name as Spark does.
-        wanted = [family_of(c.source, name).select.format(quoted(c.source.name)) for c in self.columns]
-        return f"SELECT {', '.join(wanted)} FROM {quoted(database, self.table.name)}"
-
-    @classmethod
-    def of(cls, table: SourceTable, found: CatalogTable, database: str, ignored: Collection[str]) -> _Plan:
-        """Match the columns of both sides. Raises RecordLayoutError if they do not agree."""
-        name = f"{database}.{found.name}"
-        sources = {column.name.lower(): column for column in found.columns}
-        targets = (*table.target.columns, *table.target.partition_keys)
-        missing = [target.name for target in targets if target.name.lower() not in sources]
-        wanted = {target.name.lower() for target in targets}
-        extra = [n for n in sources if n not in wanted and f"{found.name}.{n}".lower() not in ignored]
-        if missing or extra:
-            lacks = [f"the source lacks {', '.join(missing)}"] if missing else []
-            if extra:
-                names = [f"{found.name}.{column}" for column in extra]
-                options = " ".join(f"--ignore-column {each}" for each in names)
-                described = ", ".join(f"{each} ({sources[each].type_text} at the source)" for each in extra)
-                them = "them" if len(extra) > 1 else "it"
-                lacks.append(
-                    f"Hive lacks {described}: add {them} by ALTER TABLE {table.target.full_name} ADD COLUMNS "
-                    f"(…), or leave {them} out: {options}, in Python ignored_columns={names}"
-                )
-            raise RecordLayoutError(
-                f"source table {name} and {table.target.full_name} differ: {'; '.join(lacks)}"
-            )
-        columns = [
-            TargetColumn(target.name, parse_hive_type(target.type), sources[target.name.lower()])
-            for target in targets
-        ]
-        for column in columns:
-            check_target(column.source, column.type, name)
-        key = _key(table, found, name, wanted)
-        indices = {column.name.lower(): index for index, column in enumerate(columns)}
-        key_indices = tuple(indices[column] for column in key)
-        return cls(replace(table, key=key), tuple(columns), found.is_transactional, key_indices)
-
-
-def _key(table: SourceTable, found: CatalogTable, name: str, wanted: Collection[str]) -> tuple[str, ...]:
-    """The given key, if it is unique; without one the first key whose columns Hive has."""
-    keys = [tuple(column.lower() for column in key) for key in found.keys]
-    if table.key:
-        given = tuple(column.lower() for column in table.key)
-        if not any(set(key) <= set(given) for key in keys):
-            raise RecordLayoutError(
-                f"source table {name}: rows may be equal in {', '.join(given)}, so these columns are no key; "
-                f"unique and never NULL are {' or '.join('(' + ', '.join(key) + ')' for key in keys)}"
-            )
-        return given
-    usable = [key for key in keys if set(key) <= set(wanted)]
-    if not usable:
-        raise RecordLayoutError(
-            f"source table {name}: {table.target.full_name} lacks columns of each of its keys "
-            f"({' or '.join('(' + ', '.join(key) + ')' for key in keys)})"
-        )
-    return usable[0]

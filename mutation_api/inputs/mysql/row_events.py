@@ -11,7 +11,7 @@ Source: MySQL's source documentation, "Rows_event" and "Table_map_event"; MariaD
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from pymysqlreplication.constants import FIELD_TYPE
 
 from mutation_api.errors import InputFormatError
+from mutation_api.inputs.mysql.advice import START_OVER
 from mutation_api.inputs.mysql.column_types import SourceColumn
 
 __all__ = ["LoggedColumn", "RowDecoder"]
@@ -32,7 +33,6 @@ _MICROS = 1_000_000
 _WIDE = Context(prec=65)
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 
-_TEXT_CODES = {FIELD_TYPE.VARCHAR, FIELD_TYPE.VAR_STRING, FIELD_TYPE.STRING, FIELD_TYPE.BLOB}
 _INTEGER_BYTES = {
     FIELD_TYPE.TINY: 1,
     FIELD_TYPE.SHORT: 2,
@@ -40,70 +40,159 @@ _INTEGER_BYTES = {
     FIELD_TYPE.LONG: 4,
     FIELD_TYPE.LONGLONG: 8,
 }
-# Codes of a type in the log, by the name of the type; types that are missing here are texts and bytes.
-_CODES = {
-    **{kind: {*_INTEGER_BYTES} for kind in ("tinyint", "smallint", "mediumint", "int", "bigint")},
-    "year": {FIELD_TYPE.YEAR},
-    "bit": {FIELD_TYPE.BIT},
-    "decimal": {FIELD_TYPE.NEWDECIMAL},
-    "float": {FIELD_TYPE.FLOAT},
-    "double": {FIELD_TYPE.DOUBLE},
-    "enum": {FIELD_TYPE.ENUM},
-    "set": {FIELD_TYPE.SET},
-    "date": {FIELD_TYPE.DATE},
-    "datetime": {FIELD_TYPE.DATETIME2},
-    "timestamp": {FIELD_TYPE.TIMESTAMP2},
-    "time": {FIELD_TYPE.TIME2},
+_KINDS = {
+    FIELD_TYPE.TINY: "tinyint",
+    FIELD_TYPE.SHORT: "smallint",
+    FIELD_TYPE.INT24: "mediumint",
+    FIELD_TYPE.LONG: "int",
+    FIELD_TYPE.LONGLONG: "bigint",
+    FIELD_TYPE.YEAR: "year",
+    FIELD_TYPE.BIT: "bit",
+    FIELD_TYPE.NEWDECIMAL: "decimal",
+    FIELD_TYPE.FLOAT: "float",
+    FIELD_TYPE.DOUBLE: "double",
+    FIELD_TYPE.ENUM: "enum",
+    FIELD_TYPE.SET: "set",
+    FIELD_TYPE.DATE: "date",
+    FIELD_TYPE.DATETIME2: "datetime",
+    FIELD_TYPE.TIMESTAMP2: "timestamp",
+    FIELD_TYPE.TIME2: "time",
+    FIELD_TYPE.GEOMETRY: "geometry",
+    FIELD_TYPE.JSON: "json",
+    FIELD_TYPE.VARCHAR: "varchar",
+    FIELD_TYPE.VAR_STRING: "varchar",
+    FIELD_TYPE.STRING: "char",
+    FIELD_TYPE.BLOB: "text",
+}
+_BINARY_KINDS = {"varchar": "varbinary", "char": "binary", "text": "blob"}
+_SIZES = {1: "tiny", 2: "", 3: "medium", 4: "long"}
+"""Prefixes of the kinds of texts and blobs, by the bytes of their lengths."""
+_BYTES_OF_CHARACTERS = {
+    "utf8mb4": 4,
+    "utf8mb3": 3,
+    "utf8": 3,
+    "ucs2": 2,
+    "utf16": 4,
+    "utf16le": 4,
+    "utf32": 4,
 }
 
 
 @dataclass(frozen=True)
 class LoggedColumn:
-    """A column as a table map event describes it; ``meta`` is the library's description."""
+    """A column as a table map event describes it.
+
+    ``meta`` is the library's description. ``charset``: that of strings, enums and sets; None if it is not
+    known. ``labels``: the members of an enum or a set; None if they cannot be read.
+    """
 
     name: str
     meta: Any
+    charset: str | None = None
+    labels: tuple[str, ...] | None = None
 
     def reader(self) -> Reader:
         """Reader of its values. Raises KeyError for a type without a reader."""
         return _READERS[self.meta.type](self.meta)
 
-    def agrees_with(self, column: SourceColumn) -> bool:
-        """Whether the log's type may belong to the catalog's type."""
-        codes = _CODES.get(column.kind, {*_TEXT_CODES, FIELD_TYPE.GEOMETRY})
-        same_sign = self.meta.type not in _INTEGER_BYTES or self.meta.unsigned == column.is_unsigned
-        same_scale = column.kind != "decimal" or self.meta.decimals == column.scale
-        return self.meta.type in codes and same_sign and same_scale and self._has_labels_of(column)
+    def described(self, now: SourceColumn | None) -> SourceColumn | None:
+        """Return the column as it was when its rows were logged.
 
-    def _has_labels_of(self, column: SourceColumn) -> bool:
-        """Whether the numbers of an enum or a set still mean the same; members may have been added since.
-
-        The library knows only the members in ASCII.
+        That is ``now``, its description in the catalog, if this says the same, and more. None if the log does
+        not say enough, because the type or the character set is not known.
         """
-        logged = {"enum": ("enum_values", 1), "set": ("set_values", 0)}.get(column.kind)
-        if logged is None:
-            return True
-        name, first = logged
-        labels = (getattr(self.meta, name) or [])[first:]
-        pairs = zip(labels, column.labels, strict=False)
-        return all(then == now for then, now in pairs if now.isascii())
+        found = self._described()
+        if found is None or (now is not None and _is_same(found, now)):
+            return now if found is not None else None
+        return found
+
+    def _described(self) -> SourceColumn | None:
+        meta = self.meta
+        kind = _KINDS.get(meta.type)
+        if kind is None or (self.labels is None and kind in ("enum", "set")):
+            return None
+        if self.charset is None and kind in ("enum", "set", "varchar", "char", "text"):
+            return None
+        charset = None if self.charset == "binary" else self.charset
+        length, text = 0, ""
+        if charset is None:
+            kind = _BINARY_KINDS.get(kind, kind)
+        if kind in ("text", "blob"):
+            kind = _SIZES[meta.length_size] + kind
+            length = (1 << 8 * meta.length_size) - 1
+        elif kind in ("varchar", "char", "varbinary", "binary"):
+            length = meta.max_length // _BYTES_OF_CHARACTERS.get(charset or "", 1)
+            text = f"{kind}({length})"
+        elif kind in ("enum", "set"):
+            labels = [label.replace("\\", "\\\\").replace("'", "''") for label in self.labels or ()]
+            text = kind + "(" + ",".join(f"'{label}'" for label in labels) + ")"
+        elif kind == "decimal":
+            text = f"decimal({meta.precision},{meta.decimals})"
+        elif kind == "bit":
+            length = meta.bits
+            text = f"bit({length})"
+        elif meta.type in _INTEGER_BYTES and meta.unsigned:
+            text = f"{kind} unsigned"
+        return SourceColumn(
+            self.name,
+            kind,
+            text or kind,
+            length=length,
+            precision=getattr(meta, "precision", 0),
+            scale=getattr(meta, "decimals", 0),
+            fraction=getattr(meta, "fsp", 0),
+            charset=charset,
+            is_logged=True,
+        )
+
+
+def _is_same(logged: SourceColumn, now: SourceColumn) -> bool:
+    """True if values of the one are decoded as values of the other."""
+    return _essence(logged) == _essence(now)
+
+
+def _essence(column: SourceColumn) -> tuple[Any, ...]:
+    """The parts of a column's type that its values in the log depend on."""
+    kind = column.kind
+    if kind in ("enum", "set"):
+        return kind, column.labels
+    if kind in ("char", "varchar", "binary", "varbinary"):
+        return kind, column.length, _charset_name(column)
+    if column.charset is not None:
+        return kind, _charset_name(column)
+    if kind == "decimal":
+        return kind, column.precision, column.scale
+    if kind in ("datetime", "timestamp", "time"):
+        return kind, column.fraction
+    if kind == "bit":
+        return kind, column.length
+    if kind in _GEOMETRIES:
+        return ("geometry",)
+    return kind, kind in _KINDS_OF_INTEGERS and column.is_unsigned
+
+
+_KINDS_OF_INTEGERS = {_KINDS[code] for code in _INTEGER_BYTES}
+_GEOMETRIES = {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
+_GEOMETRIES |= {"geometrycollection", "geomcollection"}
+
+
+def _charset_name(column: SourceColumn) -> str | None:
+    return "utf8mb3" if column.charset == "utf8" else column.charset
 
 
 class RowDecoder:
     """Decodes the rows of a table, as one table map event describes them."""
 
-    def __init__(
-        self, table: str, logged: Sequence[LoggedColumn], wanted: Mapping[str, SourceColumn]
-    ) -> None:
-        """Check the columns.
+    def __init__(self, table: str, logged: Sequence[LoggedColumn], wanted: Sequence[str]) -> None:
+        """Prepare the columns.
 
         Args:
             table: its name, for messages.
             logged: the table's columns at the time of the event, all of them.
-            wanted: columns of the result, in their order, by name in lower case.
+            wanted: names, in lower case, of the columns of the result in their order.
 
         Raises:
-            InputFormatError: the type of a column differs from the catalog's, or is not known.
+            InputFormatError: If the type of a column is not known.
         """
         self.table = table
         self._count = len(logged)
@@ -111,22 +200,12 @@ class RowDecoder:
         self._bitmap_bytes = (self._count + 7) // 8
         indices = {name: index for index, name in enumerate(wanted)}
         self._width = len(indices)
-        self.lacking = indices.keys() - {column.name.lower() for column in logged}
-        """Wanted columns that the table did not have at that time; they are None in all rows."""
         self._steps: list[tuple[int, Reader, int | None]] = []
         for number, column in enumerate(logged):
-            self._check(column, wanted.get(column.name.lower()))
             self._steps.append((1 << number, self._reader(column), indices.get(column.name.lower())))
 
-    def _check(self, column: LoggedColumn, now: SourceColumn | None) -> None:
-        if now is not None and not column.agrees_with(now):
-            raise InputFormatError(
-                f"source table {self.table}, column {column.name!r}: the log holds values of another type "
-                f"than {now.type_text}, which the column has now; start over with an empty table in Hive "
-                "and without its watermark"
-            )
-
     def _reader(self, column: LoggedColumn) -> Reader:
+        """Its reader. Raises InputFormatError."""
         try:
             return column.reader()
         except KeyError:
@@ -150,8 +229,7 @@ class RowDecoder:
             if int.from_bytes(bitmap, "little") & self._mask != self._mask:
                 raise InputFormatError(
                     f"source table {self.table}: the log has row images without some columns; it needs "
-                    "binlog_row_image=FULL. Set it, then start over with an empty table in Hive and without "
-                    "its watermark"
+                    f"binlog_row_image=FULL. {START_OVER}"
                 )
         offset, end = 0, len(data)
         try:

@@ -21,13 +21,14 @@ from mutation_api.errors import (
     RecordLayoutError,
     SourcePositionError,
 )
+from mutation_api.inputs.mysql.advice import START_OVER
 from mutation_api.inputs.mysql.column_types import SourceColumn
 from mutation_api.inputs.source import Position
 
 __all__ = [
     "CASCADES",
     "PASSWORD_VARIABLE",
-    "START_OVER",
+    "Catalog",
     "CatalogTable",
     "LogPosition",
     "MySqlAddress",
@@ -41,10 +42,6 @@ PORT_DEFAULT = 3306
 CONNECT_TIMEOUT_SECONDS = 30
 READ_TIMEOUT_SECONDS = 3600
 
-START_OVER = (
-    "To start over, empty the tables in Hive, remove their watermarks, and run again: then everything is "
-    "read once more with SELECT"
-)
 _GRANTS = (
     "the account needs SELECT on the tables, REPLICATION SLAVE, and REPLICATION CLIENT (MariaDB: BINLOG "
     "MONITOR)"
@@ -163,7 +160,16 @@ class CatalogTable:
     name: str
     columns: tuple[SourceColumn, ...]
     keys: tuple[tuple[str, ...], ...]
+    has_primary_key: bool
     is_transactional: bool
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Tables of a database by name; ``absent``: why others are not there."""
+
+    tables: Mapping[str, CatalogTable]
+    absent: Mapping[str, str]
 
 
 class MySqlServer:
@@ -194,12 +200,12 @@ class MySqlServer:
     @cached_property
     def is_mariadb(self) -> bool:
         """Whether it is MariaDB and not MySQL."""
-        return "mariadb" in str(self._values("SELECT VERSION()")[0][0]).lower()
+        return "mariadb" in str(self.values("SELECT VERSION()")[0][0]).lower()
 
     def check_settings(self) -> None:
         """Refuse a server whose log lacks changes. Raises ConfigurationError, with the settings it needs."""
         found = {
-            name: str(value) for name, value in self._values("SHOW GLOBAL VARIABLES") if name in _SETTINGS
+            name: str(value) for name, value in self.values("SHOW GLOBAL VARIABLES") if name in _SETTINGS
         }
         wrong = [
             f"{name} is {found.get(name, 'not known to this server')!s}, it must be {allowed[-1] or 'empty'}"
@@ -230,7 +236,7 @@ class MySqlServer:
                 f"source {self.address}: the watermark {position} is of server {position.server}, this is "
                 f"server {identity}, whose log has other positions. {START_OVER}"
             )
-        logs = {row[0]: int(row[1]) for row in self._values("SHOW BINARY LOGS")}
+        logs = {row[0]: int(row[1]) for row in self.values("SHOW BINARY LOGS")}
         if position.file not in logs:
             raise SourcePositionError(
                 f"source {self.address}: the log from {position} on was purged; the server has "
@@ -243,39 +249,49 @@ class MySqlServer:
                 f"does not have the watermark {position} (GTID {position.gtid or 'none'}). {START_OVER}"
             )
 
-    def tables(self, database: str, names: Sequence[str]) -> dict[str, CatalogTable]:
-        """The tables by name.
+    @cached_property
+    def folds_case(self) -> bool:
+        """Whether names of tables that differ only in case are one name."""
+        return str(self.values("SELECT @@lower_case_table_names")[0][0]) != "0"
+
+    def tables(self, database: str, names: Sequence[str]) -> Catalog:
+        """The tables of these names.
 
         Raises:
-            RecordLayoutError: a table is missing, is a view, has no key, or has changes that are not logged.
+            RecordLayoutError: a table has changes that are not logged.
         """
-        rows = self._values(
+        rows = self.values(
             "SELECT TABLE_NAME, TABLE_TYPE, TRANSACTIONS FROM information_schema.TABLES "
             "LEFT JOIN information_schema.ENGINES USING (ENGINE) WHERE TABLE_SCHEMA = %s",
             database,
         )
         kinds = {row[0]: row[1] for row in rows}
         transactional = {row[0] for row in rows if row[2] == "YES"}
-        for name in names:
-            if kinds.get(name) != "BASE TABLE":
-                found = f"is a {kinds[name]}" if name in kinds else "does not exist, or may not be read"
-                raise RecordLayoutError(f"source {self.address}: table {database}.{name} {found}")
+        absent = {
+            name: f"is a {kinds[name]}" if name in kinds else "does not exist, or may not be read"
+            for name in names
+            if kinds.get(name) != "BASE TABLE"
+        }
         self._check_cascades(database, names)
         columns = self._columns(database)
-        keys = self._keys(database)
+        keys, with_primary = self._keys(database)
         tables = {
             name: CatalogTable(
-                name, tuple(columns[name]), tuple(keys.get(name, ())), is_transactional=name in transactional
+                name,
+                tuple(columns[name]),
+                tuple(keys.get(name, ())),
+                has_primary_key=name in with_primary,
+                is_transactional=name in transactional,
             )
             for name in names
+            if name not in absent and name in columns
         }
-        for name, table in tables.items():
-            if not table.keys:
-                raise RecordLayoutError(
-                    f"source table {database}.{name} has no primary key, and no unique key without NULL, so "
-                    "its rows cannot be identified. Give it a key (ALTER TABLE … ADD PRIMARY KEY)"
-                )
-        return tables
+        return Catalog(tables, absent)
+
+    def at(self, file: str, offset: int, gtid: str) -> LogPosition:
+        """The position at the end of a transaction; ``gtid``: names transactions before it, for MySQL."""
+        found = self._gtid_at(file, offset) if self.is_mariadb else gtid
+        return LogPosition(file, offset, found, self._identity())
 
     def _check_cascades(self, database: str, names: Sequence[str]) -> None:
         """Refuse tables whose rows a foreign key changes: such a change has no row event.
@@ -283,7 +299,7 @@ class MySqlServer:
         Source: MySQL's manual, "InnoDB and MySQL Replication": the engine carries cascades out, and does so
         again on the replica.
         """
-        rules = self._values(
+        rules = self.values(
             "SELECT TABLE_NAME, CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE FROM "
             "information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = %s",
             database,
@@ -297,7 +313,7 @@ class MySqlServer:
                 )
 
     def _columns(self, database: str) -> dict[str, list[SourceColumn]]:
-        rows = self._values(
+        rows = self.values(
             "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, "
             "COALESCE(CHARACTER_MAXIMUM_LENGTH, IF(DATA_TYPE = 'bit', NUMERIC_PRECISION, 0)), "
             "COALESCE(NUMERIC_PRECISION, 0), COALESCE(NUMERIC_SCALE, 0), COALESCE(DATETIME_PRECISION, 0), "
@@ -312,8 +328,9 @@ class MySqlServer:
             columns.setdefault(table, []).append(column)
         return columns
 
-    def _keys(self, database: str) -> dict[str, list[tuple[str, ...]]]:
-        rows = self._values(
+    def _keys(self, database: str) -> tuple[dict[str, list[tuple[str, ...]]], set[str]]:
+        """Keys by table, and the tables with a primary one."""
+        rows = self.values(
             "SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, NULLABLE FROM information_schema.STATISTICS "
             "WHERE TABLE_SCHEMA = %s AND NON_UNIQUE = 0 "
             "ORDER BY TABLE_NAME, INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX",
@@ -329,33 +346,34 @@ class MySqlServer:
         for (table, index), names in found.items():
             if (table, index) not in nullable:
                 keys.setdefault(table, []).append(tuple(names))
-        return keys
+        return keys, {table for table, index in found if index == "PRIMARY"}
 
     def _master_status(self) -> Sequence[Any]:
         try:
-            rows = self._values("SHOW MASTER STATUS")
+            rows = self.values("SHOW MASTER STATUS")
         except ConnectionFailedError as error:
             # MySQL 8.4 dropped the old name.
             if not isinstance(error.__cause__, pymysql.err.ProgrammingError):
                 raise
-            rows = self._values("SHOW BINARY LOG STATUS")
+            rows = self.values("SHOW BINARY LOG STATUS")
         if not rows:
             raise ConfigurationError(f"source {self.address}: the server writes no binary log")
         return rows[0]
 
     def _gtid_at(self, file: str, offset: int) -> str:
-        return str(self._values("SELECT BINLOG_GTID_POS(%s, %s)", file, offset)[0][0] or "")
+        return str(self.values("SELECT BINLOG_GTID_POS(%s, %s)", file, offset)[0][0] or "")
 
     def _has_gtid(self, position: LogPosition) -> bool:
         if self.is_mariadb:
             return self._gtid_at(position.file, position.offset) == position.gtid
-        rows = self._values("SELECT GTID_SUBSET(%s, @@global.gtid_executed)", position.gtid)
+        rows = self.values("SELECT GTID_SUBSET(%s, @@global.gtid_executed)", position.gtid)
         return bool(rows[0][0])
 
     def _identity(self) -> str:
-        return str(self._values(f"SELECT @@{'server_id' if self.is_mariadb else 'server_uuid'}")[0][0])
+        return str(self.values(f"SELECT @@{'server_id' if self.is_mariadb else 'server_uuid'}")[0][0])
 
-    def _values(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+    def values(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        """Rows of a query; ``values`` are those of its marks. Raises ConnectionFailedError."""
         with self._errors(), self._connection().cursor() as cursor:
             cursor.execute(statement, values or None)
             rows: Sequence[Sequence[Any]] = cursor.fetchall()

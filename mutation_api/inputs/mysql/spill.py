@@ -18,13 +18,19 @@ import pyarrow.parquet as pq
 
 from mutation_api.errors import InputError, RecordValueError
 from mutation_api.inputs.kept_rows import KeptRows
-from mutation_api.inputs.mysql.column_types import SourceColumn, ValueOptions, family_of, to_column
+from mutation_api.inputs.mysql.column_types import (
+    Family,
+    SourceColumn,
+    ValueOptions,
+    family_of,
+    to_column,
+)
 from mutation_api.inputs.source import OPERATION, POSITION
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile
 from mutation_api.storage.replacing import stream_into
-from mutation_api.types.hive_type import HiveType
+from mutation_api.types.hive_type import HiveType, arrow_type
 
 __all__ = ["Spill", "SpilledOperations", "TargetColumn"]
 
@@ -37,11 +43,11 @@ POSITION_FIELDS = ("file", "offset", "event", "row")
 
 @dataclass(frozen=True)
 class TargetColumn:
-    """A column of the table in Hive, and the source's column that fills it."""
+    """A column of the table in Hive, and the source's column that fills it; without one it is NULL."""
 
     name: str
     type: HiveType
-    source: SourceColumn
+    source: SourceColumn | None
 
 
 class Spill:
@@ -51,7 +57,6 @@ class Spill:
         self,
         folder: Location,
         table: str,
-        columns: Sequence[TargetColumn],
         options: ValueOptions,
         *,
         is_of_this_machine: bool = True,
@@ -61,7 +66,6 @@ class Spill:
         Args:
             folder: folder for the file.
             table: the source's name for it, for messages.
-            columns: the columns, in the order of the values that are added.
             options: how values are converted.
             is_of_this_machine: whether other machines do not see the folder.
         """
@@ -69,8 +73,8 @@ class Spill:
         self._is_of_this_machine = is_of_this_machine
         self.location = folder / "operations.parquet"
         self._table = table
-        self._columns = columns
-        self._families = [family_of(column.source, table) for column in columns]
+        self._columns: Sequence[TargetColumn] = ()
+        self._families: list[Family | None] = []
         self._options = options
         self._operations: list[str] = []
         self._positions: list[tuple[int, int, int, int]] = []
@@ -81,6 +85,19 @@ class Spill:
         self._file: OutputFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._batch_bytes: list[int] = []
+
+    def use(self, columns: Sequence[TargetColumn]) -> None:
+        """Name the columns of the values that are added from now on, in their order.
+
+        The source's columns may change; Hive's are the same each time.
+        """
+        if columns is self._columns:
+            return
+        self._flush()
+        self._columns = columns
+        self._families = [
+            None if column.source is None else family_of(column.source, self._table) for column in columns
+        ]
 
     def add(self, operation: str, position: tuple[int, int, int, int], row: Sequence[Any]) -> None:
         """Add one operation with a row of the log."""
@@ -121,10 +138,10 @@ class Spill:
         """Add rows of a SELECT, as inserts at a position in the log."""
         texts = [pa.array(values, pa.binary()) for values in zip(*rows, strict=True)]
         with self._names_table():
-            arrays = [
-                family.of_text(column.source, values, self._options)
-                for column, family, values in zip(self._columns, self._families, texts, strict=True)
-            ]
+            arrays = []
+            for column, family, values in zip(self._columns, self._families, texts, strict=True):
+                assert column.source is not None and family is not None
+                arrays.append(family.of_text(column.source, values, self._options))
             numbers = range(self.row_count, self.row_count + len(rows))
             self._write(["insert"] * len(rows), [(*at, 0, number) for number in numbers], arrays)
 
@@ -157,17 +174,22 @@ class Spill:
         self._operations, self._positions, self._rows = [], [], []
         with self._names_table():
             arrays = [
-                family.of_log(column.source, list(values), self._options)
+                self._of_log(column, family, values)
                 for column, family, values in zip(self._columns, self._families, columns, strict=True)
             ]
             self._write(operations, positions, arrays)
+
+    def _of_log(self, column: TargetColumn, family: Family | None, values: Sequence[Any]) -> pa.Array:
+        if column.source is None or family is None:
+            return pa.nulls(len(values), arrow_type(column.type, timestamp_unit="us"))
+        return family.of_log(column.source, list(values), self._options)
 
     def _write(
         self, operations: list[str], positions: list[tuple[int, int, int, int]], arrays: list[pa.Array]
     ) -> None:
         parts = [pa.array(numbers, pa.int64()) for numbers in zip(*positions, strict=True)]
         values = {
-            column.name: to_column(column.source, column.type, found)
+            column.name: found if column.source is None else to_column(column.source, column.type, found)
             for column, found in zip(self._columns, arrays, strict=True)
         }
         position = pa.StructArray.from_arrays(parts, POSITION_FIELDS)
