@@ -19,10 +19,12 @@ import pytest
 from judges.mariadb import MariaDb
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api import connect
+from mutation_api import ROW_ID_COLUMN, connect
 from mutation_api.cli.ingest import command
 from mutation_api.cli.ingest.mysql import PASSWORD_VARIABLE
 from mutation_api.cli.main import main
+from mutation_api.cli.update import enable, extract
+from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE as SOURCE_PASSWORD_VARIABLE
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 Row = dict[str, Any]
@@ -62,7 +64,9 @@ class FollowedTables:
         self._capsys = capsys
         self._columns: dict[str, dict[str, str]] = {}
         monkeypatch.setenv(PASSWORD_VARIABLE, server.password)
-        monkeypatch.setattr(command, "metastore_from", lambda _: contextlib.nullcontext(self.metastore))
+        monkeypatch.setenv(SOURCE_PASSWORD_VARIABLE, server.password)
+        for module in (command, enable, extract):
+            monkeypatch.setattr(module, "metastore_from", lambda _: contextlib.nullcontext(self.metastore))
 
     def run(self, *statements: str) -> None:
         """Run statements at the source, on one session."""
@@ -82,8 +86,17 @@ class FollowedTables:
         source = f"mysql://{server.user}@127.0.0.1:{server.port}/{self.database}"
         names = ",".join(self._columns if tables is None else tables)
         given = ["ingest", "mysql", "--source", source, "--tables", names, "--database", "default"]
+        return self.command(*given, *words)
+
+    def update(self, action: str, *words: str) -> Answer:
+        """Run ``update``."""
+        return self.command("update", action, *words)
+
+    def command(self, *words: str) -> Answer:
+        """Run a command without Spark."""
+        engine = () if words[:2] == ("update", "enable") else ("--engine", "local")
         self._capsys.readouterr()
-        code = main([*given, "--engine", "local", "--metastore", "memory", *words])
+        code = main([*words, *engine, "--metastore", "memory"])
         said = self._capsys.readouterr()
         return Answer(code, said.out, said.err)
 
@@ -118,7 +131,12 @@ class FollowedTables:
     def edit(self, table: str, change: Callable[[Row], Row | None]) -> None:
         """Change or remove each row in Hive."""
         rows = [change(dict(row)) for row in self._rows(table)]
-        self._recreate(table, self._columns[table], [row for row in rows if row is not None])
+        name = f"default.{table}"
+        with connect(self.metastore) as hive, hive.transaction(name) as transaction:
+            found = transaction.table(name)
+            if rows:
+                found.delete(found.scan(row_ids=True).to_arrow().select([ROW_ID_COLUMN]))
+        self._append(table, [row for row in rows if row is not None])
 
     def change_columns(
         self, table: str, columns: Mapping[str, str], change: Callable[[Row], Row] = lambda row: row
@@ -135,9 +153,12 @@ class FollowedTables:
         """As ALTER TABLE and UPDATE would leave it."""
         self.metastore.drop_table("default", table, delete_data=True)
         self.create(table, columns)
+        self._append(table, rows)
+
+    def _append(self, table: str, rows: list[Row]) -> None:
         if not rows:
             return
-        name = f"default.{table}"
+        columns, name = self._columns[table], f"default.{table}"
         with connect(self.metastore) as hive, hive.transaction(name) as transaction:
             sink = transaction.table(name)
             sink.append(pa.Table.from_pylist([{c: row.get(c) for c in columns} for row in rows], sink.schema))

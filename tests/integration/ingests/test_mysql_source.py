@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -403,6 +404,69 @@ def test_ddl_before_the_place_from_which_a_table_is_read_does_not_stop_it(shop: 
         found = source.read_local(tables, {"t": ahead, "u": behind})
         rows = {each.table.name: rows_of(each) for each in found.tables}
     assert rows == {"t": [("insert", 2, "b")], "u": [("insert", 1, "a")]}
+
+
+STATEMENTS = {
+    "view": (["CREATE VIEW o AS SELECT * FROM t"], ["UPDATE o SET v = v + 1"], "is a VIEW"),
+    "trigger": (
+        ["CREATE TABLE o (id INT)", "CREATE TRIGGER g AFTER INSERT ON o FOR EACH ROW UPDATE t SET v = v + 1"],
+        ["INSERT INTO o VALUES (1)"],
+        "has the trigger g",
+    ),
+    "trigger that was dropped": (
+        ["CREATE TABLE o (id INT)", "CREATE TRIGGER g AFTER INSERT ON o FOR EACH ROW UPDATE t SET v = v + 1"],
+        ["INSERT INTO o VALUES (1)", "DROP TRIGGER g"],
+        "a view or a trigger was changed later in the log",
+    ),
+    "function": (
+        [
+            "CREATE FUNCTION f () RETURNS INT DETERMINISTIC MODIFIES SQL DATA BEGIN UPDATE t SET v = v + "
+            "1; RETURN 1; END",
+            "CREATE TABLE o (id INT)",
+        ],
+        ["INSERT INTO o VALUES (f())"],
+        "may call the function f",
+    ),
+    "selected function": (
+        [
+            "CREATE FUNCTION f () RETURNS INT DETERMINISTIC MODIFIES SQL DATA BEGIN UPDATE t SET v = v + "
+            "1; RETURN 1; END"
+        ],
+        ["SELECT f()"],
+        "may call the function f",
+    ),
+    "procedure": (["CREATE PROCEDURE p () UPDATE t SET v = v + 1"], ["CALL p()"], "UPDATE t SET v = v + 1"),
+    "two tables": (
+        ["CREATE TABLE o (id INT)"],
+        ["UPDATE o JOIN t USING (id) SET t.v = 0"],
+        "without logging",
+    ),
+    "delete": ([], ["DELETE FROM t WHERE v > 5"], "without logging"),
+    "replace": ([], ["REPLACE INTO t SELECT id, 0 FROM t"], "without logging"),
+    "load": ([], ["LOAD DATA INFILE '{file}' INTO TABLE t"], "LOAD DATA"),
+    "created": (
+        [],
+        ["CREATE OR REPLACE TABLE t (id INT PRIMARY KEY, v INT) SELECT 7 AS id, 7 AS v"],
+        "CREATE OR REPLACE",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STATEMENTS)
+def test_statements_in_the_place_of_rows_end_the_batch(shop: Shop, kind: str, tmp_path: Path) -> None:
+    """Even if they do not name the table; a session may log them whatever the server's setting is."""
+    before, statements, said = STATEMENTS[kind]
+    (tmp_path / "rows").write_text("8\t88\n")
+    shop.run(T.replace("msg VARCHAR(20)", "v INT"), *before)
+    after = shop.now()
+    shop.run("INSERT INTO t VALUES (2, 22)", "SET binlog_format = STATEMENT")
+    shop.run(*[statement.format(file=tmp_path / "rows") for statement in statements])
+    shop.run("SET binlog_format = ROW", "INSERT INTO t VALUES (3, 33)")
+    rows, _ = shop.read({"id": "int", "v": "int"}, after)
+    assert rows == [("insert", 2, 22)]
+    assert shop.stop is not None
+    assert said in shop.stop.message
+    assert "--recopy t" in shop.stop.message
 
 
 def test_rows_without_some_columns_stop_the_reading(shop: Shop) -> None:
