@@ -217,10 +217,13 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
         if reading.position is None:
             transaction.abort()
             return IngestReport(source_id, dry_run, None, after, None, (), reading.engine, stop)
+        positions = dict.fromkeys((each.source_table for each in run.tables), reading.position)
+        if stop is not None:
+            positions = dict(stop.positions)
         new = [
-            _watermark(run, transaction, each, reading.position)
+            _watermark(run, transaction, each, positions[each.source_table])
             for each in run.tables
-            if stop is None or each.source_table in stop.tables
+            if each.source_table in positions
         ]
         if marks is not None:
             marks.check_forward([mark for mark in new if mark.source_table not in reading.set_back])

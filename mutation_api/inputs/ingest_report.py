@@ -76,11 +76,9 @@ class IngestReport:
         if self.position is None:
             did = "nothing lies before it that was not applied"
         elif self.is_dry_run:
-            did = f"everything before it would be applied (up to {self.position.text})"
+            did = "everything before it would be applied"
         else:
-            did = (
-                f"everything before it was applied, in transaction {self.txn_id} (up to {self.position.text})"
-            )
+            did = f"everything before it was applied, in transaction {self.txn_id}"
         error = StoppedAtStatementError(f"{self.stop.message}. Stopped at the statement: {did}")
         error.report = self
         raise error

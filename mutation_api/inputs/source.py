@@ -75,12 +75,12 @@ class SourceTable:
 class Stop:
     """A place in a source's log that a run does not pass by itself.
 
-    ``message``: why, and how to go on. ``tables``: those that have reached the position of the batch; the
-    others keep theirs.
+    ``message``: why, and how to go on. ``positions``: by table, those that the batch reaches; other tables
+    keep theirs.
     """
 
     message: str
-    tables: frozenset[str]
+    positions: Mapping[str, Position]
 
 
 @dataclass(frozen=True)

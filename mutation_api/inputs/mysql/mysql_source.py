@@ -225,31 +225,46 @@ class _Run:
         return set(self._log.refuted())
 
     def batch(self) -> LocalBatch:
-        reached: LogPosition | None = None
+        reached = dict(self._starts)
+        barrier = None
         if self._starts:
             absent = self._note_catalog()
             now = self._server.position()
             barrier = self._replay(self._starts, now)
-            if barrier is not None:
-                return self._up_to(barrier)
-            self._check_tables(absent, self._starts)
-            self._log.check_lacking()
-            if any(position.order < now.order for position in self._starts.values()):
-                reached = now
+            if barrier is None:
+                self._check_tables(absent, self._starts)
+                self._log.check_lacking()
+            else:
+                self._drop_transaction_of(barrier)
+                now = self._server.at(*barrier.boundary, barrier.gtid)
+            reached = {name: max(start, now, key=_order) for name, start in self._starts.items()}
         if self._new:
-            reached = self._read_new(reached)
-        if reached is None:
-            return LocalBatch((), None)
-        return LocalBatch(self._operations(), reached.to_position(), set_back=self._source._recopied)
+            reached |= self._read_new({} if barrier else reached)
+        return self._made(reached, barrier)
 
-    def _read_new(self, reached: LogPosition | None) -> LogPosition:
-        """Read whole tables, and the log from before the SELECT to behind it, for all tables."""
+    def _made(self, reached: Mapping[str, LogPosition], barrier: Barrier | None) -> LocalBatch:
+        """The batch of what was read, for the tables that have gone on."""
+        gone = {name: at for name, at in reached.items() if name in self._new or at != self._starts[name]}
+        stop = None
+        if barrier is not None:
+            positions = {name: position.to_position() for name, position in gone.items()}
+            stop = Stop(self._described(barrier), positions)
+        if not gone:
+            return LocalBatch((), None, stop)
+        least = min(gone.values(), key=_order)
+        return LocalBatch(self._operations(), least.to_position(), stop, self._source._recopied)
+
+    def _read_new(self, others: Mapping[str, LogPosition]) -> dict[str, LogPosition]:
+        """Read whole tables, and the log from before the SELECT to behind it, also for the others.
+
+        Returns:
+            The end of the log, which all of them have reached.
+        """
         noted = self._server.position()
         self._check_tables(self._note_catalog(), self._new)
         self._select(noted)
         end = self._server.position()
-        starts = {name: max(start, reached or start, key=_order) for name, start in self._starts.items()}
-        barrier = self._replay(starts | dict.fromkeys(self._new, noted), end)
+        barrier = self._replay({**others, **dict.fromkeys(self._new, noted)}, end)
         if barrier is not None:
             table = min(barrier.effects)
             raise InputError(
@@ -258,7 +273,7 @@ class _Run:
                 "Nothing was applied; run again"
             )
         self._log.check_lacking()
-        return end
+        return dict.fromkeys((*others, *self._new), end)
 
     def _note_catalog(self) -> Mapping[str, str]:
         """Take the catalog as it is; returns why tables are not in it."""
@@ -276,17 +291,11 @@ class _Run:
                 )
             self._plans[name].columns_now()
 
-    def _up_to(self, barrier: Barrier) -> LocalBatch:
-        """What was read before a statement, for the tables that have a watermark."""
+    def _drop_transaction_of(self, barrier: Barrier) -> None:
+        """Drop rows that the statement's own transaction logged before it."""
         if barrier.events is not None:
             for spill in self._spills.values():
                 spill.undo(barrier.transaction, *barrier.events)
-        position = self._server.at(*barrier.boundary, barrier.gtid)
-        behind = {name for name, start in self._starts.items() if start.order < position.order}
-        stop = Stop(self._described(barrier), frozenset(behind))
-        if not behind:
-            return LocalBatch((), None, stop)
-        return LocalBatch(self._operations(), position.to_position(), stop)
 
     def _described(self, barrier: Barrier) -> str:
         advice = self._source.advice
@@ -314,6 +323,7 @@ class _Run:
         )
 
     def _operations(self) -> tuple[LocalOperations, ...]:
+        """What was read; of recopied tables also that they have no rows."""
         for spill in self._spills.values():
             spill.close()
         recopied = self._source._recopied

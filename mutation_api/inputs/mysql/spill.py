@@ -138,10 +138,12 @@ class Spill:
         """Add rows of a SELECT, as inserts at a position in the log."""
         texts = [pa.array(values, pa.binary()) for values in zip(*rows, strict=True)]
         with self._names_table():
-            arrays = []
-            for column, family, values in zip(self._columns, self._families, texts, strict=True):
-                assert column.source is not None and family is not None
-                arrays.append(family.of_text(column.source, values, self._options))
+            arrays = [
+                self._nulls(column, len(values))
+                if column.source is None or family is None
+                else family.of_text(column.source, values, self._options)
+                for column, family, values in zip(self._columns, self._families, texts, strict=True)
+            ]
             numbers = range(self.row_count, self.row_count + len(rows))
             self._write(["insert"] * len(rows), [(*at, 0, number) for number in numbers], arrays)
 
@@ -174,15 +176,15 @@ class Spill:
         self._operations, self._positions, self._rows = [], [], []
         with self._names_table():
             arrays = [
-                self._of_log(column, family, values)
+                self._nulls(column, len(values))
+                if column.source is None or family is None
+                else family.of_log(column.source, list(values), self._options)
                 for column, family, values in zip(self._columns, self._families, columns, strict=True)
             ]
             self._write(operations, positions, arrays)
 
-    def _of_log(self, column: TargetColumn, family: Family | None, values: Sequence[Any]) -> pa.Array:
-        if column.source is None or family is None:
-            return pa.nulls(len(values), arrow_type(column.type, timestamp_unit="us"))
-        return family.of_log(column.source, list(values), self._options)
+    def _nulls(self, column: TargetColumn, count: int) -> pa.Array:
+        return pa.nulls(count, arrow_type(column.type, timestamp_unit="us"))
 
     def _write(
         self, operations: list[str], positions: list[tuple[int, int, int, int]], arrays: list[pa.Array]

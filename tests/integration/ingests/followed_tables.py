@@ -126,7 +126,18 @@ class FollowedTables:
             has = {name.lower() for name, *_ in cursor.fetchall()}
             names = [f"`{name}`" if name in has else "NULL" for name in self._columns[table]]
             cursor.execute(f"SELECT {', '.join(names)} FROM `{table}`")
-            return in_order(cursor.fetchall())
+            kinds = self._columns[table].values()
+            return in_order(
+                tuple(
+                    str(value) if kind == "string" and value is not None else value
+                    for value, kind in zip(row, kinds, strict=True)
+                )
+                for row in cursor.fetchall()
+            )
+
+    def columns(self, table: str) -> dict[str, str]:
+        """The columns in Hive, with their types."""
+        return dict(self._columns[table])
 
     def edit(self, table: str, change: Callable[[Row], Row | None]) -> None:
         """Change or remove each row in Hive."""

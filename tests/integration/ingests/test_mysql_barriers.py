@@ -4,6 +4,7 @@ behind.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pytest
 from judges.mariadb import MariaDb
 from mutation_api.inputs.mysql.server import LogPosition, MySqlServer
 from tests.integration.ingests.followed_tables import FollowedTables
+from tests.integration.ingests.mysql_ddl_workload import DdlWorkload, User
 
 pytestmark = pytest.mark.slow
 
+LONG_TIMEOUT_SECONDS = 1800.0
 TWO = {"id": "int", "v": "int"}
 T = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
 
@@ -167,7 +170,7 @@ def test_a_run_that_follows_ends_at_a_statement(shop: FollowedTables) -> None:
 
 
 def test_all_tables_stop_at_a_statement_on_one(shop: FollowedTables) -> None:
-    """They show one moment of the source; a table that is ahead keeps its place, and a new one waits."""
+    """They show one moment of the source; a table that is ahead keeps its place, and a new one is read."""
     shop.run("CREATE TABLE u LIKE t", "CREATE TABLE w LIKE t", "INSERT INTO u VALUES (1, 1)")
     shop.create("u", TWO)
     shop.follow()
@@ -184,7 +187,7 @@ def test_all_tables_stop_at_a_statement_on_one(shop: FollowedTables) -> None:
     assert (shop.hive("t"), shop.hive("u"), shop.hive("w")) == (
         [(1, 11), (2, 22)],
         [(1, 1), (2, 2), (3, 3)],
-        [],
+        [(1, 1)],
     )
     shop.edit("t", lambda row: None)
     shop.follow("--seen-to", answer.seen_to)
@@ -210,6 +213,18 @@ def test_a_table_is_read_whole_again_where_that_is_asked_for(shop: FollowedTable
     shop.run("TRUNCATE t")
     shop.follow("--recopy", "t")
     assert shop.hive("t") == []
+
+
+def test_a_table_is_read_again_though_another_stops(shop: FollowedTables) -> None:
+    """Else two tables, each with a statement before the other's, would never be read again."""
+    shop.run("CREATE TABLE u LIKE t", "INSERT INTO u VALUES (1, 1)")
+    shop.create("u", TWO)
+    shop.follow()
+    shop.run("TRUNCATE u", "TRUNCATE t", "TRUNCATE u", "TRUNCATE t")
+    answer = shop.stop("--recopy", "u")
+    assert "source table " + shop.database + ".t: " in answer.err
+    assert (shop.hive("t"), shop.hive("u")) == ([(1, 11)], [])
+    shop.follow("--recopy", "t")
 
 
 @pytest.mark.parametrize(
@@ -300,3 +315,32 @@ def test_a_table_that_is_altered_while_it_is_read_whole_is_read_again(
     assert "run again" in answer.err
     assert shop.hive("u") == []
     shop.follow()
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.long] if seed else []) for seed in range(9)]
+)
+@pytest.mark.timeout(LONG_TIMEOUT_SECONDS)
+def test_random_statements_leave_hive_like_the_source_or_are_refused(
+    mariadb: MariaDb,
+    mariadb_database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    seed: int,
+) -> None:
+    """There is no third outcome, and what is refused goes on by what the error says."""
+    shop = FollowedTables(mariadb, mariadb_database, tmp_path, monkeypatch, capsys)
+    rng = random.Random(seed)
+    workload, user = DdlWorkload(shop, rng), User(shop, rng)
+    try:
+        for _ in range(25 if seed else 3):
+            try:
+                workload.round()
+                user.catch_up()
+            except BaseException:
+                with capsys.disabled():
+                    print(seed, *workload.statements[-60:], *user.asked[-12:], sep="\n")
+                raise
+    finally:
+        shop.close()
