@@ -8,40 +8,21 @@ Source: MySQL's source documentation, "Binary log"; MariaDB's knowledge base, "B
 
 from __future__ import annotations
 
-import random
-import struct
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
-import pymysql
-from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.event import BinLogEvent, QueryEvent, RotateEvent
-from pymysqlreplication.exceptions import MalformedBinLogEvent
+from pymysqlreplication.event import QueryEvent, RotateEvent
 
-from mutation_api.errors import (
-    ConnectionFailedError,
-    InputFormatError,
-    SourcePositionError,
-)
+from mutation_api.errors import InputFormatError
 from mutation_api.inputs.mysql.advice import START_OVER
 from mutation_api.inputs.mysql.log_reading import LogReading, RowImages, Undone
+from mutation_api.inputs.mysql.log_stream import next_event, opened_stream
 from mutation_api.inputs.mysql.logged_statements import Barrier, LoggedStatements
 from mutation_api.inputs.mysql.server import LogPosition, MySqlServer, file_number
-from mutation_api.inputs.mysql.status_variables import pass_unknown_status_variables
 from mutation_api.inputs.mysql.table_plan import TablePlan
 
 __all__ = ["BinaryLog"]
-
-_CANNOT_READ_LOG = 1236
-"""The server's error if a log file is missing, or has no event at the position."""
-_UNREADABLE = (ValueError, LookupError, TypeError, NotImplementedError, struct.error, MalformedBinLogEvent)
-"""What the library raises at an event that is damaged, or newer than the library."""
-
-# Beyond the usual ids of servers; two readers with one id would end each other's stream.
-_REPLICA_IDS = range(1 << 31, 1 << 32)
-_CONNECTIONS_OF_A_READER = 2
-"""One for the stream, one for the library's queries; a third means that it lost the stream and reconnects."""
 
 
 class BinaryLog:
@@ -91,7 +72,7 @@ class BinaryLog:
             return
         reading = LogReading(self._database, self._plans, self._statements, self._seen_to, starts)
         with self._stream(start) as stream:
-            while reading.order < end.order and (event := _next(stream, self._server)) is not None:
+            while reading.order < end.order and (event := next_event(stream, self._server)) is not None:
                 for found in reading.take(event):
                     yield found
                     if isinstance(found, Barrier):
@@ -122,7 +103,7 @@ class BinaryLog:
         file, place = first.boundary[0], (file_number(first.boundary[0]), first.boundary[1])
         found: list[str] = []
         with self._stream(LogPosition(file, first.boundary[1])) as stream:
-            while place < end.order and (event := _next(stream, self._server)) is not None:
+            while place < end.order and (event := next_event(stream, self._server)) is not None:
                 if isinstance(event, RotateEvent):
                     place = (file_number(event.next_binlog), event.position)
                     continue
@@ -131,50 +112,5 @@ class BinaryLog:
                     found += self._statements.refuted(event, place)
         return found
 
-    @contextmanager
-    def _stream(self, start: LogPosition) -> Iterator[Any]:
-        pass_unknown_status_variables()
-        stream = BinLogStreamReader(
-            self._server.address.connection_options(),
-            random.SystemRandom().choice(_REPLICA_IDS),
-            resume_stream=True,
-            log_file=start.file,
-            log_pos=start.offset,
-            only_schemas=[self._database],
-            only_tables=list(self._plans),
-            filter_non_implemented_events=False,
-            enable_logging=False,
-            pymysql_wrapper=_limited(pymysql.connect, self._server),
-        )
-        try:
-            yield stream
-        finally:
-            stream.close()
-
-
-def _limited(connect: Callable[..., Any], server: MySqlServer) -> Callable[..., Any]:
-    """Connect only as often as a reader needs to: a resumed stream may lack half a transaction."""
-    left = iter(range(_CONNECTIONS_OF_A_READER))
-
-    def connect_once_each(**options: Any) -> Any:
-        if next(left, None) is None:
-            raise ConnectionFailedError(f"source {server.address}: the connection was lost; run again")
-        if "db" in options:  # PyMySQL's old name, which the library still uses
-            options["database"] = options.pop("db")
-        return connect(**options)
-
-    return connect_once_each
-
-
-def _next(stream: Any, server: MySqlServer) -> BinLogEvent | None:
-    try:
-        return stream.fetchone()
-    except (pymysql.err.MySQLError, OSError) as error:
-        if error.args[:1] == (_CANNOT_READ_LOG,):
-            raise SourcePositionError(f"source {server.address}: {error}. {START_OVER}") from error
-        raise ConnectionFailedError(f"source {server.address}: reading its log: {error}") from error
-    except _UNREADABLE as error:
-        raise InputFormatError(
-            f"source {server.address}: the log behind {stream.log_file}:{stream.log_pos} has an event that "
-            f"cannot be read: {error!r}"
-        ) from error
+    def _stream(self, start: LogPosition) -> AbstractContextManager[Any]:
+        return opened_stream(self._server, start, self._database, list(self._plans))

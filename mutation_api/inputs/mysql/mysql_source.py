@@ -23,7 +23,13 @@ import pyarrow as pa
 from pymysql.converters import encoders
 from pymysql.cursors import SSCursor
 
-from mutation_api.errors import ConfigurationError, InputError, InputFormatError, RecordLayoutError
+from mutation_api.errors import (
+    ConfigurationError,
+    InputError,
+    InputFormatError,
+    RecordLayoutError,
+    SourcePositionError,
+)
 from mutation_api.inputs.engines.choice import check_machines, in_tasks
 from mutation_api.inputs.mysql.advice import INGEST, START_OVER, Advice
 from mutation_api.inputs.mysql.binary_log import BinaryLog
@@ -34,6 +40,7 @@ from mutation_api.inputs.mysql.column_types import (
     ValueOptions,
 )
 from mutation_api.inputs.mysql.log_reading import RowImages, Undone
+from mutation_api.inputs.mysql.log_stream import begun_at
 from mutation_api.inputs.mysql.logged_statements import Barrier, LoggedStatements
 from mutation_api.inputs.mysql.plain_tables import why_not_plain
 from mutation_api.inputs.mysql.server import LogPosition, MySqlAddress, MySqlServer
@@ -111,6 +118,7 @@ class MySqlSource:
         self._seen_to = frozenset(seen_to)
         self._recopied = frozenset(recopy)
         self.advice: Advice = INGEST
+        self._begun: dict[str, int] = {}
         self._spill_directory = None if spill_directory is None else located(spill_directory)
         self._own_folder = OwnFolder(self._spill_directory)
 
@@ -160,8 +168,15 @@ class MySqlSource:
             for table in tables
             if table.name in after and table.name not in self._recopied
         }
+        self._begun.clear()
         for position in {position.order: position for position in starts.values()}.values():
             self._server.check_position(position)
+            if position.begun and position.begun != self.begun_at(position.file):
+                raise SourcePositionError(
+                    f"source {self._server.address}: the server restarted its log, or was restored: it began "
+                    f"{position.file} at {self.begun_at(position.file)} (seconds since 1970), the watermark "
+                    f"{position} is of a file begun at {position.begun}. {START_OVER}"
+                )
         must_stop: set[str] = set()
         while True:
             run = _Run(self, tables, starts, must_stop)
@@ -170,6 +185,12 @@ class MySqlSource:
             if not refuted:
                 return batch
             must_stop |= refuted
+
+    def begun_at(self, file: str) -> int:
+        """When a file of the log was begun; the server is asked once a reading."""
+        if file not in self._begun:
+            self._begun[file] = begun_at(self._server, file)
+        return self._begun[file]
 
     def _check_recopied(self, tables: Sequence[SourceTable]) -> None:
         unknown = sorted(self._recopied - {table.name for table in tables})
@@ -244,7 +265,11 @@ class _Run:
 
     def _made(self, reached: Mapping[str, LogPosition], barrier: Barrier | None) -> LocalBatch:
         """The batch of what was read, for the tables that have gone on."""
-        gone = {name: at for name, at in reached.items() if name in self._new or at != self._starts[name]}
+        gone = {
+            name: replace(at, begun=self._source.begun_at(at.file))
+            for name, at in reached.items()
+            if name in self._new or at != self._starts[name]
+        }
         stop = None
         if barrier is not None:
             positions = {name: position.to_position() for name, position in gone.items()}

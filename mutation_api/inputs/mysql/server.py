@@ -107,13 +107,16 @@ class LogPosition:
     """A position in the binary log of one server, at the end of a transaction.
 
     ``gtid`` names the transactions before it: MariaDB's position, MySQL's set; empty if the server has none.
-    ``server`` is MySQL's ``server_uuid``, MariaDB's ``server_id``.
+    ``server`` is MySQL's ``server_uuid``, MariaDB's ``server_id``. ``begun``: when the file was begun, in
+    seconds since 1970; 0 if that is not known. A log that begins again has the same names, positions and
+    GTIDs.
     """
 
     file: str
     offset: int
     gtid: str = ""
     server: str = ""
+    begun: int = 0
 
     @property
     def order(self) -> tuple[int, int]:
@@ -122,7 +125,10 @@ class LogPosition:
 
     def to_position(self) -> Position:
         """The position for a watermark."""
-        values = {"file": self.file, "position": self.offset, "gtid": self.gtid, "server": self.server}
+        values: dict[str, str | int] = {"file": self.file, "position": self.offset}
+        values |= {"gtid": self.gtid, "server": self.server}
+        if self.begun:
+            values["begun"] = self.begun
         return Position(self.order, json.dumps(values))
 
     @classmethod
@@ -130,7 +136,8 @@ class LogPosition:
         """The position of a watermark. Raises SourcePositionError if that is of another kind of source."""
         try:
             values = json.loads(position.text)
-            return cls(values["file"], int(values["position"]), values["gtid"], values["server"])
+            place = values["file"], int(values["position"])
+            return cls(*place, values["gtid"], values["server"], int(values.get("begun", 0)))
         except (ValueError, KeyError, TypeError) as error:
             raise SourcePositionError(
                 f"the watermark {position.text!r} is not one of a binary log"

@@ -217,8 +217,8 @@ class DdlWorkload:
         )
 
     def _restore(self, table: str) -> None:
-        """A server that was set back has other rows, and a log that begins again."""
-        self._run(f"DELETE FROM {table} WHERE id % 2 = 0", "RESET MASTER")
+        """A server that was set back has other rows, and a log that begins again, in another second."""
+        self._run(f"DELETE FROM {table} WHERE id % 2 = 0", "DO SLEEP(1.1)", "RESET MASTER")
 
 
 class User:

@@ -543,6 +543,7 @@ def test_a_purged_log_says_how_to_start_over(shop: Shop) -> None:
         ({"server": "99"}, "is of server 99, this is server 1"),
         ({"offset": 1 << 31}, "restarted its log"),
         ({"gtid": "0-1-1000000"}, "restarted its log.*To start over"),
+        ({"begun": 1}, "began .* the watermark .* is of a file begun at 1. To start over"),
     ],
 )
 def test_another_server_or_another_log_is_refused(shop: Shop, changes: dict[str, Any], message: str) -> None:

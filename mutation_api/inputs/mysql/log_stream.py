@@ -1,0 +1,100 @@
+"""The stream of events that a server sends to a reader of its log."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pymysql
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.event import BinLogEvent, FormatDescriptionEvent
+from pymysqlreplication.exceptions import MalformedBinLogEvent
+
+from mutation_api.errors import ConnectionFailedError, InputFormatError, SourcePositionError
+from mutation_api.inputs.mysql.advice import START_OVER
+from mutation_api.inputs.mysql.server import LogPosition, MySqlServer
+from mutation_api.inputs.mysql.status_variables import pass_unknown_status_variables
+
+__all__ = ["begun_at", "next_event", "opened_stream"]
+
+_CANNOT_READ_LOG = 1236
+"""The server's error if a log file is missing, or has no event at the position."""
+_UNREADABLE = (ValueError, LookupError, TypeError, NotImplementedError, struct.error, MalformedBinLogEvent)
+"""What the library raises at an event that is damaged, or newer than the library."""
+
+# Beyond the usual ids of servers; two readers with one id would end each other's stream.
+_REPLICA_IDS = range(1 << 31, 1 << 32)
+_CONNECTIONS_OF_A_READER = 2
+"""One for the stream, one for the library's queries; a third means that it lost the stream and reconnects."""
+_FIRST_EVENT = 4
+
+
+@contextmanager
+def opened_stream(
+    server: MySqlServer, start: LogPosition, database: str = "", tables: Sequence[str] = ()
+) -> Iterator[Any]:
+    """The events from a position on, closed after the block; rows and maps of these tables alone."""
+    pass_unknown_status_variables()
+    stream = BinLogStreamReader(
+        server.address.connection_options(),
+        random.SystemRandom().choice(_REPLICA_IDS),
+        resume_stream=True,
+        log_file=start.file,
+        log_pos=start.offset,
+        only_schemas=[database],
+        only_tables=list(tables),
+        filter_non_implemented_events=False,
+        enable_logging=False,
+        pymysql_wrapper=_limited(pymysql.connect, server),
+    )
+    try:
+        yield stream
+    finally:
+        stream.close()
+
+
+def begun_at(server: MySqlServer, file: str) -> int:
+    """When the server began a file of its log, in seconds since 1970. Raises: as :func:`next_event`."""
+    with opened_stream(server, LogPosition(file, _FIRST_EVENT)) as stream:
+        while (event := next_event(stream, server)) is not None:
+            if isinstance(event, FormatDescriptionEvent):
+                return int(event.timestamp)
+    raise InputFormatError(f"source {server.address}: log file {file} does not begin with its format")
+
+
+def _limited(connect: Callable[..., Any], server: MySqlServer) -> Callable[..., Any]:
+    """Connect only as often as a reader needs to: a resumed stream may lack half a transaction."""
+    left = iter(range(_CONNECTIONS_OF_A_READER))
+
+    def connect_once_each(**options: Any) -> Any:
+        if next(left, None) is None:
+            raise ConnectionFailedError(f"source {server.address}: the connection was lost; run again")
+        if "db" in options:  # PyMySQL's old name, which the library still uses
+            options["database"] = options.pop("db")
+        return connect(**options)
+
+    return connect_once_each
+
+
+def next_event(stream: Any, server: MySqlServer) -> BinLogEvent | None:
+    """The next event of a stream; None at the end of the log.
+
+    Raises:
+        SourcePositionError: the log has no such file or position.
+        ConnectionFailedError: the connection was lost.
+        InputFormatError: the event is damaged, or not known to the library.
+    """
+    try:
+        return stream.fetchone()
+    except (pymysql.err.MySQLError, OSError) as error:
+        if error.args[:1] == (_CANNOT_READ_LOG,):
+            raise SourcePositionError(f"source {server.address}: {error}. {START_OVER}") from error
+        raise ConnectionFailedError(f"source {server.address}: reading its log: {error}") from error
+    except _UNREADABLE as error:
+        raise InputFormatError(
+            f"source {server.address}: the log behind {stream.log_file}:{stream.log_pos} has an event that "
+            f"cannot be read: {error!r}"
+        ) from error
