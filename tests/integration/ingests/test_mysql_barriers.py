@@ -53,17 +53,6 @@ def test_what_is_before_a_truncate_is_applied_before_it(shop: FollowedTables) ->
     assert shop.hive("t") == [(3, 33)]
 
 
-def test_a_column_with_a_default_is_added_between_two_runs(shop: FollowedTables) -> None:
-    """The rows before have no such column, whatever the catalog says today."""
-    shop.run("INSERT INTO t VALUES (2, 22)", "ALTER TABLE t ADD COLUMN s INT NOT NULL DEFAULT 5")
-    shop.run("INSERT INTO t VALUES (3, 33, 6)")
-    answer = shop.stop()
-    assert shop.hive("t") == [(1, 11), (2, 22)]
-    shop.change_columns("t", {**TWO, "s": "int"}, lambda row: {**row, "s": 5})
-    shop.follow("--seen-to", answer.seen_to)
-    assert shop.hive("t") == [(1, 11, 5), (2, 22, 5), (3, 33, 6)]
-
-
 def test_a_column_that_was_added_to_hive_too_early_does_no_harm(shop: FollowedTables) -> None:
     """It is NULL until the statement is done in Hive."""
     shop.run("INSERT INTO t VALUES (2, 22)", "ALTER TABLE t ADD COLUMN s INT NOT NULL DEFAULT 5")
@@ -72,18 +61,6 @@ def test_a_column_that_was_added_to_hive_too_early_does_no_harm(shop: FollowedTa
     assert shop.hive("t") == [(1, 11, None), (2, 22, None)]
     shop.edit("t", lambda row: {**row, "s": 5})
     shop.follow("--seen-to", answer.seen_to)
-
-
-def test_a_column_is_renamed_between_two_runs(shop: FollowedTables) -> None:
-    """Each side of the statement has its own name."""
-    shop.run(
-        "INSERT INTO t VALUES (2, 22)", "ALTER TABLE t RENAME COLUMN v TO w", "INSERT INTO t VALUES (3, 33)"
-    )
-    answer = shop.stop()
-    assert shop.hive("t") == [(1, 11), (2, 22)]
-    shop.change_columns("t", {"id": "int", "w": "int"}, lambda row: {"id": row["id"], "w": row["v"]})
-    shop.follow("--seen-to", answer.seen_to)
-    assert shop.hive("t") == [(1, 11), (2, 22), (3, 33)]
 
 
 def test_a_type_is_changed_between_two_runs(shop: FollowedTables) -> None:

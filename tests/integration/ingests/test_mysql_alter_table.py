@@ -1,0 +1,248 @@
+"""The guide's table of what statements at a MySQL source do, row by row: the outcome, then the way on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from judges.mariadb import MariaDb
+from tests.fixtures.fix_clock import wait_until
+from tests.integration.ingests.followed_tables import Answer, FollowedTables
+
+pytestmark = pytest.mark.slow
+
+GUIDE = Path(__file__).parents[3] / "docs/guides/ingest.md"
+STOPS, REFUSED, GOES_ON = "stops", "is refused", "goes on"
+
+Way = Callable[[FollowedTables, Answer], list[str]]
+"""Does what the guide says, and gives the words of the next run."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Statements of one row of the table, and the ways on that its last column names."""
+
+    statements: list[str]
+    ways: list[Way] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    is_gone: bool = False
+    is_purged: bool = False
+
+
+def recopy(_shop: FollowedTables, _answer: Answer) -> list[str]:
+    """Read the table whole again."""
+    return ["--recopy", "t"]
+
+
+def seen(_shop: FollowedTables, answer: Answer) -> list[str]:
+    """The rows in Hive are right already."""
+    return ["--seen-to", answer.seen_to]
+
+
+def emptied(shop: FollowedTables, answer: Answer) -> list[str]:
+    """Empty the table in Hive."""
+    shop.edit("t", lambda row: None)
+    return seen(shop, answer)
+
+
+def shortened(shop: FollowedTables, answer: Answer) -> list[str]:
+    """Remove the rows of the first partition in Hive."""
+    shop.edit("t", lambda row: row if row["id"] > 1 else None)
+    return seen(shop, answer)
+
+
+def columns(change: dict[str, str], fill: Callable[[dict[str, object]], dict[str, object]] = dict) -> Way:
+    """Give the table in Hive other columns."""
+
+    def way(shop: FollowedTables, answer: Answer) -> list[str]:
+        shop.change_columns("t", change, fill)
+        return ["--seen-to", answer.seen_to] if "--seen-to" in answer.err else []
+
+    return way
+
+
+def left_out(_shop: FollowedTables, _answer: Answer) -> list[str]:
+    """Leave the new column out."""
+    return ["--ignore-column", "t.s"]
+
+
+def dropped(shop: FollowedTables, answer: Answer) -> list[str]:
+    """Hive keeps the column without values."""
+    shop.edit("t", lambda row: {**row, "v": None})
+    return [*seen(shop, answer), "--ignore-column", "t.v"]
+
+
+def restricted(shop: FollowedTables, _answer: Answer) -> list[str]:
+    """Let the application change the rows, and read what the cascade did."""
+    shop.run("ALTER TABLE t DROP FOREIGN KEY f")
+    return recopy(shop, _answer)
+
+
+TWO = {"id": "int", "v": "int"}
+THREE = {**TWO, "s": "int"}
+PARTS = (
+    "ALTER TABLE t PARTITION BY RANGE (id) "
+    "(PARTITION p VALUES LESS THAN (2), PARTITION q VALUES LESS THAN (99))"
+)
+NEW = ["CREATE TABLE n LIKE t", "INSERT INTO n SELECT * FROM t"]
+
+CASES = {
+    "`ADD COLUMN`, NULL in all rows": Case(
+        ["ALTER TABLE t ADD s INT", "INSERT INTO t VALUES (3, 33, 5)"], [columns(THREE), left_out]
+    ),
+    "`ADD COLUMN` with a default or `NOT NULL`": Case(
+        ["ALTER TABLE t ADD s INT NOT NULL DEFAULT 5", "INSERT INTO t VALUES (3, 33, 6)"],
+        [columns(THREE, lambda row: {**row, "s": 5})],
+    ),
+    "`DROP COLUMN`": Case(["ALTER TABLE t DROP v"], [dropped]),
+    "`RENAME COLUMN`, `CHANGE`": Case(
+        ["ALTER TABLE t CHANGE v w INT"],
+        [columns({"id": "int", "w": "int"}, lambda row: {"id": row["id"], "w": row["v"]})],
+    ),
+    "`MODIFY`, `CONVERT TO CHARACTER SET`": Case(["ALTER TABLE t MODIFY v SMALLINT"], [seen, recopy]),
+    "another primary key": Case(
+        ["ALTER TABLE t MODIFY v INT NOT NULL, DROP PRIMARY KEY, ADD PRIMARY KEY (v)"], [seen, recopy]
+    ),
+    "an index, a constraint, a comment, another default, new partitions": Case(
+        ["ALTER TABLE t ADD INDEX i (v), ADD CHECK (id > 0), COMMENT 'x', ALTER v SET DEFAULT 7", PARTS]
+    ),
+    "`ALTER IGNORE`": Case(["ALTER IGNORE TABLE t ADD UNIQUE (v)"], [recopy], ["UPDATE t SET v = 5"]),
+    "`TRUNCATE`": Case(["TRUNCATE t", "INSERT INTO t VALUES (3, 33)"], [emptied, recopy]),
+    "`DROP PARTITION`, `TRUNCATE PARTITION`, `EXCHANGE PARTITION`": Case(
+        ["ALTER TABLE t TRUNCATE PARTITION p"],
+        [shortened],
+        [PARTS],
+    ),
+    "`DROP TABLE`, then `CREATE TABLE`": Case(
+        ["DROP TABLE t", "CREATE TABLE t (v INT, id INT PRIMARY KEY)", "INSERT INTO t VALUES (9, 9)"],
+        [emptied, recopy],
+    ),
+    "`DROP TABLE` for good": Case(["DROP TABLE t"], is_gone=True),
+    "`RENAME TABLE`, as gh-ost and pt-online-schema-change do": Case(
+        [*NEW, "RENAME TABLE t TO o, n TO t"], [seen, recopy]
+    ),
+    "a foreign key with CASCADE": Case(
+        [
+            "CREATE TABLE p (id INT PRIMARY KEY)",
+            "INSERT INTO p SELECT v FROM t",
+            "ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY (v) REFERENCES p (id) ON DELETE CASCADE",
+            "DELETE FROM p WHERE id = 22",
+        ],
+        [restricted],
+    ),
+    "a statement logged in place of rows": Case(
+        ["SET binlog_format = STATEMENT", "UPDATE o SET v = v + 1", "SET binlog_format = ROW"],
+        [recopy],
+        ["CREATE VIEW o AS SELECT * FROM t"],
+    ),
+    "a logged statement that writes a plain table without triggers": Case(
+        ["SET binlog_format = STATEMENT", "REPLACE INTO o SELECT COUNT(*) FROM t", "SET binlog_format = ROW"],
+        before=["CREATE TABLE o (n INT)"],
+    ),
+    "a statement that only mentions the table (view, procedure, trigger, grant, `LIKE`, foreign key to it, "
+    "temporary table)": Case(
+        [
+            "CREATE VIEW o AS SELECT * FROM t",
+            "CREATE PROCEDURE c () TRUNCATE t",
+            "DROP PROCEDURE c",
+            "CREATE TABLE l LIKE t",
+            "CREATE TABLE k (t INT, FOREIGN KEY (t) REFERENCES t (id))",
+            "CREATE TEMPORARY TABLE t (id INT)",
+            "DROP TEMPORARY TABLE t",
+            "DROP TABLE k",
+        ]
+    ),
+    "a session with `binlog_row_image=MINIMAL`": Case(
+        ["SET binlog_row_image = MINIMAL", "UPDATE t SET v = 7 WHERE id = 1", "SET binlog_row_image = FULL"],
+        [recopy],
+    ),
+    "fail-over to another server": Case(
+        ["SET @id = @@global.server_id", "SET GLOBAL server_id = 77"], [recopy]
+    ),
+    "`RESET MASTER`, or a server restored from a backup": Case(["DO SLEEP(1.1)", "RESET MASTER"], [recopy]),
+    "the log was purged": Case(["FLUSH BINARY LOGS"], [recopy], is_purged=True),
+}
+
+
+KEPT = {dropped: ["--ignore-column", "t.v"], left_out: ["--ignore-column", "t.s"]}
+"""Words of each later run too."""
+
+
+@pytest.fixture
+def shop(
+    mariadb: MariaDb,
+    mariadb_database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[FollowedTables]:
+    """A table that Hive does not follow yet; the server's number is set back."""
+    made = FollowedTables(mariadb, mariadb_database, tmp_path, monkeypatch, capsys)
+    made.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 11)")
+    made.create("t", TWO)
+    number = mariadb.sql("SELECT @@global.server_id")[0][0]
+    yield made
+    mariadb.sql("SET GLOBAL server_id = %s", number)
+    made.close()
+
+
+def rows_of_the_guide() -> dict[str, str]:
+    """What a run does, by the first cell of each row."""
+    text = GUIDE.read_text(encoding="utf-8").partition("| at the source | the run | what to do |\n")[2]
+    rows = [re.split(r"\s*\|\s*", line.strip("| ")) for line in text.partition("\n\n")[0].splitlines()[1:]]
+    return {row[0]: row[1] for row in rows}
+
+
+def test_each_row_of_the_guide_is_tried() -> None:
+    """And no more than these."""
+    assert list(rows_of_the_guide()) == list(CASES)
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        pytest.param(name, way, marks=[pytest.mark.long] if number else [])
+        for name, case in CASES.items()
+        for number, way in enumerate(case.ways or [None])
+    ],
+)
+def test_a_row_of_the_guide(shop: FollowedTables, name: str, way: Way | None) -> None:
+    """The run does what the guide says, and the way on leads to the source's rows."""
+    case, outcome = CASES[name], rows_of_the_guide()[name]
+    shop.run(*case.before)
+    shop.follow()
+    shop.run("INSERT INTO t VALUES (2, 22)")
+    shop.run(*case.statements)
+    if case.is_purged:
+        purge(shop)
+    if outcome.startswith(GOES_ON):
+        shop.follow()
+        return
+    answer = shop.stop() if outcome.startswith(STOPS) else shop.ingest()
+    assert answer.code == 1, answer.out
+    assert ("StoppedAtStatementError" in answer.err) == outcome.startswith(STOPS), answer.err
+    assert len(shop.hive("t")) == (2 if outcome.startswith(STOPS) else 1)
+    if case.is_gone:
+        shop.edit("t", lambda row: None)
+        assert "does not exist" in shop.ingest("--seen-to", answer.seen_to).err
+        return
+    assert way is not None
+    shop.follow(*way(shop, answer))
+    shop.run("DELETE FROM t WHERE id = 1")
+    shop.follow(*KEPT.get(way, ()))
+
+
+def purge(shop: FollowedTables) -> None:
+    """Remove all files of the log but the newest."""
+    newest = shop.server.sql("SHOW MASTER STATUS")[0][0]
+
+    def is_purged() -> bool:
+        """What an earlier reader had open is kept until the server notices its end."""
+        shop.run(f"PURGE BINARY LOGS TO '{newest}'")
+        return [name for name, *_ in shop.server.sql("SHOW BINARY LOGS")] == [newest]
+
+    wait_until(is_purged, "the end of the older logs")
