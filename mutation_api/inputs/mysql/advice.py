@@ -28,9 +28,10 @@ class Advice:
     names_tables: bool
     command: str = ""
 
-    def seen_to(self, position: str) -> str:
-        """How to go on behind a statement."""
-        return f"{self.command}--seen-to {position} (in Python seen_to=[{position!r}])"
+    def seen_to(self, positions: Sequence[str]) -> str:
+        """How to go on behind statements."""
+        options = " ".join(f"--seen-to {position}" for position in positions)
+        return f"{self.command}{options} (in Python seen_to={list(positions)})"
 
     def ignore_columns(self, table: str, columns: Sequence[str]) -> str:
         """How to leave columns out."""

@@ -121,13 +121,15 @@ class LogReading:
         start = min(starts.values(), key=lambda position: position.order)
         self._file, self._offset = start.file, 0
         self._boundary = (start.file, start.offset)
-        self._gtid = start.gtid
+        self._seen_since: list[str] = []
+        self._start_gtid = self._boundary_gtid = start.gtid
+        self._gtid = ""
         self._shapes: dict[int, Shape] = {}
         self._known: dict[tuple[Any, ...], Shape] = {}
         self.lacking: dict[str, Collection[str]] = {}
         self._with_rows: set[str] = set()
         self._has_rows = False
-        self._begun = self._event_count = 0
+        self._begun = self._event_count = self._statement_count = 0
         self._savepoints: dict[str, int] = {}
         self.is_open = False
 
@@ -147,7 +149,7 @@ class LogReading:
             self._file, self._offset = event.next_binlog, event.position
             self._shapes.clear()
             if not self.is_open:
-                self._boundary = (self._file, self._offset)
+                self._note_boundary()
             return
         self._move_to(event.packet.log_pos)
         match event:
@@ -168,13 +170,14 @@ class LogReading:
             case ExecuteLoadQueryEvent():
                 # The library does not read its words.
                 effects = dict.fromkeys(self._plans, Effect.MAY_CHANGE)
-                yield from self._pass_or_stop("LOAD DATA …", effects, "the log does not have its rows")
+                at = self._statement_position()
+                yield from self._pass_or_stop(at, "LOAD DATA …", effects, "the log does not have its rows")
             case MariadbGtidEvent():
                 self._begin()
                 self.is_open = not event.flags & _STANDALONE
             case GtidEvent():
                 self._begin()
-                self._gtid = f"{self._gtid},{event.gtid}" if self._gtid else event.gtid
+                self._gtid = event.gtid
             case XidEvent():
                 self._close()
             case XAPrepareEvent():
@@ -197,9 +200,16 @@ class LogReading:
             )
         self._offset = offset or self._offset
 
+    def _note_boundary(self) -> None:
+        """No transaction is open here."""
+        self._boundary = (self._file, self._offset)
+        self._boundary_gtid = ",".join(filter(None, (self._start_gtid, self._gtid)))
+        self._seen_since.clear()
+        self._statement_count = 0
+
     def _begin(self) -> None:
         """Note where a transaction begins: its rows get this offset, since not every server logs more."""
-        self._begun, self._event_count = self._offset, 0
+        self._begun, self._event_count, self._statement_count = self._offset, 0, 0
         self._savepoints.clear()
 
     def _shape(self, event: Any) -> Shape:
@@ -272,49 +282,57 @@ class LogReading:
 
     def _take_other(self, event: Any) -> Iterator[Barrier]:
         """A statement that is not the frame of a transaction."""
-        effects, reason = self._statements.verdict(event, (self._file, self._offset), self._boundary)
-        yield from self._pass_or_stop(event.query, effects, reason)
+        at = self._statement_position()
+        place = (file_number(self._file), self._offset)
+        effects, reason = self._statements.verdict(event, at, place, self._boundary)
+        yield from self._pass_or_stop(at, event.query, effects, reason)
         if event.query.rstrip().upper().endswith("START TRANSACTION"):
             self.is_open = True  # MySQL's CREATE TABLE … SELECT, whose rows follow
         if not self.is_open:
-            self._boundary = (self._file, self._offset)
+            self._note_boundary()
 
-    def _pass_or_stop(self, text: str, effects: Mapping[str, Effect], reason: str) -> Iterator[Barrier]:
+    def _statement_position(self) -> str:
+        """The name of the next statement: MariaDB 11.4 gives events of one transaction one position."""
+        self._statement_count += 1
+        return self.position if self._statement_count == 1 else f"{self.position}+{self._statement_count}"
+
+    def _pass_or_stop(
+        self, at: str, text: str, effects: Mapping[str, Effect], reason: str
+    ) -> Iterator[Barrier]:
         new = {table: effect for table, effect in effects.items() if self._is_new(table)}
         for table in new:
             # A column that was added and is NULL needs no action: Hive has it, or the table was refused.
             self.lacking.pop(table, None)
         stopping = {table: effect for table, effect in new.items() if effect is not Effect.ADDS_COLUMN}
-        if stopping and self.position in self._seen_to:
-            self._check_nothing_before(stopping)
+        if stopping and at in self._seen_to:
+            self._check_nothing_before(at, stopping)
+            self._seen_since.append(at)
         elif stopping:
-            yield self._barrier(text, stopping, reason)
+            yield self._barrier(at, text, stopping, reason)
 
-    def _barrier(self, text: str, effects: Mapping[str, Effect], reason: str) -> Barrier:
+    def _barrier(self, at: str, text: str, effects: Mapping[str, Effect], reason: str) -> Barrier:
         is_within = self.is_open and self._event_count
         return Barrier(
-            self.position,
+            at,
             text,
             effects,
             reason,
             self._boundary,
-            self._gtid,
+            self._boundary_gtid,
             (file_number(self._file), self._begun),
             (1, self._event_count) if is_within else None,
+            tuple(self._seen_since),
         )
 
-    def _check_nothing_before(self, tables: Collection[str]) -> None:
+    def _check_nothing_before(self, at: str, tables: Collection[str]) -> None:
         """Refuse to pass a statement that was seen to, if rows from before it would be applied behind it."""
         late = sorted(self._with_rows & set(tables))
         if late:
             raise SourcePositionError(
-                f"source table {self._database}.{late[0]}: the statement at {self.position} is said to be "
-                "seen to, "
-                "but rows that the log has before it have not been applied. Nothing was applied. Run "
-                "without "
-                f"--seen-to {self.position} first, which applies them and stops at the statement; then do "
-                "the same "
-                f"in Hive and go on. {START_OVER}"
+                f"source table {self._database}.{late[0]}: the statement at {at} is said to be seen to, but "
+                "the log has rows before it that have not been applied. Nothing was applied. Run without "
+                f"--seen-to {at} first, which applies them and stops at the statement; then do the same in "
+                f"Hive and go on. {START_OVER}"
             )
 
     def _take_prepared(self, event: Any) -> None:
@@ -337,4 +355,4 @@ class LogReading:
 
     def _close(self) -> None:
         self.is_open = self._has_rows = False
-        self._boundary = (self._file, self._offset)
+        self._note_boundary()

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mutation_api.inputs.mysql.server import file_number
 from mutation_api.inputs.mysql.statements import Effect, Followed, Statement, TableName, verdict_on
 
 __all__ = ["Barrier", "LoggedStatements", "statement_of"]
@@ -26,7 +25,7 @@ class Barrier:
     """A statement at which the reading stops: everything before it was given, and nothing behind it.
 
     Attributes:
-        at: position of the statement, ``file:offset``.
+        at: position of the statement, ``file:offset``; a later one of its transaction has its number behind.
         text: the statement.
         effects: by table, what it does or may do.
         reason: why that is not known, if it is not.
@@ -34,6 +33,7 @@ class Barrier:
         gtid: the last transaction before it, of MySQL.
         transaction: first two numbers of the positions of rows that its transaction logged before it.
         events: the first and the last number of these rows' events; None if there are none.
+        seen_before: positions of statements between the boundary and this one that were seen to.
     """
 
     at: str
@@ -44,6 +44,7 @@ class Barrier:
     gtid: str
     transaction: tuple[int, int]
     events: tuple[int, int] | None
+    seen_before: tuple[str, ...]
 
 
 def statement_of(event: Any, temporary: Collection[TableName] = ()) -> Statement:
@@ -95,13 +96,14 @@ class LoggedStatements:
         self._temporary.clear()
 
     def verdict(
-        self, event: Any, place: tuple[str, int], boundary: tuple[str, int]
+        self, event: Any, at: str, place: tuple[int, int], boundary: tuple[str, int]
     ) -> tuple[Mapping[str, Effect], str]:
         """Return the effects of a statement by table, and why they are not known.
 
         Args:
             event: the library's event.
-            place: file and offset of the statement.
+            at: name of the statement's position.
+            place: number of the file, and offset.
             boundary: file and offset of the end of the transaction before it.
         """
         session = self._temporary.setdefault(event.slave_proxy_id, set())
@@ -112,22 +114,21 @@ class LoggedStatements:
         self._created |= set(found.creates)
         if not session:
             del self._temporary[event.slave_proxy_id]
-        reason = next(filter(None, [self._reason(name, place, boundary) for name in found.writes]), "")
+        reason = next(filter(None, [self._reason(name, at, place, boundary) for name in found.writes]), "")
         if not reason:
             return found.effects, found.reason
         unproven = dict.fromkeys(self.followed.tables, Effect.MAY_CHANGE)
         return unproven | dict(found.effects), found.reason or reason
 
-    def _reason(self, name: TableName, place: tuple[str, int], boundary: tuple[str, int]) -> str:
+    def _reason(self, name: TableName, at: str, place: tuple[int, int], boundary: tuple[str, int]) -> str:
         if name in self._created:
             return ""  # by the log, which has made no trigger since
-        position = f"{place[0]}:{place[1]}"
-        if position in self.must_stop:
+        if at in self.must_stop:
             return f"{name[0]}.{name[1]}, a view or a trigger was changed later in the log"
         if name not in self._known:
             self._known[name] = self.why_unproven(*name)
         if not self._known[name]:
-            self.trusted.append(_Trusted(position, (file_number(place[0]), place[1]), boundary, name))
+            self.trusted.append(_Trusted(at, place, boundary, name))
         return self._known[name]
 
     def refuted(self, event: Any, place: tuple[int, int]) -> list[str]:

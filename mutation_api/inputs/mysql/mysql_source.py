@@ -325,26 +325,24 @@ class _Run:
     def _described(self, barrier: Barrier) -> str:
         advice = self._source.advice
         names = sorted(barrier.effects)
+        plural = "s" if len(names) > 1 else ""
         tables = ", ".join(f"{self._database}.{name}" for name in names)
         targets = ", ".join(self._plans[name].table.target.full_name for name in names)
         effect = max(barrier.effects.values(), key=lambda each: each.weight).value
         why = f" ({barrier.reason})" if barrier.reason else ""
         said = (
-            f"source table{'s' if len(names) > 1 else ''} {tables}: the log has a statement at "
-            f"{barrier.at} that "
-            f"{effect}{why}: {barrier.text[:300]!r}. "
+            f"source table{plural} {tables}: the log has a statement at {barrier.at} that {effect}{why}: "
+            f"{barrier.text[:300]!r}. "
         )
+        again = f"ead the table{plural} whole again: run with {advice.recopy(names)}"
         if barrier.events is not None:
             return (
                 f"{said}Rows of the same transaction come before it, so it cannot be done in Hive between "
-                "them. Read "
-                f"the table whole again: run with {advice.recopy(names)}"
+                f"them. R{again}"
             )
         return (
-            f"{said}Do to {targets} in Hive what it did to the rows, which may be nothing, then go on "
-            "behind it: run "
-            f"with {advice.seen_to(barrier.at)}. Or read the table whole again: run with "
-            f"{advice.recopy(names)}"
+            f"{said}Do to {targets} in Hive what it did to the rows, which may be nothing, then go on behind "
+            f"it: run with {advice.seen_to((*barrier.seen_before, barrier.at))}. Or r{again}"
         )
 
     def _operations(self) -> tuple[LocalOperations, ...]:

@@ -211,7 +211,7 @@ class TablePlan:
             raise InputFormatError(
                 f"source table {self.name}: its rows were identified by ({', '.join(self.key)}), and the "
                 "key that it "
-                f"{when} is {shown}, without a statement in the log that changed it. {START_OVER}"
+                f"{when} is {shown}; one run cannot identify rows by both. {START_OVER}"
             )
         self.key = self.key or usable[0]
 

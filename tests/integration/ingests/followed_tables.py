@@ -39,9 +39,14 @@ class Answer:
     err: str
 
     @property
+    def seen_words(self) -> list[str]:
+        """All words of --seen-to that the error gives."""
+        return self.err.partition(" (in Python seen_to")[0].rpartition(" run with ")[2].split()
+
+    @property
     def seen_to(self) -> str:
         """The position that the error gives for --seen-to."""
-        found = re.search(r"--seen-to (\S+:\d+)", self.err)
+        found = re.search(r"--seen-to (\S+:[\d+]+)", self.err)
         assert found, self.err
         return found[1]
 

@@ -237,6 +237,21 @@ def test_a_statement_within_a_transaction_cannot_be_done_by_hand(shop: FollowedT
     shop.follow("--recopy", "t")
 
 
+def test_several_statements_of_a_transaction_are_seen_to_together(shop: FollowedTables) -> None:
+    """The run cannot stop between them, since a position lies between transactions."""
+    shop.run(
+        "SET binlog_format = STATEMENT", "BEGIN", "UPDATE t SET v = 2 * v", "UPDATE t SET v = v + 1", "COMMIT"
+    )
+    shop.run("SET binlog_format = ROW", "INSERT INTO t VALUES (2, 22)")
+    words = shop.stop().seen_words
+    shop.edit("t", lambda row: {**row, "v": 2 * row["v"]})
+    answer = shop.stop(*words)
+    assert answer.seen_words[: len(words)] == words
+    shop.edit("t", lambda row: {**row, "v": row["v"] + 1})
+    shop.follow(*answer.seen_words)
+    assert shop.hive("t") == [(1, 23), (2, 22)]
+
+
 def test_statements_that_only_mention_the_table_stop_nothing(shop: FollowedTables) -> None:
     """Whatever the format of the log is."""
     mentions = [
