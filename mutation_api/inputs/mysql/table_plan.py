@@ -203,15 +203,16 @@ class TablePlan:
             return
         usable = [key for key in unique if set(key) <= set(self._wanted)]
         if not usable:
+            target = self.table.target.full_name
             raise RecordLayoutError(
-                f"source table {self.name}: {self.table.target.full_name} lacks columns of each of its "
-                f"keys ({shown})"
+                f"source table {self.name}: {target} lacks columns of each of its keys ({shown}). Add those "
+                f"of one key (ALTER TABLE {target} ADD COLUMNS (…)), then run with "
+                f"{self._advice.recopy([self.table.name])}, which fills them"
             )
         if self.key and self.key not in usable:
             raise InputFormatError(
-                f"source table {self.name}: its rows were identified by ({', '.join(self.key)}), and the "
-                "key that it "
-                f"{when} is {shown}; one run cannot identify rows by both. {START_OVER}"
+                f"source table {self.name}: its rows were identified by ({', '.join(self.key)}), and the key "
+                f"that it {when} is {shown}; one run cannot identify rows by both. {START_OVER}"
             )
         self.key = self.key or usable[0]
 

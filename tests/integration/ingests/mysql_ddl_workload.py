@@ -262,6 +262,9 @@ class User:
         ):
             self._as_string(*found.groups())
             return extra
+        if found := re.search(r"of each of its keys \((.*)\)\. Add .*ALTER TABLE default\.(\w)", error):
+            self._add_key(found[2], re.findall(r"\w+", found[1].partition(" or ")[0]))
+            return ["--recopy", found[2]]
         if "run once with --recopy" in error:
             return ["--recopy", ",".join(TABLES)]
         raise AssertionError(error)
@@ -318,6 +321,12 @@ class User:
             else:
                 is_number = re.search(rf"\b{table}\.{name} \(\w*int\b", error)
                 self._shop.change_columns(table, {**columns, name: "bigint" if is_number else "string"})
+
+    def _add_key(self, table: str, names: list[str]) -> None:
+        """Add the columns of a key, which are no longer left out."""
+        columns = self._shop.columns(table)
+        self._ignored -= {f"{table}.{name}" for name in names}
+        self._shop.change_columns(table, {**columns, **{n: "string" for n in names if n not in columns}})
 
     def _as_string(self, table: str, name: str) -> None:
         """Give a column of Hive another type."""
