@@ -69,9 +69,9 @@ class MySqlCapture(SqlDatabase):
                 "consistent; "
                 "convert it (ALTER TABLE … ENGINE=InnoDB)"
             )
+        self._numbers(table)
         if method.is_insert_only:
             return
-        self._numbers(table)
         shown = self.quoted(table.schema, table.name).replace("%", "%%")
         ((_, create),) = self.rows(f"SHOW CREATE TABLE {shown}")
         for name, rules in changing_foreign_keys(str(create)):
