@@ -58,6 +58,8 @@ class ReadPlan:
         )
         for _, kind, column in columns:
             database.check_column(table, column, kind)
+            if column.name.lower() in {name.lower() for name in settings.key}:
+                database.check_key(table, column, kind, settings.time_zone)
         key = tuple(sources[name.lower()] for name in settings.key)
         columns = tuple((name, kind, _marked(name, column, settings)) for name, kind, column in columns)
         return cls(database, table, key, columns, settings.time_zone)

@@ -184,7 +184,8 @@ class VersionSource:
         operation = "insert" if self._settings.method is CaptureMethod.ROW_VERSION_INSERT else "update"
         count = 0
         for rows in snapshot.chunks(plan.select_all(condition)):
-            self._spool.add([operation] * len(rows), range(count, count + len(rows)), plan.columns_of(rows))
+            # All have one position: two rows of a key have no order, and are refused.
+            self._spool.add([operation] * len(rows), [0] * len(rows), plan.columns_of(rows))
             count += len(rows)
         return count
 

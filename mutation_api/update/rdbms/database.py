@@ -150,6 +150,12 @@ class SourceDatabase(Protocol):
     def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
         """Refuse a column of Hive that cannot hold the values. Raises RecordLayoutError."""
 
+    def check_key(self, table: CapturedTable, column: SourceColumn, target: HiveType, time_zone: str) -> None:
+        """Refuse a key column of Hive in which two keys of the source may be one.
+
+        Raises RecordLayoutError.
+        """
+
     def objects(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
     ) -> list[SourceObject]:

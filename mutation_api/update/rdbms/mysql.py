@@ -20,6 +20,7 @@ from mutation_api.inputs.mysql.column_types import to_column as mysql_to_column
 from mutation_api.types.hive_type import HiveType
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn
 from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn
+from mutation_api.update.rdbms.key_columns import KeyKind
 from mutation_api.update.rdbms.mysql_capture import SQL_MODE, MySqlCapture
 from mutation_api.update.rdbms.mysql_times import times_to_column
 from mutation_api.update.rdbms.sql_database import DDL_WAIT_SECONDS, OPERATION_COLUMN, SEQUENCE_COLUMN
@@ -42,6 +43,8 @@ ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"""
 _TABLE = """
 SELECT TABLE_TYPE, TRANSACTIONS FROM information_schema.TABLES
 LEFT JOIN information_schema.ENGINES USING (ENGINE) WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
+_COLLATIONS_WITHOUT_PADDING = ("nopad", "0900", "binary")
+"""Parts of names of collations in which 'a' and 'a ' differ."""
 _READING_MODE = "ALLOW_INVALID_DATES"
 """Mode in which a date of the log is the same date as in the table, even one that does not exist."""
 _GROWING_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
@@ -94,6 +97,14 @@ class MySql(MySqlCapture):
     def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         return family_of(column.detail[0], column.name).select.format(self.of_log(column, table))
+
+    def key_kind(self, column: SourceColumn) -> KeyKind:
+        """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
+        detail, collation = column.detail
+        pads = not any(word in (collation or "") for word in _COLLATIONS_WITHOUT_PADDING)
+        return KeyKind(
+            ignores_trailing_spaces=detail.kind == "char" or pads, is_instant=detail.kind == "timestamp"
+        )
 
     def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
         """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""

@@ -33,6 +33,7 @@ from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceSnapshot
 from mutation_api.update.rdbms.growing_column import GrowingColumn
+from mutation_api.update.rdbms.key_columns import KeyKind
 from mutation_api.update.rdbms.postgresql_capture import (
     COLUMNS,
     SETTINGS,
@@ -125,6 +126,11 @@ class PostgreSql(PostgreSqlCapture):
                 "into a "
                 f"column of type {target.text}: {reason}"
             )
+
+    def key_kind(self, column: SourceColumn) -> KeyKind:
+        """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
+        kind = column.detail.kind
+        return KeyKind(ignores_trailing_spaces=kind == "bpchar", is_instant=kind == "timestamptz")
 
     def check_privileges(self, table: CapturedTable, method: CaptureMethod) -> None:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""

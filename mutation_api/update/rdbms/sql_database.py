@@ -12,10 +12,12 @@ import sqlalchemy
 from sqlalchemy.engine import URL, Engine
 
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
+from mutation_api.types.hive_type import HiveType
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceSnapshot
 from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn
+from mutation_api.update.rdbms.key_columns import KeyKind, check_key
 from mutation_api.update.settings import UpdateSettings
 
 __all__ = [
@@ -255,6 +257,14 @@ class SqlDatabase(abc.ABC):
 
     def begin_deletion(self, connection: Any) -> None:  # noqa: B027
         """Prepare a connection that deletes log rows; nothing to do for most."""
+
+    def check_key(self, table: CapturedTable, column: SourceColumn, target: HiveType, time_zone: str) -> None:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        check_key(table, column, target, self.key_kind(column), time_zone)
+
+    def key_kind(self, column: SourceColumn) -> KeyKind:
+        """Return what a key column distinguishes."""
+        return KeyKind()
 
     def check_privileges(self, table: CapturedTable, method: CaptureMethod) -> None:  # noqa: B027
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`; the server refuses in time."""

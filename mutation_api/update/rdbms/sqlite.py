@@ -25,6 +25,7 @@ from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceObject
 from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn, minus
+from mutation_api.update.rdbms.key_columns import KeyKind
 from mutation_api.update.rdbms.sql_database import (
     DDL_WAIT_SECONDS,
     OPERATION_COLUMN,
@@ -40,6 +41,8 @@ __all__ = ["Sqlite"]
 _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 _EXPRESSION = -2
 _BINARY = "BINARY"
+_NUMERIC_WORDS = ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC")
+"""Parts of the types that make a text that is a number a number."""
 _BUCKET = "hm_bucket"
 """Name of the SQL function :func:`_bucket`."""
 
@@ -216,6 +219,11 @@ class Sqlite(SqlDatabase):
         drop = f"DROP TRIGGER IF EXISTS {name}"
         create = f"CREATE TRIGGER {name} {event} ON {source} FOR EACH ROW BEGIN {body} END"
         return SourceObject("trigger", short, (drop, create), (drop,))
+
+    def key_kind(self, column: SourceColumn) -> KeyKind:
+        """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
+        is_number = any(word in column.type_text.upper() for word in _NUMERIC_WORDS)
+        return KeyKind(is_text=not is_number)
 
     def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
         """Return the SQL of any column: what a value is shows in the value.

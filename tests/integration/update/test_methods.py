@@ -194,18 +194,18 @@ def test_spark_extracts_the_same(source: Source, tmp_path: Path, spark: SparkSes
 
 @pytest.mark.long
 @pytest.mark.parametrize("source", KINDS[2:], indirect=True)
-def test_spark_refuses_a_copy_with_keys_that_hive_takes_for_one(
+def test_spark_refuses_a_copy_with_keys_that_have_several_rows(
     source: Source, tmp_path: Path, spark: SparkSession
 ) -> None:
     """As this process does, with the same words."""
     source.run(
-        "CREATE TABLE orders (code TEXT PRIMARY KEY, n INTEGER)",
-        "INSERT INTO orders VALUES ('a', 1), ('a ', 2), ('b', 3)",
+        "CREATE TABLE orders (code TEXT, n INTEGER)",
+        "INSERT INTO orders VALUES ('a', 1), ('a', 2), ('b', 3)",
     )
     metastore = InMemoryMetastore(tmp_path / "warehouse", capabilities=HIVE_4_1)
-    columns = (ColumnInfo("code", "char(3)"), ColumnInfo("n", "int"))
+    columns = (ColumnInfo("code", "string"), ColumnInfo("n", "int"))
     shop = Shop(source, metastore, "default", columns, bucketed_by="code")
-    shop.enable()
+    shop.enable(key=["code"])
     told = []
     for engine in ({"local": LocalOptions()}, {"local": None, "spark": spark}):
         with pytest.raises(DuplicateKeyError, match=r'1 key has several rows.*\{"code":"a"\}') as refused:
