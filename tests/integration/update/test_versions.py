@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import ConfigurationError
+from mutation_api.update.method import CaptureMethod
+from mutation_api.update.rdbms.connect import connect_database
+from mutation_api.update.settings import UpdateSettings
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 
@@ -172,3 +176,70 @@ def test_a_column_without_an_order_to_grow_in_is_refused(source: Source, tmp_pat
     shop.enable(ignored_columns=["v"])
     source.run("INSERT INTO orders VALUES (1, 'tea', NULL)")
     _compare(source, shop)
+
+
+ALTERED = {
+    "partition with old rows": ("ALTER TABLE orders ATTACH PARTITION old FOR VALUES FROM (100) TO (200)",),
+    "rows rewritten": ("ALTER TABLE orders ALTER COLUMN item TYPE text USING item || ' again'",),
+    "table swapped": (
+        "CREATE TABLE other (LIKE orders INCLUDING ALL)",
+        "INSERT INTO other SELECT id, item || '!', v FROM orders",
+        "ALTER TABLE orders RENAME TO former",
+        "ALTER TABLE other RENAME TO orders",
+    ),
+    "column added again": (
+        "ALTER TABLE orders DROP COLUMN item",
+        "ALTER TABLE orders ADD COLUMN item text DEFAULT 'tea'",
+    ),
+}
+"""What changes rows without giving them a version, or brings rows with old ones."""
+
+
+@pytest.mark.parametrize("version", ["xmin", "v"])
+@pytest.mark.parametrize("source", KINDS[:1], indirect=True)
+def test_an_altered_table_is_compared(source: Source, version: str, tmp_path: Path) -> None:
+    """Rows are read that have versions below the bound; then reading goes on from there."""
+    source.run(
+        "CREATE TABLE orders (id bigint PRIMARY KEY, item text, v bigint) PARTITION BY RANGE (id)",
+        "CREATE TABLE young PARTITION OF orders FOR VALUES FROM (0) TO (100)",
+        "CREATE TABLE old (id bigint NOT NULL PRIMARY KEY, item text, v bigint)",
+        "INSERT INTO old VALUES (150, 'old', 1)",
+        "INSERT INTO orders VALUES (1, 'tea', 50), (2, 'wine', 40)",
+    )
+    shop = Shop(source, InMemoryMetastore(tmp_path / "w", capabilities=HIVE_4_1), "default", COLUMNS)
+    overlap = "" if version == "xmin" else "5"
+    shop.enable(method="row-version", version_column=version, overlap=overlap, ignored_columns=["v"])
+    shop.extract()
+    for what, statements in ALTERED.items():
+        source.run(*statements)
+        report = shop.extract()
+        assert report.differences, what
+        wanted = sorted(source.rows("SELECT id, item FROM orders"))
+        assert sorted((row["id"], row["item"]) for row in shop.rows()) == wanted, what
+        source.run("UPDATE orders SET item = 'changed', v = v + 60 WHERE id = 1")
+        _compare(source, shop)
+
+
+@pytest.mark.parametrize("source", KINDS[:1], indirect=True)
+def test_transactions_of_half_a_circle_ago_have_no_age(source: Source) -> None:
+    """An extraction after so many transactions reads the whole table; what lies nearer has an age."""
+    source.run("CREATE TABLE orders (id bigint PRIMARY KEY)")
+    database = connect_database(source.url, source.password)
+    settings = UpdateSettings(
+        identifier="12345678",
+        state="enabled",
+        source=source.url,
+        source_table="orders",
+        key=("id",),
+        method=CaptureMethod.ROW_VERSION,
+        version_column="xmin",
+    )
+    with closing(database), database.snapshot() as snapshot:
+        table = database.describe("orders")
+        bound, is_far = database.version_bound(snapshot, table, settings, "")
+        assert not is_far
+        for distance, wanted in ((2**30, False), (2**31, True), (2**33, True)):
+            assert database.version_bound(snapshot, table, settings, str(int(bound) - distance)) == (
+                bound,
+                wanted,
+            )
