@@ -80,6 +80,7 @@ from .inputs.messages.formats.debezium_flat import FlattenedMessages as Flattene
 from .inputs.messages.formats.debezium_values import DebeziumValues as DebeziumValues
 from .inputs.messages.formats.maxwell import MaxwellSource as MaxwellSource
 from .inputs.messages.log_options import LogOptions as LogOptions
+from .inputs.messages.log_options import NewSnapshot as NewSnapshot
 from .inputs.messages.log_options import Positions as Positions
 from .inputs.mysql.mysql_source import MySqlSource as MySqlSource
 from .inputs.mysql.server import MySqlAddress as MySqlAddress

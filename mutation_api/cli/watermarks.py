@@ -52,7 +52,7 @@ def _plain(mark: Watermark) -> dict[str, object]:
         "source": mark.source_id,
         "source_table": mark.source_table,
         "table": mark.target,
-        "position": mark.text,
+        "position": mark.shown,
         "order": list(mark.order),
         "txn_id": mark.txn_id,
         "applied_at": f"{mark.applied_at.isoformat(timespec='seconds')}Z",
@@ -67,4 +67,4 @@ def _table(marks: Sequence[Watermark], name: str) -> Iterable[str]:
 
 def _cells(mark: Watermark) -> tuple[str, ...]:
     applied = mark.applied_at.isoformat(sep=" ", timespec="seconds")
-    return (mark.source_id, mark.source_table, mark.target, mark.text, str(mark.txn_id), applied)
+    return (mark.source_id, mark.source_table, mark.target, mark.shown, str(mark.txn_id), applied)

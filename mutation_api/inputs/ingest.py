@@ -216,7 +216,9 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
         stop = reading.stop
         if reading.position is None:
             transaction.abort()
-            return IngestReport(source_id, dry_run, None, after, None, (), reading.engine, stop)
+            return IngestReport(
+                source_id, dry_run, None, after, None, (), reading.engine, stop, reading.warnings
+            )
         positions = dict.fromkeys((each.source_table for each in run.tables), reading.position)
         if stop is not None:
             positions = dict(stop.positions)
@@ -234,7 +236,9 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
             marks.write(transaction, new, set_back=reading.set_back)
             run.progress(f"{source_id}: committing transaction {transaction.id}")
         txn_id = None if dry_run else transaction.id
-    return IngestReport(source_id, dry_run, txn_id, after, reading.position, found, reading.engine, stop)
+    return IngestReport(
+        source_id, dry_run, txn_id, after, reading.position, found, reading.engine, stop, reading.warnings
+    )
 
 
 def _target_bytes(transaction: Transaction, table: SourceTable) -> int:

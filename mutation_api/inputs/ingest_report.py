@@ -52,7 +52,8 @@ class IngestReport:
 
     ``before``: positions before it, by the source's names of tables. ``position``: the position that it
     reached, None if the source had nothing new. ``txn_id`` is None if nothing was committed. ``engine`` did
-    the work: ``spark`` or ``local``. ``stop``: why it did not reach the end of the log.
+    the work: ``spark`` or ``local``. ``stop``: why it did not reach the end of the log. ``warnings``: what
+    the source has that may not be meant, such as no message about a table.
     """
 
     source_id: str
@@ -63,6 +64,7 @@ class IngestReport:
     tables: tuple[IngestedTable, ...]
     engine: str
     stop: Stop | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def operation_count(self) -> int:
@@ -90,26 +92,32 @@ class IngestReport:
             "dry_run": self.is_dry_run,
             "engine": self.engine,
             "txn_id": self.txn_id,
-            "before": {name: position.text for name, position in self.before.items()},
-            "position": None if self.position is None else self.position.text,
+            "before": {name: position.shown for name, position in self.before.items()},
+            "position": None if self.position is None else self.position.shown,
             "tables": [table.to_dict() for table in self.tables],
             "stopped": None if self.stop is None else self.stop.message,
+            "warnings": list(self.warnings),
         }
 
     def __str__(self) -> str:
         """A line for the run, then a table with a line for each target, then the contradictions."""
         if self.position is None:
-            reached = sorted({position.text for position in self.before.values()})
-            return f"{self.source_id}: nothing new" + (f" after {', '.join(reached)}" if reached else "")
+            reached = sorted({position.shown for position in self.before.values()})
+            nothing = f"{self.source_id}: nothing new" + (f" after {', '.join(reached)}" if reached else "")
+            return "\n".join([nothing, *self._warnings()])
         did = "would be applied" if self.is_dry_run else f"applied in transaction {self.txn_id}"
-        lines = [f"{self.source_id}: {did} up to {self.position.text} ({self.engine})"]
+        lines = [f"{self.source_id}: {did} up to {self.position.shown} ({self.engine})"]
         emptied = [f"  {table.target}: emptied first" for table in self.tables if table.is_emptied]
         if not (self.operation_count or emptied):
             lines.append("  no operations on these tables")
         else:
             lines += [f"  {line}" for line in _aligned([_HEADER, *map(_cells, self.tables)])]
         found = [(table.target, table.contradictions) for table in self.tables]
-        return "\n".join([*lines, *emptied, *[f"  {target}: {each}" for target, each in found if each.total]])
+        contradictions = [f"  {target}: {each}" for target, each in found if each.total]
+        return "\n".join([*lines, *emptied, *contradictions, *self._warnings()])
+
+    def _warnings(self) -> list[str]:
+        return [f"  warning: {each}" for each in self.warnings]
 
 
 _HEADER = ["TABLE", "OPERATIONS", "KEYS", "INSERTED", "UPDATED", "DELETED", "MOVED", "UNCHANGED"]

@@ -8,7 +8,7 @@ operations of a key may span any number of batches, and memory holds one batch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,13 +17,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.changes.keyed_rows.differences import differs
-from mutation_api.inputs.source import PARTITION
+from mutation_api.inputs.source import FILE, OFFSET, PART, PARTITION, TIME, TIME_UNKNOWN
 
 __all__ = [
     "CONTRADICTION",
     "CONTRADICTIONS",
     "CONTRADICTION_POSITION",
     "DELETE",
+    "DISORDERED",
     "DOUBLED",
     "DOUBLED_POSITION",
     "FINDINGS",
@@ -37,6 +38,8 @@ __all__ = [
     "PARTED",
     "UPDATE",
     "LogWalk",
+    "doubled_texts",
+    "names_of",
     "partitions_of",
 ]
 
@@ -55,8 +58,8 @@ OPERATION_COUNT = "__operation_count"
 CONTRADICTION, CONTRADICTION_POSITION = "__contradiction", "__contradiction_position"
 """Kind and position of the first operation that contradicts the one before it; null if none does."""
 DOUBLED_POSITION = "__doubled_position"
-"""A position that two operations of the key share, or that is in another partition than the one before it;
-null if there is none."""
+"""A position that two operations of the key share, that is in another partition than the one before it, or
+behind it though it stands before it; null if there is none."""
 FINDINGS = (
     FIRST_OPERATION,
     FIRST_POSITION,
@@ -78,8 +81,15 @@ PARTED = (
     "run reads messages from before and after partitions were added, order it by the positions in the "
     "messages (--positions message)",
 )
-"""Texts about operations that cannot be walked over; whoever sorts them finds these. DOUBLED and PARTED are
-the texts before and behind the position."""
+DISORDERED = (
+    "stand in the log in another order than that of their positions; the second has the greater position and "
+    "stands first, at ",
+    ". Did another server take over, was one restored, or did a connector begin anew? Files: if their lines "
+    "are in the order of the changes, start over in that order, under another name of the source "
+    "(--positions line --name NAME). Kafka: leave out --positions message",
+)
+"""Texts about operations that cannot be walked over; whoever sorts them finds these. DOUBLED, PARTED and
+DISORDERED are the texts before and behind the position."""
 
 Mask = NDArray[np.bool_]
 
@@ -90,6 +100,23 @@ def partitions_of(positions: pa.StructArray) -> pa.Array | None:
         return positions.field(PARTITION)
     inner = positions.type.field(0).type
     return partitions_of(positions.field(0)) if pa.types.is_struct(inner) else None
+
+
+def names_of(positions: pa.StructType) -> list[str]:
+    """The names of a position's numbers."""
+    inner = positions.field(0).type
+    return names_of(inner) if pa.types.is_struct(inner) else [field.name for field in positions]
+
+
+def doubled_texts(names: Sequence[str]) -> tuple[str, str]:
+    """What is said about a DOUBLED_POSITION, before and behind it; ``names``: those of its numbers."""
+    if PARTITION in names:
+        return PARTED
+    return DISORDERED if _has_places(names) else DOUBLED
+
+
+def _has_places(names: Sequence[str]) -> bool:
+    return OFFSET in names and names[0] not in (FILE, OFFSET)
 
 
 @dataclass(frozen=True)
@@ -152,12 +179,7 @@ class LogWalk:
         lasts = np.append(starts[1:], count) - 1
         known = dict(zip(FINDINGS, rows.columns[-len(FINDINGS) :], strict=True))
         positions = rows.column(self.position)
-        is_doubled = is_same.copy()
-        partitions = partitions_of(positions)
-        if partitions is None:
-            is_doubled[1:] &= _equals_previous(positions)
-        else:
-            is_doubled[1:] &= ~_equals_previous(partitions)
+        is_doubled = _doubled(positions, is_same)
         kinds = _contradictions(rows.column(self.operation), is_same)
         counts = {name: known[name].to_numpy() for name in (OPERATION_COUNT, *CONTRADICTIONS)}
         counts |= {kind: counts[kind] + (kinds == kind) for kind in CONTRADICTIONS}
@@ -184,6 +206,44 @@ class LogWalk:
 def _equals_previous(values: pa.Array) -> Mask:
     """Of n values, shape (n - 1,): whether each but the first equals the one before it."""
     return ~differs(values.slice(1), values.slice(0, len(values) - 1))
+
+
+def _doubled(positions: pa.StructArray, is_same: Mask) -> Mask:
+    """Of n operations, shape (n,): whether each has no known order after the one before it on its key."""
+    is_doubled = is_same.copy()
+    partitions = partitions_of(positions)
+    if partitions is not None:
+        is_doubled[1:] &= ~_equals_previous(partitions)
+    elif _has_places(names_of(positions.type)):
+        is_doubled &= _disordered(positions, is_same)
+    else:
+        is_doubled[1:] &= _equals_previous(positions)
+    return is_doubled
+
+
+def _disordered(positions: pa.StructArray, is_same: Mask) -> Mask:
+    """Whether an operation stands before the one whose position is the next lower one of its key.
+
+    An operation that a log has again stands behind the first; only the first of each position counts.
+    """
+    if pa.types.is_struct(positions.type.field(0).type):
+        return _disordered(positions.field(0), is_same)
+    names = names_of(positions.type)
+    numbers = {name: positions.field(name).to_numpy(zero_copy_only=False) for name in names}
+    part = FILE if FILE in names else PART
+    is_repeated = is_same.copy()
+    for name in names[: names.index(part)]:
+        is_repeated[1:] &= numbers[name][1:] == numbers[name][:-1]
+    count = len(is_same)
+    firsts = np.maximum.accumulate(np.where(is_repeated, 0, np.arange(count)))
+    before = firsts[np.maximum(np.arange(count) - 1, 0)]
+    place, offset = numbers[part], numbers[OFFSET]
+    is_disordered: Mask = (place == place[before]) & (offset < offset[before])
+    if part == FILE:
+        time = numbers[TIME]
+        is_later = (time[before] != TIME_UNKNOWN) & (time > time[before])
+        is_disordered = (is_disordered | (place < place[before])) & ~is_later
+    return is_disordered & ~is_repeated
 
 
 def _contradictions(operations: pa.StringArray, is_same: Mask) -> NDArray[np.object_]:

@@ -32,7 +32,6 @@ from mutation_api.inputs.log_walk import (
     CONTRADICTION,
     CONTRADICTION_POSITION,
     CONTRADICTIONS,
-    DOUBLED,
     DOUBLED_POSITION,
     FINDINGS,
     FIRST_OPERATION,
@@ -41,10 +40,9 @@ from mutation_api.inputs.log_walk import (
     NO_OPERATION,
     NOT_ORDERED,
     OPERATION_COUNT,
-    PARTED,
     LogWalk,
+    doubled_texts,
 )
-from mutation_api.inputs.source import PARTITION
 from mutation_api.spark.arrow_batches import counted_by_rows
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.worker_errors import raised_in_job, translated_worker_errors
@@ -200,7 +198,7 @@ class _Log:
         )
         walked = plain.mapInArrow(walk.__call__, _walked_type(plain.schema))
         found = walked.toDF(*in_order.columns[:-1], *FINDINGS)
-        before, behind = PARTED if self._is_partitioned else DOUBLED
+        before, behind = doubled_texts(self._position_names)
         doubled = raised_in_job(
             ContradictionError,
             "two operations on key ",
@@ -264,10 +262,10 @@ class _Log:
         return kept.select(*self.columns, order.alias(_ORDER))
 
     @property
-    def _is_partitioned(self) -> bool:
-        """Whether positions order only the operations of a partition."""
+    def _position_names(self) -> list[str]:
+        """The names of a position's numbers."""
         types = [self.operations.schema[name].dataType for name in self.order]
-        return any(isinstance(each, StructType) and PARTITION in each.names for each in types)
+        return [name for each in types if isinstance(each, StructType) for name in each.names]
 
     def _key_text(self) -> Column:
         return json_text(sf.struct(*[_column(name).alias(name) for name in self.key]))

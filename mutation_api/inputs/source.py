@@ -10,6 +10,7 @@ batches for this process. A source may be both.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -22,9 +23,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
+    "FILE",
+    "IDENTITY",
+    "OFFSET",
     "OPERATION",
+    "PART",
     "PARTITION",
     "POSITION",
+    "TIME",
+    "TIME_UNKNOWN",
     "Batch",
     "ChangeSource",
     "LocalBatch",
@@ -46,6 +53,19 @@ one. No two operations on one key have the same."""
 PARTITION = "__partition"
 """A number of a position that orders nothing: all operations on one key must have the same."""
 
+IDENTITY = "identity"
+"""Field of a position's text that holds what a log is recognized by; it is long, and not for people."""
+
+
+FILE, PART, OFFSET, TIME = "file", "partition", "offset", "time"
+"""Numbers of a position, behind others that order it: where an operation stands, and when it was written.
+
+In one partition (PART) the operations on one key stand in their order. In files they do so as well, and files
+stand in the order of their numbers, unless TIME says that lines and numbers mean nothing.
+"""
+
+TIME_UNKNOWN = -1
+
 
 @dataclass(frozen=True, order=True)
 class Position:
@@ -57,6 +77,17 @@ class Position:
 
     order: tuple[int, ...]
     text: str
+
+    @property
+    def shown(self) -> str:
+        """The text for people, without the identity of the log."""
+        try:
+            found = json.loads(self.text)
+        except ValueError:
+            return self.text
+        if not isinstance(found, dict) or IDENTITY not in found:
+            return self.text
+        return json.dumps({name: value for name, value in found.items() if name != IDENTITY})
 
 
 @dataclass(frozen=True)
@@ -109,13 +140,14 @@ class Batch:
 
     If the source has nothing new, ``position`` is None and ``tables`` is empty. ``stop``: why the batch ends
     before the log does. ``set_back``: tables whose rows are all given, and whose watermarks may move
-    backwards.
+    backwards. ``warnings``: for the report.
     """
 
     tables: tuple[TableOperations, ...]
     position: Position | None
     stop: Stop | None = None
     set_back: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,6 +175,7 @@ class LocalBatch:
     position: Position | None
     stop: Stop | None = None
     set_back: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
 
 
 @runtime_checkable

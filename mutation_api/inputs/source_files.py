@@ -5,6 +5,7 @@ Messages and watermarks name a local file by its plain path, and any other file 
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,10 +17,25 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location, LocationLike
 from mutation_api.storage.protocol import FileEntry
 
-__all__ = ["LocationsLike", "all_located", "children", "entry_at", "is_link", "located", "opened", "readable"]
+__all__ = [
+    "FINGERPRINT_BYTES",
+    "LocationsLike",
+    "all_located",
+    "children",
+    "entry_at",
+    "fingerprint",
+    "fingerprint_of",
+    "is_link",
+    "located",
+    "opened",
+    "readable",
+]
 
 LocationsLike = LocationLike | Sequence[LocationLike]
 """The files and folders that a user names: one, or several."""
+
+FINGERPRINT_BYTES = 64 * 1024
+"""Number of bytes before a watermark that must not have changed."""
 
 _BEING_COPIED = "._COPYING_"
 """The name of a file that "hadoop fs -put" is still writing ends so."""
@@ -67,6 +83,21 @@ def opened(location: Location, *, read_bytes: int = _READ_BYTES) -> Iterator[io.
         io.BufferedReader(stream, read_bytes) as file,
     ):
         yield file
+
+
+def fingerprint(location: Location, end: int) -> str:
+    """The md5 of the bytes before ``end``, which tells a file from another one that replaced it.
+
+    Raises OSError.
+    """
+    with opened(location, read_bytes=FINGERPRINT_BYTES) as file:
+        file.seek(max(0, end - FINGERPRINT_BYTES))
+        return fingerprint_of(file.read(min(end, FINGERPRINT_BYTES)))
+
+
+def fingerprint_of(last_bytes: bytes) -> str:
+    """The fingerprint of a file, by the last FINGERPRINT_BYTES of it, or fewer if it is shorter."""
+    return hashlib.md5(last_bytes, usedforsecurity=False).hexdigest()
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from mutation_api.change_set.staged_writer import OpenTransaction
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import ConfigurationError, SourcePositionError
+from mutation_api.inputs.source import Position
 from mutation_api.scan.table_scan import TableScan
 from mutation_api.scan.table_view import open_table
 from mutation_api.table.acid_table import AcidTable
@@ -74,14 +75,19 @@ class Watermark:
         """The key of the table: source, table of the source, target."""
         return (self.source_id, self.source_table, self.target)
 
+    @property
+    def shown(self) -> str:
+        """The text for people."""
+        return Position(self.order, self.text).shown
+
     def check_follows(self, before: Watermark) -> None:
         """Raise SourcePositionError if this one lies before ``before``, or cannot be compared with it."""
         if len(self.order) == len(before.order) and self.order >= before.order:
             return
         relation = "lies before" if len(self.order) == len(before.order) else "cannot be compared with"
         raise SourcePositionError(
-            f"source {self.source_id}, table {self.source_table}: its position {self.text} "
-            f"{list(self.order)} {relation} {before.text} {list(before.order)}, up to which transaction "
+            f"source {self.source_id}, table {self.source_table}: its position {self.shown} "
+            f"{list(self.order)} {relation} {before.shown} {list(before.order)}, up to which transaction "
             f"{before.txn_id} has applied it to {self.target}. Nothing was written. Does another log "
             "have the same name, or was the source set back?"
         )

@@ -9,7 +9,7 @@ from typing import TypeVar
 from mutation_api.cli.arguments.files import location_from
 from mutation_api.cli.ingest.kafka_arguments import add_kafka_arguments, kafka_topics_from, only_topic
 from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
-from mutation_api.inputs.messages.log_options import LogOptions, Positions
+from mutation_api.inputs.messages.log_options import LogOptions, NewSnapshot, Positions
 from mutation_api.inputs.messages.message_source import MessageSource
 
 __all__ = ["add_log_arguments", "log_from", "tables_from"]
@@ -93,6 +93,19 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         help="if the source truncated a table, delete the rows of the Hive table that no later operation "
         "writes (default: refuse)",
     )
+    parser.add_argument(
+        "--new-snapshot",
+        choices=[each.value for each in NewSnapshot],
+        default=NewSnapshot.REFUSE.value,
+        help="what a snapshot of a table means that comes after changes of it, as one of a new connector: "
+        "all its rows, so that others are deleted (replace); rows among others (merge) (default: refuse)",
+    )
+    parser.add_argument(
+        "--shard-column",
+        metavar="COLUMN",
+        help="column of the Hive table that holds the source's name of the table, if NAME has * or ?, as in "
+        "'shop_*.orders', and fits several tables; it belongs to the key (default: refuse such a NAME)",
+    )
     add_kafka_arguments(parser, may_be_avro=may_be_avro)
 
 
@@ -108,6 +121,8 @@ def log_from(arguments: argparse.Namespace, source: Callable[..., Log]) -> Log:
         trusted_keys=frozenset(arguments.trust_key),
         accepts_schema_changes=arguments.accept_schema_changes,
         applies_truncates=arguments.apply_truncates,
+        new_snapshot=NewSnapshot(arguments.new_snapshot),
+        shard_column=None if arguments.shard_column is None else arguments.shard_column.lower(),
     )
     topics = kafka_topics_from(arguments)
     if topics is not None:

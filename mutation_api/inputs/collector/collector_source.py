@@ -44,7 +44,14 @@ from mutation_api.inputs.parts import OperationParts
 from mutation_api.inputs.record_files import Chunk, FileColumns, RecordFile, operations_batch, refuse
 from mutation_api.inputs.separated_text import SeparatedText
 from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
-from mutation_api.inputs.source_files import LocationsLike, all_located, children, entry_at, opened, readable
+from mutation_api.inputs.source_files import (
+    LocationsLike,
+    all_located,
+    children,
+    entry_at,
+    fingerprint,
+    readable,
+)
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 from mutation_api.types.text_values import BinaryText
@@ -58,9 +65,6 @@ TEXT = SeparatedText(",", null="NULL", escape='"', quote='"')
 
 POSITION_PARTS = ("file", "byte", "row")
 """An operation's position: number of the file, offset of its chunk, and its number in that chunk."""
-
-FINGERPRINT_BYTES = 64 * 1024
-"""Number of bytes before a watermark that must not have changed."""
 
 _OPERATIONS = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 _HEADER = ("operation", "uid")
@@ -273,7 +277,7 @@ def _outstanding(files: Sequence[_Range], after: Position | None) -> list[_Range
 
 def _check_fingerprint(file: _Range, end: int, after: Position) -> None:
     known = json.loads(after.text)["md5"]
-    if file.end < end or _fingerprint(file.location, end) != known:
+    if file.end < end or fingerprint(file.location, end) != known:
         raise SourcePositionError(
             f"{file.location.shown} is not the file that was read up to {after.text}: it is shorter, or "
             "its bytes before that position differ. Name the file of a new collection with a greater number, "
@@ -281,14 +285,7 @@ def _check_fingerprint(file: _Range, end: int, after: Position) -> None:
         )
 
 
-def _fingerprint(location: Location, end: int) -> str:
-    """md5 of the bytes before ``end``."""
-    with opened(location, read_bytes=FINGERPRINT_BYTES) as file:
-        file.seek(max(0, end - FINGERPRINT_BYTES))
-        return hashlib.md5(file.read(min(end, FINGERPRINT_BYTES)), usedforsecurity=False).hexdigest()
-
-
 def _position(last: _Range) -> Position:
-    fingerprint = _fingerprint(last.location, last.end)
-    text = {"file": last.location.name, "number": last.number, "byte": last.end, "md5": fingerprint}
+    md5 = fingerprint(last.location, last.end)
+    text = {"file": last.location.name, "number": last.number, "byte": last.end, "md5": md5}
     return Position((last.number, last.end), json.dumps(text))

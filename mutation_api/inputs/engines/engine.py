@@ -96,8 +96,8 @@ class TableLog(Protocol):
 class Reading:
     """All that a source has after its watermarks; ``engine`` is the name of the engine that goes on with it.
 
-    If the source has nothing new, ``position`` is None and ``tables`` is empty. ``stop`` and ``set_back`` are
-    those of :class:`~mutation_api.inputs.source.Batch`.
+    If the source has nothing new, ``position`` is None and ``tables`` is empty. ``stop``, ``set_back`` and
+    ``warnings`` are those of :class:`~mutation_api.inputs.source.Batch`.
     """
 
     engine: str
@@ -105,6 +105,7 @@ class Reading:
     position: Position | None
     stop: Stop | None = None
     set_back: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
 
 
 class Engine(Protocol):

@@ -85,7 +85,7 @@ class LocalEngine:
             _LocalTableLog(each.table, each.is_emptied, each.operations, held, self.local, each.is_copy)
             for each in batch.tables
         )
-        return Reading(NAME, logs, batch.position, batch.stop, batch.set_back)
+        return Reading(NAME, logs, batch.position, batch.stop, batch.set_back, batch.warnings)
 
 
 @dataclass(frozen=True)

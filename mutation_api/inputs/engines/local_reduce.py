@@ -30,7 +30,6 @@ from mutation_api.inputs.log_walk import (
     CONTRADICTION,
     CONTRADICTION_POSITION,
     CONTRADICTIONS,
-    DOUBLED,
     DOUBLED_POSITION,
     FIRST_OPERATION,
     FIRST_POSITION,
@@ -38,9 +37,9 @@ from mutation_api.inputs.log_walk import (
     NO_OPERATION,
     NOT_ORDERED,
     OPERATION_COUNT,
-    PARTED,
     LogWalk,
-    partitions_of,
+    doubled_texts,
+    names_of,
 )
 from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
 from mutation_api.types.plain_array import plain_array, struct_fields
@@ -221,8 +220,7 @@ class _Log:
             found = walked.slice(row, 1)
             (key,) = self._key_texts(found)
             (position,) = json_texts(plain_array(found[DOUBLED_POSITION]))
-            is_partitioned = partitions_of(plain_array(found[DOUBLED_POSITION])) is not None
-            before, behind = PARTED if is_partitioned else DOUBLED
+            before, behind = doubled_texts(names_of(found[DOUBLED_POSITION].type))
             raise ContradictionError(f"two operations on key {key} {before}{position}{behind}")
 
     def samples(self, walked: pa.Table) -> list[str]:

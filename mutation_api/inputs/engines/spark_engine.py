@@ -71,7 +71,7 @@ class SparkEngine:
         logs = tuple(
             _SparkLog(each.table, each.is_emptied, each.operations, each.is_copy) for each in batch.tables
         )
-        return Reading(NAME, logs, batch.position, batch.stop, batch.set_back)
+        return Reading(NAME, logs, batch.position, batch.stop, batch.set_back, batch.warnings)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def in_tasks(spark: SparkSession, batch: LocalBatch) -> Batch:
         TableOperations(each.table, _frame(spark, each), each.is_emptied, each.is_copy)
         for each in batch.tables
     )
-    return Batch(tables, batch.position, batch.stop, batch.set_back)
+    return Batch(tables, batch.position, batch.stop, batch.set_back, batch.warnings)
 
 
 def each_in_tasks(

@@ -153,7 +153,7 @@ class KafkaTopics:
         check_same(source_id, states, broker.topics(self.topics))
         is_private = self._spill_directory is None
         log = spooled_log(files, plan, message_format, positions, is_private=is_private, schemas=schemas)
-        return OpenedLog(log, {}, plan.end)
+        return OpenedLog(log, {}, plan.end, after)
 
     def _broker(self, source_id: str) -> Broker:
         """The connection, which lasts as long as this object."""

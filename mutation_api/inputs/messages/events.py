@@ -6,17 +6,20 @@ frozen dataclasses.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from mutation_api.errors import MutationError
-from mutation_api.inputs.messages.json_text import Fields
+from mutation_api.inputs.messages.json_text import Fields, text_of
 from mutation_api.inputs.messages.json_values import Reader
 from mutation_api.inputs.messages.log_options import Positions
+from mutation_api.inputs.messages.table_names import TableId
 from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.types.hive_type import HiveType
 
 __all__ = [
+    "INCREMENTAL",
     "Event",
     "Images",
     "LogPart",
@@ -26,7 +29,12 @@ __all__ = [
     "Place",
     "Problem",
     "bigint",
+    "number_of",
+    "origins_of",
 ]
+
+INCREMENTAL = "incremental"
+"""``Event.snapshot`` of rows that are read while changes are logged, and are changes among others."""
 
 _BIGINTS = range(-(2**63), 2**63)
 
@@ -65,7 +73,8 @@ class Event(NamedTuple):
     Attributes:
         kind: ``row``, ``schema change``, ``truncate``, ``other`` for messages that change no table, or
             ``damaged`` for those that do not follow the format; a damaged one has a problem.
-        table: the source's name of it. For a schema change that may touch any table: ``DATABASE.*``, or None.
+        table: the source's name of it, for messages; of rows and truncates, the one under which it is
+            followed. For a schema change that may touch any table: ``DATABASE.*``, or None.
         op: the operation, ``insert``, ``update`` or ``delete``.
         log_position: three numbers that order the log, or None.
         log: the log to which they belong.
@@ -75,6 +84,13 @@ class Event(NamedTuple):
         rows: the rows.
         text: description of a schema change.
         problem: what is wrong with the message, or None.
+        id: the source's table, of rows and truncates.
+        touches: the tables that a schema change may concern.
+        mentions: names in its statement, in lower case; it may concern any table of such a name.
+        origins: what counts the position besides ``log``: kind and name of servers.
+        snapshot: of a row that a snapshot read, the snapshot's position as a text, or INCREMENTAL; None of
+            other rows.
+        time: when the source wrote the change, in milliseconds; None if the message does not tell.
     """
 
     kind: str
@@ -88,6 +104,12 @@ class Event(NamedTuple):
     rows: Sequence[Images] = ()
     text: str | None = None
     problem: Problem | None = None
+    id: TableId | None = None
+    touches: tuple[TableId, ...] = ()
+    mentions: frozenset[str] = frozenset()
+    origins: tuple[tuple[str, str], ...] = ()
+    snapshot: str | None = None
+    time: int | None = None
 
 
 class LogPart(Protocol):
@@ -175,3 +197,25 @@ def bigint(text: str | None) -> int | None:
     except ValueError:
         return None
     return number if number in _BIGINTS else None
+
+
+def number_of(value: object) -> int | None:
+    """The number that a value of JSON is; None if it is none, or has more than 64 bits."""
+    if value.__class__ is int and value in _BIGINTS:
+        return value
+    return bigint(text_of(value))
+
+
+def origins_of(server_id: str | None, gtid: str | None) -> tuple[tuple[str, str], ...]:
+    """The server of MySQL or MariaDB that wrote a change: its id, and its UUID, which begins the GTID.
+
+    Rows of a snapshot have neither: their id is 0. GTIDs of MariaDB have no UUID.
+    """
+    uuid, colon, _ = (gtid or "").partition(":")
+    return _origins(server_id, uuid if colon else "")
+
+
+@functools.lru_cache(maxsize=256)
+def _origins(server_id: str | None, uuid: str) -> tuple[tuple[str, str], ...]:
+    server = [] if server_id is None or server_id == "0" else [("server_id", server_id)]
+    return (*server, *([("server UUID", uuid.strip().lower())] if uuid else []))

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Collection
 from dataclasses import dataclass
 
-__all__ = ["LogOptions", "Positions"]
+__all__ = ["LogOptions", "NewSnapshot", "Positions"]
 
 
 class Positions(enum.Enum):
@@ -16,6 +16,16 @@ class Positions(enum.Enum):
     """the messages' positions in the source's log if they have them, else the order of lines"""
     MESSAGE = "message"
     LINE = "line"
+
+
+class NewSnapshot(enum.Enum):
+    """What a snapshot of a table means that was taken after changes of it."""
+
+    REFUSE = "refuse"
+    REPLACE = "replace"
+    """all rows of the table: those of the target that neither it nor a later change has are deleted"""
+    MERGE = "merge"
+    """rows like others"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +39,9 @@ class LogOptions:
     had. ``accepts_schema_changes``: messages
     about a changed table are left out, because the target already fits the rows that follow.
     ``applies_truncates``: if a table was truncated, the rows that no later operation writes are deleted;
-    otherwise a truncate is refused.
+    otherwise a truncate is refused. ``new_snapshot``: what a second snapshot of a table means.
+    ``shard_column``: column of the targets of tables whose name has ``*`` or ``?``, which fits several tables
+    of the source; it holds the source's name of the table, and belongs to the key.
     """
 
     positions: Positions = Positions.AUTO
@@ -38,3 +50,5 @@ class LogOptions:
     trusted_keys: Collection[str] = frozenset()
     accepts_schema_changes: bool = False
     applies_truncates: bool = False
+    new_snapshot: NewSnapshot = NewSnapshot.REFUSE
+    shard_column: str | None = None

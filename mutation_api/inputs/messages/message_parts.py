@@ -20,12 +20,13 @@ __all__ = ["MessageParts"]
 
 @dataclass(frozen=True)
 class MessageParts(OperationParts):
-    """The operations on a table after a position; after () all."""
+    """The operations on a table after a position, after () all, up to another; None for the end."""
 
     log: MessageLog
     shape: Shape
     order: Order
     after: tuple[int, ...]
+    until: tuple[int, ...] | None = None
 
     @property
     def part_count(self) -> int:
@@ -72,10 +73,11 @@ class MessageParts(OperationParts):
 
     def _add(self, rows: Rows, found: LoggedEvent, schema: int) -> None:
         before_steps = self.order.before_steps(found, self.log.files)
+        times = self.order.times(found.event)
         for number in range(len(found.event.rows)):
             for each in self.shape.operations(found.event, number):
                 position = (*before_steps, each.step)
-                if position > self.after:
+                if position > self.after and (self.until is None or position <= self.until):
                     problem = self.shape.problem(each)
-                    values = self.shape.values(each)
-                    rows.add(each.operation, position, found.place, schema, values, problem, each.doubt)
+                    numbers, values = (*position, *times), self.shape.values(each)
+                    rows.add(each.operation, numbers, found.place, schema, values, problem, each.doubt)

@@ -7,7 +7,12 @@ nothing is guessed. The modules:
 ``json_lines``      files and their lines, each with the byte it begins at; ``compressed`` files, too
 ``unwrap``          messages of lines, and lines that are not messages; ``printed_lines``: forms of a line
 ``first_look``      facts of the log about each table
+``reading``         the steps of a run over the log
+``table_names``     names of tables, and ``followed_tables`` which of them a message is about
 ``order``           positions of operations, and which of them are applied already
+``log_identity``    what tells a log from another one with the same positions
+``late_messages``   new messages that would count as applied
+``snapshots``       a second snapshot of a table
 ``table_changes``   schema changes and truncates
 ``shape``           columns of messages and of the target, and the key
 ``row_fields``      fields of rows, which are columns whatever their case
@@ -22,9 +27,8 @@ files first, see :mod:`~mutation_api.inputs.kafka`.
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -32,26 +36,20 @@ from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.engines.choice import check_machines, each_in_tasks, in_tasks
 from mutation_api.inputs.kafka.topics import KafkaTopics
 from mutation_api.inputs.messages.events import MessageFormat
-from mutation_api.inputs.messages.first_look import FirstLook, LogFacts, TableFacts
+from mutation_api.inputs.messages.first_look import FirstLook, LogFacts
+from mutation_api.inputs.messages.followed_tables import FollowedTables
 from mutation_api.inputs.messages.json_lines import log_files, log_ranges
 from mutation_api.inputs.messages.log_options import LogOptions
-from mutation_api.inputs.messages.message_parts import MessageParts
 from mutation_api.inputs.messages.opened_log import OpenedLog
-from mutation_api.inputs.messages.order import Order, chosen_order
-from mutation_api.inputs.messages.shape import Shape
+from mutation_api.inputs.messages.reading import LookAt, Reading
 from mutation_api.inputs.messages.unwrap import MessageLog
-from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
+from mutation_api.inputs.source import Batch, LocalBatch, Position, SourceTable
 from mutation_api.inputs.source_files import LocationsLike, readable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["MessageSource"]
-
-logger = logging.getLogger(__name__)
-
-_LookAt = Callable[[FirstLook], Iterable[LogFacts]]
-"""Looks at all ranges of a log."""
 
 
 @dataclass(frozen=True)
@@ -126,79 +124,24 @@ class MessageSource(ABC):
             return sum(file.byte_count for file in log_files(self.files))
 
     def _batch(
-        self, tables: Sequence[SourceTable], after: Mapping[str, Position], looked: _LookAt
+        self, tables: Sequence[SourceTable], after: Mapping[str, Position], looked: LookAt
     ) -> LocalBatch:
         _check_tables(tables)
-        names = tuple(table.name for table in tables)
+        followed = FollowedTables(tuple(table.name for table in tables), self.options.shard_column)
+        followed.check()
         with readable(self.source_id):
-            opened = self._opened(names, after)
-            nothing = LocalBatch((), opened.end)
-            if not opened.log.ranges:
-                return nothing
-            look = FirstLook(opened.log, names)
-            facts = look.whole(looked(look))
-            if not (facts.tables or facts.changes):
-                return nothing
-            order = self._order(look, facts, opened.after)
-            return _Reading(self, opened, facts, order, look).batch(tables)
+            opened = self._opened(followed, after)
+            return Reading.of(self, opened, followed, looked).batch(tables)
 
-    def _opened(self, tables: Sequence[str], after: Mapping[str, Position]) -> OpenedLog:
+    def _opened(self, followed: FollowedTables, after: Mapping[str, Position]) -> OpenedLog:
         """The log as it is now."""
-        positions, message_format = self.options.positions, self.format_for(tables)
+        positions, message_format = self.options.positions, self.format_for(followed.names)
         if isinstance(self.files, KafkaTopics):
-            return self.files.opened(self.source_id, tables, after, message_format, positions)
+            opened = self.files.opened(self.source_id, followed.names, after, message_format, positions)
+            return replace(opened, log=replace(opened.log, followed=followed))
         files = log_files(self.files)
-        return OpenedLog(MessageLog(files, log_ranges(files), message_format, positions), after)
-
-    def _order(self, look: FirstLook, facts: LogFacts, after: Mapping[str, Position]) -> Order:
-        """Order of the operations; refuses a log that cannot be applied after the watermarks."""
-        log, changes = look.log, look.changes(facts)
-        found = [each.order for each in facts.tables.values()]
-        order = chosen_order(self.source_id, log.files, found, log.positions)
-        order = replace(order, is_partitioned=log.is_partitioned)
-        order.check_watermarks(self.source_id, after)
-        changes.refuse(self.options, order, after)
-        changes.check_parts(log, {name: each.order.parts for name, each in facts.tables.items()})
-        return order
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """A log after the first look, which may be applied."""
-
-    source: MessageSource
-    opened: OpenedLog
-    facts: LogFacts
-    order: Order
-    look: FirstLook
-
-    def batch(self, tables: Sequence[SourceTable]) -> LocalBatch:
-        """The operations after the watermarks."""
-        after = self.opened.after
-        truncates = self.look.changes(self.facts).truncates(self.order)
-        found, reached = [], [position.order for position in after.values()]
-        for table in tables:
-            facts = self.facts.tables.get(table.name)
-            if facts is None:
-                logger.warning("%s: no message concerns table %s", self.source.source_id, table.name)
-                continue
-            before = after[table.name].order if table.name in after else ()
-            truncate = truncates.get(table.name, ())
-            last = max(self.order.last(facts.order), truncate)
-            if last > before:
-                operations = self._operations(table, facts, max(before, truncate))
-                found.append(replace(operations, is_emptied=truncate > before))
-                reached.append(last)
-        if self.opened.end is not None or not found:
-            return LocalBatch(tuple(found), self.opened.end)
-        end = max(reached)
-        return LocalBatch(tuple(found), Position(end, self.order.described(end)))
-
-    def _operations(self, table: SourceTable, facts: TableFacts, after: tuple[int, ...]) -> LocalOperations:
-        """The operations on a table after a position; after () all."""
-        shape = Shape.of(table, facts.shape, self.source.format, self.source.options)
-        parts = MessageParts(self.opened.log, shape, self.order, after)
-        return LocalOperations(shape.table, parts)
+        log = MessageLog(files, log_ranges(files), message_format, positions, followed=followed)
+        return OpenedLog(log, after, marks=after)
 
 
 def _check_tables(tables: Sequence[SourceTable]) -> None:

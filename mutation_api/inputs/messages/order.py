@@ -6,8 +6,9 @@ lines by their position in the file. Then no two files may have the same number,
 the end of its files, or by files with higher numbers. A log where some messages have a position and others do
 not is refused, unless the user asks for the order of lines.
 
-Operations at or before the watermark are left out. So the files of all partitions of a topic must reach
-equally far: a message that a slower partition adds later counts as applied.
+Operations at or before the watermark are left out, if a run has read them: one that lies there and is new
+(:mod:`~mutation_api.inputs.messages.late_messages`) is refused, since another server, one that was restored,
+or a slower partition wrote it.
 """
 
 from __future__ import annotations
@@ -20,14 +21,24 @@ from mutation_api.errors import InputFormatError, SourcePositionError
 from mutation_api.inputs.messages.events import Event, LoggedEvent, LogPart, Place
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.shape import STEPS
-from mutation_api.inputs.source import PARTITION, Position
+from mutation_api.inputs.source import FILE, OFFSET, PART, PARTITION, TIME, TIME_UNKNOWN, Position
 
-__all__ = ["Order", "OrderFacts", "chosen_order"]
+__all__ = ["ORDER_OF_LINES", "START_OVER", "Order", "OrderFacts", "chosen_order"]
 
-_LINE = ("file", "offset", "step")
+_LINE = (FILE, OFFSET, "step")
 _LINE_OF_PARTITION = (PARTITION, *_LINE[1:])
 _LOG = ("log0", "log1", "log2")
 """Names of the numbers of positions."""
+
+START_OVER = "Start over under another name of the source (--name NAME)"
+ORDER_OF_LINES = (
+    "If the lines are in the order of the changes, file by file in the order of the numbers in their names, "
+    "start over in that order, under another name of the source: --positions line --name NAME"
+)
+ORDER_OF_PARTITIONS = (
+    "Leave out --positions message: a partition has the messages about a key in the order of the changes"
+)
+"""Ways on."""
 
 
 @dataclass
@@ -36,7 +47,9 @@ class OrderFacts:
 
     ``messages``: number of messages of rows and of truncates; ``unordered``: number of those without a
     position. ``last_log_position`` and ``last_line``: position of the last operation, by the messages and by
-    lines; () if there is none. ``parts``: indices of the parts of the log that have rows.
+    lines; () if there is none; ``first_log_position`` and ``first_line``: those of the first. ``parts``:
+    indices of the parts of the log that have rows. ``origins``: what counted the positions, see
+    :class:`~mutation_api.inputs.messages.events.Event`.
     """
 
     messages: int = 0
@@ -46,6 +59,9 @@ class OrderFacts:
     last_line: tuple[int, ...] = ()
     logs: set[str] = field(default_factory=set)
     parts: set[int] = field(default_factory=set)
+    origins: set[tuple[str, str]] = field(default_factory=set)
+    first_log_position: tuple[int, ...] = ()
+    first_line: tuple[int, ...] = ()
 
     def add(self, found: LoggedEvent, number: int) -> None:
         """Add a row or truncate; ``number`` is that of its file."""
@@ -53,6 +69,8 @@ class OrderFacts:
         self.messages += 1
         if event.log is not None:
             self.logs.add(event.log)
+        if event.origins:
+            self.origins.update(event.origins)
         if event.log_position is None:
             self.unordered += 1
             self.first_unordered = min(self.first_unordered or found.place, found.place)
@@ -60,8 +78,13 @@ class OrderFacts:
             self.parts.add(found.place.file)
             line = (number, found.place.offset, len(event.rows) * STEPS - 1)
             self.last_line = max(self.last_line, line)
+            if not self.first_line or line < self.first_line:
+                self.first_line = line
             if event.log_position is not None:
-                self.last_log_position = max(self.last_log_position, (*event.log_position, *line))
+                position = (*event.log_position, *line)
+                self.last_log_position = max(self.last_log_position, position)
+                if not self.first_log_position or position < self.first_log_position:
+                    self.first_log_position = position
 
     def merge(self, other: OrderFacts) -> None:
         """Add the facts of another part of the log."""
@@ -69,10 +92,17 @@ class OrderFacts:
         self.unordered += other.unordered
         places = [each for each in (self.first_unordered, other.first_unordered) if each is not None]
         self.first_unordered = min(places, default=None)
+        self.first_log_position = _first(self.first_log_position, other.first_log_position)
+        self.first_line = _first(self.first_line, other.first_line)
         self.last_log_position = max(self.last_log_position, other.last_log_position)
         self.last_line = max(self.last_line, other.last_line)
         self.logs |= other.logs
         self.parts |= other.parts
+        self.origins |= other.origins
+
+
+def _first(*positions: tuple[int, ...]) -> tuple[int, ...]:
+    return min((each for each in positions if each), default=())
 
 
 @dataclass(frozen=True)
@@ -91,8 +121,14 @@ class Order:
     def names(self) -> tuple[str, ...]:
         """Names of a position's numbers."""
         if self.by is Positions.MESSAGE:
-            return (*_LOG, *_LINE)
+            return (*_LOG, PART, *_LINE[1:]) if self.is_partitioned else (*_LOG, *_LINE, TIME)
         return _LINE_OF_PARTITION if self.is_partitioned else _LINE
+
+    def times(self, event: Event) -> tuple[int, ...]:
+        """The last numbers of the positions of an event, which do not order it."""
+        if self.by is Positions.LINE or self.is_partitioned:
+            return ()
+        return (TIME_UNKNOWN if event.time is None else event.time,)
 
     def before_steps(self, found: LoggedEvent, files: Sequence[LogPart]) -> tuple[int, ...]:
         """The position of an event's operations, but for the step of each."""
@@ -110,6 +146,10 @@ class Order:
         """Position of the last operation on a table, or a later one before the next message; () without."""
         return facts.last_log_position if self.by is Positions.MESSAGE else facts.last_line
 
+    def first(self, facts: OrderFacts) -> tuple[int, ...]:
+        """Position of the first operation on a table, or a later one before the next message; () without."""
+        return facts.first_log_position if self.by is Positions.MESSAGE else facts.first_line
+
     def described(self, order: tuple[int, ...]) -> str:
         """Text of a position."""
         return json.dumps({"by": self.by.value, "log": self.log, "at": list(order)})
@@ -126,11 +166,36 @@ class Order:
                 ) from error
             if known != (self.by.value, self.log):
                 raise SourcePositionError(
-                    f"{source_id}: table {name} was applied up to {position.text}, in the order of "
+                    f"{source_id}: table {name} was applied up to {position.shown}, in the order of "
                     f"{_shown(*known)}; this log has that of {_shown(self.by.value, self.log)}. Was the "
-                    "source's server replaced, or were options changed? Start over under another name of the "
-                    "source"
+                    f"source's server replaced, or were options changed? {START_OVER}"
                 )
+
+    def check_origins(
+        self, source_id: str, found: Collection[tuple[str, str]], known: Collection[tuple[str, str]]
+    ) -> None:
+        """Raise SourcePositionError if positions order the log and several servers counted them.
+
+        Args:
+            source_id: names the source in messages.
+            found: the servers of the messages, by kind.
+            known: those of the messages that were applied up to the watermarks.
+        """
+        if self.by is not Positions.MESSAGE:
+            return
+        for kind in sorted({kind for kind, _ in found}):
+            names = sorted(name for each, name in {*found, *known} if each == kind)
+            if len(names) > 1:
+                raise SourcePositionError(
+                    f"{source_id}: messages come from several servers, whose positions cannot be compared: "
+                    f"{kind} {', '.join(names)}. Did another server take over, or was one restored? "
+                    f"{_ways_on(is_partitioned=self.is_partitioned)}"
+                )
+
+
+def _ways_on(*, is_partitioned: bool) -> str:
+    """How to read a log whose positions do not order it."""
+    return ORDER_OF_PARTITIONS if is_partitioned else ORDER_OF_LINES
 
 
 def chosen_order(
@@ -152,13 +217,14 @@ def chosen_order(
         raise InputFormatError(
             f"{first.shown(files)}: the message has no position in the source's log, as "
             f"{messages - unordered} of {messages} others do, so its order among them is not known; if the "
-            "lines are in the order of the log, ask for the order of lines"
+            "lines are in the order of the log, ask for the order of lines (--positions line)"
         )
     logs = sorted({log for fact in facts for log in fact.logs})
     if len(logs) > 1:
         raise SourcePositionError(
             f"{source_id}: messages come from several logs, whose positions cannot be compared: "
-            f"{'; '.join(logs)}; read them as separate sources, or ask for the order of lines"
+            f"{'; '.join(logs)}; read them as separate sources, or ask for the order of lines (--positions "
+            "line)"
         )
     return Order(Positions.MESSAGE, logs[0] if logs else "")
 

@@ -1,28 +1,38 @@
-"""Changes of whole tables in a log: schema changes, which are refused, and truncates, which may apply."""
+"""Changes of whole tables in a log: schema changes, at which a run stops, and truncates, which may apply.
+
+A schema change has a position, as rows have. What comes before it is applied, in the shape that the target
+still has, and the run stops there. So nothing that was written before a change is ever read in the shape that
+the table has after it.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from mutation_api.errors import InputFormatError
-from mutation_api.inputs.messages.events import Event, LoggedEvent, LogPart
-from mutation_api.inputs.messages.log_options import LogOptions
+from mutation_api.inputs.messages.events import LoggedEvent, LogPart
+from mutation_api.inputs.messages.followed_tables import FollowedTables
+from mutation_api.inputs.messages.log_options import LogOptions, Positions
 from mutation_api.inputs.messages.order import Order
 from mutation_api.inputs.messages.unwrap import MessageLog
 from mutation_api.inputs.source import Position
 
-__all__ = ["TableChanges", "is_change"]
+__all__ = ["Barrier", "TableChanges"]
 
 logger = logging.getLogger(__name__)
 
+BEFORE = -1
+"""Step of a position that lies before the first operation of its message."""
 
-def is_change(event: Event, tables: Collection[str]) -> bool:
-    """Whether an event is a change of one of these tables."""
-    if event.kind not in ("schema change", "truncate"):
-        return False
-    return event.table is None or event.table in {*tables, *map(_all_of_database, tables)}
+
+@dataclass(frozen=True)
+class Barrier:
+    """A schema change at which a run stops: the last position before it, and the error that says so."""
+
+    before: tuple[int, ...]
+    error: InputFormatError
 
 
 @dataclass(frozen=True)
@@ -30,27 +40,56 @@ class TableChanges:
     """Schema changes and truncates of the followed tables, in any order."""
 
     found: tuple[LoggedEvent, ...]
-    tables: tuple[str, ...]
+    followed: FollowedTables
     files: tuple[LogPart, ...]
 
-    def refuse(self, options: LogOptions, order: Order, after: Mapping[str, Position]) -> None:
-        """Raise InputFormatError for the first change neither applied already nor allowed by the options.
+    def barrier(
+        self,
+        options: LogOptions,
+        order: Order,
+        after: Mapping[str, Position],
+        firsts: Sequence[tuple[int, ...]],
+    ) -> Barrier | None:
+        """The first schema change that is neither applied already nor allowed by the options.
 
         Args:
             options: the user's choices.
             order: order of the log's operations.
             after: the watermarks, by table.
+            firsts: position of the first operation of each table that has any.
+
+        Raises:
+            InputFormatError: a change is not allowed, and a run cannot stop at it: it is a truncate, its
+                order among the rows is not known, or there is nothing before it.
         """
+        barrier: Barrier | None = None
         for change in sorted(self.found, key=lambda each: each.place):
-            event = change.event
-            is_truncate = event.kind == "truncate"
-            if is_truncate and options.applies_truncates and event.table in self.tables:
+            names = self.followed.touched_by(change.event)
+            if self._is_allowed(change, names, options) or self._is_applied(change, names, order, after):
                 continue
-            if not is_truncate and options.accepts_schema_changes:
-                logger.info("%s: left out: %s", change.place.shown(self.files), event.text)
-                continue
-            if not self._is_applied(change, order, after):
-                raise self._refusal(change)
+            error = self._refusal(change, names)
+            before = self._before(change, order)
+            is_first = before is None or all(first > before for first in firsts)
+            is_reached = all(name in after and after[name].order == before for name in names)
+            if before is None or is_first or is_reached:
+                raise error
+            if barrier is None or before < barrier.before:
+                barrier = Barrier(before, error)
+        return barrier
+
+    def _is_allowed(self, change: LoggedEvent, names: Sequence[str], options: LogOptions) -> bool:
+        if change.event.kind == "truncate":
+            return options.applies_truncates and not any(map(self.followed.is_sharded, names))
+        if options.accepts_schema_changes:
+            logger.info("%s: left out: %s", change.place.shown(self.files), change.event.text)
+        return options.accepts_schema_changes
+
+    def _before(self, change: LoggedEvent, order: Order) -> tuple[int, ...] | None:
+        """The last position before a schema change; None if a run cannot stop at it."""
+        is_ordered = order.by is Positions.LINE or change.event.log_position is not None
+        if change.event.kind == "truncate" or order.is_partitioned or not is_ordered:
+            return None
+        return (*order.before_steps(change, self.files), BEFORE)
 
     def check_parts(self, log: MessageLog, parts: Mapping[str, Collection[int]]) -> None:
         """Raise InputFormatError for a truncate whose order among the rows is not known.
@@ -81,25 +120,29 @@ class TableChanges:
                 found[table] = max(found.get(table, ()), position)
         return found
 
-    def _refusal(self, change: LoggedEvent) -> InputFormatError:
+    def _refusal(self, change: LoggedEvent, names: Sequence[str]) -> InputFormatError:
         event = change.event
-        advice = (
-            "choose to apply truncates: then the target's rows from before are deleted"
-            if event.kind == "truncate"
-            else "change the target likewise, then accept schema changes"
-        )
+        if event.kind != "truncate":
+            advice = (
+                "change the target likewise, then accept schema changes (--accept-schema-changes). It may "
+                f"concern {', '.join(names)}, which is followed; if another table has its name, or its rows, "
+                "since then, copy the table anew and read it under another name of the source (--name NAME)"
+            )
+        elif any(map(self.followed.is_sharded, names)):
+            advice = (
+                "it is one of several shards of the target: delete its rows there, and start over under "
+                "another name of the source (--name NAME), from files behind the truncate"
+            )
+        else:
+            advice = "choose to apply truncates: then the target's rows from before are deleted"
+            advice += " (--apply-truncates)"
         return InputFormatError(
             f"{change.place.shown(self.files)}: {event.kind} of {event.table or 'a table'}: {event.text}; "
             f"{advice}"
         )
 
-    def _is_applied(self, change: LoggedEvent, order: Order, after: Mapping[str, Position]) -> bool:
+    def _is_applied(
+        self, change: LoggedEvent, names: Sequence[str], order: Order, after: Mapping[str, Position]
+    ) -> bool:
         position = order.position_of(change, self.files)
-        table = change.event.table
-        touched = [name for name in self.tables if table in (None, name, _all_of_database(name))]
-        return all(name in after and position <= after[name].order for name in touched)
-
-
-def _all_of_database(table: str) -> str:
-    """Name in events that may touch any table of this table's database."""
-    return f"{table.rpartition('.')[0]}.*"
+        return all(name in after and position <= after[name].order for name in names)

@@ -7,11 +7,12 @@ are messages that are null (tombstones), unless they are the deletes of a log of
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.messages.avro_schema import AvroError
 from mutation_api.inputs.messages.events import Event, LoggedEvent, LogPart, MessageFormat, Place, Problem
+from mutation_api.inputs.messages.followed_tables import FollowedTables
 from mutation_api.inputs.messages.json_lines import LogFile, LogRange, read_lines
 from mutation_api.inputs.messages.json_text import MessageParser
 from mutation_api.inputs.messages.log_options import Positions
@@ -39,12 +40,14 @@ class MessageLog:
 
     ``files`` are the parts in which messages have an order. ``ranges`` are parts of the files that are read,
     see :func:`~mutation_api.inputs.messages.json_lines.log_ranges`. ``positions``: what orders operations.
+    ``followed``: gives tables the names under which they are followed; None leaves those of the messages.
     """
 
     files: tuple[LogPart, ...]
     ranges: tuple[LogRange, ...]
     format: MessageFormat
     positions: Positions
+    followed: FollowedTables | None = field(default=None, kw_only=True)
 
     @property
     def read_files(self) -> tuple[LogFile, ...]:
@@ -117,4 +120,5 @@ class MessageLog:
             return None
         if is_flattened and message.topic is None:
             message = message._replace(topic=self._topic(place))
-        return self.format.event(message, self.positions)
+        event = self.format.event(message, self.positions)
+        return event if self.followed is None else self.followed.named(event)

@@ -35,6 +35,7 @@ Canal-JSON protocol.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -44,6 +45,7 @@ from mutation_api.inputs.messages.json_text import field_of, fields_of, objects_
 from mutation_api.inputs.messages.json_values import TEXT, Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.message_source import MessageSource
+from mutation_api.inputs.messages.table_names import TableId, moves_tables, names_in, replaces_table
 from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.types.hive_type import HiveType
 
@@ -54,9 +56,18 @@ OPERATIONS = ("INSERT", "UPDATE", "DELETE")
 SCHEMA_CHANGES = ("ALTER", "ERASE", "RENAME", "QUERY")
 """ERASE is DROP. QUERY is any other statement, also one whose rows are not in the log."""
 
+INDEX_CHANGES = ("CINDEX", "DINDEX")
+
 NO_CHANGES = (
-    *("CREATE", "CINDEX", "DINDEX"),
+    *("CREATE", *INDEX_CHANGES),
     *("GTID", "TRANSACTIONBEGIN", "TRANSACTIONEND", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT", "TIDB_WATERMARK"),
+)
+
+_OF_INDEX = re.compile(
+    r"(?:(?:create|drop)|alter\s+table\s+\S+\s+(?:add|drop))\s+(?:constraint\s+\S+\s+)?"
+    r"(?:(?:unique|fulltext|spatial|online|offline|if|not|exists)\s+)*(?:(?:index|key)\b|(?<=unique\s)(?=\())"
+    r"[^(),]*(?:\([^()]*(?:\([^()]*\)[^()]*)*\)[^(),]*)?",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -100,6 +111,7 @@ class _Read:
         self.database = text_of(fields.get("database"))
         self.table = text_of(fields.get("table"))
         self.type = text_of(fields.get("type"))
+        self.sql = text_of(fields.get("sql"))
         self.data, self.old = objects_of(fields.get("data")), objects_of(fields.get("old"))
         self.commit_ts = bigint(text_of(field_of(fields_of(fields.get("_tidb")), "commitTs")))
 
@@ -113,18 +125,32 @@ class _Read:
             "id" if self.commit_ts is None else "commitTs",
             key_names=texts_of(self.fields.get("pkNames")),
             rows=tuple(self._images()) if kind == "row" and problem is None else (),
-            text=text_of(self.fields.get("sql")) or self.type,
+            text=self.sql or self.type,
             problem=problem,
+            id=TableId(None, self.database, None, self.table) if kind in ("row", "truncate") else None,
+            touches=self._touches() if kind == "schema change" else (),
+            mentions=names_in(self.sql) if kind == "schema change" and self._may_move() else frozenset(),
         )
 
     def _kind(self) -> str:
         if self.type == "TRUNCATE":
             return "truncate"
+        if self.type in INDEX_CHANGES and not _changes_index_alone(self.sql):
+            return "schema change"
         if self.type in NO_CHANGES:
-            return "other"
+            return "schema change" if self.type == "CREATE" and replaces_table(self.sql) else "other"
         if self.type in SCHEMA_CHANGES:
             return "schema change"
         return "damaged" if None in (self.type, self.database, self.table) else "row"
+
+    def _touches(self) -> tuple[TableId, ...]:
+        """The tables that a statement concerns; Canal names only the first one of a statement."""
+        is_of_database = not self.table or self.type in ("RENAME", "QUERY")
+        database = None if self.type == "RENAME" and not self.sql else self.database
+        return (TableId(None, database, None, None if is_of_database else self.table),)
+
+    def _may_move(self) -> bool:
+        return self.type in ("ERASE", "RENAME") or moves_tables(self.sql)
 
     def _full_name(self) -> str | None:
         """A table can be renamed to the name of a followed one, so RENAME touches all of the database."""
@@ -163,3 +189,10 @@ class _Read:
             text = "the message does not say for each row what the update changed"
             return Problem(InputFormatError, "old", text)
         return None
+
+
+def _changes_index_alone(statement: str | None) -> bool:
+    """Whether a statement only adds or drops an index. Canal names its type by its first clause, and with
+    IGNORE it removes rows. Without a statement it is taken for what its type says.
+    """
+    return not statement or _OF_INDEX.fullmatch(statement.strip().rstrip(";")) is not None

@@ -10,13 +10,15 @@ transactions, heartbeats and messages of PostgreSQL's ``pg_logical_emit_message`
 :class:`~..log_options.LogOptions`, if their topic is part of the log. Tables that are created, or that a
 snapshot describes, need no action.
 
-The name of a table is ``DATABASE.TABLE``, or ``SCHEMA.TABLE`` if the source has schemas.
+The name of a table is ``DATABASE.TABLE``, or ``SCHEMA.TABLE`` if the source has schemas; before it the
+database, and ``topic.prefix``, may stand.
 
 **Order**: ``source.file``, ``pos`` and ``row`` of MySQL and MariaDB, files by the number in their names;
 ``source.sequence`` and ``lsn`` of PostgreSQL: the last commit before, then the position of the change, since
-transactions come in the order of their commits, and their changes are interleaved in the log. Other sources,
-and rows that an incremental snapshot reads, have no position: ask for the order of lines. Do the same if
-``pos`` is 0, as with MariaDB from 11.4 on if the connector passes on its positions within a transaction.
+transactions come in the order of their commits, and their changes are interleaved in the log. Rows that an
+incremental snapshot reads have the position at which the connector wrote them, behind all changes that it had
+seen. Other sources have no position: ask for the order of lines. Do the same if ``pos`` is 0, as with MariaDB
+from 11.4 on if the connector passes on its positions within a transaction.
 
 **Key**: the columns of the message's key, or the user names it.
 
@@ -33,7 +35,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from mutation_api.errors import InputFormatError
-from mutation_api.inputs.messages.events import Event, Images, Message, MessageFormat, Problem, bigint
+from mutation_api.inputs.messages.events import (
+    INCREMENTAL,
+    Event,
+    Images,
+    Message,
+    MessageFormat,
+    Problem,
+    bigint,
+    number_of,
+    origins_of,
+)
 from mutation_api.inputs.messages.formats.debezium_flat import FlattenedMessages
 from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
 from mutation_api.inputs.messages.json_text import (
@@ -47,6 +59,14 @@ from mutation_api.inputs.messages.json_text import (
 from mutation_api.inputs.messages.json_values import Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.message_source import MessageSource
+from mutation_api.inputs.messages.table_names import (
+    ANY_TABLE,
+    TableId,
+    moves_tables,
+    names_in,
+    parts_of_names,
+    replaces_table,
+)
 from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.types.hive_type import HiveType
 
@@ -144,11 +164,8 @@ class _Envelope:
             key = fields_of(key["payload"])
         self.fields, self.key = fields, key
         self.source: Fields = fields_of(field_of(fields, "source")) or {}
-        database = self._source("schema")
-        if database is None:
-            database = self._source("db")
-        table = self._source("table")
-        self.table = None if database is None or table is None else f"{database}.{table}"
+        where = (self._source("name"), self._source("db"), self._source("schema"), self._source("table"))
+        self.id, self.table = _table_id(where)
         self.code = text_of(field_of(fields, "op"))
 
     def event(self) -> Event:
@@ -158,6 +175,7 @@ class _Envelope:
         if kind == "row" and problem is None:
             before, after = (fields_of(field_of(self.fields, name)) for name in ("before", "after"))
             rows = (Images(before, after, self._source("connector") not in _LOG_WHOLE_ROWS),)
+        touches, mentions = self._touched() if kind == "schema change" else ((), frozenset())
         return Event(
             kind,
             self._changed_table() if self.code is None else self.table,
@@ -170,6 +188,12 @@ class _Envelope:
             rows,
             text_of(field_of(self.fields, "ddl")) or self.code,
             problem,
+            None if self.table is None else self.id,
+            touches,
+            mentions,
+            self._origins(),
+            self._snapshot_position(),
+            number_of(self.source.get("ts_ms")),
         )
 
     def _source(self, name: str) -> str | None:
@@ -180,13 +204,54 @@ class _Envelope:
         return objects_of(field_of(self.fields, "tableChanges"))
 
     def _changed_table(self) -> str | None:
-        """The table that a message on the schema change topic names; all of the database if it is not one."""
+        """Describes what a message on the schema change topic concerns: a table, or all of the database."""
         changes = self._table_changes()
         if changes is not None and len(changes) == 1:
-            name = text_of(field_of(changes[0], "id"))
-            return None if name is None else name.replace('"', "")
+            names = parts_of_names(text_of(field_of(changes[0], "id")))
+            return None if names is None else ", ".join(map(".".join, names))
         database = text_of(field_of(self.fields, "databaseName"))
         return None if database is None else f"{database}.*"
+
+    def _touched(self) -> tuple[tuple[TableId, ...], frozenset[str]]:
+        """The tables that a schema change may concern, and names of tables that its statement mentions.
+
+        A table that is renamed has both names in its id, or the old one in ``previousId``. The statement is
+        looked at as well if it may give a table the name or the rows of another one, since some versions of
+        Debezium report one of the names only.
+        """
+        ddl = text_of(field_of(self.fields, "ddl"))
+        mentions = names_in(ddl) if moves_tables(ddl) else frozenset()
+        changes = self._table_changes()
+        if not changes:
+            return (self._whole_database(),), mentions
+        texts = [text_of(field_of(each, "id")) for each in changes]
+        texts += [text for each in changes if (text := text_of(field_of(each, "previousId"))) is not None]
+        texts += [text] if (text := self._source("table")) and self._is_without_schemas() else []
+        found = [parts_of_names(text) for text in texts]
+        if None in found:
+            return (ANY_TABLE,), mentions
+        return tuple(self._named_table(parts) for names in found if names for parts in names), mentions
+
+    def _named_table(self, parts: tuple[str, ...]) -> TableId:
+        """The table of an id's parts: the table, after the schema or database, after the database."""
+        database = text_of(field_of(self.fields, "databaseName")) or self._source("db") or None
+        schema = text_of(field_of(self.fields, "schemaName")) or self._source("schema") or None
+        if self._is_without_schemas():
+            return TableId(self.id.log, parts[-2] if len(parts) > 1 else database, None, parts[-1])
+        owners = {1: (database, schema), 2: (database, parts[0]), 3: parts[:2]}.get(len(parts), (None, None))
+        return TableId(self.id.log, owners[0], owners[1], parts[-1])
+
+    def _whole_database(self) -> TableId:
+        """All tables of the database that a schema change names; all tables, if they are in schemas."""
+        database = text_of(field_of(self.fields, "databaseName"))
+        if not database or not self._is_without_schemas():
+            return ANY_TABLE
+        return TableId(self.id.log, database, None, None)
+
+    def _is_without_schemas(self) -> bool:
+        return self._source("schema") is None and (
+            self._source("file") is not None or self._source("connector") in ("mysql", "mariadb")
+        )
 
     def _kind(self) -> str:
         if self.code == "t":
@@ -208,25 +273,41 @@ class _Envelope:
     def _needs_no_change(self) -> bool:
         """Whether tables are described by a snapshot, or created."""
         changes = self._table_changes()
-        is_of_snapshot = (self._source("snapshot") or "false") != "false"
-        return is_of_snapshot or (
-            bool(changes) and all(text_of(field_of(each, "type")) == "CREATE" for each in changes or ())
-        )
+        if self._is_of_snapshot():
+            return True
+        kinds = {text_of(field_of(each, "type")) for each in changes or ()}
+        return kinds == {"CREATE"} and not replaces_table(text_of(field_of(self.fields, "ddl")))
+
+    def _is_of_snapshot(self) -> bool:
+        return (self._source("snapshot") or "false") not in ("false", "incremental")
+
+    def _snapshot_position(self) -> str | None:
+        """The position of the snapshot that read the row, the same for all its rows; None of other rows."""
+        if self.code != "r":
+            return None
+        if self._source("snapshot") in (None, INCREMENTAL):
+            return INCREMENTAL
+        names = ("file", "pos") if self._source("file") is not None else ("lsn", "commit_lsn", "scn")
+        return ":".join(part for part in map(self._source, names) if part is not None)
 
     def _log_position(self) -> tuple[int, int, int] | None:
-        if self._source("snapshot") == "incremental":
-            return None
         file = _file_parts(self._source("file"))
         if file is not None:
             place = self._source("pos")
             texts = (file[1], None if place == "0" else place, self._source("row") or "0")
         elif self._source("connector") == "postgresql":
+            if self._snapshot_position() not in (None, INCREMENTAL):
+                return (0, 0, 0)
             last_commit = _LAST_COMMIT.match(self._source("sequence") or "")
             texts = ("0" if last_commit is None else last_commit[1], self._source("lsn"), "0")
         else:
             return None
         first, second, third = map(bigint, texts)
         return None if first is None or second is None or third is None else (first, second, third)
+
+    def _origins(self) -> tuple[tuple[str, str], ...]:
+        server, gtid = self.source.get("server_id"), self.source.get("gtid")
+        return () if server is None and gtid is None else origins_of(text_of(server), text_of(gtid))
 
     def _log(self) -> str:
         """The log to which a position belongs: that of a server, by the name that Debezium has for it."""
@@ -260,6 +341,13 @@ def _file_parts(name: str | None) -> tuple[str, str] | None:
     """What is before the number in a file's name, and the number; None if it has none."""
     found = _FILE.fullmatch(name or "")
     return None if found is None else (found[1], found[2])
+
+
+@functools.lru_cache(maxsize=_NAMES_KEPT)
+def _table_id(parts: tuple[str | None, str | None, str | None, str | None]) -> tuple[TableId, str | None]:
+    """A table and its short name."""
+    found = TableId(*parts)
+    return found, found.short
 
 
 @functools.lru_cache(maxsize=_NAMES_KEPT)

@@ -110,7 +110,8 @@ class _FlatRow:
         if isinstance(code, Problem):
             return code
         database, _, name = table.rpartition(".")
-        source = {**source, "schema": None, "db": database, "table": name}
+        owner = {} if text_of(source.get("schema")) == database else {"schema": None, "db": database}
+        source = {**source, **owner, "table": name}
         source["connector"] = source.get("connector") or (_POSTGRESQL if "lsn" in source else _ANY)
         is_delete = code == "d"
         payload = {

@@ -48,11 +48,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mutation_api.errors import InputFormatError
-from mutation_api.inputs.messages.events import Event, Images, Message, MessageFormat, Problem, bigint
+from mutation_api.inputs.messages.events import (
+    INCREMENTAL,
+    Event,
+    Images,
+    Message,
+    MessageFormat,
+    Problem,
+    bigint,
+    origins_of,
+)
 from mutation_api.inputs.messages.json_text import fields_of, text_of, texts_of
 from mutation_api.inputs.messages.json_values import TEXT, Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.message_source import MessageSource
+from mutation_api.inputs.messages.table_names import TableId, moves_tables, names_in, replaces_table
 from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.types.hive_type import HiveType
 
@@ -60,7 +70,9 @@ __all__ = ["MaxwellFormat", "MaxwellSource"]
 
 OPERATIONS = {"insert": "insert", "bootstrap-insert": "insert", "update": "update", "delete": "delete"}
 
-NO_CHANGES = ("bootstrap-start", "bootstrap-complete", "heartbeat", "table-create", "database-create")
+CREATE = "table-create"
+
+NO_CHANGES = ("bootstrap-start", "bootstrap-complete", "heartbeat", CREATE, "database-create")
 
 SCHEMA_CHANGES = ("table-alter", "table-drop", "database-alter", "database-drop")
 
@@ -110,12 +122,15 @@ class _Read:
         self.database = text_of(fields.get("database"))
         self.table = text_of(fields.get("table"))
         self.type = text_of(fields.get("type"))
+        self.sql = text_of(fields.get("sql"))
         self.position = text_of(fields.get("position"))
         self.place = None if self.position is None else _POSITION.fullmatch(self.position)
         self.data, self.old = fields_of(fields.get("data")), fields_of(fields.get("old"))
 
     def event(self) -> Event:
         kind, problem = self._kind(), self._problem()
+        is_change = kind == "schema change"
+        seconds = bigint(text_of(self.fields.get("ts")))
         is_of_database = self.type is not None and self.type.startswith("database-")
         return Event(
             kind,
@@ -125,13 +140,28 @@ class _Read:
             None if self.place is None else self.place[1],
             key_names=texts_of(self.fields.get("primary_key_columns")),
             rows=(self._images(),) if kind == "row" and problem is None else (),
-            text=text_of(self.fields.get("sql")) or self.type,
+            text=self.sql or self.type,
             problem=problem,
+            id=TableId(None, self.database, None, self.table),
+            touches=self._touches() if is_change else (),
+            mentions=names_in(self.sql) if is_change and moves_tables(self.sql) else frozenset(),
+            time=None if seconds is None else seconds * 1000,
+            snapshot=INCREMENTAL if self.type == "bootstrap-insert" else None,
+            origins=origins_of(text_of(self.fields.get("server_id")), text_of(self.fields.get("gtid"))),
         )
+
+    def _touches(self) -> tuple[TableId, ...]:
+        """The tables that a schema change concerns: a renamed one has its old and its new definition."""
+        if self.type is not None and self.type.startswith("database-"):
+            return (TableId(None, self.database, None, None),)
+        definitions = [fields_of(self.fields.get(name)) or {} for name in ("old", "def")]
+        named = [(text_of(each.get("database")), text_of(each.get("table"))) for each in definitions]
+        tables = [(self.database, self.table), *((a or self.database, b) for a, b in named if b is not None)]
+        return tuple(TableId(None, database, None, table) for database, table in dict.fromkeys(tables))
 
     def _kind(self) -> str:
         if self.type in NO_CHANGES:
-            return "other"
+            return "schema change" if self.type == CREATE and replaces_table(self.sql) else "other"
         if self.type in SCHEMA_CHANGES:
             return "schema change"
         return "damaged" if None in (self.database, self.table, self.type) else "row"

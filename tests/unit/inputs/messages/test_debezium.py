@@ -75,7 +75,11 @@ EVENTS: list[tuple[str, tuple[Any, ...]]] = [
     ),
     (
         envelope("r", after=ROW, source={**POSTGRES, "snapshot": "incremental"}),
-        ("row", "public.orders", "insert", None),
+        ("row", "public.orders", "insert", (24023119, 24023128, 0)),
+    ),
+    (
+        envelope("r", after=ROW, source={**POSTGRES, "snapshot": "true"}),
+        ("row", "public.orders", "insert", (0, 0, 0)),
     ),
     (
         envelope("c", after=ROW, source={"connector": "db2", "db": "a", "table": "b"}),

@@ -259,12 +259,15 @@ def test_a_key_that_is_not_the_messages_own(
 @pytest.mark.parametrize(
     "places",
     [
-        [{"__file": "bin.000002", "__pos": at, "__row": 0} for at in range(4, 11)],
-        [{"__schema": "shop", "__sequence": f'[null,"{at}"]', "__lsn": at} for at in range(4, 11)],
+        [{"__file": "bin.000002", "__pos": n, "__row": 0, "__source_ts_ms": n} for n in range(4, 11)],
+        [
+            {"__schema": "shop", "__sequence": f'[null,"{n}"]', "__lsn": n, "__source_ts_ms": n}
+            for n in range(4, 11)
+        ],
     ],
 )
 def test_positions_order_messages(people: IngestedTable, places: list[dict[str, Any]]) -> None:
-    """Whatever the order of lines; what was applied is not applied again."""
+    """Whatever the order of lines, if the times say so too; what was applied is not applied again."""
     lines = [
         line({"id": row["id"]}, rewritten(code, row, **place))
         for (code, row), place in zip(LIFE, places, strict=True)
@@ -272,7 +275,7 @@ def test_positions_order_messages(people: IngestedTable, places: list[dict[str, 
     files = people.log("log-1.json", lines[::-1])
     assert people.ingest("debezium", files, *TABLE) == EXIT_OK
     assert people.rows() == LEFT
-    assert people.ingest("debezium", people.log("log-1.json", [*lines, *lines]), *TABLE) == EXIT_OK
+    assert people.ingest("debezium", people.log("log-1.json", [*lines[::-1], *lines]), *TABLE) == EXIT_OK
     assert people.rows() == LEFT
 
 
