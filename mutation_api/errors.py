@@ -383,7 +383,7 @@ class InputFormatError(InputError):
 class StoppedAtStatementError(InputError):
     """A log has a statement, such as TRUNCATE, that changes a table without rows; all before is committed.
 
-    What to do: do the same in Hive, then run with the ``--seen-to`` of the message, or with ``--recopy``.
+    What to do: do the same in Hive, then run with the option that the message names, as ``--seen-to``.
     """
 
     report: object = None

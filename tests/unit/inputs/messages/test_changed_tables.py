@@ -235,7 +235,7 @@ def test_a_column_that_is_added_with_a_default(logs: MessageLogs) -> None:
     logs.append("log-1.json", debezium_message("c", 2, "b", pos=200), ddl, json.dumps(new))
     error = logs.refused("debezium", table=table)
     assert "ADD s int NOT NULL DEFAULT 5" in error
-    assert "All that lies before it: debezium:" in error
+    assert "Stopped at the statement: everything before it was applied, in transaction" in error
     assert logs.rows("default.s") == {1: "a", 2: "b"}
     info = logs.metastore.get_table("default", "s")
     logs.metastore.drop_table("default", "s", delete_data=False)
