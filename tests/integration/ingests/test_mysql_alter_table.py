@@ -24,13 +24,17 @@ Way = Callable[[FollowedTables, Answer], list[str]]
 
 @dataclass(frozen=True)
 class Case:
-    """Statements of one row of the table, and the ways on that its last column names."""
+    """Statements of one row of the table, and the ways on that its last column names.
+
+    ``is_long``: another test that always runs shows the outcome.
+    """
 
     statements: list[str]
     ways: list[Way] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
     is_gone: bool = False
     is_purged: bool = False
+    is_long: bool = False
 
 
 def recopy(_shop: FollowedTables, _answer: Answer) -> list[str]:
@@ -103,12 +107,17 @@ CASES = {
         ["ALTER TABLE t CHANGE v w INT"],
         [columns({"id": "int", "w": "int"}, lambda row: {"id": row["id"], "w": row["v"]})],
     ),
-    "`MODIFY`, `CONVERT TO CHARACTER SET`": Case(["ALTER TABLE t MODIFY v SMALLINT"], [seen, recopy]),
+    "`MODIFY`, `CONVERT TO CHARACTER SET`": Case(
+        ["ALTER TABLE t MODIFY v SMALLINT"], [seen, recopy], is_long=True
+    ),
     "another primary key": Case(
-        ["ALTER TABLE t MODIFY v INT NOT NULL, DROP PRIMARY KEY, ADD PRIMARY KEY (v)"], [seen, recopy]
+        ["ALTER TABLE t MODIFY v INT NOT NULL, DROP PRIMARY KEY, ADD PRIMARY KEY (v)"],
+        [seen, recopy],
+        is_long=True,
     ),
     "an index, a constraint, a comment, another default, new partitions": Case(
-        ["ALTER TABLE t ADD INDEX i (v), ADD CHECK (id > 0), COMMENT 'x', ALTER v SET DEFAULT 7", PARTS]
+        ["ALTER TABLE t ADD INDEX i (v), ADD CHECK (id > 0), COMMENT 'x', ALTER v SET DEFAULT 7", PARTS],
+        is_long=True,
     ),
     "`ALTER IGNORE`": Case(["ALTER IGNORE TABLE t ADD UNIQUE (v)"], [recopy], ["UPDATE t SET v = 5"]),
     "`TRUNCATE`": Case(["TRUNCATE t", "INSERT INTO t VALUES (3, 33)"], [emptied, recopy]),
@@ -116,12 +125,13 @@ CASES = {
         ["ALTER TABLE t TRUNCATE PARTITION p"],
         [shortened],
         [PARTS],
+        is_long=True,
     ),
     "`DROP TABLE`, then `CREATE TABLE`": Case(
         ["DROP TABLE t", "CREATE TABLE t (v INT, id INT PRIMARY KEY)", "INSERT INTO t VALUES (9, 9)"],
         [emptied, recopy],
     ),
-    "`DROP TABLE` for good": Case(["DROP TABLE t"], is_gone=True),
+    "`DROP TABLE` for good": Case(["DROP TABLE t"], is_gone=True, is_long=True),
     "`RENAME TABLE`, as gh-ost and pt-online-schema-change do": Case(
         [*NEW, "RENAME TABLE t TO o, n TO t"], [seen, recopy]
     ),
@@ -142,6 +152,7 @@ CASES = {
     "a logged statement that writes a plain table without triggers": Case(
         ["SET binlog_format = STATEMENT", "REPLACE INTO o SELECT COUNT(*) FROM t", "SET binlog_format = ROW"],
         before=["CREATE TABLE o (n INT)"],
+        is_long=True,
     ),
     "a statement that only mentions the table (view, procedure, trigger, grant, `LIKE`, foreign key to it, "
     "temporary table)": Case(
@@ -154,17 +165,21 @@ CASES = {
             "CREATE TEMPORARY TABLE t (id INT)",
             "DROP TEMPORARY TABLE t",
             "DROP TABLE k",
-        ]
+        ],
+        is_long=True,
     ),
     "a session with `binlog_row_image=MINIMAL`": Case(
         ["SET binlog_row_image = MINIMAL", "UPDATE t SET v = 7 WHERE id = 1", "SET binlog_row_image = FULL"],
         [recopy],
+        is_long=True,
     ),
     "fail-over to another server": Case(
         ["SET @id = @@global.server_id", "SET GLOBAL server_id = 77"], [recopy]
     ),
-    "`RESET MASTER`, or a server restored from a backup": Case(["DO SLEEP(1.1)", "RESET MASTER"], [recopy]),
-    "the log was purged": Case(["FLUSH BINARY LOGS"], [recopy], is_purged=True),
+    "`RESET MASTER`, or a server restored from a backup": Case(
+        ["DO SLEEP(1.1)", "RESET MASTER"], [recopy], is_long=True
+    ),
+    "the log was purged": Case(["FLUSH BINARY LOGS"], [recopy], is_purged=True, is_long=True),
 }
 
 
@@ -205,7 +220,7 @@ def test_each_row_of_the_guide_is_tried() -> None:
 @pytest.mark.parametrize(
     ("name", "way"),
     [
-        pytest.param(name, way, marks=[pytest.mark.long] if number else [])
+        pytest.param(name, way, marks=[pytest.mark.long] if number or case.is_long else [])
         for name, case in CASES.items()
         for number, way in enumerate(case.ways or [None])
     ],
