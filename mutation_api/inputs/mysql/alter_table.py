@@ -250,7 +250,10 @@ def _is_null_in_all_rows(definition: Cursor) -> bool:
                 definition.table("")
                 definition.parentheses()
         elif definition.accept("on", "delete") or definition.accept("on", "update"):
-            if not (definition.accept("restrict") or definition.accept("no", "action")):
+            is_time = definition.accept_any(("current_timestamp", "localtimestamp", "now"))
+            if is_time and definition.peek("("):
+                definition.parentheses()
+            if not (is_time or definition.accept("restrict") or definition.accept("no", "action")):
                 return False
         elif not definition.accept_any(_NUMBER_WORDS | _FREE_WORDS):
             return False

@@ -52,6 +52,8 @@ class BinaryLog:
         self._statements = statements
         self._seen_to = frozenset(seen_to)
         self._lacking: Mapping[str, Collection[str]] = {}
+        self._read_to: LogPosition | None = None
+        self._is_stopped = False
 
     def between(
         self, starts: Mapping[str, LogPosition], end: LogPosition
@@ -76,8 +78,12 @@ class BinaryLog:
                 for found in reading.take(event):
                     yield found
                     if isinstance(found, Barrier):
+                        self._read_to = LogPosition(*found.boundary)
+                        self._is_stopped = True
                         return
         self._lacking = reading.lacking
+        if not self._is_stopped:
+            self._read_to = end
         if reading.order < end.order or reading.is_open:
             raise InputFormatError(
                 f"source {self._server.address}: the log ended at {reading.position}, before {end} or within "
@@ -93,24 +99,25 @@ class BinaryLog:
                     f"{', '.join(sorted(names))}, and no statement in the log added it later. {START_OVER}"
                 )
 
-    def refuted(self) -> list[str]:
-        """Positions of statements that were passed because of the catalog, which was another then."""
-        trusted = self._statements.trusted
-        if not trusted:
-            return []
+    def refuted(self) -> set[str]:
+        """Positions of statements that were passed because of the catalog, which was another then.
+
+        The catalog was read after the log, so the log behind what was read is looked at too.
+        """
+        if not self._statements.has_trusted or self._read_to is None:
+            return set()
         end = self._server.position()
-        first = min(trusted, key=lambda each: each.place)
-        file, place = first.boundary[0], (file_number(first.boundary[0]), first.boundary[1])
-        found: list[str] = []
-        with self._stream(LogPosition(file, first.boundary[1])) as stream:
-            while place < end.order and (event := next_event(stream, self._server)) is not None:
-                if isinstance(event, RotateEvent):
-                    place = (file_number(event.next_binlog), event.position)
-                    continue
-                place = (place[0], event.packet.log_pos or place[1])
-                if isinstance(event, QueryEvent):
-                    found += self._statements.refuted(event, place)
-        return found
+        if self._read_to.order < end.order:
+            with self._stream(self._read_to) as stream:
+                place = self._read_to.order
+                while place < end.order and (event := next_event(stream, self._server)) is not None:
+                    if isinstance(event, RotateEvent):
+                        place = (file_number(event.next_binlog), event.position)
+                        continue
+                    place = (place[0], event.packet.log_pos or place[1])
+                    if isinstance(event, QueryEvent):
+                        self._statements.note_later(event, place)
+        return self._statements.refuted
 
     def _stream(self, start: LogPosition) -> AbstractContextManager[Any]:
         return opened_stream(self._server, start, self._database, list(self._plans))

@@ -230,7 +230,7 @@ class LogReading:
         shape = self._shapes.get(event.table_id)
         if shape is None:
             raise InputFormatError(
-                f"the log has rows at {self.position} of a table that it does not describe"
+                f"the log has rows at {self.position} of a table that it does not describe. {START_OVER}"
             )
         self._has_rows = self.is_open = True
         self._with_rows.add(event.table)
@@ -284,7 +284,7 @@ class LogReading:
         """A statement that is not the frame of a transaction."""
         at = self._statement_position()
         place = (file_number(self._file), self._offset)
-        effects, reason = self._statements.verdict(event, at, place, self._boundary)
+        effects, reason = self._statements.verdict(event, at, place)
         yield from self._pass_or_stop(at, event.query, effects, reason)
         if event.query.rstrip().upper().endswith("START TRANSACTION"):
             self.is_open = True  # MySQL's CREATE TABLE … SELECT, whose rows follow
@@ -350,7 +350,8 @@ class LogReading:
         if not event.packet.flags & _IGNORABLE_FLAG:
             raise InputFormatError(
                 f"the log has an event of type {kind} at {self.position}, which is not known; compressed and "
-                "encrypted events are not supported (log_bin_compress, binlog_transaction_compression)"
+                "encrypted events are not supported (log_bin_compress, binlog_transaction_compression). "
+                f"{START_OVER}"
             )
 
     def _close(self) -> None:

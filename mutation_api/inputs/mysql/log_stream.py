@@ -96,5 +96,5 @@ def next_event(stream: Any, server: MySqlServer) -> BinLogEvent | None:
     except _UNREADABLE as error:
         raise InputFormatError(
             f"source {server.address}: the log behind {stream.log_file}:{stream.log_pos} has an event that "
-            f"cannot be read: {error!r}"
+            f"cannot be read: {error!r}. {START_OVER}"
         ) from error

@@ -243,7 +243,7 @@ class _Run:
 
     def refuted(self) -> set[str]:
         """Positions of statements that were passed, and must not be."""
-        return set(self._log.refuted())
+        return self._log.refuted()
 
     def batch(self) -> LocalBatch:
         reached = dict(self._starts)
@@ -312,7 +312,8 @@ class _Run:
         for name in names:
             if name in absent:
                 raise RecordLayoutError(
-                    f"source {self._server.address}: table {self._database}.{name} {absent[name]}"
+                    f"source {self._server.address}: table {self._database}.{name} {absent[name]}. Make it "
+                    "again, or leave the table out of the run"
                 )
             self._plans[name].columns_now()
 

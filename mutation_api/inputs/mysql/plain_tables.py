@@ -6,6 +6,8 @@ from mutation_api.inputs.mysql.server import MySqlServer
 
 __all__ = ["why_not_plain"]
 
+_SYSTEM = "mysql"
+"""The server's own database, whose tables have no triggers; some services write a heartbeat there."""
 _ENGINES = ("innodb", "myisam", "aria", "rocksdb", "memory", "archive", "ndbcluster", "tokudb")
 _MAY_SEE_TRIGGERS = (
     "GRANTEE = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''') AND PRIVILEGE_TYPE = 'TRIGGER'"
@@ -20,6 +22,8 @@ def why_not_plain(server: MySqlServer, database: str, table: str) -> str:
 
     Raises ConnectionFailedError: the server does not answer.
     """
+    if database.lower() == _SYSTEM:
+        return ""
     rows = server.values(
         "SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES "
         "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
@@ -27,7 +31,7 @@ def why_not_plain(server: MySqlServer, database: str, table: str) -> str:
         table,
     )
     if not rows:
-        return f"{database}.{table} does not exist now, or may not be read"
+        return f"{database}.{table} does not exist now, or the account lacks SELECT and TRIGGER on it"
     kind, engine = rows[0]
     if kind != "BASE TABLE" or str(engine).lower() not in _ENGINES:
         return f"{database}.{table} is a {kind}" + (f" of engine {engine}" if engine else "")

@@ -316,7 +316,7 @@ class MySqlServer:
                 raise RecordLayoutError(
                     f"source table {database}.{table}: foreign key {constraint} changes its rows (ON DELETE "
                     f"{on_delete}, ON UPDATE {on_update}), and the log does not have these changes; let the "
-                    "application change the rows, with RESTRICT"
+                    f"application change the rows, with RESTRICT. {START_OVER}"
                 )
 
     def _columns(self, database: str) -> dict[str, list[SourceColumn]]:

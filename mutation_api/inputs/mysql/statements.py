@@ -71,11 +71,12 @@ class Statement:
     """A statement as a log holds it.
 
     ``database``: the one in which it ran. ``temporary``: temporary tables of its session that are known.
-    ``ansi_quotes``, ``backslashes``: the session's rules of strings.
+    ``ansi_quotes``, ``backslashes``: the session's rules of strings. ``text`` is None if its character set is
+    not known.
     """
 
     database: str
-    text: str
+    text: str | None
     temporary: Collection[TableName] = ()
     ansi_quotes: bool = False
     backslashes: bool = True
@@ -136,6 +137,9 @@ _NOTHING = Verdict()
 def verdict_on(statement: Statement, followed: Followed) -> Verdict:
     """Return what a statement means for the followed tables."""
     verdicts = []
+    if statement.text is None:
+        reason = "its character set is not known"
+        return Verdict(dict.fromkeys(followed.tables, Effect.MAY_CHANGE), reason, touches=None)
     try:
         readings = {
             tuple(

@@ -18,7 +18,7 @@ from pymysqlreplication.constants import CHARSET, FIELD_TYPE
 from mutation_api.inputs.mysql.column_types import codec_of
 from mutation_api.inputs.mysql.row_events import LoggedColumn
 
-__all__ = ["LoggedTable", "logged_table"]
+__all__ = ["LoggedTable", "charset_of", "logged_table"]
 
 _PACKET_BYTES = 1 + 19
 """The packet's first byte, and the event's header."""
@@ -135,18 +135,18 @@ def _charsets(
 ) -> dict[int, str | None]:
     """Character sets of these columns."""
     if each in fields:
-        return dict(zip(columns, map(_charset_of, _Bytes(fields[each]).numbers()), strict=False))
+        return dict(zip(columns, map(charset_of, _Bytes(fields[each]).numbers()), strict=False))
     if default not in fields:
         return {}
     first, *others = _Bytes(fields[default]).numbers()
-    found: dict[int, str | None] = dict.fromkeys(columns, _charset_of(first))
+    found: dict[int, str | None] = dict.fromkeys(columns, charset_of(first))
     for index, collation in zip(others[::2], others[1::2], strict=True):
-        found[columns[index]] = _charset_of(collation)
+        found[columns[index]] = charset_of(collation)
     return found
 
 
-def _charset_of(collation: int) -> str | None:
-    """The character set of a collation; None if it is not known."""
+def charset_of(collation: int) -> str | None:
+    """The character set of a collation, by its number; None if it is not known."""
     if collation == _BINARY:
         return "binary"
     if collation >= _UCA1400:

@@ -469,6 +469,23 @@ def test_statements_in_the_place_of_rows_end_the_batch(shop: Shop, kind: str, tm
     assert "--recopy t" in shop.stop.message
 
 
+@pytest.mark.parametrize(
+    ("charset", "table", "comment"), [("latin1", "ß", ""), ("utf8mb4", "ß", ""), ("cp1251", "t", "/* да */")]
+)
+def test_a_statement_is_read_in_the_character_set_of_its_session(
+    shop: Shop, charset: str, table: str, comment: str
+) -> None:
+    """A name has other bytes in each; a statement in a set that is not known may change all tables."""
+    shop.run(f"CREATE TABLE `{table}` (id INT PRIMARY KEY)", "CREATE TABLE o (id INT)")
+    after = shop.now()
+    changed = "o" if comment else table
+    with shop.server.connect(shop.database, charset=charset) as connection, connection.cursor() as cursor:
+        cursor.execute(f"TRUNCATE `{changed}` {comment}")
+    shop.read({"id": "int"}, after, table=table)
+    assert shop.stop is not None
+    assert ("its character set is not known" in shop.stop.message) == bool(comment)
+
+
 def test_rows_without_some_columns_stop_the_reading(shop: Shop) -> None:
     """A session may log parts of rows whatever the server's setting is."""
     shop.run(T, "INSERT INTO t VALUES (1, 'a')")

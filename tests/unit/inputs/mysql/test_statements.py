@@ -146,6 +146,7 @@ def test_what_is_not_understood_may_change_all_tables(text: str) -> None:
         "ALTER TABLE orders ADD note VARCHAR(10) DEFAULT NULL AFTER id",
         "ALTER TABLE orders ADD COLUMN IF NOT EXISTS a INT NULL COMMENT 'not null', ADD INDEX (a)",
         "ALTER TABLE orders ADD seen TIMESTAMP NULL",
+        "ALTER TABLE orders ADD seen DATETIME(3) NULL DEFAULT NULL ON UPDATE CURRENT_TIMESTAMP(3)",
         "ALTER TABLE orders ADD (a INT, b INT UNSIGNED NULL)",
         "ALTER TABLE orders ADD a DOUBLE PRECISION, ADD b VARCHAR(9) CHARACTER SET latin1 COLLATE latin1_bin",
         "ALTER TABLE `orders` ADD price DECIMAL(9,2) FIRST, ADD b SET('a,b','c') NULL",
