@@ -76,11 +76,12 @@ class BinaryLog:
         with self._stream(start) as stream:
             while reading.order < end.order and (event := next_event(stream, self._server)) is not None:
                 for found in reading.take(event):
-                    yield found
                     if isinstance(found, Barrier):
-                        self._read_to = LogPosition(*found.boundary)
-                        self._is_stopped = True
+                        # Before it is given, since nobody asks for more behind it.
+                        self._read_to, self._is_stopped = LogPosition(*found.boundary), True
+                        yield found
                         return
+                    yield found
         self._lacking = reading.lacking
         if not self._is_stopped:
             self._read_to = end

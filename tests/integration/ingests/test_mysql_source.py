@@ -469,6 +469,65 @@ def test_statements_in_the_place_of_rows_end_the_batch(shop: Shop, kind: str, tm
     assert "--recopy t" in shop.stop.message
 
 
+def test_a_trigger_that_is_dropped_behind_the_place_of_the_stop_counts(shop: Shop) -> None:
+    """The catalog has it no more, and the log says that it had it."""
+    shop.run(T, "CREATE TABLE o (id INT)")
+    shop.run("CREATE TRIGGER g AFTER INSERT ON o FOR EACH ROW DELETE FROM t")
+    after = shop.now()
+    shop.run("SET binlog_format = STATEMENT", "INSERT INTO o VALUES (1)", "SET binlog_format = ROW")
+    shop.run("INSERT INTO t VALUES (1, 'a')", "TRUNCATE t", "DROP TRIGGER g")
+    rows, _ = shop.read(TWO, after)
+    assert rows == []
+    assert shop.stop is not None
+    assert "INSERT INTO o VALUES (1)" in shop.stop.message
+
+
+def test_a_table_of_another_database_is_passed_if_the_account_sees_its_triggers(shop: Shop) -> None:
+    """Else the message says which privileges it needs."""
+    shop.run(T, "CREATE OR REPLACE DATABASE beside", "CREATE TABLE beside.o (id INT)")
+    after = shop.now()
+    shop.run("SET binlog_format = STATEMENT", "INSERT INTO beside.o VALUES (1)", "SET binlog_format = ROW")
+    shop.run("INSERT INTO t VALUES (1, 'a')")
+    shop.run(
+        "CREATE OR REPLACE USER reader@'127.0.0.1' IDENTIFIED BY 'x'",
+        f"GRANT SELECT ON {shop.database}.* TO reader@'127.0.0.1'",
+        "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO reader@'127.0.0.1'",
+    )
+    shop.address = replace(shop.address, user="reader", password="x")
+    for grant in ("SELECT", "TRIGGER"):
+        assert shop.read(TWO, after)[0] == []
+        assert shop.stop is not None
+        assert grant in shop.stop.message.partition(": 'INSERT")[0]
+        shop.run(f"GRANT {grant} ON beside.* TO reader@'127.0.0.1'")
+    assert shop.read(TWO, after)[0] == [("insert", 1, "a")]
+    shop.run("DROP DATABASE beside")
+
+
+def test_statements_on_the_tables_of_the_server_need_no_proof(shop: Shop) -> None:
+    """Services write a heartbeat there, and it can have no triggers."""
+    shop.run(T)
+    after = shop.now()
+    shop.run("SET binlog_format = STATEMENT", "CREATE TABLE mysql.beat (id INT)")
+    shop.run("INSERT INTO mysql.beat VALUES (1) ON DUPLICATE KEY UPDATE id = 2", "SET binlog_format = ROW")
+    try:
+        assert shop.read(TWO, after)[1] is not None
+        assert shop.stop is None
+    finally:
+        shop.run("DROP TABLE mysql.beat")
+
+
+def test_a_cascade_that_came_and_went_ends_the_batch(shop: Shop) -> None:
+    """The catalog shows no foreign key any more, and the log has no rows of it."""
+    shop.run("CREATE TABLE p (id INT PRIMARY KEY)", T.replace("msg VARCHAR(20)", "msg INT"))
+    shop.run("INSERT INTO p VALUES (5)", "INSERT INTO t VALUES (1, 5)")
+    after = shop.now()
+    shop.run("ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY (msg) REFERENCES p (id) ON DELETE CASCADE")
+    shop.run("DELETE FROM p", "ALTER TABLE t DROP FOREIGN KEY f")
+    assert shop.read({"id": "int", "msg": "int"}, after)[0] == []
+    assert shop.stop is not None
+    assert "adds a foreign key that changes its rows without logging them" in shop.stop.message
+
+
 @pytest.mark.parametrize(
     ("charset", "table", "comment"), [("latin1", "ß", ""), ("utf8mb4", "ß", ""), ("cp1251", "t", "/* да */")]
 )
