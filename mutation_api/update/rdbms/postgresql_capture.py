@@ -58,6 +58,12 @@ _PLAIN = (
     "citext",
 )
 """Types whose text does not depend on settings."""
+_FIXED = {
+    *_PLAIN,
+    *("date", "time", "timetz", "timestamp", "timestamptz", "interval", "float4", "float8", "bytea"),
+    *("json", "jsonb", "xml", "money", "inet", "cidr", "macaddr", "bit", "varbit"),
+}
+"""Types that no statement alters; others may be enums or composites, or made of these."""
 _WITHOUT_EQUALITY = ("json", "xml", "point", "polygon")
 _ROW, _INSERT, _DELETE, _UPDATE, _TRUNCATE = 1, 4, 8, 16, 32
 """Bits of pg_trigger.tgtype."""
@@ -198,7 +204,9 @@ class PostgreSqlCapture(SqlDatabase):
         file changes with TRUNCATE and with every ALTER that rewrites rows.
         """
         ((_, filenode, _, _),) = self.rows(_TABLE, table.detail.oid)
-        contents = {row[0]: row[1] for row in self.rows(_TYPES, table.detail.oid)}
+        contents: dict[str, str] = {}
+        if any(column.detail.kind not in _FIXED for column in table.columns):
+            contents = {row[0]: row[1] for row in self.rows(_TYPES, table.detail.oid)}
         columns = {
             column.name: f"{column.detail.number} {column.type_text} {contents.get(column.name, '')}".strip()
             for column in table.columns

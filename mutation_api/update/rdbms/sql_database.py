@@ -150,6 +150,7 @@ class SqlDatabase(abc.ABC):
         with self.errors():
             if self._catalog is None:
                 self._catalog = self._engine.raw_connection()
+                self.begin_catalog(self._catalog.driver_connection)
             connection: Any = self._catalog.driver_connection
             try:
                 cursor = connection.cursor()
@@ -254,6 +255,9 @@ class SqlDatabase(abc.ABC):
     def streaming_cursor(self, connection: Any) -> Any:
         """A cursor that does not hold all rows of its query."""
         return connection.cursor()
+
+    def begin_catalog(self, connection: Any) -> None:  # noqa: B027
+        """Prepare the connection that reads the catalog; nothing to do for most."""
 
     def begin_deletion(self, connection: Any) -> None:  # noqa: B027
         """Prepare a connection that deletes log rows; nothing to do for most."""
