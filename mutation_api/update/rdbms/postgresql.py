@@ -21,8 +21,8 @@ Changes are captured by :mod:`~mutation_api.update.rdbms.postgresql_capture`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import psycopg
 import pyarrow as pa
@@ -83,6 +83,8 @@ class PostgreSql(PostgreSqlCapture):
     """A database of a PostgreSQL server."""
 
     kind = "postgresql"
+    # psycopg gives bytes instead of texts in a database whose encoding is SQL_ASCII.
+    connection_options: ClassVar[Mapping[str, str]] = {"client_encoding": "UTF8"}
 
     def describe(self, table: str) -> CapturedTable:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import abc
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any, ClassVar
 
 import sqlalchemy
 from sqlalchemy.engine import URL, Engine
 
-from mutation_api.errors import ConfigurationError, ConnectionFailedError
+from mutation_api.errors import ConfigurationError, ConnectionFailedError, RecordValueError
 from mutation_api.types.hive_type import HiveType
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE
@@ -38,6 +38,8 @@ UNKNOWN = "'X'"
 """Operation of a row that says that any row may have changed, as SQL."""
 
 _ABOUT_PASSWORD = re.compile("password|authentication failed", re.IGNORECASE)
+_NOT_UTF8 = re.compile("could not decode to utf-8|invalid byte sequence for encoding", re.IGNORECASE)
+"""What SQLite and PostgreSQL say of it."""
 _OVERLAP = re.compile(r"\d+(\.\d+)?")
 
 ROWS_PER_CHUNK = 10_000
@@ -87,13 +89,17 @@ class SqlDatabase(abc.ABC):
     """A :class:`~mutation_api.update.rdbms.database.SourceDatabase` that SQLAlchemy reaches."""
 
     kind: ClassVar[str]
+    connection_options: ClassVar[Mapping[str, str]] = {}
+    """Options of the driver's connections."""
     knows_bound: ClassVar[bool] = False
     """Whether no value of a growing column appears below the greatest one that a snapshot has."""
 
     def __init__(self, url: URL) -> None:
         """Name the database; nothing is connected yet."""
         self.url = url
-        self._engine: Engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
+        self._engine: Engine = sqlalchemy.create_engine(
+            url, poolclass=sqlalchemy.pool.NullPool, connect_args=dict(self.connection_options)
+        )
         self._catalog: sqlalchemy.pool.PoolProxiedConnection | None = None
 
     @property
@@ -120,6 +126,11 @@ class SqlDatabase(abc.ABC):
             yield
         except (self.driver_error, sqlalchemy.exc.SQLAlchemyError) as error:
             line = _first_line(error)
+            if _NOT_UTF8.search(line):
+                raise RecordValueError(
+                    f"source {self.source_id}: a text is not valid UTF-8: {line}. Correct it in the "
+                    "source, or leave the column out (hive-mutate update enable … --ignore-column)"
+                ) from error
             raise ConnectionFailedError(
                 f"source {self.source_id}: {self._about_password(line)}{line}"
             ) from error

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from judges.postgres import Postgres
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import RecordValueError
 from tests.integration.update.conftest import KINDS
-from tests.support.shops import Shop, Source
+from tests.support.shops import PostgresSource, Shop, Source
 
 pytestmark = pytest.mark.slow
 
@@ -132,3 +134,28 @@ def _wanted(source: Source) -> list[tuple[Any, ...]]:
     if source.kind == "postgresql":
         names = [f"{name}::text" for name in ("id", "d", "t", "(z AT TIME ZONE 'UTC')", "n")]
     return sorted(source.rows(f"SELECT {', '.join(names)} FROM orders"), key=str)
+
+
+@pytest.mark.long
+def test_a_database_without_an_encoding(postgres: Postgres, tmp_path: Path) -> None:
+    """Its texts are read if they are UTF-8."""
+    name = f"plain_{secrets.token_hex(3)}"
+    postgres.sql(f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' TEMPLATE template0")
+    try:
+        source = PostgresSource(postgres, name)
+        text = "convert_from('\\x{}', 'SQL_ASCII')"
+        source.run(
+            "CREATE TABLE orders (id int PRIMARY KEY, item text)",
+            f"INSERT INTO orders VALUES (1, {text.format('61ff')}), (2, {text.format('c3a4')})",
+        )
+        shop = _shop(source, tmp_path / "w", {"id": "int", "item": "string"})
+        shop.enable()
+        with pytest.raises(
+            RecordValueError, match='not valid UTF-8: invalid byte sequence for encoding "UTF8": 0xff'
+        ):
+            shop.extract()
+        source.run("DELETE FROM orders WHERE id = 1")
+        shop.extract()
+        assert shop.rows() == [{"id": 2, "item": "ä"}]
+    finally:
+        postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")

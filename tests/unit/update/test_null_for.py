@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from metastore_client.model import ColumnInfo
+from mutation_api.cli.main import main
+from mutation_api.cli.update import enable
 from mutation_api.errors import ConfigurationError, RecordValueError
+from mutation_api.update.tables import find_settings
 from tests.support.shops import Shop
 from tests.unit.update.conftest import MakeShop
 
@@ -67,3 +71,28 @@ def test_columns_of_null_for_are_not_taken_away(make_shop: MakeShop) -> None:
     with pytest.raises(ConfigurationError, match="enabled already"):
         shop.enable(null_for=["day", "price"], time_zone="Asia/Kolkata")
     assert shop.enable(null_for=["day"]).settings.null_for == ("day",)
+
+
+def test_a_text_that_is_not_utf8_is_named(make_shop: MakeShop) -> None:
+    """SQLite stores any bytes as text."""
+    definition = "CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT)"
+    shop = make_shop(definition, (ColumnInfo("id", "bigint"), ColumnInfo("item", "string")))
+    shop.enable()
+    shop.source.run("INSERT INTO orders VALUES (1, CAST(x'61ff' AS TEXT))")
+    with pytest.raises(RecordValueError, match="not valid UTF-8: Could not decode to UTF-8 column 'item'"):
+        shop.extract()
+    shop.source.run("UPDATE orders SET item = 'a'")
+    shop.extract()
+    assert shop.rows() == [{"id": 1, "item": "a"}]
+
+
+def test_the_options_of_the_command(make_shop: MakeShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--null-for may be repeated; --no-verify-version switches the verification off."""
+    shop = make_shop(DEFINITION, COLUMNS)
+    monkeypatch.setattr(enable, "metastore_from", lambda arguments: nullcontext(shop.metastore))
+    command = ["update", "enable", "--source", shop.source.url, "--table", "default.orders"]
+    options = ["--method", "row-version", "--version-column", "id", "--no-verify-version"]
+    assert main([*command, *options, "--null-for", "day", "--null-for", "price"]) == 0
+    found = find_settings(shop.metastore, "default.orders")
+    assert found is not None
+    assert (found.null_for, found.verifies_version) == (("day", "price"), False)
