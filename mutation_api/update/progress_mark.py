@@ -6,7 +6,9 @@ It is written in the transaction that applies the rows, so it is true whatever c
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -80,6 +82,7 @@ class ProgressMark:
         values = {
             **vars(self),
             "fingerprint": self.fingerprint.to_dict(),
+            "below": _packed(self.below),
             "pending": self.pending if len(self.pending) <= PENDING_KEPT else (),
             "recent": [
                 [round(run.at, 3), run.inserted, run.updated, run.deleted, round(run.lag, 3)]
@@ -95,7 +98,7 @@ class ProgressMark:
             values: dict[str, Any] = json.loads(text)
             values["fingerprint"] = Fingerprint.of(values["fingerprint"])
             values["pending"] = tuple((int(low), int(high)) for low, high in values["pending"])
-            values["below"] = tuple(map(int, values.get("below", ())))
+            values["below"] = _unpacked(values["below"])
             values["recent"] = tuple(Run(*each) for each in values["recent"])
             values["days"] = tuple((str(each[0]), *map(int, each[1:])) for each in values["days"])
             return cls(**values)
@@ -118,6 +121,19 @@ class ProgressMark:
             days=(*rest, today)[-DAYS_KEPT:],
             **values,
         )
+
+
+def _packed(numbers: Sequence[int]) -> str:
+    """Return hundreds of numbers as a short text."""
+    return base64.b85encode(zlib.compress(json.dumps(list(numbers)).encode())).decode() if numbers else ""
+
+
+def _unpacked(text: str) -> tuple[int, ...]:
+    """Return the numbers of :func:`_packed`. Raises ValueError: it is not a text of it."""
+    try:
+        return tuple(map(int, json.loads(zlib.decompress(base64.b85decode(text))))) if text else ()
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
 
 
 def ranges_of(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from metastore_client.model import ColumnInfo
-from mutation_api.errors import ConfigurationError
+from mutation_api.errors import ConfigurationError, SourcePositionError
+from mutation_api.update.progress_mark import ProgressMark
 from tests.support.shops import Shop
 from tests.unit.update.conftest import MakeShop
 
@@ -170,3 +171,15 @@ def test_an_overlap_is_a_number(make_shop: MakeShop, overlap: str) -> None:
     shop = make_shop(VERSIONED, COLUMNS)
     with pytest.raises(ConfigurationError, match="must be a number of at least 0"):
         shop.enable(**OPTIONS, overlap=overlap)
+
+
+def test_the_numbers_below_the_bound_are_a_short_text(shop: Shop) -> None:
+    """Of the position, which is shown to people."""
+    mark = shop.extract().mark
+    assert mark is not None
+    assert sum(mark.below) == 2
+    text = mark.to_position().text
+    assert len(text) < 1000
+    assert ProgressMark.of(text) == mark
+    with pytest.raises(SourcePositionError, match="is not one of an incremental update"):
+        ProgressMark.of(text.replace('"below": "', '"below": "0'))
