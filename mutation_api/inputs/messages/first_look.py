@@ -113,7 +113,7 @@ class FirstLook:
 
     def changes(self, facts: LogFacts) -> TableChanges:
         """The changes of whole tables."""
-        return TableChanges(tuple(facts.changes), self.followed, self.log.files)
+        return TableChanges(tuple(facts.changes), self.followed, self.log.files, self.applied)
 
     def _add(self, facts: LogFacts, found: LoggedEvent) -> None:
         event = found.event

@@ -52,6 +52,11 @@ class FollowedTables:
                 f"'shop_*.orders': got {', '.join(self.names)}"
             )
 
+    @property
+    def single_names(self) -> tuple[str, ...]:
+        """The names; () if one of them fits several tables."""
+        return () if any(map(self.is_sharded, self.names)) else self.names
+
     @staticmethod
     def is_sharded(name: str) -> bool:
         """Whether a name fits several tables on purpose."""

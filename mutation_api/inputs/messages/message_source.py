@@ -135,7 +135,7 @@ class MessageSource(ABC):
 
     def _opened(self, followed: FollowedTables, after: Mapping[str, Position]) -> OpenedLog:
         """The log as it is now."""
-        positions, message_format = self.options.positions, self.format_for(followed.names)
+        positions, message_format = self.options.positions, self.format_for(followed.single_names)
         if isinstance(self.files, KafkaTopics):
             opened = self.files.opened(self.source_id, followed.names, after, message_format, positions)
             return replace(opened, log=replace(opened.log, followed=followed))

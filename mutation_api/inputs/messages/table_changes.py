@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.messages.events import LoggedEvent, LogPart
 from mutation_api.inputs.messages.followed_tables import FollowedTables
+from mutation_api.inputs.messages.late_messages import Applied
 from mutation_api.inputs.messages.log_options import LogOptions, Positions
 from mutation_api.inputs.messages.order import Order
 from mutation_api.inputs.messages.unwrap import MessageLog
@@ -37,11 +38,15 @@ class Barrier:
 
 @dataclass(frozen=True)
 class TableChanges:
-    """Schema changes and truncates of the followed tables, in any order."""
+    """Schema changes and truncates of the followed tables, in any order.
+
+    ``applied``: up to where the tables were applied, and what had been read then.
+    """
 
     found: tuple[LoggedEvent, ...]
     followed: FollowedTables
     files: tuple[LogPart, ...]
+    applied: Mapping[str, Applied] = field(default_factory=dict)
 
     def barrier(
         self,
@@ -70,8 +75,9 @@ class TableChanges:
             error = self._refusal(change, names)
             before = self._before(change, order)
             is_first = before is None or all(first > before for first in firsts)
-            is_reached = all(name in after and after[name].order == before for name in names)
-            if before is None or is_first or is_reached:
+            is_reached = any(self._is_reached(change, name, order, after) for name in names)
+            is_next = all(name in after and after[name].order == before for name in names)
+            if before is None or is_first or is_reached or is_next:
                 raise error
             if barrier is None or before < barrier.before:
                 barrier = Barrier(before, error)
@@ -144,5 +150,15 @@ class TableChanges:
     def _is_applied(
         self, change: LoggedEvent, names: Sequence[str], order: Order, after: Mapping[str, Position]
     ) -> bool:
-        position = order.position_of(change, self.files)
-        return all(name in after and position <= after[name].order for name in names)
+        return all(
+            self._is_reached(change, name, order, after) and self._is_old(change, name) for name in names
+        )
+
+    def _is_reached(
+        self, change: LoggedEvent, name: str, order: Order, after: Mapping[str, Position]
+    ) -> bool:
+        return name in after and order.position_of(change, self.files) <= after[name].order
+
+    def _is_old(self, change: LoggedEvent, name: str) -> bool:
+        """Whether a run has read the change: one that comes late lies before what was applied."""
+        return name not in self.applied or self.applied[name].is_old(change)

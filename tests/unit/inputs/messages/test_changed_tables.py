@@ -223,6 +223,34 @@ def test_changes_of_other_tables_do_not_stop_a_run(logs: MessageLogs, kind: str,
     assert logs.rows() == {1: "a", 2: "b"}
 
 
+def test_a_change_that_comes_late_is_refused(logs: MessageLogs) -> None:
+    """Its file is read after rows that were written later, which were of another table perhaps."""
+    logs.write("0-1.json", row("debezium", "shop.t", 1, "a", 100), row("debezium", "shop.t", 2, "b", 400))
+    logs.run("debezium")
+    logs.write("1-2.json", alter('"shop"."t_new","shop"."t"', "RENAME TABLE t_new TO t", pos=300))
+    assert "schema change of shop.t_new, shop.t" in logs.refused("debezium")
+    logs.append("0-1.json", row("debezium", "shop.t", 3, "c", 500))
+    logs.refused("debezium")
+    assert logs.rows() == {1: "a", 2: "b"}
+    logs.run("debezium", "--accept-schema-changes")
+    assert logs.rows() == {1: "a", 2: "b", 3: "c"}
+    assert logs.run("debezium")["position"] is None
+
+
+def test_a_table_that_begins_to_follow_later_stops_alone(logs: MessageLogs) -> None:
+    """The watermark of a table that lies behind the change stays."""
+    logs.create("default.u", ("id", "int"), ("v", "string"))
+    both = "shop.t=default.t:id shop.u=default.u:id"
+    logs.write("log-1.json", row("debezium", "shop.t", 1, "a", 100), row("debezium", "shop.u", 1, "x", 200))
+    logs.append("log-1.json", alter('"shop"."u"', pos=300), row("debezium", "shop.t", 2, "b", 400))
+    logs.run("debezium")
+    logs.append("log-1.json", row("debezium", "shop.u", 2, "y", 500))
+    assert "line 3: schema change of shop.u" in logs.refused("debezium", table=both)
+    assert (logs.rows(), logs.rows("default.u")) == ({1: "a", 2: "b"}, {1: "x"})
+    logs.run("debezium", "--accept-schema-changes", table=both)
+    assert (logs.rows(), logs.rows("default.u")) == ({1: "a", 2: "b"}, {1: "x", 2: "y"})
+
+
 def test_a_column_that_is_added_with_a_default(logs: MessageLogs) -> None:
     """Rows from before are applied in their old shape, so they get the default as the source's rows do."""
     logs.create("default.s", ("id", "int"), ("v", "string"))
