@@ -117,6 +117,17 @@ def test_each_statement_of_several_stops_a_run(shop: FollowedTables) -> None:
     assert shop.hive("t") == [(4, 45)]
 
 
+def test_a_statement_at_the_begin_of_a_log_file_stops_a_run(shop: FollowedTables) -> None:
+    """The position before it is that of the file's begin."""
+    shop.run(
+        "INSERT INTO t VALUES (2, 22)", "FLUSH BINARY LOGS", "TRUNCATE t", "INSERT INTO t VALUES (3, 33)"
+    )
+    answer = shop.stop()
+    assert shop.stop().seen_to == answer.seen_to
+    shop.edit("t", lambda row: None)
+    shop.follow("--seen-to", answer.seen_to)
+
+
 def test_a_position_that_is_seen_to_too_early_is_refused(shop: FollowedTables) -> None:
     """Else rows before the statement would be applied behind it."""
     shop.run("INSERT INTO t VALUES (2, 22)", "TRUNCATE t", "INSERT INTO t VALUES (3, 33)")

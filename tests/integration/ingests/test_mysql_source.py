@@ -158,6 +158,47 @@ def test_b1_a_unique_key_is_enough(shop: Shop) -> None:
     assert [each.table.key for each in found.tables] == [("id",)]
 
 
+@pytest.mark.parametrize(
+    ("columns", "key"),
+    [
+        ("id INT NOT NULL, msg VARCHAR(20), UNIQUE (id)", ("id",)),
+        ("id INT, msg VARCHAR(20) NOT NULL, PRIMARY KEY (msg(3))", ("msg",)),
+        ("id INT, msg VARCHAR(20), PRIMARY KEY (msg, id)", ("msg", "id")),
+        ("id INT NOT NULL, msg VARCHAR(20) NOT NULL, UNIQUE (msg), UNIQUE (id)", ("msg",)),
+    ],
+)
+def test_b1_rows_of_the_log_have_the_key_that_the_table_had(
+    shop: Shop, columns: str, key: tuple[str, ...]
+) -> None:
+    """Whatever kind of key it is."""
+    shop.run(f"CREATE TABLE t ({columns})")
+    after = shop.now()
+    shop.run("INSERT INTO t VALUES (1, 'abcd')", "TRUNCATE t")
+    for later in (["DROP TABLE t", "CREATE TABLE t (more INT PRIMARY KEY)"], []):
+        with MySqlSource(shop.address, shop.database) as source:
+            found = source.read_local([SourceTable("t", acid_table(TWO))], {"t": after})
+        assert [each.table.key for each in found.tables] == [key]
+        shop.run(*later)
+
+
+def test_b1_a_table_whose_engine_keeps_no_rows_of_its_own_is_refused(shop: Shop) -> None:
+    """Rows may change that the log has under another name."""
+    shop.run(f"{T} ENGINE=MRG_MYISAM")
+    with pytest.raises(RecordLayoutError, match="is a table of engine MRG_MyISAM"):
+        shop.read(TWO)
+
+
+def test_b1_a_server_that_leaves_databases_out_of_its_log_is_refused(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves out each statement that runs in such a database, whatever table that names."""
+    shop.run(T)
+    status = shop.server.sql("SHOW MASTER STATUS")[0]
+    monkeypatch.setattr(MySqlServer, "_master_status", lambda _: [*status[:2], "", "beside"])
+    with pytest.raises(ConfigurationError, match="binlog_ignore_db is beside, it must be empty"):
+        shop.read(TWO)
+
+
 def test_b1_a_key_that_rows_can_share_is_refused(shop: Shop) -> None:
     """The key that was given has to hold one that is unique."""
     shop.run(T)
