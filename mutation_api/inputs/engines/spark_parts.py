@@ -83,7 +83,8 @@ def _frame(spark: SparkSession, given: LocalOperations) -> DataFrame:
 
 def _tasks(spark: SparkSession, count: int) -> DataFrame:
     """The numbers 0 to ``count``, for as many tasks as are worth their start."""
-    return spark.range(0, count, 1, min(count, _TASKS_PER_CORE * spark_context(spark).defaultParallelism))
+    tasks = min(count, _TASKS_PER_CORE * spark_context(spark).defaultParallelism)
+    return spark.range(0, count, 1, max(tasks, 1))
 
 
 def _schema(table: AcidTable, position: Sequence[str]) -> str:

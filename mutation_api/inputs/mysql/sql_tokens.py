@@ -113,6 +113,8 @@ def tokens_of(
             found.append(Token(Kind.MARK, match["mark"]))
     if open_comments:
         raise UnknownSyntaxError("a comment without an end")
+    while found and found[-1].is_word(";"):
+        found.pop()
     return found
 
 

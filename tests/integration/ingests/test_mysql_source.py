@@ -353,6 +353,14 @@ def test_what_the_log_rolls_back_is_not_read(
         ("insert", 7, "g"),
         ("insert", 8, "h"),
     ]
+    shop.run("TRUNCATE t")
+    with MySqlSource(shop.address, shop.database) as source:
+        assert "TRUNCATE t" in str(source.read(spark, [SourceTable("t", acid_table(TWO))], {"t": after}).stop)
+    with MySqlSource(shop.address, shop.database, recopy=["t"]) as source:
+        found = source.read(spark, [SourceTable("t", acid_table(TWO))], {"t": after})
+        (operations,) = found.tables
+        assert (operations.is_emptied, operations.operations.collect()) == (True, [])
+        assert (found.stop, found.set_back) == (None, {"t"})
 
 
 def test_rows_that_an_engine_does_not_roll_back_stay(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

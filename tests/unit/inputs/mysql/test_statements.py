@@ -177,7 +177,7 @@ def test_a_column_that_is_null_in_all_rows_is_added(text: str) -> None:
         "INVISIBLE",
         "ALTER TABLE orders COMMENT = 'drop column', AUTO_INCREMENT = 7, ENGINE=InnoDB",
         "ALTER TABLE orders ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin",
-        "ALTER TABLE orders FORCE, ALGORITHM=INPLACE, LOCK=NONE",
+        "ALTER TABLE orders FORCE, ALGORITHM=INPLACE, LOCK=NONE;",
         "ALTER TABLE orders ALTER COLUMN a SET DEFAULT 4, ALTER b DROP DEFAULT",
         "ALTER TABLE orders PARTITION BY HASH (id) PARTITIONS 4",
         "ALTER TABLE orders ADD PARTITION (PARTITION p VALUES LESS THAN (9)), REMOVE PARTITIONING",
