@@ -17,7 +17,7 @@ from pymysqlreplication.event import QueryEvent, RotateEvent
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.mysql.advice import START_OVER
 from mutation_api.inputs.mysql.log_reading import LogReading, RowImages, Undone
-from mutation_api.inputs.mysql.log_stream import next_event, opened_stream
+from mutation_api.inputs.mysql.log_stream import begun_at, next_event, opened_stream
 from mutation_api.inputs.mysql.logged_statements import Barrier, LoggedStatements
 from mutation_api.inputs.mysql.server import LogPosition, MySqlServer, file_number
 from mutation_api.inputs.mysql.table_plan import TablePlan
@@ -54,6 +54,7 @@ class BinaryLog:
         self._lacking: Mapping[str, Collection[str]] = {}
         self._read_to: LogPosition | None = None
         self._is_stopped = False
+        self._begun: dict[str, int] = {}
 
     def between(
         self, starts: Mapping[str, LogPosition], end: LogPosition
@@ -72,7 +73,9 @@ class BinaryLog:
         self._lacking = {}
         if start.order >= end.order:
             return
-        reading = LogReading(self._database, self._plans, self._statements, self._seen_to, starts)
+        reading = LogReading(
+            self._database, self._plans, self._statements, self._seen_to, starts, self._begun
+        )
         with self._stream(start) as stream:
             while reading.order < end.order and (event := next_event(stream, self._server)) is not None:
                 for found in reading.take(event):
@@ -90,6 +93,12 @@ class BinaryLog:
                 f"source {self._server.address}: the log ended at {reading.position}, before {end} or within "
                 "a transaction. Nothing was applied; run again"
             )
+
+    def begun_at(self, file: str) -> int:
+        """When a file of the log was begun, in seconds since 1970; the server is asked if it was not read."""
+        if file not in self._begun:
+            self._begun[file] = begun_at(self._server, file)
+        return self._begun[file]
 
     def check_lacking(self) -> None:
         """Refuse rows without a column that no later statement added. Raises InputFormatError."""

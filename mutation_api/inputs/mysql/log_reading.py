@@ -34,6 +34,7 @@ from pymysqlreplication.row_event import (
 
 from mutation_api.errors import InputFormatError, SourcePositionError
 from mutation_api.inputs.mysql.advice import START_OVER
+from mutation_api.inputs.mysql.log_stream import check_begun
 from mutation_api.inputs.mysql.logged_statements import Barrier, LoggedStatements
 from mutation_api.inputs.mysql.server import LogPosition, file_number
 from mutation_api.inputs.mysql.statements import Effect
@@ -112,11 +113,14 @@ class LogReading:
         statements: LoggedStatements,
         seen_to: frozenset[str],
         starts: Mapping[str, LogPosition],
+        begun: dict[str, int],
     ) -> None:
         self._database = database
         self._plans = plans
         self._statements = statements
         self._seen_to = seen_to
+        self._positions = tuple(starts.values())
+        self._begun_files = begun
         self._starts = {table: position.order for table, position in starts.items()}
         start = min(starts.values(), key=lambda position: position.order)
         self._file, self._offset = start.file, 0
@@ -183,6 +187,7 @@ class LogReading:
             case XAPrepareEvent():
                 self._take_prepared(event)
             case FormatDescriptionEvent():
+                self._note_file(int(event.timestamp))
                 self._statements.forget_sessions()
             case _:
                 self._check_known(event)
@@ -199,6 +204,13 @@ class LogReading:
                 f"{self._offset} on. {START_OVER}"
             )
         self._offset = offset or self._offset
+
+    def _note_file(self, begun: int) -> None:
+        """Note when the file was begun. Raises SourcePositionError: a start is in another one of its name."""
+        self._begun_files[self._file] = begun
+        for position in self._positions:
+            if position.file == self._file:
+                check_begun(position, begun)
 
     def _note_boundary(self) -> None:
         """No transaction is open here."""

@@ -18,7 +18,7 @@ from mutation_api.inputs.mysql.advice import START_OVER
 from mutation_api.inputs.mysql.server import LogPosition, MySqlServer
 from mutation_api.inputs.mysql.status_variables import pass_unknown_status_variables
 
-__all__ = ["begun_at", "next_event", "opened_stream"]
+__all__ = ["begun_at", "check_begun", "next_event", "opened_stream"]
 
 _CANNOT_READ_LOG = 1236
 """The server's error if a log file is missing, or has no event at the position."""
@@ -54,6 +54,18 @@ def opened_stream(
         yield stream
     finally:
         stream.close()
+
+
+def check_begun(position: LogPosition, begun: int) -> None:
+    """Refuse a position in a file that was begun at another time: the log began again, with the same names.
+
+    Raises SourcePositionError.
+    """
+    if position.begun not in (0, begun):
+        raise SourcePositionError(
+            f"the server restarted its log, or was restored: it began {position.file} at {begun} (seconds "
+            f"since 1970), and the watermark {position} is of a file begun at {position.begun}. {START_OVER}"
+        )
 
 
 def begun_at(server: MySqlServer, file: str) -> int:

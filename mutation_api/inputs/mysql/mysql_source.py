@@ -28,7 +28,6 @@ from mutation_api.errors import (
     InputError,
     InputFormatError,
     RecordLayoutError,
-    SourcePositionError,
 )
 from mutation_api.inputs.engines.choice import check_machines, in_tasks
 from mutation_api.inputs.mysql.advice import INGEST, START_OVER, Advice
@@ -40,7 +39,7 @@ from mutation_api.inputs.mysql.column_types import (
     ValueOptions,
 )
 from mutation_api.inputs.mysql.log_reading import RowImages, Undone
-from mutation_api.inputs.mysql.log_stream import begun_at
+from mutation_api.inputs.mysql.log_stream import check_begun
 from mutation_api.inputs.mysql.logged_statements import Barrier, LoggedStatements
 from mutation_api.inputs.mysql.plain_tables import why_not_plain
 from mutation_api.inputs.mysql.server import LogPosition, MySqlAddress, MySqlServer
@@ -118,7 +117,6 @@ class MySqlSource:
         self._seen_to = frozenset(seen_to)
         self._recopied = frozenset(recopy)
         self.advice: Advice = INGEST
-        self._begun: dict[str, int] = {}
         self._spill_directory = None if spill_directory is None else located(spill_directory)
         self._own_folder = OwnFolder(self._spill_directory)
 
@@ -168,15 +166,8 @@ class MySqlSource:
             for table in tables
             if table.name in after and table.name not in self._recopied
         }
-        self._begun.clear()
         for position in {position.order: position for position in starts.values()}.values():
             self._server.check_position(position)
-            if position.begun and position.begun != self.begun_at(position.file):
-                raise SourcePositionError(
-                    f"source {self._server.address}: the server restarted its log, or was restored: it began "
-                    f"{position.file} at {self.begun_at(position.file)} (seconds since 1970), the watermark "
-                    f"{position} is of a file begun at {position.begun}. {START_OVER}"
-                )
         must_stop: set[str] = set()
         while True:
             run = _Run(self, tables, starts, must_stop)
@@ -185,12 +176,6 @@ class MySqlSource:
             if not refuted:
                 return batch
             must_stop |= refuted
-
-    def begun_at(self, file: str) -> int:
-        """When a file of the log was begun; the server is asked once a reading."""
-        if file not in self._begun:
-            self._begun[file] = begun_at(self._server, file)
-        return self._begun[file]
 
     def _check_recopied(self, tables: Sequence[SourceTable]) -> None:
         unknown = sorted(self._recopied - {table.name for table in tables})
@@ -252,6 +237,9 @@ class _Run:
             absent = self._note_catalog()
             now = self._server.position()
             barrier = self._replay(self._starts, now)
+            if all(start.order >= now.order for start in self._starts.values()):
+                for start in self._starts.values():
+                    check_begun(start, self._log.begun_at(start.file))
             if barrier is None:
                 self._check_tables(absent, self._starts)
                 self._log.check_lacking()
@@ -266,7 +254,7 @@ class _Run:
     def _made(self, reached: Mapping[str, LogPosition], barrier: Barrier | None) -> LocalBatch:
         """The batch of what was read, for the tables that have gone on."""
         gone = {
-            name: replace(at, begun=self._source.begun_at(at.file))
+            name: replace(at, begun=self._log.begun_at(at.file))
             for name, at in reached.items()
             if name in self._new or at != self._starts[name]
         }
