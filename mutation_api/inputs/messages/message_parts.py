@@ -78,6 +78,6 @@ class MessageParts(OperationParts):
             for each in self.shape.operations(found.event, number):
                 position = (*before_steps, each.step)
                 if position > self.after and (self.until is None or position <= self.until):
-                    problem = self.shape.problem(each)
-                    numbers, values = (*position, *times), self.shape.values(each)
+                    numbers = (*position, *times)
+                    problem, values = self.shape.content(each)
                     rows.add(each.operation, numbers, found.place, schema, values, problem, each.doubt)

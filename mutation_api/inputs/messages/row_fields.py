@@ -7,7 +7,9 @@ that differ in case are refused. Rows of equal fields share their :class:`RowFie
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mutation_api.errors import RecordLayoutError
@@ -38,6 +40,15 @@ class RowFields:
     lacking: tuple[str, ...]
     others: tuple[str, ...]
     doubled: tuple[str, ...]
+
+    @functools.cached_property
+    def picked(self) -> Callable[[Fields], tuple[object, ...]] | None:
+        """Takes the columns' values out of a row that has no problem and lacks no column; None otherwise."""
+        is_whole = not (self.doubled or self.lacking or self.others)
+        names = [name for name in self.of_columns if name is not None]
+        if not is_whole or len(names) < len(self.of_columns) or len(names) == 1:
+            return None
+        return operator.itemgetter(*names)
 
     @property
     def has_key(self) -> bool:

@@ -182,10 +182,12 @@ class Shape:
     def _is_moved(self, images: Images) -> bool:
         before, after = images.before or {}, images.after or {}
         old, new = self.names.fields(before).of_key, self.names.fields(after).of_key
-        return any(
-            text_of(before.get(was or "")) != text_of(after.get(now or ""))
-            for was, now in zip(old, new, strict=True)
-        )
+        for was, now in zip(old, new, strict=True):
+            first, second = before.get(was or ""), after.get(now or "")
+            is_same = first.__class__ is second.__class__ and first == second
+            if not is_same and text_of(first) != text_of(second):
+                return True
+        return False
 
     def _doubt(self, event: Event, images: Images, what: str) -> Problem | None:
         """The problem of a key that the message does not show, or None.
@@ -244,27 +246,24 @@ class Shape:
     def _within(self) -> dict[tuple[str, ...], bool]:
         return {}
 
-    def problem(self, operation: RowOperation) -> Problem | None:
-        """Problem of an operation, or of the columns of its row, or None."""
+    def content(self, operation: RowOperation) -> tuple[Problem | None, tuple[object, ...]]:
+        """Problem of a row's columns, or None; and their JSON values, of a delete only those of the key."""
         row = operation.row
         if row is None:
             text = (
                 "the message has no row before the delete, and no key that is an object of JSON "
                 "(print.key=true, key.converter=org.apache.kafka.connect.json.JsonConverter)"
             )
-            return Problem(InputFormatError, "key", text)
+            return Problem(InputFormatError, "key", text), (None,) * len(self.columns)
         fields = self.names.fields(row)
         if operation.operation == "delete":
-            return fields.key_problem(self.names, row)
-        return fields.problem(self.names, row)
-
-    def values(self, operation: RowOperation) -> tuple[object, ...]:
-        """The JSON values of the columns; for a delete only those of the key."""
-        row = operation.row or {}
-        found = self.names.fields(row).of_columns
-        if operation.operation == "delete":
-            found = tuple([each if keyed else None for each, keyed in zip(found, self._is_key, strict=True)])
-        return tuple([None if name is None else row[name] for name in found])
+            keyed = zip(fields.of_columns, self._is_key, strict=True)
+            values = [None if name is None or not is_key else row[name] for name, is_key in keyed]
+            return fields.key_problem(self.names, row), tuple(values)
+        if fields.picked is not None:
+            return None, fields.picked(row)
+        values = [None if name is None else row[name] for name in fields.of_columns]
+        return fields.problem(self.names, row), tuple(values)
 
     @functools.cached_property
     def column_readers(self) -> tuple[ColumnReader, ...]:
