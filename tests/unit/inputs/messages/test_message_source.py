@@ -114,7 +114,9 @@ def test_tasks_of_spark_read_the_same(
     assert [tuple(bytes(v) if isinstance(v, bytearray) else v for v in row) for row in rows] == EXPECTED
     (path,) = folder.iterdir()
     path.write_text(path.read_text() + "\n{")
-    with pytest.raises(InputFormatError, match=rf"^{path}, line {len(CHANGES) + 1}: a message is spread over lines"):
+    with pytest.raises(
+        InputFormatError, match=rf"^{path}, line {len(CHANGES) + 1}: a message is spread over lines"
+    ):
         source.read(spark, [table], {})
 
 
