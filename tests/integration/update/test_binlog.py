@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from judges.mariadb import MariaDb
+from mutation_api import IngestReport, LocalOptions, disable_update, extract_update
+from mutation_api.errors import StoppedAtStatementError
 from tests.integration.ingests.followed_tables import Answer, FollowedTables
 
 pytestmark = pytest.mark.slow
@@ -69,6 +72,25 @@ def test_a_table_is_read_whole_again(shop: FollowedTables) -> None:
     follow(shop, "--recopy")
     shop.run("INSERT INTO t VALUES (6, 66, NULL)")
     follow(shop)
+
+
+def test_python_goes_on_by_the_same_arguments(shop: FollowedTables) -> None:
+    """The error names them, and has the report of what was applied."""
+    given: dict[str, Any] = {"password": shop.server.password, "local": LocalOptions()}
+    shop.run("INSERT INTO t VALUES (2, 22, NULL)", "TRUNCATE t", "INSERT INTO t VALUES (3, 33, NULL)")
+    said = r"in Python seen_to=\['\S+'\].*in Python recopy=True"
+    with pytest.raises(StoppedAtStatementError, match=said) as caught:
+        extract_update(shop.metastore, TABLE, **given)
+    assert isinstance(caught.value.report, IngestReport)
+    assert caught.value.report.operation_count == 1
+    shop.edit("t", lambda row: None)
+    position = str(caught.value).partition("seen_to=['")[2].partition("'")[0]
+    extract_update(shop.metastore, TABLE, seen_to=[position], **given)
+    assert shop.hive("t") == shop.source("t")
+    shop.run("TRUNCATE t")
+    with pytest.raises(StoppedAtStatementError):
+        disable_update(shop.metastore, TABLE, **given)
+    disable_update(shop.metastore, TABLE, discard=True, **given)
 
 
 def test_a_column_is_left_out(shop: FollowedTables) -> None:
