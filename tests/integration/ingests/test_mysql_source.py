@@ -28,6 +28,7 @@ from mutation_api.inputs.mysql.binary_log import BinaryLog
 from mutation_api.inputs.mysql.log_reading import RowImages, Undone
 from mutation_api.inputs.mysql.mysql_source import MySqlSource
 from mutation_api.inputs.mysql.server import LogPosition, MySqlAddress, MySqlServer
+from mutation_api.inputs.mysql.table_map import charset_of
 from mutation_api.inputs.source import OPERATION, POSITION, LocalOperations, Position, SourceTable, Stop
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.fixtures.fix_clock import wait_until
@@ -592,6 +593,15 @@ def test_a_statement_is_read_in_the_character_set_of_its_session(
     shop.read({"id": "int"}, after, table=table)
     assert shop.stop is not None
     assert ("its character set is not known" in shop.stop.message) == bool(comment)
+
+
+def test_the_character_set_of_each_collation_is_known(mariadb: MariaDb) -> None:
+    """The log has numbers of collations, old and new ones."""
+    rows = mariadb.sql(
+        "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
+    )
+    assert len(rows) > 1000
+    assert [(number, name, charset_of(number)) for number, name in rows if charset_of(number) != name] == []
 
 
 def test_rows_without_some_columns_stop_the_reading(shop: Shop) -> None:
