@@ -44,6 +44,8 @@ _STRUCT = re.compile(r"Struct\{([^={},]+)=([^{}=]*)\}", re.DOTALL)
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")
 _OBJECTS_OF_JAVA = ("java.", "[B@")
 _BLANKS = " \t\r\n"
+_LEAST_OBJECT = 2
+"""Length of the shortest object; a shorter text only begins one."""
 
 _WRAPPER_NAMES = frozenset(
     (
@@ -123,6 +125,8 @@ def _are_headers(text: str) -> bool:
 
 
 def _parsed_key(text: str, parser: MessageParser) -> object:
+    if text[:1] == "{":
+        return parser.parsed(text)
     if text.startswith("Struct{"):
         return key_of_struct(text)
     try:
@@ -137,6 +141,8 @@ def _parsed_key(text: str, parser: MessageParser) -> object:
 
 
 def _value(text: str, parser: MessageParser) -> object:
+    if text[:1] == "{" and len(text) > _LEAST_OBJECT:
+        return parser.parsed(text)
     if text.startswith("Struct{"):
         raise LineError(
             "the message is the text of a Struct, as Kafka Connect's converter for strings writes it, which "
