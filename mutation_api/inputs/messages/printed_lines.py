@@ -155,7 +155,7 @@ def _value(text: str, parser: MessageParser) -> object:
             "the line begins a JSON array; write each of its messages on a line of its own: jq -c '.[]' FILE"
         )
     if text.strip(_BLANKS) == "{":
-        raise LineError("a message is spread over lines; write each on one line: jq -c . FILE")
+        raise LineError("a message is spread over lines, or cut off; write each on one line: jq -c . FILE")
     return _out_of_text(parser.parsed(text), parser)
 
 

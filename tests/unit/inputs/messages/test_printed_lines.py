@@ -87,7 +87,7 @@ def test_messages_without_one_of_them(text: str, expected: object) -> None:
         (f"CreateTime:1\tabc\t{VALUE}", "what stands before the tab is no key"),
         (f"[{VALUE},{VALUE}]", "begins a JSON array; write each of its messages on a line of its own"),
         ("[", "begins a JSON array"),
-        ("{", "is spread over lines; write each on one line: jq -c"),
+        ("{", "is spread over lines, or cut off; write each on one line: jq -c"),
     ],
 )
 def test_what_is_known_is_named(text: str, said: str) -> None:
