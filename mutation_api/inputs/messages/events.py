@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from mutation_api.errors import MutationError
-from mutation_api.inputs.messages.json_text import Fields, text_of
+from mutation_api.inputs.messages.json_text import Fields
 from mutation_api.inputs.messages.json_values import Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.table_names import TableId
@@ -200,10 +200,10 @@ def bigint(text: str | None) -> int | None:
 
 
 def number_of(value: object) -> int | None:
-    """The number that a value of JSON is; None if it is none, or has more than 64 bits."""
-    if value.__class__ is int and value in _BIGINTS:
-        return value
-    return bigint(text_of(value))
+    """The number that a value of JSON is, or a string has; None if it is none, or has more than 64 bits."""
+    if value.__class__ is int:
+        return value if value in _BIGINTS else None
+    return bigint(value) if isinstance(value, str) else None
 
 
 def origins_of(server_id: str | None, gtid: str | None) -> tuple[tuple[str, str], ...]:

@@ -37,7 +37,7 @@ class SnapshotFacts:
     states: dict[int, list[tuple[int, _State]]] = field(default_factory=dict)
     positions: dict[str, tuple[int, ...]] = field(default_factory=dict)
     first_change: tuple[int, ...] = ()
-    first_lsn: tuple[int, ...] = ()
+    first_lsn: int | None = None
 
     def add(self, place: Place, event: Event) -> None:
         """Add a row. Those of one file come in the order of its lines."""
@@ -54,8 +54,11 @@ class SnapshotFacts:
             if state not in self.positions:
                 self.positions[state] = _compared(state, position)
         elif position is not None and position[0]:
-            self.first_change = _first(self.first_change, position)
-            self.first_lsn = _first(self.first_lsn, (max(position[:2]),))
+            if not self.first_change or position < self.first_change:
+                self.first_change = position
+            lsn = position[0] if position[0] > position[1] else position[1]
+            if self.first_lsn is None or lsn < self.first_lsn:
+                self.first_lsn = lsn
 
     def merge(self, other: SnapshotFacts) -> None:
         """Add the facts of another part of the log."""
@@ -63,7 +66,8 @@ class SnapshotFacts:
             self.states.setdefault(number, []).extend(states)
         self.positions.update(other.positions)
         self.first_change = _first(self.first_change, other.first_change)
-        self.first_lsn = _first(self.first_lsn, other.first_lsn)
+        if other.first_lsn is not None:
+            self.first_lsn = min(other.first_lsn, self.first_lsn or other.first_lsn)
 
     def in_lines(
         self, files: Sequence[LogPart], *, is_partitioned: bool
@@ -202,7 +206,8 @@ def _check_positions(
     for state, position in facts.positions.items():
         if known.is_streamed and state != known.snapshot:
             said = _described(state, "changes of the table before it, which were applied")
-        first = facts.first_lsn if len(position) == 1 else facts.first_change
+        lsn = () if facts.first_lsn is None else (facts.first_lsn,)
+        first = lsn if len(position) == 1 else facts.first_change
         if first and first < position:
             said = _described(state, "changes of the table before it")
     for part in facts.in_lines(files, is_partitioned=True):

@@ -166,6 +166,7 @@ class _Envelope:
         self.source: Fields = fields_of(field_of(fields, "source")) or {}
         where = (self._source("name"), self._source("db"), self._source("schema"), self._source("table"))
         self.id, self.table = _table_id(where)
+        self.connector, self.file = self._source("connector"), _file_parts(self._source("file"))
         self.code = text_of(field_of(fields, "op"))
 
     def event(self) -> Event:
@@ -173,8 +174,11 @@ class _Envelope:
         problem = None if kind in ("other", "schema change", "truncate") else self._problem()
         rows: tuple[Images, ...] = ()
         if kind == "row" and problem is None:
-            before, after = (fields_of(field_of(self.fields, name)) for name in ("before", "after"))
-            rows = (Images(before, after, self._source("connector") not in _LOG_WHOLE_ROWS),)
+            before, after = (
+                fields_of(field_of(self.fields, "before")),
+                fields_of(field_of(self.fields, "after")),
+            )
+            rows = (Images(before, after, self.connector not in _LOG_WHOLE_ROWS),)
         touches, mentions = self._touched() if kind == "schema change" else ((), frozenset())
         return Event(
             kind,
@@ -291,28 +295,25 @@ class _Envelope:
         return ":".join(part for part in map(self._source, names) if part is not None)
 
     def _log_position(self) -> tuple[int, int, int] | None:
-        file = _file_parts(self._source("file"))
-        if file is not None:
-            place = self._source("pos")
-            texts = (file[1], None if place == "0" else place, self._source("row") or "0")
-        elif self._source("connector") == "postgresql":
-            if self._snapshot_position() not in (None, INCREMENTAL):
-                return (0, 0, 0)
-            last_commit = _LAST_COMMIT.match(self._source("sequence") or "")
-            texts = ("0" if last_commit is None else last_commit[1], self._source("lsn"), "0")
-        else:
+        if self.file is not None:
+            place, row = number_of(self.source.get("pos")), self.source.get("row")
+            number = 0 if row is None else number_of(row)
+            return (self.file[1], place, number) if place and number is not None else None
+        if self.connector != "postgresql":
             return None
-        first, second, third = map(bigint, texts)
-        return None if first is None or second is None or third is None else (first, second, third)
+        if self._snapshot_position() not in (None, INCREMENTAL):
+            return (0, 0, 0)
+        found = _LAST_COMMIT.match(self._source("sequence") or "")
+        last_commit, lsn = 0 if found is None else bigint(found[1]), number_of(self.source.get("lsn"))
+        return None if last_commit is None or lsn is None else (last_commit, lsn, 0)
 
     def _origins(self) -> tuple[tuple[str, str], ...]:
-        server, gtid = self.source.get("server_id"), self.source.get("gtid")
-        return () if server is None and gtid is None else origins_of(text_of(server), text_of(gtid))
+        server, gtid = self._source("server_id"), self.source.get("gtid")
+        return () if server is None and gtid is None else origins_of(server, text_of(gtid))
 
     def _log(self) -> str:
         """The log to which a position belongs: that of a server, by the name that Debezium has for it."""
-        file = _file_parts(self._source("file"))
-        return _log_name(self._source("connector"), self._source("name"), "" if file is None else file[0])
+        return _log_name(self.connector, self.id.log, "" if self.file is None else self.file[0])
 
     def _problem(self) -> Problem | None:
         """What is wrong with a message of a row, or with one that is not known."""
@@ -337,10 +338,10 @@ class _Envelope:
 
 
 @functools.lru_cache(maxsize=_NAMES_KEPT)
-def _file_parts(name: str | None) -> tuple[str, str] | None:
+def _file_parts(name: str | None) -> tuple[str, int] | None:
     """What is before the number in a file's name, and the number; None if it has none."""
     found = _FILE.fullmatch(name or "")
-    return None if found is None else (found[1], found[2])
+    return None if found is None else (found[1], int(found[2]))
 
 
 @functools.lru_cache(maxsize=_NAMES_KEPT)

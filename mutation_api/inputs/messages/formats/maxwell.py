@@ -43,6 +43,7 @@ Source: Maxwell's documentation (dataformat, bootstrapping, config) and its clas
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ from mutation_api.inputs.messages.events import (
     MessageFormat,
     Problem,
     bigint,
+    number_of,
     origins_of,
 )
 from mutation_api.inputs.messages.json_text import fields_of, text_of, texts_of
@@ -130,7 +132,7 @@ class _Read:
     def event(self) -> Event:
         kind, problem = self._kind(), self._problem()
         is_change = kind == "schema change"
-        seconds = bigint(text_of(self.fields.get("ts")))
+        seconds = number_of(self.fields.get("ts"))
         is_of_database = self.type is not None and self.type.startswith("database-")
         return Event(
             kind,
@@ -142,13 +144,17 @@ class _Read:
             rows=(self._images(),) if kind == "row" and problem is None else (),
             text=self.sql or self.type,
             problem=problem,
-            id=TableId(None, self.database, None, self.table),
+            id=_table_id(self.database, self.table),
             touches=self._touches() if is_change else (),
             mentions=names_in(self.sql) if is_change and moves_tables(self.sql) else frozenset(),
             time=None if seconds is None else seconds * 1000,
             snapshot=INCREMENTAL if self.type == "bootstrap-insert" else None,
-            origins=origins_of(text_of(self.fields.get("server_id")), text_of(self.fields.get("gtid"))),
+            origins=self._origins(),
         )
+
+    def _origins(self) -> tuple[tuple[str, str], ...]:
+        server, gtid = self.fields.get("server_id"), self.fields.get("gtid")
+        return () if server is None and gtid is None else origins_of(text_of(server), text_of(gtid))
 
     def _touches(self) -> tuple[TableId, ...]:
         """The tables that a schema change concerns: a renamed one has its old and its new definition."""
@@ -200,3 +206,8 @@ class _Read:
             text = f"{self.position} is not a position such as master.000006:800911"
             return Problem(InputFormatError, "position", text)
         return None
+
+
+@functools.lru_cache(maxsize=256)
+def _table_id(database: str | None, table: str | None) -> TableId:
+    return TableId(None, database, None, table)
