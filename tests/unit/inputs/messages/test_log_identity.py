@@ -6,13 +6,20 @@ and the target equals the source then.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from mutation_api import DebeziumSource
+from mutation_api.errors import ContradictionError
+from mutation_api.inputs.reduce import reduced_log
+from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
+from tests.support.json_messages import small_table, write_log
 from tests.support.message_logs import MessageLogs, debezium_message, maxwell_message
 
 LINES = ("--positions", "line", "--name", "again")
@@ -196,3 +203,20 @@ def test_what_counts_positions_changes(logs: MessageLogs, case: str, runs: str) 
     assert logs.rows() == before
     logs.run(kind, *way, table=table)
     assert logs.rows() == {1: "new", 2: "x"}
+
+
+@pytest.mark.slow
+def test_tasks_of_spark_notice_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """Lines that contradict positions, within a key; other keys may be in any order."""
+    table = SourceTable("shop.t", small_table(("id", "int"), ("v", "string")), ("id",))
+    lines = [mysql("c", 1, "old", 50, 100), mysql("u", 1, "new", 1, 100), mysql("c", 2, "x", 1, 50)]
+    reduced = functools.partial(reduced_log, operation_column=OPERATION)
+    others = DebeziumSource(write_log(tmp_path / "others", lines[:1] + lines[2:]), "test")
+    (found,) = others.read(spark, [table], {}).tables
+    with reduced(found.operations, ["id"], POSITION) as log:
+        assert log.key_count == 2
+    restored = DebeziumSource(write_log(tmp_path / "restored", lines), "test")
+    (found,) = restored.read(spark, [table], {}).tables
+    said = "two operations on key .* stand in the log in another order than that of their positions"
+    with pytest.raises(ContradictionError, match=said), reduced(found.operations, ["id"], POSITION):
+        pass
