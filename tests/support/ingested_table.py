@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import connect
+from mutation_api.cli.engines import ingest_by_spark
 from mutation_api.cli.ingest import command
 from mutation_api.cli.main import main
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -21,10 +23,11 @@ __all__ = ["IngestedTable"]
 
 
 class IngestedTable:
-    """``default.t``, without Spark."""
+    """``default.t``."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, columns: Mapping[str, str]) -> None:
         self.folder = folder
+        self._patch = patch
         self.metastore = InMemoryMetastore(folder / "warehouse", capabilities=HIVE_4_1)
         patch.setattr(command, "metastore_from", lambda arguments: contextlib.nullcontext(self.metastore))
         self._columns = [ColumnInfo(name, kind) for name, kind in columns.items()]
@@ -53,8 +56,11 @@ class IngestedTable:
         )
         return str(path)
 
-    def ingest(self, tool: str, files: str, *words: str, engine: str = "local") -> int:
-        """Run the command; returns its exit code."""
+    def ingest(self, tool: str, files: str, *words: str, spark: SparkSession | None = None) -> int:
+        """Run the command, by Spark if a session is given, which stays open; returns its exit code."""
+        if spark is not None:
+            self._patch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
+        engine = "local" if spark is None else "spark"
         given = ("--metastore", "thrift://n:1", "--quiet", "--engine", engine)
         return main(["ingest", tool, "--files", files, *words, *given])
 

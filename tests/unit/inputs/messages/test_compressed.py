@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from mutation_api.cli.main import EXIT_OK
 from mutation_api.errors import InputFormatError
@@ -105,13 +106,13 @@ def test_a_compressed_log_is_applied(notes: IngestedTable, ending: str) -> None:
 
 
 @pytest.mark.slow
-def test_spark_reads_compressed_files(notes: IngestedTable) -> None:
+def test_spark_reads_compressed_files(notes: IngestedTable, spark: SparkSession) -> None:
     """A task reads a file."""
     for number, (ending, compress) in enumerate(KINDS.items(), start=1):
         line = maxwell(Change("insert", None, row(number, ending), 1, number))
         (notes.folder / "log").mkdir(exist_ok=True)
         (notes.folder / "log" / f"log-{number}.json{ending}").write_bytes(compress(line.encode()))
-    assert notes.ingest("maxwell", str(notes.folder / "log"), *TABLE, engine="spark") == EXIT_OK
+    assert notes.ingest("maxwell", str(notes.folder / "log"), *TABLE, spark=spark) == EXIT_OK
     assert notes.rows() == [row(1, ".gz"), row(2, ".zst")]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from mutation_api.cli.main import EXIT_OK
 from tests.support.ingested_table import IngestedTable
@@ -329,7 +330,7 @@ def test_tombstones_beside_positions(people: IngestedTable, capsys: pytest.Captu
 
 
 @pytest.mark.slow
-def test_spark_reads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_reads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     """Flattened rows in a compressed file, whose columns change their case, with a number as decimal."""
     columns = {"id": "bigint", "price": "decimal(9,2)", "placed": "timestamp"}
     table = IngestedTable(tmp_path, monkeypatch, columns)
@@ -347,7 +348,7 @@ def test_spark_reads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     here = table.rows()
     assert [(row["id"], str(row["price"])) for row in here] == [(1, "3.00")]
     table.empty()
-    assert table.ingest("debezium", str(path), *words, "--name", "spark", engine="spark") == EXIT_OK
+    assert table.ingest("debezium", str(path), *words, "--name", "spark", spark=spark) == EXIT_OK
     assert table.rows() == here
 
 
