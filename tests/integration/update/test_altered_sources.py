@@ -35,7 +35,7 @@ def _named(text: str, names: ObjectNames) -> str:
     return text.replace("$TRIGGER", names.capture).replace("$LOG", names.log)
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("source", "case"),
     [pytest.param(kind, case, id=f"{kind}: {case.name}") for kind in KINDS for case in CASES[kind]],

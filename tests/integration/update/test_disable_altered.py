@@ -37,7 +37,7 @@ def _followed(source: Source, place: Path) -> Shop:
     return shop
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("source", KINDS, indirect=True)
 @pytest.mark.parametrize("altered", ALTERED.values(), ids=ALTERED)
 def test_every_object_is_removed(source: Source, altered: tuple[str, ...], tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ class _Run:
         return (*COLUMNS, EXTRA) if self.database.has_extra else COLUMNS
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", KINDS, indirect=True)
 def test_random_alterations_end_equal_or_are_refused(source: Source, tmp_path: Path) -> None:
     """A few rounds of one seed."""

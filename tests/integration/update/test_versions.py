@@ -81,6 +81,7 @@ def _mode(source: Source) -> list[str]:
     return ["SET SESSION sql_mode = ''"] if source.kind == "mysql" else []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", KINDS, indirect=True)
 def test_a_row_is_read_whatever_its_version_is(source: Source, tmp_path: Path) -> None:
     """Each value of each type, as the version of an updated row and of a new one."""
