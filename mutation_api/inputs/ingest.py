@@ -136,8 +136,7 @@ def ingest(
         ContradictionError: operations contradict, and ``strict`` is set; or two operations on one key
             have the same position.
         StoppedAtStatementError: the log has a statement that changes a table without rows. Everything before
-        it was
-            applied and committed; the error's ``report`` says what.
+            it was applied and committed; the error's ``report`` says what.
         InputFormatError, RecordLayoutError, RecordValueError: see :class:`ChangeSource` and ``merge_into``.
         Others: as :meth:`Transaction.begin` and :meth:`Transaction.commit`. Nothing was applied then.
     """

@@ -135,7 +135,7 @@ def extract_update(
         listener: is called when the transaction is lost while it runs.
         progress: is called with a line of text for each step.
         seen_to: method binlog: positions (``file:offset``) of statements that were carried out in Hive by
-        hand.
+            hand.
         recopy: method binlog: read the table whole again, and replace its rows in Hive.
         zero_dates: method binlog: handling of dates with a zero month or day, ``error`` or ``null``.
         ignored_columns: method binlog: columns that only one side has, besides those of ``enable_update``.

@@ -95,9 +95,8 @@ class MySqlSource:
                 one of Hive becomes NULL in rows that change. Any other difference is an error.
             seen_to: positions in the log (``file:offset``) of statements that were carried out in Hive by
                 hand.
-            recopy: tables of the source that are read whole again; their rows replace those in Hive, and
-            their
-                watermarks.
+            recopy: tables of the source that are read whole again; their rows and watermarks replace those in
+                Hive.
             spill_directory: folder for the files of rows, on any storage; Spark's executors must see it.
                 Default: the system's folder for temporary files, which serves Spark on one machine.
 
@@ -150,8 +149,7 @@ class MySqlSource:
             RecordValueError: a value does not fit Hive's column.
             SourcePositionError: the log no longer has what follows, or is another server's.
             InputError: a table was changed while it was read whole, the log has an unknown event, or the
-            files
-                for Spark cannot be written.
+                files for Spark cannot be written.
         """
         if self._spill_directory is None:
             check_machines(spark, self.source_id)

@@ -114,8 +114,7 @@ class Verdict:
         effects: by followed table; tables without an effect are left out.
         reason: why it may change rows, if that was not proven.
         writes: tables that it writes, and that are not followed. It is without an effect only if each is a
-        plain
-            table without triggers.
+            plain table without triggers.
         creates: plain tables that it makes, which have no triggers.
         begins: temporary tables that it makes.
         ends: temporary tables that it drops.
