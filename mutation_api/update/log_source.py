@@ -265,7 +265,7 @@ class LogSource:
         return f"source {self._database.source_id}, table {self._settings.source_table}"
 
     def _log_name(self, table: CapturedTable) -> str:
-        return self._database.quoted(*([table.schema] if table.schema else []), self._settings.names.log)
+        return self._database.quoted(table.schema, self._settings.names.log)
 
     def _read_log(self, snapshot: SourceSnapshot, plan: ReadPlan) -> _Log:
         numbers: list[int] = []

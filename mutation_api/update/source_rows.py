@@ -67,8 +67,7 @@ class ReadPlan:
     @property
     def table_name(self) -> str:
         """The source's table in a statement."""
-        schema = [self.table.schema] if self.table.schema else []
-        return self.database.quoted(*schema, self.table.name)
+        return self.database.quoted(self.table.schema, self.table.name)
 
     def selected(self, table: str, log: str) -> list[str]:
         """The expressions of all columns: the key from the log, the others from the table."""

@@ -110,9 +110,10 @@ def steady_snapshot(
     for _ in range(ATTEMPTS):
         state = source_state(database, settings, target, is_checked=is_checked)
         with database.snapshot() as snapshot:
-            schema = [state.table.schema] if state.table.schema else []
             # A query of no rows takes the lock that holds back ALTER, DROP and TRUNCATE.
-            snapshot.value(f"SELECT 1 FROM {database.quoted(*schema, state.table.name)} WHERE 1 = 0")
+            snapshot.value(
+                f"SELECT 1 FROM {database.quoted(state.table.schema, state.table.name)} WHERE 1 = 0"
+            )
             if source_state(database, settings, target, is_checked=is_checked) == state:
                 yield SteadySnapshot(snapshot, state)
                 return

@@ -185,7 +185,7 @@ class SourceDatabase(Protocol):
         """The name, in a statement, of a partition of the fingerprint; '' if all of its rows are logged."""
 
     def quoted(self, *names: str) -> str:
-        """A name in a statement."""
+        """A name in a statement; an empty part, as a schema where there are none, is left out."""
 
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
         """The expression that reads a column; ``table``: its alias."""

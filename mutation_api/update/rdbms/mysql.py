@@ -88,7 +88,7 @@ class MySql(MySqlCapture):
 
     def quoted(self, *names: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return ".".join("`" + name.replace("`", "``") + "`" for name in names)
+        return ".".join("`" + name.replace("`", "``") + "`" for name in names if name)
 
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""

@@ -195,7 +195,7 @@ class SqlDatabase(abc.ABC):
         self, schema: str, log: str, sequences: Sequence[tuple[int, int]], extraction: int
     ) -> int:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        table = self.quoted(*([schema] if schema else []), log)
+        table = self.quoted(schema, log)
         deleted = 0
         with self.connected() as connection, self.errors():
             self.begin_deletion(connection)
@@ -216,7 +216,7 @@ class SqlDatabase(abc.ABC):
 
     def unknown_statements(self, schema: str, log: str, extraction: int) -> list[str]:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        table = self.quoted(*([schema] if schema else []), log)
+        table = self.quoted(schema, log)
         receipt = [self.receipt_statement(table).format(-extraction, RECEIPT)] if extraction else []
         return [
             f"DELETE FROM {table} WHERE {SEQUENCE_COLUMN} < 0",
@@ -244,7 +244,7 @@ class SqlDatabase(abc.ABC):
 
     def quoted(self, *names: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+        return ".".join('"' + name.replace('"', '""') + '"' for name in names if name)
 
     def partition_rows(self, table: CapturedTable, partition: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
@@ -342,7 +342,7 @@ class SqlDatabase(abc.ABC):
         return self.growing_column(table, table.column(column))
 
     def _table_name(self, table: CapturedTable) -> str:
-        return self.quoted(*([table.schema] if table.schema else []), table.name)
+        return self.quoted(table.schema, table.name)
 
     @abc.abstractmethod
     def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
