@@ -9,9 +9,11 @@ and the next extraction compares it with the one of its own snapshot.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from mutation_api.update.settings import UpdateSettings
 
 __all__ = ["Difference", "Effect", "Fingerprint", "differences"]
 
@@ -65,18 +67,18 @@ class Fingerprint:
         return cls(identity=str(values.get("identity", "")), **maps)
 
 
-def differences(before: Fingerprint, now: Fingerprint, ignored: Collection[str] = ()) -> list[Difference]:
+def differences(before: Fingerprint, now: Fingerprint, settings: UpdateSettings) -> list[Difference]:
     """Compare two fingerprints of a table.
 
     Args:
         before: the one of the last extraction.
         now: the one of this extraction.
-        ignored: names of columns, in lower case, that Hive's table does not have.
+        settings: those of the table; they say which columns matter.
 
     Returns:
         The differences; empty if nothing happened that triggers do not log.
     """
-    return [*_of_table(before, now), *_of_columns(before, now, ignored), *_of_partitions(before, now)]
+    return [*_of_table(before, now), *_of_columns(before, now, settings), *_of_partitions(before, now)]
 
 
 def _of_table(before: Fingerprint, now: Fingerprint) -> Iterator[Difference]:
@@ -91,13 +93,15 @@ def _of_table(before: Fingerprint, now: Fingerprint) -> Iterator[Difference]:
         yield Difference(f"{_shown(changed)}: made again, or switched off for a time", Effect.COMPARE)
 
 
-def _of_columns(before: Fingerprint, now: Fingerprint, ignored: Collection[str]) -> Iterator[Difference]:
+def _of_columns(before: Fingerprint, now: Fingerprint, settings: UpdateSettings) -> Iterator[Difference]:
+    version = settings.version_column.lower()
+    ignored = {name for name in settings.ignored_among(now.columns) if name.lower() != version}
     for name in dict.fromkeys([*before.columns, *now.columns]):
         was, found = before.columns.get(name), now.columns.get(name)
         if was == found:
             continue
         what = "was added" if was is None else "was dropped" if found is None else "was altered"
-        is_followed = found is not None and name.lower() not in ignored
+        is_followed = found is not None and name not in ignored
         yield Difference(f"column {name} {what}", Effect.COMPARE if is_followed else Effect.NONE)
 
 

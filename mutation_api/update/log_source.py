@@ -28,7 +28,7 @@ from mutation_api.update.rdbms.sql_database import (
 from mutation_api.update.receipt import is_acknowledged, log_is_gone
 from mutation_api.update.settings import UpdateSettings
 from mutation_api.update.source_rows import ReadPlan
-from mutation_api.update.steady_snapshot import SteadySnapshot, source_state, steady_snapshot
+from mutation_api.update.steady_snapshot import SteadySnapshot, check_objects, source_state, steady_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,12 +136,7 @@ class LogSource:
             return self._read(view, table, past)
 
     def _snapshot(self) -> AbstractContextManager[SteadySnapshot]:
-        return steady_snapshot(self._database, self._settings, self._target, is_checked=self._is_checked)
-
-    @property
-    def _is_checked(self) -> bool:
-        """While the update is disabled, its triggers are removed before the last extraction."""
-        return self._settings.state != "disabling"
+        return steady_snapshot(self._database, self._settings, self._target)
 
     def _past(self, snapshot: SourceSnapshot, captured: CapturedTable, mark: ProgressMark | None) -> _Past:
         """Compare both sides' records of the last extraction. Raises SourcePositionError."""
@@ -207,7 +202,7 @@ class LogSource:
     def _differences(self, mark: ProgressMark | None, now: Fingerprint, log: _Log) -> tuple[Difference, ...]:
         """What happened since the last extraction, or since the table was enabled, and is not in the log."""
         before = self._fingerprint_before(mark)
-        found = [] if before is None else differences(before, now, self._ignored)
+        found = [] if before is None else differences(before, now, self._settings)
         if log.has_unknown and before is not None:
             found.append(Difference("TRUNCATE, a repair, or rows whose key was not logged", Effect.COMPARE))
         return tuple(found)
@@ -217,17 +212,14 @@ class LogSource:
             return mark.fingerprint
         return Fingerprint.of(json.loads(self._settings.fingerprint)) if self._settings.fingerprint else None
 
-    @property
-    def _ignored(self) -> set[str]:
-        return {name.lower() for name in self._settings.ignored_columns}
-
     def has_news(self, mark: ProgressMark) -> bool:
         """Whether there may be something to extract, asked without a transaction of Hive.
 
         Raises:
             SourcePositionError: the source does not know of extractions that Hive has.
         """
-        state = source_state(self._database, self._settings, self._target, is_checked=self._is_checked)
+        state = source_state(self._database, self._settings, self._target)
+        check_objects(self._database, self._settings, self._target, state.table)
         if state.fingerprint != mark.fingerprint:
             return True
         with self._database.snapshot() as snapshot:

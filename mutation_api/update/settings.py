@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,14 @@ class UpdateSettings:
     def names(self) -> ObjectNames:
         """Names of the objects in the source."""
         return ObjectNames.of(self.source_table, self.identifier)
+
+    def ignored_among(self, names: Collection[str]) -> set[str]:
+        """Return which columns of the source are left out.
+
+        An ignored name means the column that is spelled so, or, if there is none, the name in any case.
+        """
+        others = {name.lower() for name in self.ignored_columns if name not in names}
+        return {name for name in names if name in self.ignored_columns or name.lower() in others}
 
     def to_properties(self) -> dict[str, str | None]:
         """The table's properties; None for those that are removed.

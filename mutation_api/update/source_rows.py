@@ -35,7 +35,7 @@ class ReadPlan:
         cls, database: SourceDatabase, table: CapturedTable, target: AcidTable, settings: UpdateSettings
     ) -> ReadPlan:
         """Match both sides. Raises RecordLayoutError: columns do not agree, or cannot hold the values."""
-        sources = _sources(table, settings.ignored_columns, target.full_name)
+        sources = _sources(table, settings, target.full_name)
         targets = (*target.columns, *target.partition_keys)
         wanted = {column.name.lower() for column in targets}
         missing = [column.name for column in targets if column.name.lower() not in sources]
@@ -136,27 +136,21 @@ def _marked(name: str, column: SourceColumn, settings: UpdateSettings) -> Source
     return replace(column, is_key=is_key, nulls_invalid=is_nulled)
 
 
-def _sources(table: CapturedTable, ignored: Sequence[str], target: str) -> dict[str, SourceColumn]:
+def _sources(table: CapturedTable, settings: UpdateSettings, target: str) -> dict[str, SourceColumn]:
     """The columns that are not ignored, by name in lower case, as Hive has it.
-
-    A name that is ignored means the column that is spelled so, or, if there is none, in any case.
 
     Raises RecordLayoutError: names of two columns differ in case only.
     """
-    spelled = {column.name for column in table.columns}
-    exact = {name for name in ignored if name in spelled}
-    others = {name.lower() for name in ignored if name not in spelled}
+    ignored = settings.ignored_among([column.name for column in table.columns])
     found: dict[str, SourceColumn] = {}
     for column in table.columns:
-        if column.name in exact or column.name.lower() in others:
+        if column.name in ignored:
             continue
         twin = found.setdefault(column.name.lower(), column)
         if twin is not column:
             raise RecordLayoutError(
                 f"source table {table.full_name} has the columns {twin.name!r} and {column.name!r}, and "
-                "names in "
-                f"{target} do not differ in case: ignore one of them (hive-mutate update enable … "
-                "--ignore-column "
-                f"{twin.name}, in Python ignored_columns=[{twin.name!r}])"
+                f"names in {target} do not differ in case: ignore one of them (hive-mutate update enable … "
+                f"--ignore-column {twin.name}, in Python ignored_columns=[{twin.name!r}])"
             )
     return found

@@ -19,7 +19,7 @@ from mutation_api.update.fingerprint import differences
 from mutation_api.update.progress_mark import ProgressMark
 from mutation_api.update.rdbms.connect import connect_database
 from mutation_api.update.settings import UpdateSettings
-from mutation_api.update.steady_snapshot import source_state
+from mutation_api.update.steady_snapshot import check_objects, source_state
 from mutation_api.update.tables import find_mark, get_table, require_settings, watermark_table_of
 from mutation_api.update.waiting import Waiting, waiting_changes
 from mutation_api.upkeep.delta_sizes import DeltaSizes
@@ -151,10 +151,10 @@ def _ask_source(
         if settings.method.has_log:
             answer.objects = tuple((each.kind, each.name) for each in database.made(settings.names))
         answer.waiting = waiting_changes(metastore, database, table, settings)
-        state = source_state(database, settings, table, is_checked=settings.state == "enabled")
+        state = source_state(database, settings, table)
+        check_objects(database, settings, table, state.table)
         if mark is not None:
-            ignored = {name.lower() for name in settings.ignored_columns}
-            found = differences(mark.fingerprint, state.fingerprint, ignored)
+            found = differences(mark.fingerprint, state.fingerprint, settings)
             answer.differences = tuple(map(str, found))
     except MutationError as error:
         answer.error = str(error)

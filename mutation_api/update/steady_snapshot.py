@@ -17,7 +17,14 @@ from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.rdbms.database import CapturedTable, SourceDatabase, SourceSnapshot
 from mutation_api.update.settings import UpdateSettings
 
-__all__ = ["SourceState", "SteadySnapshot", "repair_advice", "source_state", "steady_snapshot"]
+__all__ = [
+    "SourceState",
+    "SteadySnapshot",
+    "check_objects",
+    "repair_advice",
+    "source_state",
+    "steady_snapshot",
+]
 
 ATTEMPTS = 5
 """Snapshots that are opened until the table is not altered meanwhile."""
@@ -47,78 +54,81 @@ def repair_advice(target: str) -> str:
     )
 
 
-def source_state(
-    database: SourceDatabase, settings: UpdateSettings, target: str, *, is_checked: bool = True
-) -> SourceState:
+def source_state(database: SourceDatabase, settings: UpdateSettings, target: str) -> SourceState:
     """Describe the followed table.
 
     Args:
         database: the source.
         settings: those of the table.
         target: the table in Hive, for messages.
-        is_checked: False if triggers may be missing, as while they are removed.
 
     Raises:
-        CaptureError: the table is gone, or its changes are not captured.
+        CaptureError: the table is gone, or has no key any more.
         RecordLayoutError: the table has become one that the method cannot follow.
         ConnectionFailedError: the source cannot be reached.
     """
-    what = f"source {database.source_id}, table {settings.source_table}"
     try:
         table = database.describe(settings.source_table)
     except RecordLayoutError as error:
         raise CaptureError(
             f"{error}. Nothing was written. To go on: bring the table back, then run hive-mutate update "
-            "repair "
-            f"--table {target}; or stop following it: hive-mutate update disable --table {target} --discard"
+            f"repair --table {target}; or stop following it: hive-mutate update disable --table {target} "
+            "--discard"
         ) from error
-    names = settings.names if settings.method.has_log else None
-    if is_checked:
+    if settings.state != "disabling":
         database.check_capture(table, settings.key, settings.method)
-    missing = _missing_key(table, settings)
+    names = {column.name for column in table.columns}
+    missing = [name for name in settings.key if name not in names]
     if missing:
         raise CaptureError(
-            f"{what}: the table has no key column {', '.join(missing)} any more. Nothing was written. To go "
-            "on: "
-            f"name the column as before; or stop following the table, hive-mutate update disable --table "
-            f"{target} --discard, alter the table in Hive, and enable again"
+            f"source {database.source_id}, table {settings.source_table}: the table has no key column "
+            f"{', '.join(missing)} any more. Nothing was written. To go on: name the column as before; or "
+            f"stop following the table, hive-mutate update disable --table {target} --discard, alter the "
+            "table in Hive, and enable again"
         )
-    if names is not None and is_checked:
-        flaws = database.flaws(table, settings.key, names, settings.method)
-        if flaws:
-            raise CaptureError(
-                f"{what}: changes are not captured: {'; '.join(flaws)}. {repair_advice(target)}"
-            )
-    return SourceState(table, database.fingerprint(table, names if is_checked else None))
+    made = settings.names if settings.method.has_log else None
+    return SourceState(table, database.fingerprint(table, made))
 
 
-def _missing_key(table: CapturedTable, settings: UpdateSettings) -> list[str]:
-    names = {column.name for column in table.columns}
-    return [name for name in settings.key if name not in names]
+def check_objects(
+    database: SourceDatabase, settings: UpdateSettings, target: str, table: CapturedTable
+) -> None:
+    """Raise CaptureError if triggers or the log of an enabled table are missing, or not as they were made.
+
+    While the update is disabled, its triggers are removed before the last extraction.
+    """
+    if settings.state != "enabled" or not settings.method.has_log:
+        return
+    flaws = database.flaws(table, settings.key, settings.names, settings.method)
+    if flaws:
+        raise CaptureError(
+            f"source {database.source_id}, table {settings.source_table}: changes are not captured: "
+            f"{'; '.join(flaws)}. {repair_advice(target)}"
+        )
 
 
 @contextmanager
 def steady_snapshot(
-    database: SourceDatabase, settings: UpdateSettings, target: str, *, is_checked: bool = True
+    database: SourceDatabase, settings: UpdateSettings, target: str
 ) -> Iterator[SteadySnapshot]:
     """Open a snapshot of the source in which the state of the table is known.
 
     Raises:
         InputError: the table was altered at each attempt.
-        Others: as :func:`source_state`.
+        Others: as :func:`source_state` and :func:`check_objects`.
     """
     for _ in range(ATTEMPTS):
-        state = source_state(database, settings, target, is_checked=is_checked)
+        state = source_state(database, settings, target)
         with database.snapshot() as snapshot:
             # A query of no rows takes the lock that holds back ALTER, DROP and TRUNCATE.
             snapshot.value(
                 f"SELECT 1 FROM {database.quoted(state.table.schema, state.table.name)} WHERE 1 = 0"
             )
-            if source_state(database, settings, target, is_checked=is_checked) == state:
+            if source_state(database, settings, target) == state:
+                check_objects(database, settings, target, state.table)
                 yield SteadySnapshot(snapshot, state)
                 return
     raise InputError(
         f"source {database.source_id}, table {settings.source_table}: the table was altered at each of "
-        f"{ATTEMPTS} "
-        "attempts to read it. Nothing was written. Run again"
+        f"{ATTEMPTS} attempts to read it. Nothing was written. Run again"
     )

@@ -175,9 +175,7 @@ class VersionSource:
         """Return what happened to the table itself since the last extraction."""
         if mark is None:
             return []
-        version = self._settings.version_column.lower()
-        ignored = {name.lower() for name in self._settings.ignored_columns} - {version}
-        return differences(mark.fingerprint, view.state.fingerprint, ignored)
+        return differences(mark.fingerprint, view.state.fingerprint, self._settings)
 
     def _read(self, snapshot: SourceSnapshot, plan: ReadPlan, condition: str) -> int:
         assert self._spool is not None

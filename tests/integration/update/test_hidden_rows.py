@@ -79,6 +79,11 @@ def test_columns_whose_names_differ_in_case_only_are_told_apart(source: Source, 
     source.run("UPDATE orders SET item = 'x', \"Item\" = 'greater'")
     shop.extract()
     assert [row["item"] for row in shop.rows()] == ["greater"]
+    source.run(
+        'ALTER TABLE orders DROP COLUMN "Item"', "ALTER TABLE orders ADD COLUMN \"Item\" text DEFAULT 'new'"
+    )
+    shop.extract()
+    assert [row["item"] for row in shop.rows()] == ["new"]
     source.run('ALTER TABLE orders ADD COLUMN "ITEM" text')
     with pytest.raises(RecordLayoutError, match=r"columns 'Item' and 'ITEM'"):
         shop.extract()
