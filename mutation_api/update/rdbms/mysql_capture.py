@@ -228,14 +228,11 @@ class MySqlCapture(SqlDatabase):
         for schema, name in self.rows(_MADE_TRIGGERS, *_trigger_names(names)):
             drop = f"DROP TRIGGER IF EXISTS {self.quoted(schema, name)}"
             found.append(SourceObject("trigger", f"{schema}.{name}", (), (drop,)))
-        for (schema,) in self.rows(_MADE_LOGS, names.log):
-            drop = f"DROP TABLE IF EXISTS {self.quoted(schema, names.log)}"
-            found.append(SourceObject("changelog table", f"{schema}.{names.log}", (), (drop,)))
-        return found
+        return [*found, *self.made_logs(names)]
 
-    def log_name(self, names: ObjectNames) -> str:
-        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return next((self.quoted(schema, names.log) for (schema,) in self.rows(_MADE_LOGS, names.log)), "")
+    def log_schemas(self, names: ObjectNames) -> list[str]:
+        """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
+        return [schema for (schema,) in self.rows(_MADE_LOGS, names.log)]
 
     def of_log(self, column: SourceColumn, log: str) -> str:
         """A key column of the log, as a value of the column's type."""

@@ -15,8 +15,10 @@ Source: PostgreSQL's documentation, "Overview of Trigger Behavior", "Trapping Er
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mutation_api.errors import RecordLayoutError
 from mutation_api.update.fingerprint import Fingerprint
@@ -240,6 +242,7 @@ class PostgreSqlCapture(SqlDatabase):
         function = self.quoted(table.schema, names.capture)
         source = self.quoted(table.schema, table.name)
         made = ", ".join(f'{self.quoted(c.name)} text COLLATE "C"' for c in columns)
+        settings = " ".join(f"SET {name} = {value}" for name, value in _pinned(columns).items())
         events = "INSERT" if method.is_insert_only else "INSERT OR UPDATE OR DELETE"
         triggers = [self._trigger(names.capture, f"AFTER {events}", source, "ROW", function)]
         if not method.is_insert_only:
@@ -263,7 +266,7 @@ class PostgreSqlCapture(SqlDatabase):
                 (
                     f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY "
                     "DEFINER "
-                    f"{' '.join(_pinned(columns))} AS $hm${self._body(log, columns)}$hm$",
+                    f"{settings} AS $hm${self._body(log, columns)}$hm$",
                 ),
                 (f"DROP FUNCTION IF EXISTS {function}()",),
             ),
@@ -330,10 +333,11 @@ END """
     ) -> list[str]:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         columns = [table.column(name) for name in key]
+        function = self.rows(_FUNCTION, table.schema, names.capture)
         return [
             *self._flaws_of_log(table, columns, names),
-            *self._flaws_of_function(table, columns, names),
-            *self._flaws_of_triggers(table, names, method),
+            *self._flaws_of_function(function, table, columns, names),
+            *self._flaws_of_triggers(function, table, names, method),
         ]
 
     def _flaws_of_log(
@@ -349,40 +353,41 @@ END """
             )
 
     def _flaws_of_function(
-        self, table: CapturedTable, columns: Sequence[SourceColumn], names: ObjectNames
+        self,
+        found: Sequence[Sequence[Any]],
+        table: CapturedTable,
+        columns: Sequence[SourceColumn],
+        names: ObjectNames,
     ) -> Iterator[str]:
-        found = self.rows(_FUNCTION, table.schema, names.capture)
         if not found:
             yield f"function {names.capture} is missing"
             return
         _, body, config, is_definer, _ = found[0]
-        pinned = {"search_path": "pg_catalog, pg_temp"} if all(_is_plain(c) for c in columns) else {}
-        wanted = pinned or {"search_path": "pg_catalog, pg_temp", **SETTINGS}
-        given = dict(each.split("=", 1) for each in config)
-        has_settings = {name.lower() for name in given} == {name.lower() for name in wanted}
+        given = {each.partition("=")[0].lower() for each in config}
+        has_settings = given == {name.lower() for name in _pinned(columns)}
         if body != self._body(self.quoted(table.schema, names.log), columns) or not (
             is_definer and has_settings
         ):
             yield f"function {names.capture} is not the one that enable makes for this key"
 
     def _flaws_of_triggers(
-        self, table: CapturedTable, names: ObjectNames, method: CaptureMethod
+        self,
+        function: Sequence[Sequence[Any]],
+        table: CapturedTable,
+        names: ObjectNames,
+        method: CaptureMethod,
     ) -> Iterator[str]:
-        function = self.rows(_FUNCTION, table.schema, names.capture)
-        rows = self.rows(_TRIGGERS, function[0][0]) if function else []
-        found = {
-            (relation, name): (state, kind, is_plain) for relation, name, state, kind, is_plain, _ in rows
-        }
+        found: dict[int, dict[str, tuple[str, int, bool]]] = defaultdict(dict)
+        for oid, *_ in function:
+            for relation, name, state, kind, is_plain, _ in self.rows(_TRIGGERS, oid):
+                found[relation][name] = (state, kind, is_plain)
         row = _ROW | _INSERT | (0 if method.is_insert_only else _UPDATE | _DELETE)
         wanted = [(table.detail.oid, table.full_name, names.capture, row)]
         wanted += [(oid, shown, names.capture, row) for oid, _, shown, _ in table.detail.leaves]
         if not method.is_insert_only:
             wanted.append((table.detail.oid, table.full_name, _truncated(names), _TRUNCATE))
-        by_relation = {
-            relation: {n: v for (r, n), v in found.items() if r == relation} for relation, _ in found
-        }
         for relation, shown, name, kind in wanted:
-            here = by_relation.get(relation, {})
+            here = found[relation]
             # A partition's own trigger has the name of the table's, or one that the server made.
             trigger = here.get(name) or next((v for v in here.values() if v[1] == kind), None)
             if trigger is None:
@@ -401,14 +406,11 @@ END """
         for (schema,) in self.rows(_MADE_FUNCTIONS, names.capture):
             drop = f"DROP FUNCTION IF EXISTS {self.quoted(schema, names.capture)}()"
             found.append(SourceObject("trigger function", f"{schema}.{names.capture}", (), (drop,)))
-        for (schema,) in self.rows(_MADE_LOGS, names.log):
-            drop = f"DROP TABLE IF EXISTS {self.quoted(schema, names.log)}"
-            found.append(SourceObject("changelog table", f"{schema}.{names.log}", (), (drop,)))
-        return found
+        return [*found, *self.made_logs(names)]
 
-    def log_name(self, names: ObjectNames) -> str:
-        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return next((self.quoted(schema, names.log) for (schema,) in self.rows(_MADE_LOGS, names.log)), "")
+    def log_schemas(self, names: ObjectNames) -> list[str]:
+        """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
+        return [schema for (schema,) in self.rows(_MADE_LOGS, names.log)]
 
     def of_log(self, column: SourceColumn, log: str) -> str:
         """A key column of the log, as a value of the column's type."""
@@ -434,13 +436,9 @@ def _truncated(names: ObjectNames) -> str:
     return names.capture + "_truncate"
 
 
-def _is_plain(column: SourceColumn) -> bool:
-    return column.detail.kind in _PLAIN
-
-
-def _pinned(columns: Sequence[SourceColumn]) -> Iterator[str]:
-    """Settings of the trigger function; each costs time at each row, so only those that are needed."""
-    yield "SET search_path = pg_catalog, pg_temp"
-    if not all(_is_plain(column) for column in columns):
-        for name, value in SETTINGS.items():
-            yield f"SET {name} = '{value}'"
+def _pinned(columns: Sequence[SourceColumn]) -> dict[str, str]:
+    """Settings of the trigger function as SQL; each costs time at each row, so only those that are needed."""
+    path = {"search_path": "pg_catalog, pg_temp"}
+    if all(column.detail.kind in _PLAIN for column in columns):
+        return path
+    return {**path, **{name: f"'{value}'" for name, value in SETTINGS.items()}}

@@ -15,10 +15,10 @@ from mutation_api.errors import ConfigurationError, ConnectionFailedError, Recor
 from mutation_api.types.hive_type import HiveType
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE
-from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceSnapshot
+from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceObject, SourceSnapshot
 from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn
 from mutation_api.update.rdbms.key_columns import KeyKind, check_key
-from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.settings import ObjectNames, UpdateSettings
 
 __all__ = [
     "OPERATION_COLUMN",
@@ -213,6 +213,26 @@ class SqlDatabase(abc.ABC):
                 cursor.close()
                 connection.commit()
         return deleted
+
+    @abc.abstractmethod
+    def log_schemas(self, names: ObjectNames) -> list[str]:
+        """Return the schemas that have the log of these names: one, or none."""
+
+    def log_name(self, names: ObjectNames) -> str:
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
+        return next((self.quoted(schema, names.log) for schema in self.log_schemas(names)), "")
+
+    def made_logs(self, names: ObjectNames) -> list[SourceObject]:
+        """Return the log as an object that can be removed."""
+        return [
+            SourceObject(
+                "changelog table",
+                f"{schema}.{names.log}".lstrip("."),
+                (),
+                (f"DROP TABLE IF EXISTS {self.quoted(schema, names.log)}",),
+            )
+            for schema in self.log_schemas(names)
+        ]
 
     def unknown_statements(self, schema: str, log: str, extraction: int) -> list[str]:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""

@@ -90,10 +90,11 @@ class Sqlite(SqlDatabase):
             found.append(_UniqueIndex(columns, tuple(collation for *_, collation in rows)))
         return found
 
-    def log_name(self, names: ObjectNames) -> str:
-        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        found = self.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", names.log)
-        return self.quoted(names.log) if found else ""
+    def log_schemas(self, names: ObjectNames) -> list[str]:
+        """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`; there is one, without a name."""
+        return [""] * len(
+            self.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", names.log)
+        )
 
     def check_capture(self, table: CapturedTable, key: Sequence[str], method: CaptureMethod) -> None:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
@@ -199,19 +200,13 @@ class Sqlite(SqlDatabase):
 
     def made(self, names: ObjectNames) -> list[SourceObject]:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        rows = self.rows(
-            "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'table') ORDER BY type DESC"
-        )
-        return [
-            SourceObject(
-                "trigger" if kind == "trigger" else "changelog table",
-                name,
-                (),
-                (f"DROP {kind.upper()} IF EXISTS {self.quoted(name)}",),
-            )
-            for kind, name in rows
-            if name == names.log or (kind == "trigger" and name.startswith(names.capture))
+        rows = self.rows("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+        triggers = [
+            SourceObject("trigger", name, (), (f"DROP TRIGGER IF EXISTS {self.quoted(name)}",))
+            for (name,) in rows
+            if name.startswith(names.capture)
         ]
+        return [*triggers, *self.made_logs(names)]
 
     def _trigger(self, table: CapturedTable, names: ObjectNames, event: str, body: str) -> SourceObject:
         short = f"{names.capture}_{event.lower().replace(' ', '_')}"
