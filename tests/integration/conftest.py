@@ -8,18 +8,21 @@ import io
 import itertools
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import Hive23, HiveJudge
+from judges.mariadb import MariaDb
 from metastore_client.model import TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.cli.engines import apply_by_spark, diff_by_spark, merge_by_spark
 from mutation_api.cli.main import main
 from tests.fixtures.fix_hive_elsewhere import judge_elsewhere
 from tests.fixtures.fix_judge import new_database
+from tests.integration.ingests.followed_tables import FollowedTables
 from tests.integration.storages.remote_table import check_nothing_is_left
 from tests.integration.transactions.live_table import LAYOUTS, FilledTable, LiveTable
 
@@ -166,3 +169,17 @@ def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[R
 
     yield run_command
     assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
+
+
+@pytest.fixture
+def maria_tables(
+    mariadb: MariaDb,
+    mariadb_database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[FollowedTables]:
+    """A new database of MariaDB, and the commands by which Hive follows its tables."""
+    made = FollowedTables(mariadb, mariadb_database, tmp_path, monkeypatch, capsys)
+    yield made
+    made.close()

@@ -188,21 +188,13 @@ KEPT = {dropped: ["--ignore-column", "t.v"], left_out: ["--ignore-column", "t.s"
 
 
 @pytest.fixture
-def shop(
-    mariadb: MariaDb,
-    mariadb_database: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Iterator[FollowedTables]:
+def shop(maria_tables: FollowedTables, mariadb: MariaDb) -> Iterator[FollowedTables]:
     """A table that Hive does not follow yet; the server's number is set back."""
-    made = FollowedTables(mariadb, mariadb_database, tmp_path, monkeypatch, capsys)
-    made.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 11)")
-    made.create("t", TWO)
+    maria_tables.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 11)")
+    maria_tables.create("t", TWO)
     number = mariadb.sql("SELECT @@global.server_id")[0][0]
-    yield made
+    yield maria_tables
     mariadb.sql("SET GLOBAL server_id = %s", number)
-    made.close()
 
 
 def rows_of_the_guide() -> dict[str, str]:

@@ -5,7 +5,6 @@ behind.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,20 +22,12 @@ T = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
 
 
 @pytest.fixture
-def shop(
-    mariadb: MariaDb,
-    mariadb_database: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Iterator[FollowedTables]:
+def shop(maria_tables: FollowedTables) -> FollowedTables:
     """A table with a row, which Hive follows."""
-    made = FollowedTables(mariadb, mariadb_database, tmp_path, monkeypatch, capsys)
-    made.run(T, "INSERT INTO t VALUES (1, 11)")
-    made.create("t", TWO)
-    made.follow()
-    yield made
-    made.close()
+    maria_tables.run(T, "INSERT INTO t VALUES (1, 11)")
+    maria_tables.create("t", TWO)
+    maria_tables.follow()
+    return maria_tables
 
 
 def test_what_is_before_a_truncate_is_applied_before_it(shop: FollowedTables) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,23 +17,17 @@ TABLE = "default.t"
 
 
 @pytest.fixture
-def shop(
-    mariadb: MariaDb,
-    mariadb_database: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Iterator[FollowedTables]:
+def shop(maria_tables: FollowedTables, mariadb: MariaDb, mariadb_database: str) -> FollowedTables:
     """A table with a row, which Hive follows by the binary log."""
-    made = FollowedTables(mariadb, mariadb_database, tmp_path, monkeypatch, capsys)
-    made.run("CREATE TABLE t (id INT PRIMARY KEY, v INT, day DATE)", "INSERT INTO t VALUES (1, 11, NULL)")
-    made.create("t", {"id": "int", "v": "int", "day": "date"})
+    maria_tables.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT, day DATE)", "INSERT INTO t VALUES (1, 11, NULL)"
+    )
+    maria_tables.create("t", {"id": "int", "v": "int", "day": "date"})
     source = f"mysql://{mariadb.user}@127.0.0.1:{mariadb.port}/{mariadb_database}"
-    answer = made.update("enable", "--source", source, "--table", TABLE, "--method", "binlog")
+    answer = maria_tables.update("enable", "--source", source, "--table", TABLE, "--method", "binlog")
     assert answer.code == 0, answer.err
-    follow(made)
-    yield made
-    made.close()
+    follow(maria_tables)
+    return maria_tables
 
 
 def extract(shop: FollowedTables, *words: str) -> Answer:
