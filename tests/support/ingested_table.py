@@ -19,15 +19,29 @@ from mutation_api.cli.ingest import command
 from mutation_api.cli.main import main
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
-__all__ = ["IngestedTable"]
+__all__ = ["IngestedTable", "engine_of_commands"]
+
+
+def engine_of_commands(patch: pytest.MonkeyPatch, spark: SparkSession | None) -> str:
+    """What ``--engine`` is; commands by Spark use this session, which stays open."""
+    if spark is None:
+        return "local"
+    patch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
+    return "spark"
 
 
 class IngestedTable:
-    """``default.t``."""
+    """``default.t``, and the engine of the command: a session, which stays open, or none."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, columns: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        patch: pytest.MonkeyPatch,
+        columns: Mapping[str, str],
+        spark: SparkSession | None = None,
+    ) -> None:
         self.folder = folder
-        self._patch = patch
+        self._engine = engine_of_commands(patch, spark)
         self.metastore = InMemoryMetastore(folder / "warehouse", capabilities=HIVE_4_1)
         patch.setattr(command, "metastore_from", lambda arguments: contextlib.nullcontext(self.metastore))
         self._columns = [ColumnInfo(name, kind) for name, kind in columns.items()]
@@ -56,12 +70,9 @@ class IngestedTable:
         )
         return str(path)
 
-    def ingest(self, tool: str, files: str, *words: str, spark: SparkSession | None = None) -> int:
-        """Run the command, by Spark if a session is given, which stays open; returns its exit code."""
-        if spark is not None:
-            self._patch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
-        engine = "local" if spark is None else "spark"
-        given = ("--metastore", "thrift://n:1", "--quiet", "--engine", engine)
+    def ingest(self, tool: str, files: str, *words: str) -> int:
+        """Run the command; returns its exit code."""
+        given = ("--metastore", "thrift://n:1", "--quiet", "--engine", self._engine)
         return main(["ingest", tool, "--files", files, *words, *given])
 
     def rows(self) -> list[dict[str, Any]]:

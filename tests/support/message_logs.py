@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
@@ -16,6 +17,7 @@ from mutation_api import connect
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.main import EXIT_OK, main
 from mutation_api.upkeep.create_acid_table import create_acid_table
+from tests.support.ingested_table import engine_of_commands
 
 __all__ = ["MessageLogs", "canal_message", "debezium_ddl", "debezium_message", "maxwell_message"]
 
@@ -27,7 +29,11 @@ class MessageLogs:
     """Files of a log, and the tables that follow it: ``default.t`` with the columns id and v, and others."""
 
     def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        spark: SparkSession | None,
     ) -> None:
         self.folder = folder / "log"
         self.folder.mkdir()
@@ -35,7 +41,7 @@ class MessageLogs:
         self.create("default.t", ("id", "int"), ("v", "string"))
         made = self.metastore
         monkeypatch.setattr(ingest, "metastore_from", lambda arguments: contextlib.nullcontext(made))
-        self._capsys = capsys
+        self._capsys, self._engine = capsys, engine_of_commands(monkeypatch, spark)
 
     def create(self, table: str, *columns: tuple[str, str]) -> None:
         """Make a table."""
@@ -67,7 +73,7 @@ class MessageLogs:
     def _called(self, kind: str, table: str, words: Sequence[str]) -> tuple[int, str, str]:
         tables = [word for each in table.split() for word in ("--table", each)]
         given = ["ingest", kind, "--files", str(self.folder), *tables, "--quiet", "--json", *words]
-        code = main([*given, "--engine", "local", "--metastore", "thrift://n:1"])
+        code = main([*given, "--engine", self._engine, "--metastore", "thrift://n:1"])
         found = self._capsys.readouterr()
         return code, found.out, found.err
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from judges.mariadb import MariaDb
 from judges.postgres import Postgres
 from metastore_client.client import MetastoreClient
@@ -128,8 +130,10 @@ class Shop:
         *keys: ColumnInfo,
         bucketed_by: str | None = "id",
         name: str = "orders",
+        spark: SparkSession | None = None,
     ) -> None:
         self.source, self.metastore = source, metastore
+        self._engine: dict[str, Any] = {"local": LOCAL} if spark is None else {"local": None, "spark": spark}
         self.table = f"{database}.{name}"
         buckets = {} if bucketed_by is None else {"clustered_by": [bucketed_by], "num_buckets": 2}
         create_acid_table(metastore, self.table, columns, keys, **buckets)
@@ -140,8 +144,8 @@ class Shop:
         return enable_update(self.metastore, self.table, self.source.url, **given)
 
     def extract(self, **options: Any) -> ExtractReport:
-        """Extract, without Spark if not asked otherwise."""
-        given = {"password": self.source.password, "local": LOCAL, **options}
+        """Extract, by the engine of this table if not asked otherwise."""
+        given = {"password": self.source.password, **self._engine, **options}
         return extract_update(self.metastore, self.table, **given)
 
     def repair(self, **options: Any) -> EnableReport:

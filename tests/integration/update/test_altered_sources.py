@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
@@ -42,13 +43,13 @@ def _named(text: str, names: ObjectNames) -> str:
     indirect=["source"],
 )
 def test_rows_are_equal_or_the_extraction_refuses_with_a_way_on(
-    source: Source, case: Case, tmp_path: Path
+    source: Source, case: Case, tmp_path: Path, engine_session: SparkSession | None
 ) -> None:
     """Equal at once, or refused with nothing written, and equal after the way on."""
     source.run(*case.create)
     metastore = InMemoryMetastore(tmp_path / "warehouse", capabilities=HIVE_4_1)
     columns = case.columns
-    shop = Shop(source, metastore, "default", columns, bucketed_by=columns[0].name)
+    shop = Shop(source, metastore, "default", columns, bucketed_by=columns[0].name, spark=engine_session)
     names = shop.enable().settings.names
     shop.extract()
     _check(shop, case, columns)

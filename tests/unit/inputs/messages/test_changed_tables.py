@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,12 +18,6 @@ from tests.support.message_logs import (
     debezium_message,
     maxwell_message,
 )
-
-
-@pytest.fixture
-def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> MessageLogs:
-    """An empty log."""
-    return MessageLogs(tmp_path, monkeypatch, capsys)
 
 
 def change(kind: str, identifier: str, **others: Any) -> Mapping[str, Any]:

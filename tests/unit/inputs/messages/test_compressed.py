@@ -50,8 +50,10 @@ def row(number: int, note: str) -> dict[str, object]:
 
 
 @pytest.fixture
-def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IngestedTable:
-    return IngestedTable(tmp_path, monkeypatch, {"id": "bigint", "note": "string"})
+def notes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_session: SparkSession | None
+) -> IngestedTable:
+    return IngestedTable(tmp_path, monkeypatch, {"id": "bigint", "note": "string"}, engine_session)
 
 
 @pytest.mark.parametrize("ending", KINDS)
@@ -105,14 +107,13 @@ def test_a_compressed_log_is_applied(notes: IngestedTable, ending: str) -> None:
     assert notes.rows() == [row(1, "c")]
 
 
-@pytest.mark.slow
-def test_spark_reads_compressed_files(notes: IngestedTable, spark: SparkSession) -> None:
-    """A task reads a file."""
+def test_a_log_of_several_compressed_files(notes: IngestedTable) -> None:
+    """By Spark a task reads a file."""
     for number, (ending, compress) in enumerate(KINDS.items(), start=1):
         line = maxwell(Change("insert", None, row(number, ending), 1, number))
         (notes.folder / "log").mkdir(exist_ok=True)
         (notes.folder / "log" / f"log-{number}.json{ending}").write_bytes(compress(line.encode()))
-    assert notes.ingest("maxwell", str(notes.folder / "log"), *TABLE, spark=spark) == EXIT_OK
+    assert notes.ingest("maxwell", str(notes.folder / "log"), *TABLE) == EXIT_OK
     assert notes.rows() == [row(1, ".gz"), row(2, ".zst")]
 
 

@@ -28,12 +28,6 @@ REPLACE = (*LINES, "--new-snapshot", "replace")
 Write = Callable[..., str]
 
 
-@pytest.fixture
-def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> MessageLogs:
-    """An empty log."""
-    return MessageLogs(tmp_path, monkeypatch, capsys)
-
-
 def postgres(op: str, identifier: int, value: str, commit: int | None, lsn: int, **source: Any) -> str:
     """A message of a PostgreSQL connector."""
     last = "null" if commit is None else f'"{commit}"'

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from mutation_api.cli.main import EXIT_OK
 from mutation_api.inputs.messages.json_text import MessageParser
@@ -128,21 +129,27 @@ def test_structs() -> None:
         assert key_of_struct(other) is None
 
 
+@pytest.fixture
+def parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_session: SparkSession | None
+) -> IngestedTable:
+    return IngestedTable(tmp_path, monkeypatch, {"id": "bigint", "part": "int"}, engine_session)
+
+
 def test_the_advice_for_a_key_that_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    parts: IngestedTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A delete of a Struct of several fields is refused; with keys as JSON it is applied."""
-    table = IngestedTable(tmp_path, monkeypatch, {"id": "bigint", "part": "int"})
     row = {"id": 1, "part": 2}
     insert = envelope("c", None, row, {**POSTGRES, "lsn": 1})
     delete = envelope("d", None, None, {**POSTGRES, "lsn": 2})
     words = ("--table", "public.orders=default.t:id,part")
-    files = table.log("log-1.json", [f"Struct{{id=1,part=2}}\t{text}" for text in (insert, delete)])
-    assert table.ingest("debezium", files, *words) != EXIT_OK
+    files = parts.log("log-1.json", [f"Struct{{id=1,part=2}}\t{text}" for text in (insert, delete)])
+    assert parts.ingest("debezium", files, *words) != EXIT_OK
     assert "no key that is an object of JSON (print.key=true, key.converter=org" in capsys.readouterr().err
-    files = table.log("log-1.json", [f"{json.dumps(row)}\t{text}" for text in (insert, delete)])
-    assert table.ingest("debezium", files, *words) == EXIT_OK
-    assert table.rows() == []
+    files = parts.log("log-1.json", [f"{json.dumps(row)}\t{text}" for text in (insert, delete)])
+    assert parts.ingest("debezium", files, *words) == EXIT_OK
+    assert parts.rows() == []
 
 
 CREATED = json.loads(envelope("c", None, {"id": 1, "part": 2}, {**POSTGRES, "lsn": 1}))
@@ -168,22 +175,20 @@ ONE_A_LINE = "".join(f"{json.dumps(each)}\n" for each in (CREATED, MOVED))
     ],
 )
 def test_the_advice_is_followed(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    parts: IngestedTable,
     capsys: pytest.CaptureFixture[str],
     wrong: str | bytes,
     said: str,
     right: str | bytes,
 ) -> None:
     """Nothing is applied before; then all is."""
-    table = IngestedTable(tmp_path, monkeypatch, {"id": "bigint", "part": "int"})
     words = ("--table", "public.orders=default.t:id", "--name", "log")
-    path = tmp_path / "log-1.json"
+    path = parts.folder / "log-1.json"
     path.write_bytes(wrong if isinstance(wrong, bytes) else wrong.encode())
-    assert table.ingest("debezium", str(path), *words) != EXIT_OK
+    assert parts.ingest("debezium", str(path), *words) != EXIT_OK
     assert said in capsys.readouterr().err
-    assert table.rows() == []
-    path = tmp_path / ("log-1.json.gz" if isinstance(right, bytes) else "log-1.json")
+    assert parts.rows() == []
+    path = parts.folder / ("log-1.json.gz" if isinstance(right, bytes) else "log-1.json")
     path.write_bytes(right if isinstance(right, bytes) else right.encode())
-    assert table.ingest("debezium", str(path), *words) == EXIT_OK
-    assert table.rows() == [{"id": 1, "part": 2}, {"id": 2, "part": 3}]
+    assert parts.ingest("debezium", str(path), *words) == EXIT_OK
+    assert parts.rows() == [{"id": 1, "part": 2}, {"id": 2, "part": 3}]

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
 from tests.support.message_logs import MessageLogs, canal_message, debezium_message
 
 ORDERS = "shop.t=default.t"
-
-
-@pytest.fixture
-def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> MessageLogs:
-    """An empty log."""
-    return MessageLogs(tmp_path, monkeypatch, capsys)
 
 
 def insert(identifier: int, value: str, **others: object) -> str:

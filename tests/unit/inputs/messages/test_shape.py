@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from mutation_api.cli.main import EXIT_OK
 from tests.support.ingested_table import IngestedTable
@@ -21,8 +22,10 @@ Row = dict[str, Any] | None
 
 
 @pytest.fixture
-def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IngestedTable:
-    return IngestedTable(tmp_path, monkeypatch, PEOPLE)
+def people(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_session: SparkSession | None
+) -> IngestedTable:
+    return IngestedTable(tmp_path, monkeypatch, PEOPLE, engine_session)
 
 
 def person(number: int, email: str | None) -> dict[str, Any]:

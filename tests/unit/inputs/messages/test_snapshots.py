@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +9,6 @@ import pytest
 from tests.support.message_logs import MessageLogs, debezium_message, maxwell_message
 
 LINES = ("--positions", "line")
-
-
-@pytest.fixture
-def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> MessageLogs:
-    """An empty log."""
-    return MessageLogs(tmp_path, monkeypatch, capsys)
 
 
 def mysql(op: str, identifier: int, value: str, pos: int, **source: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,15 +189,9 @@ def test_each_row_of_the_guide_has_a_case() -> None:
 @pytest.mark.parametrize(
     ("name", "number"), [(name, number) for name, rows in ROWS.items() for number in range(len(rows))]
 )
-def test_what_the_guide_says(
-    name: str,
-    number: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_the_guide_says(name: str, number: int, logs: MessageLogs) -> None:
     """After a first run the log goes on; the next run does, or it is refused, and the way on leads there."""
-    row, logs = ROWS[name][number], MessageLogs(tmp_path, monkeypatch, capsys)
+    row = ROWS[name][number]
     logs.write("log-1.json", *row.first)
     logs.run(row.kind, table=row.table)
     before = logs.rows()

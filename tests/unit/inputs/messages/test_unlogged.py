@@ -17,6 +17,7 @@ from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
 from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.inputs.source import SourceTable
 from tests.support.json_messages import in_order, small_table, write_log
+from tests.support.message_logs import MessageLogs, debezium_message
 from tests.unit.inputs.messages.test_debezium import POSTGRES, envelope
 
 P = "__debezium_unavailable_value"
@@ -95,6 +96,17 @@ def test_the_way_on(tmp_path: Path) -> None:
         ("insert", 1, '["a"]'),
         ("update", 1, '["a","b"]'),
     ]
+
+
+@pytest.mark.parametrize("value", [["__debezium_unavailable_value"], "__debezium_unavailable_value"])
+def test_a_command_refuses_it_with_a_way_on(logs: MessageLogs, value: Any) -> None:
+    """Nothing is applied; a log with whole rows is."""
+    logs.write("log-1.json", debezium_message("c", 1, "a"), debezium_message("u", 2, value, pos=5))
+    assert "REPLICA IDENTITY FULL" in logs.refused("debezium")
+    assert logs.rows() == {}
+    logs.write("log-1.json", debezium_message("r", 1, "a"), debezium_message("r", 2, "b"))
+    logs.run("debezium", "--name", "whole")
+    assert logs.rows() == {1: "a", 2: "b"}
 
 
 def test_a_key_is_never_a_placeholder(tmp_path: Path) -> None:

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.message_logs import MessageLogs, canal_message, debezium_message, maxwell_message
-
-
-@pytest.fixture
-def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> MessageLogs:
-    """An empty log."""
-    return MessageLogs(tmp_path, monkeypatch, capsys)
 
 
 def sql_server(database: str, identifier: int, value: str, **source: Any) -> str:
