@@ -103,6 +103,8 @@ def key_of_struct(text: str) -> Fields | None:
 
 
 def _parts(text: str) -> _Parts | None:
+    if text.startswith("{") and "\t" not in text:
+        return _Parts(None, text)  # the most frequent form, without the copies that a split makes
     before, tab, behind = text.partition("\t")
     if text.startswith(_JSON_KEYS):
         return _Parts(before, behind) if tab else _Parts(None, text)

@@ -35,13 +35,14 @@ Canal-JSON protocol.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.messages.events import Event, Images, Message, MessageFormat, Problem, bigint
-from mutation_api.inputs.messages.json_text import field_of, fields_of, objects_of, text_of, texts_of
+from mutation_api.inputs.messages.json_text import fields_of, objects_of, text_of, texts_of
 from mutation_api.inputs.messages.json_values import TEXT, Reader
 from mutation_api.inputs.messages.log_options import Positions
 from mutation_api.inputs.messages.message_source import MessageSource
@@ -111,28 +112,38 @@ class _Read:
         self.database = text_of(fields.get("database"))
         self.table = text_of(fields.get("table"))
         self.type = text_of(fields.get("type"))
-        self.sql = text_of(fields.get("sql"))
         self.data, self.old = objects_of(fields.get("data")), objects_of(fields.get("old"))
-        self.commit_ts = bigint(text_of(field_of(fields_of(fields.get("_tidb")), "commitTs")))
+        tidb = fields_of(fields.get("_tidb"))
+        self.commit_ts = None if tidb is None else bigint(text_of(tidb.get("commitTs")))
 
     def event(self, positions: Positions) -> Event:
         kind, problem = self._kind(), self._problem()
+        is_change = kind == "schema change"
         return Event(
             kind,
             self._full_name(),
             None if self.type is None else self.type.lower(),
             self._log_position(positions),
             "id" if self.commit_ts is None else "commitTs",
-            key_names=texts_of(self.fields.get("pkNames")),
-            rows=tuple(self._images()) if kind == "row" and problem is None else (),
-            text=self.sql or self.type,
-            problem=problem,
-            id=TableId(None, self.database, None, self.table) if kind in ("row", "truncate") else None,
-            touches=self._touches() if kind == "schema change" else (),
-            mentions=names_in(self.sql) if kind == "schema change" and self._may_move() else frozenset(),
+            None,
+            None,
+            texts_of(self.fields.get("pkNames")),
+            tuple(self._images()) if kind == "row" and problem is None else (),
+            self.type if kind == "row" else self.sql or self.type,
+            problem,
+            _table_id(self.database, self.table) if kind in ("row", "truncate") else None,
+            self._touches() if is_change else (),
+            names_in(self.sql) if is_change and self._may_move() else frozenset(),
         )
 
+    @property
+    def sql(self) -> str | None:
+        """The statement of a schema change."""
+        return text_of(self.fields.get("sql"))
+
     def _kind(self) -> str:
+        if self.type in OPERATIONS:
+            return "damaged" if self.database is None or self.table is None else "row"
         if self.type == "TRUNCATE":
             return "truncate"
         if self.type in INDEX_CHANGES and not _changes_index_alone(self.sql):
@@ -172,7 +183,7 @@ class _Read:
         return None if first is None else (first, 0, 0)
 
     def _problem(self) -> Problem | None:
-        if self.type in (*NO_CHANGES, *SCHEMA_CHANGES, "TRUNCATE"):
+        if self.type in NO_CHANGES or self.type in SCHEMA_CHANGES or self.type == "TRUNCATE":
             return None
         needed = {"type": self.type, "database": self.database, "table": self.table}
         missing = [name for name, value in needed.items() if value is None]
@@ -189,6 +200,11 @@ class _Read:
             text = "the message does not say for each row what the update changed"
             return Problem(InputFormatError, "old", text)
         return None
+
+
+@functools.lru_cache(maxsize=256)
+def _table_id(database: str | None, table: str | None) -> TableId:
+    return TableId(None, database, None, table)
 
 
 def _changes_index_alone(statement: str | None) -> bool:

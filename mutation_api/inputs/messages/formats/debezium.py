@@ -33,6 +33,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from typing import NamedTuple
 
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.messages.events import (
@@ -164,41 +165,42 @@ class _Envelope:
             key = fields_of(key["payload"])
         self.fields, self.key = fields, key
         self.source: Fields = fields_of(field_of(fields, "source")) or {}
-        where = (self._source("name"), self._source("db"), self._source("schema"), self._source("table"))
-        self.id, self.table = _table_id(where)
-        self.connector, self.file = self._source("connector"), _file_parts(self._source("file"))
+        text = self._source
+        self.connector, self.id, self.table, self.file, self.log = _place(
+            text("connector"), text("name"), text("db"), text("schema"), text("table"), text("file")
+        )
         self.code = text_of(field_of(fields, "op"))
 
     def event(self) -> Event:
         kind = self._kind()
         problem = None if kind in ("other", "schema change", "truncate") else self._problem()
-        rows: tuple[Images, ...] = ()
-        if kind == "row" and problem is None:
-            before, after = (
-                fields_of(field_of(self.fields, "before")),
-                fields_of(field_of(self.fields, "after")),
-            )
-            rows = (Images(before, after, self.connector not in _LOG_WHOLE_ROWS),)
+        is_row = kind == "row" and problem is None
         touches, mentions = self._touched() if kind == "schema change" else ((), frozenset())
+        snapshot = self._snapshot_position() if self.code == "r" else None
         return Event(
             kind,
             self._changed_table() if self.code is None else self.table,
             OPERATIONS.get(self.code or ""),
-            self._log_position(),
-            self._log(),
+            self._log_position(snapshot),
+            self.log,
             self.schema,
             self.key,
             None if self.key is None else tuple(sorted(self.key)),
-            rows,
-            text_of(field_of(self.fields, "ddl")) or self.code,
+            (self._images(),) if is_row else (),
+            self.code if is_row else text_of(field_of(self.fields, "ddl")) or self.code,
             problem,
             None if self.table is None else self.id,
             touches,
             mentions,
             self._origins(),
-            self._snapshot_position(),
+            snapshot,
             number_of(self.source.get("ts_ms")),
         )
+
+    def _images(self) -> Images:
+        fields = self.fields or {}
+        before, after = fields_of(fields.get("before")), fields_of(fields.get("after"))
+        return Images(before, after, self.connector not in _LOG_WHOLE_ROWS)
 
     def _source(self, name: str) -> str | None:
         value = self.source.get(name)
@@ -285,23 +287,21 @@ class _Envelope:
     def _is_of_snapshot(self) -> bool:
         return (self._source("snapshot") or "false") not in ("false", "incremental")
 
-    def _snapshot_position(self) -> str | None:
-        """The position of the snapshot that read the row, the same for all its rows; None of other rows."""
-        if self.code != "r":
-            return None
+    def _snapshot_position(self) -> str:
+        """The position of the snapshot that read the row, the same for all its rows."""
         if self._source("snapshot") in (None, INCREMENTAL):
             return INCREMENTAL
         names = ("file", "pos") if self._source("file") is not None else ("lsn", "commit_lsn", "scn")
         return ":".join(part for part in map(self._source, names) if part is not None)
 
-    def _log_position(self) -> tuple[int, int, int] | None:
+    def _log_position(self, snapshot: str | None) -> tuple[int, int, int] | None:
         if self.file is not None:
             place, row = number_of(self.source.get("pos")), self.source.get("row")
             number = 0 if row is None else number_of(row)
             return (self.file[1], place, number) if place and number is not None else None
         if self.connector != "postgresql":
             return None
-        if self._snapshot_position() not in (None, INCREMENTAL):
+        if snapshot not in (None, INCREMENTAL):
             return (0, 0, 0)
         found = _LAST_COMMIT.match(self._source("sequence") or "")
         last_commit, lsn = 0 if found is None else bigint(found[1]), number_of(self.source.get("lsn"))
@@ -310,10 +310,6 @@ class _Envelope:
     def _origins(self) -> tuple[tuple[str, str], ...]:
         server, gtid = self._source("server_id"), self.source.get("gtid")
         return () if server is None and gtid is None else origins_of(server, text_of(gtid))
-
-    def _log(self) -> str:
-        """The log to which a position belongs: that of a server, by the name that Debezium has for it."""
-        return _log_name(self.connector, self.id.log, "" if self.file is None else self.file[0])
 
     def _problem(self) -> Problem | None:
         """What is wrong with a message of a row, or with one that is not known."""
@@ -337,23 +333,38 @@ class _Envelope:
         return None
 
 
-@functools.lru_cache(maxsize=_NAMES_KEPT)
-def _file_parts(name: str | None) -> tuple[str, int] | None:
-    """What is before the number in a file's name, and the number; None if it has none."""
-    found = _FILE.fullmatch(name or "")
-    return None if found is None else (found[1], int(found[2]))
+class _Place(NamedTuple):
+    """Where a change was logged: what its message repeats of others.
+
+    Attributes:
+        connector: its name.
+        id, table: the table, and its short name; None if the message names none.
+        file: what is before the number in the file's name, and the number; None if it has none.
+        log: the log to which a position belongs: that of a server, by the name that Debezium has for it.
+    """
+
+    connector: str | None
+    id: TableId
+    table: str | None
+    file: tuple[str, int] | None
+    log: str
 
 
 @functools.lru_cache(maxsize=_NAMES_KEPT)
-def _table_id(parts: tuple[str | None, str | None, str | None, str | None]) -> tuple[TableId, str | None]:
-    """A table and its short name."""
-    found = TableId(*parts)
-    return found, found.short
-
-
-@functools.lru_cache(maxsize=_NAMES_KEPT)
-def _log_name(*parts: str | None) -> str:
-    return " ".join(part for part in parts if part is not None).rstrip(" ")
+def _place(
+    connector: str | None,
+    name: str | None,
+    database: str | None,
+    schema: str | None,
+    table: str | None,
+    file: str | None,
+) -> _Place:
+    found = TableId(name, database, schema, table)
+    numbered = _FILE.fullmatch(file or "")
+    parts = None if numbered is None else (numbered[1], int(numbered[2]))
+    of_log = (connector, name, "" if parts is None else parts[0])
+    log = " ".join(part for part in of_log if part is not None).rstrip(" ")
+    return _Place(connector, found, found.short, parts, log)
 
 
 def _has_payload(fields: Fields | None) -> bool:

@@ -56,7 +56,6 @@ from mutation_api.inputs.messages.events import (
     Message,
     MessageFormat,
     Problem,
-    bigint,
     number_of,
     origins_of,
 )
@@ -124,33 +123,58 @@ class _Read:
         self.database = text_of(fields.get("database"))
         self.table = text_of(fields.get("table"))
         self.type = text_of(fields.get("type"))
-        self.sql = text_of(fields.get("sql"))
         self.position = text_of(fields.get("position"))
         self.place = None if self.position is None else _POSITION.fullmatch(self.position)
         self.data, self.old = fields_of(fields.get("data")), fields_of(fields.get("old"))
 
     def event(self) -> Event:
-        kind, problem = self._kind(), self._problem()
+        kind = self._kind()
+        if kind != "row":
+            return self._other_event(kind)
+        problem = self._problem()
+        return Event(
+            kind,
+            f"{self.database}.{self.table}",
+            OPERATIONS.get(self.type or ""),
+            self._log_position(),
+            None if self.place is None else self.place[1],
+            None,
+            None,
+            texts_of(self.fields.get("primary_key_columns")),
+            (self._images(),) if problem is None else (),
+            self.type,
+            problem,
+            _table_id(self.database, self.table),
+            origins=self._origins(),
+            snapshot=INCREMENTAL if self.type == "bootstrap-insert" else None,
+            time=self._time(),
+        )
+
+    def _other_event(self, kind: str) -> Event:
         is_change = kind == "schema change"
-        seconds = number_of(self.fields.get("ts"))
         is_of_database = self.type is not None and self.type.startswith("database-")
         return Event(
             kind,
             f"{self.database}.{'*' if is_of_database else self.table}",
-            OPERATIONS.get(self.type or ""),
+            None,
             self._log_position(),
             None if self.place is None else self.place[1],
-            key_names=texts_of(self.fields.get("primary_key_columns")),
-            rows=(self._images(),) if kind == "row" and problem is None else (),
             text=self.sql or self.type,
-            problem=problem,
-            id=_table_id(self.database, self.table),
+            problem=self._problem(),
             touches=self._touches() if is_change else (),
             mentions=names_in(self.sql) if is_change and moves_tables(self.sql) else frozenset(),
-            time=None if seconds is None else seconds * 1000,
-            snapshot=INCREMENTAL if self.type == "bootstrap-insert" else None,
             origins=self._origins(),
+            time=self._time(),
         )
+
+    @property
+    def sql(self) -> str | None:
+        """The statement of a schema change."""
+        return text_of(self.fields.get("sql"))
+
+    def _time(self) -> int | None:
+        seconds = number_of(self.fields.get("ts"))
+        return None if seconds is None else seconds * 1000
 
     def _origins(self) -> tuple[tuple[str, str], ...]:
         server, gtid = self.fields.get("server_id"), self.fields.get("gtid")
@@ -166,6 +190,8 @@ class _Read:
         return tuple(TableId(None, database, None, table) for database, table in dict.fromkeys(tables))
 
     def _kind(self) -> str:
+        if self.type in OPERATIONS:
+            return "damaged" if self.database is None or self.table is None else "row"
         if self.type in NO_CHANGES:
             return "schema change" if self.type == CREATE and replaces_table(self.sql) else "other"
         if self.type in SCHEMA_CHANGES:
@@ -181,13 +207,13 @@ class _Read:
     def _log_position(self) -> tuple[int, int, int] | None:
         if self.place is None or not int(self.place[3]):
             return None
-        row = bigint(text_of(self.fields.get("xoffset")))
+        row = number_of(self.fields.get("xoffset"))
         if row is None:
             row = _LAST_ROW if text_of(self.fields.get("commit")) == "true" else 0
         return int(self.place[2]), int(self.place[3]), row
 
     def _problem(self) -> Problem | None:
-        if self.type in (*NO_CHANGES, *SCHEMA_CHANGES):
+        if self.type in NO_CHANGES or self.type in SCHEMA_CHANGES:
             return None
         needed = {"database": self.database, "type": self.type, "table": self.table}
         missing = [name for name, value in needed.items() if value is None]
