@@ -80,7 +80,8 @@ SCHEMA_CHANGES = ("table-alter", "table-drop", "database-alter", "database-drop"
 _LAST_ROW = 2**62
 """Replaces the ``xoffset`` of the last row of a transaction."""
 
-_POSITION = re.compile(r"(.*?)\.?([0-9]{1,18}):([0-9]{1,18})", re.DOTALL)
+_FILE = re.compile(r"(.*?)\.?([0-9]{1,18})", re.DOTALL)
+_OFFSET = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class _Read:
         self.table = text_of(fields.get("table"))
         self.type = text_of(fields.get("type"))
         self.position = text_of(fields.get("position"))
-        self.place = None if self.position is None else _POSITION.fullmatch(self.position)
+        self.place = None if self.position is None else _place(self.position)
         self.data, self.old = fields_of(fields.get("data")), fields_of(fields.get("old"))
 
     def event(self) -> Event:
@@ -137,7 +138,7 @@ class _Read:
             f"{self.database}.{self.table}",
             OPERATIONS.get(self.type or ""),
             self._log_position(),
-            None if self.place is None else self.place[1],
+            None if self.place is None else self.place[0],
             None,
             None,
             texts_of(self.fields.get("primary_key_columns")),
@@ -158,7 +159,7 @@ class _Read:
             f"{self.database}.{'*' if is_of_database else self.table}",
             None,
             self._log_position(),
-            None if self.place is None else self.place[1],
+            None if self.place is None else self.place[0],
             text=self.sql or self.type,
             problem=self._problem(),
             touches=self._touches() if is_change else (),
@@ -205,12 +206,12 @@ class _Read:
         return Images(before, None if self.type == "delete" else self.data)
 
     def _log_position(self) -> tuple[int, int, int] | None:
-        if self.place is None or not int(self.place[3]):
+        if self.place is None or not self.place[2]:
             return None
         row = number_of(self.fields.get("xoffset"))
         if row is None:
             row = _LAST_ROW if text_of(self.fields.get("commit")) == "true" else 0
-        return int(self.place[2]), int(self.place[3]), row
+        return self.place[1], self.place[2], row
 
     def _problem(self) -> Problem | None:
         if self.type in NO_CHANGES or self.type in SCHEMA_CHANGES:
@@ -232,6 +233,19 @@ class _Read:
             text = f"{self.position} is not a position such as master.000006:800911"
             return Problem(InputFormatError, "position", text)
         return None
+
+
+def _place(position: str) -> tuple[str, int, int] | None:
+    """Log, number of the file and byte of a position such as ``master.000006:800911``; None of others."""
+    name, _, offset = position.rpartition(":")
+    file = _file(name)
+    return None if file is None or not _OFFSET.fullmatch(offset) else (*file, int(offset))
+
+
+@functools.lru_cache(maxsize=256)
+def _file(name: str) -> tuple[str, int] | None:
+    found = _FILE.fullmatch(name)
+    return None if found is None else (found[1], int(found[2]))
 
 
 @functools.lru_cache(maxsize=256)
