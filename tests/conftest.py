@@ -2,6 +2,7 @@
 
 * ``--long`` also runs the tests marked ``long``; without it the summary says how many were left out.
 * ``--kerberos`` also runs the tests marked ``kerberos``, for which a key server must be installed.
+* ``--judge-zone ZONE`` runs Hive in another time zone than UTC.
 * ``--history-seed N`` runs the random history N alone, as its failure names it.
 * A test may be skipped for the reasons in ``ALLOWED_SKIP_REASONS`` only; any other skip fails the run.
 """
@@ -57,6 +58,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--long", action="store_true", help="also run the tests marked long")
     group.addoption(
         "--kerberos", action="store_true", help="also run the tests marked kerberos, which need a key server"
+    )
+    group.addoption(
+        "--judge-zone", default="UTC", metavar="ZONE", help="run Hive in this time zone, as Java calls it"
     )
     group.addoption(
         "--history-seed", type=int, metavar="N", help="run the random history with this seed alone"

@@ -33,8 +33,8 @@ LOG_OPTIONS = (
 CODE_CACHE = "-XX:ReservedCodeCacheSize=160m"
 """With one compiler it is 48 MiB, which half an hour of SQL fills; then nothing is compiled any more."""
 
-# dates and timestamps are printed and hashed in the JVM's zone
-ZONE_OPTION = "-Duser.timezone=UTC"
+DEFAULT_ZONE = "UTC"
+"""In a JVM's zone Hive 2.3 writes, prints and hashes timestamps."""
 
 
 class HiveJudge(ProcessJudge):
@@ -56,6 +56,7 @@ class HiveJudge(ProcessJudge):
         configuration: Mapping[str, str] | None = None,
         *,
         user: str | None = None,
+        zone: str = DEFAULT_ZONE,
     ) -> None:
         """Start the JVM.
 
@@ -66,6 +67,7 @@ class HiveJudge(ProcessJudge):
                 by ``hive.metastore.kerberos.principal`` and ``.keytab.file``; with ``hive.metastore.uris``
                 the SQL works on that metastore instead of one of its own (the compactor cannot be used then).
             user: who Hive is to HDFS; the user of this process for None.
+            zone: the JVM's time zone, as Java calls it.
 
         Raises:
             JudgeError: Java, a jar or the compiler is missing, or the JVM does not come up.
@@ -74,7 +76,7 @@ class HiveJudge(ProcessJudge):
         settings = [f"{name}={value}" for name, value in (configuration or {}).items()]
         self._reaches_s3 = any(name.startswith("fs.s3a.") for name in configuration or {})
         self._is_secure = (configuration or {}).get("hadoop.security.authentication") == "kerberos"
-        options = [*ADD_OPENS, *SPEED_OPTIONS, *LOG_OPTIONS, CODE_CACHE, ZONE_OPTION]
+        options = [*ADD_OPENS, *SPEED_OPTIONS, *LOG_OPTIONS, CODE_CACHE, f"-Duser.timezone={zone}"]
         if user is not None:
             options += [f"-DHADOOP_USER_NAME={user}", f"-Duser.name={user}"]
         command = [self._java(), *options, *self._program(), self.work_directory, *settings]

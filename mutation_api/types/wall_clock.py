@@ -1,4 +1,4 @@
-"""Wall clocks to instants in a time zone, as Java's java.sql.Timestamp does it.
+"""Wall clocks to instants in a time zone, and back, as Java's java.sql.Timestamp does it.
 
 Where the clock is put forward, a time in the gap is read with the offset before the change. Where it is put
 back, the later of the two instants is taken. Compared with Java on 366,000 wall clocks of 16 zones.
@@ -19,10 +19,17 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import ConfigurationError, RecordValueError
 
-__all__ = ["instants_of_wall_clocks"]
+__all__ = ["FIRST_KNOWN_INSTANT", "instants_of_wall_clocks", "wall_clock_of_instant"]
+
+FIRST_KNOWN_INSTANT = -2_208_988_800
+"""1900-01-01 00:00:00 UTC, in seconds since 1970. Before it Java's zones have the offset that is their
+standard time today (``sun.util.calendar.ZoneInfoFile``), where the zone database has older ones."""
 
 _FIRST_YEAR = 1901
 _END_YEAR = 2100
+_CALENDAR_CYCLE = 146_097 * 24 * 60 * 60
+_LATE = 240_000_000_000
+"""In the year 9575."""
 _PROBE_STEP = datetime.timedelta(hours=12)
 """In every zone, two changes are more than half a day apart."""
 
@@ -69,6 +76,29 @@ def instants_of_wall_clocks(
     indices = np.searchsorted(zone.since, seconds, "right") - 1
     instants: NDArray[np.int64] = seconds - zone.offsets[np.maximum(indices, 0)]
     return instants
+
+
+def wall_clock_of_instant(seconds: int, zone: zoneinfo.ZoneInfo) -> int:
+    """Turn an instant into a wall clock.
+
+    Args:
+        seconds: since 1970-01-01 00:00:00 UTC, of the years 1 to 9999.
+        zone: the zone.
+
+    Returns:
+        The wall clock read as if it were UTC, in seconds since 1970.
+    """
+    if seconds < FIRST_KNOWN_INSTANT:
+        return seconds + _standard_offset(zone)
+    # The calendar repeats itself after 400 years, and Python ends with the year 9999.
+    known = seconds if seconds < _LATE else seconds - _CALENDAR_CYCLE
+    return seconds + _offset(zone, datetime.datetime.fromtimestamp(known, datetime.UTC))
+
+
+@functools.lru_cache(maxsize=16)
+def _standard_offset(zone: zoneinfo.ZoneInfo) -> int:
+    winter_and_summer = [datetime.datetime(_END_YEAR, month, 1, tzinfo=datetime.UTC) for month in (1, 7)]
+    return min(_offset(zone, each) for each in winter_and_summer)
 
 
 @functools.lru_cache(maxsize=16)

@@ -12,11 +12,16 @@ from collections.abc import Collection, Iterator
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.orc.format.compression import DAMAGE, unpacked
-from mutation_api.orc.format.orc_proto import STREAM_COLUMN, STREAM_LENGTH, STRIPE_STREAM
+from mutation_api.orc.format.orc_proto import (
+    STREAM_COLUMN,
+    STREAM_LENGTH,
+    STRIPE_STREAM,
+    STRIPE_WRITER_ZONE,
+)
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
 
-__all__ = ["parse_statistics", "parse_streams"]
+__all__ = ["parse_statistics", "parse_streams", "writer_zone"]
 
 _STATISTICS_STRIPE = 1
 _STATISTICS_COLUMN = 1
@@ -68,6 +73,24 @@ def parse_streams(section: bytes, tail: OrcTail, stripe: StripeInfo) -> list[tup
     starts = [stop - length for stop, length in zip(stops, lengths, strict=True)]
     data_start = stripe.offset + stripe.index_length
     return [each for each in zip(columns, starts, stops, strict=True) if each[1] >= data_start]
+
+
+def writer_zone(section: bytes, tail: OrcTail) -> str:
+    """Time zone of the writer of a stripe; empty if it has none.
+
+    Args:
+        section: the ``footer_length`` bytes at the end of the stripe.
+        tail: of the same file.
+
+    Raises:
+        CorruptFileError: the bytes are not the footer of a stripe.
+    """
+    try:
+        plain = unpacked(section, tail.compression, tail.block_bytes)
+        zones = [as_bytes(value) for field, value in fields_of(plain) if field == STRIPE_WRITER_ZONE]
+        return zones[-1].decode() if zones else ""
+    except DAMAGE as error:
+        raise CorruptFileError(f"the footer of an ORC stripe cannot be parsed: {error}") from error
 
 
 def _statistics_of(stripe: bytes, columns: Collection[int]) -> Iterator[tuple[int, bytes]]:

@@ -7,30 +7,35 @@ and "no end"), so pyorc reads columns with such values once more, value by value
 from __future__ import annotations
 
 import contextlib
-import datetime
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import zoneinfo
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.orc
 import pyorc
 from numpy.typing import NDArray
 
-from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordValueError
+from mutation_api.errors import CorruptFileError, DirectoryStateError, ReadError, RecordValueError
 from mutation_api.orc.format.stored_values import holds_dates
 from mutation_api.orc.format.stripe_ranges import Range, column_id, column_ids, comparable_range
-from mutation_api.orc.format.stripe_sections import parse_statistics, parse_streams
+from mutation_api.orc.format.stripe_sections import parse_statistics, parse_streams, writer_zone
 from mutation_api.orc.format.tail import OrcTail, parse_tail, tail_length
-from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, replace_timestamps
+from mutation_api.orc.format.time_zones import add_zone, find_zones, missing_zone, named_zone
+from mutation_api.orc.read.column_reader import ReadOptions, replace_timestamps
+from mutation_api.orc.read.open_files import OpenFile
+from mutation_api.orc.read.pyorc_values import converters, plain_value
 from mutation_api.orc.read.ranged_input import RangedInput
 from mutation_api.storage.location import Location
+from mutation_api.storage.machine_faults import is_fault_of_machine
 from mutation_api.storage.protocol import Storage
-from mutation_api.types.calendar import proleptic_from_hybrid_timestamps
 from mutation_api.types.hive_type import HiveType
 from mutation_api.types.plain_array import has_timestamp
+from mutation_api.types.wall_clock import FIRST_KNOWN_INSTANT
 
 __all__ = ["OrcInput"]
 
@@ -38,7 +43,8 @@ logger = logging.getLogger(__name__)
 
 _OUT_OF_RANGE = "out of range for nanosecond"
 _NANOS_PER_SECOND = 10**9
-_EPOCH = datetime.datetime(1970, 1, 1)
+_FIRST_AGREED = (FIRST_KNOWN_INSTANT + 24 * 60 * 60) * _NANOS_PER_SECOND
+"""Wall clock, in nanoseconds since 1970, from which ORC and Java know the same offset of a zone."""
 _ROWS_DECODED_PER_SOUGHT = 4096
 """About as many rows of a stripe are decoded in the time in which one row is sought."""
 _WHOLE_STRIPE_BYTES = 1024 * 1024
@@ -59,6 +65,8 @@ class OrcInput:
 
     Attributes:
         location: as given.
+        stripe_count: number of stripes.
+        schema: the file's columns; empty for an empty file.
         is_proleptic: dates and timestamps count days in the proleptic Gregorian calendar, not in the hybrid
             one. The footer decides, or ``options`` if the footer does not say.
 
@@ -76,22 +84,16 @@ class OrcInput:
         self._options = options
         self._needs_pyorc = False
         self.is_proleptic = options.is_proleptic
-        self._input: Any = None
-        self._ranged: RangedInput | None = None
-        self._file = self._open()
+        self._readings = 0
+        find_zones()
+        self._opened = self._open()
+        file = None if self._opened is None else self._opened.file
+        self.schema: pa.Schema = pa.schema([]) if file is None else file.schema
+        self.stripe_count = 0 if file is None else int(file.nstripes)
         if any(holds_dates(data_type) for data_type in self.schema.types):
             marked = self._tail.is_proleptic
             self.is_proleptic = self.is_proleptic if marked is None else marked
-
-    @property
-    def stripe_count(self) -> int:
-        """Number of stripes."""
-        return 0 if self._file is None else int(self._file.nstripes)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The file's columns; empty for an empty file."""
-        return pa.schema([]) if self._file is None else self._file.schema
+        self._leave()
 
     def read_stripe(self, index: int, columns: Sequence[str]) -> pa.RecordBatch:
         """Columns of one stripe.
@@ -103,19 +105,22 @@ class OrcInput:
         Returns:
             The stripe's rows; timestamps in nanoseconds or, if those cannot hold them, in the wanted form.
         """
-        if self._ranged is not None:
-            self._fetch(self._ranged, index, columns)
-        if self._needs_pyorc:
-            return self._read_with_pyorc(index, columns)
-        try:
-            return self._file.read_stripe(index, columns=list(columns))
-        except pa.ArrowInvalid as error:
-            if _OUT_OF_RANGE not in str(error):
-                raise self._corrupt(error) from error
-        except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as error:
-            raise self._corrupt(error) from error
-        self._needs_pyorc = True
-        return self._read_with_pyorc(index, columns)
+        with self._reading() as opened:
+            if opened.ranged is not None:
+                self._fetch(opened.ranged, index, columns)
+            if not self._needs_pyorc:
+                try:
+                    found = self._decoded(opened.file, index, columns)
+                    if not any(map(_is_early, found.columns)) or self._zone(opened, index) is None:
+                        return found
+                    return self._read_with_pyorc(opened, index, columns)
+                except pa.ArrowInvalid as error:
+                    if _OUT_OF_RANGE not in str(error):
+                        raise self._fault(error) from error
+                except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as error:
+                    raise self._fault(error) from error
+                self._needs_pyorc = True
+            return self._read_with_pyorc(opened, index, columns)
 
     def read_rows(
         self, index: int, columns: Sequence[str], positions: NDArray[np.int64], stripe_rows: int
@@ -139,6 +144,22 @@ class OrcInput:
                 return self._sought_rows(index, columns, positions)
         return self.read_stripe(index, columns).take(pa.array(positions))
 
+    def _zone(self, opened: OpenFile, index: int) -> zoneinfo.ZoneInfo | None:
+        """The zone of a stripe's writer; None if it never had another offset."""
+        stripe = self._tail.stripes[index]
+        opened.stream.seek(stripe.end - stripe.footer_length)
+        return named_zone(writer_zone(opened.stream.read(stripe.footer_length), self._tail))
+
+    def _decoded(self, file: Any, index: int, columns: Sequence[str]) -> pa.RecordBatch:
+        """What pyarrow decodes; once more if it did not know the time zone of the stripe's writer."""
+        try:
+            return file.read_stripe(index, columns=list(columns))
+        except (pa.ArrowException, OSError) as error:
+            zone = missing_zone(error)
+            if zone is None or not add_zone(zone):
+                raise
+        return file.read_stripe(index, columns=list(columns))
+
     def stripe_rows(self, index: int) -> int:
         """Number of rows of one stripe."""
         return self._tail.stripes[index].row_count
@@ -158,13 +179,14 @@ class OrcInput:
         """
         tail = self._tail
         behind = tail.footer_length + tail.postscript_length + 1
-        section = self._last_bytes(tail.statistics_length + behind)[: tail.statistics_length]
+        with self._reading() as opened:
+            section = opened.last_bytes(tail.statistics_length + behind)[: tail.statistics_length]
         names = {column_id(self.schema, name): name for name in columns}
         try:
             stripes = parse_statistics(section, tail, names)
             return [self._ranges(stripe, names, columns) for stripe in stripes]
         except CorruptFileError as error:
-            raise self._corrupt(error) from error
+            raise self._fault(error) from error
 
     def _ranges(
         self, statistics: Mapping[int, bytes], names: Mapping[int, str], columns: Mapping[str, HiveType]
@@ -191,43 +213,56 @@ class OrcInput:
         except CorruptFileError:
             return  # decoding it will raise the error
         except OSError as error:
-            raise self._corrupt(error) from error
+            raise self._fault(error) from error
         wanted = frozenset[int]().union(*(column_ids(self.schema, name) for name in columns))
         ranges = [(start, stop) for column, start, stop in streams if column in wanted]
         ranged.fetch([*ranges, (footer_start, stripe.end)])
 
-    def _open(self) -> Any:
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[OpenFile]:
+        """The open file; it is closed afterwards if too many are open."""
+        if self._opened is None:
+            self._opened = self._open()
+            assert self._opened is not None, f"{self.location} is empty now"
+        self._readings += 1
         try:
-            stream = self._stream()
+            yield self._opened
+        finally:
+            self._readings -= 1
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._opened is not None and not self._readings and not self._opened.may_stay:
+            self._opened.close()
+            self._opened = None
+
+    def _open(self) -> OpenFile | None:
+        """Open the file; None if it is empty."""
+        try:
+            ranged, stream = self._stream()
             if stream is None:
                 logger.warning("%s is empty: read as a file without rows, as Hive does", self.location)
                 return None
-            file = pa.orc.ORCFile(stream)
-            self._input = stream
+            return OpenFile(pa.orc.ORCFile(stream), stream, ranged)
         except FileNotFoundError as error:
             raise DirectoryStateError(
                 f"{self.location} was removed after its directory was listed; a reader needs a lock, else "
                 "Hive's cleaner may remove its files: take a new snapshot within a transaction"
             ) from error
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise self._corrupt(error) from error
-        return file
+            raise self._fault(error) from error
 
     @functools.cached_property
     def _tail(self) -> OrcTail:
-        try:
-            length = self._file.file_footer_length + self._file.file_postscript_length + 1
-            return parse_tail(self._last_bytes(length))
-        except CorruptFileError as error:
-            raise self._corrupt(error) from error
+        with self._reading() as opened:
+            try:
+                length = opened.file.file_footer_length + opened.file.file_postscript_length + 1
+                return parse_tail(opened.last_bytes(length))
+            except CorruptFileError as error:
+                raise self._fault(error) from error
 
-    def _last_bytes(self, count: int) -> bytes:
-        self._input.seek(self._input.size() - count)
-        data: bytes = self._input.read(count)
-        return data
-
-    def _stream(self) -> Any:
-        """The file's committed bytes; None if there are none."""
+    def _stream(self) -> tuple[RangedInput | None, Any]:
+        """What fetches ranges, if it is needed, and the file's committed bytes; None if there are none."""
         stream = self._storage.open_input(self.location)
         size = int(stream.size())
         length = size if self._length is None else self._length
@@ -237,53 +272,60 @@ class OrcInput:
             )
         if length == 0:
             stream.close()
-            return None
+            return None, None
         if length == size and isinstance(stream, pa.OSFile):
-            return stream
-        self._ranged = RangedInput(stream, length)
+            return None, stream
+        ranged = RangedInput(stream, length)
         with contextlib.suppress(CorruptFileError):  # decoding it will raise the error
-            self._ranged.keep_end(tail_length(self._ranged.keep_end(0)))
-        return pa.PythonFile(self._ranged, mode="r")
+            ranged.keep_end(tail_length(ranged.keep_end(0)))
+        return ranged, pa.PythonFile(ranged, mode="r")
 
-    def _read_with_pyorc(self, index: int, columns: Sequence[str]) -> pa.RecordBatch:
+    def _read_with_pyorc(self, opened: OpenFile, index: int, columns: Sequence[str]) -> pa.RecordBatch:
         names = [n for n in columns if has_timestamp(self._type_of(n))]
         rest = [n for n in columns if n not in names]
         try:
-            read = self._pyorc_stripe(index, names)
-            parts = self._file.read_stripe(index, columns=rest) if rest else None
+            read = self._pyorc_stripe(opened, index, names)
+            parts = opened.file.read_stripe(index, columns=rest) if rest else None
         except (pa.ArrowException, pyorc.errors.ORCError, OSError, ValueError, TypeError) as error:
-            raise self._corrupt(error) from error
+            raise self._fault(error) from error
         return _combine(parts, read)
 
     def _sought_rows(
         self, index: int, columns: Sequence[str], positions: NDArray[np.int64]
     ) -> pa.RecordBatch:
-        if self._ranged is not None:
-            self._fetch(self._ranged, index, columns)
         ascending, at = np.unique(positions, return_inverse=True)
-        try:
-            stripe = self._pyorc_reader(columns, batch_size=1).read_stripe(index)
-            rows = []
-            for position in ascending.tolist():
-                stripe.seek(position)
-                rows.append(next(stripe))
-        except OSError as error:
-            raise self._corrupt(error) from error
+        with self._reading() as opened:
+            if opened.ranged is not None:
+                self._fetch(opened.ranged, index, columns)
+            try:
+                stripe = self._pyorc_reader(
+                    opened, columns, self._zone(opened, index), batch_size=1
+                ).read_stripe(index)
+                rows = []
+                for position in ascending.tolist():
+                    stripe.seek(position)
+                    rows.append(next(stripe))
+            except OSError as error:
+                raise self._fault(error) from error
         found = _combine(None, {name: self._array(rows, name) for name in columns})
         return found.take(pa.array(at))
 
-    def _pyorc_stripe(self, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
-        rows = list(self._pyorc_reader(names).read_stripe(index))
+    def _pyorc_stripe(self, opened: OpenFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
+        rows = list(self._pyorc_reader(opened, names, self._zone(opened, index)).read_stripe(index))
         return {name: self._array(rows, name) for name in names}
 
-    def _pyorc_reader(self, names: Sequence[str], batch_size: int = 1024) -> pyorc.Reader:
-        source: Any = self._ranged or self._stream()
+    def _pyorc_reader(
+        self, opened: OpenFile, names: Sequence[str], zone: zoneinfo.ZoneInfo | None, batch_size: int = 1024
+    ) -> pyorc.Reader:
+        """Reads rows of stripes whose writer was in this zone."""
+        source: Any = opened.ranged or self._stream()[1]
         return pyorc.Reader(
             source,
             batch_size=batch_size,
             column_names=names,
+            timezone=zone or zoneinfo.ZoneInfo("UTC"),  # the writer's own: ORC gives instants as they are
             struct_repr=pyorc.StructRepr.DICT,
-            converters=_converters(self._options, self.is_proleptic),
+            converters=converters(self._options, zone, self.is_proleptic),
         )
 
     def _array(self, rows: Sequence[Mapping[str, Any]], name: str) -> pa.Array:
@@ -293,7 +335,7 @@ class OrcInput:
         if inner:
             values = (None if value is None else value[inner] for value in values)
         try:
-            return pa.array([_plain(value, target) for value in values], type=target)
+            return pa.array([plain_value(value, target) for value in values], type=target)
         except (OverflowError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise RecordValueError(
                 f"{self.location}, column {name!r}: a timestamp does not fit "
@@ -305,8 +347,32 @@ class OrcInput:
         data_type = self.schema.field(outer).type
         return data_type.field(inner).type if inner else data_type
 
-    def _corrupt(self, error: Exception) -> CorruptFileError:
+    def _fault(self, error: Exception) -> ReadError:
+        """The error to raise: that of the file, or of this machine, which says nothing about the file."""
+        zone = missing_zone(error)
+        if zone is not None:
+            return ReadError(
+                f"{self.location}: this machine does not know {zone!r}, the time zone in which the file was "
+                "written, and the package tzdata has no such zone; install the newest tzdata, or let TZDIR "
+                "name a folder that has it"
+            )
+        if is_fault_of_machine(error):
+            return ReadError(
+                f"{self.location} cannot be read here, which says nothing about the file: {error}"
+            )
         return CorruptFileError(f"{self.location} is not a readable ORC file: {error}")
+
+
+def _is_early(array: pa.Array) -> bool:
+    """Whether a column has timestamps for which ORC and Java know other offsets of the writer's zone."""
+    if pa.types.is_timestamp(array.type):
+        first = pc.min(array).value
+        return first is not None and first < _FIRST_AGREED
+    if pa.types.is_list(array.type):
+        return has_timestamp(array.type) and _is_early(array.values)
+    if pa.types.is_map(array.type):
+        return has_timestamp(array.type) and (_is_early(array.keys) or _is_early(array.items))
+    return any(_is_early(array.field(i)) for i in range(array.type.num_fields))
 
 
 def _can_be_sought(data_type: pa.DataType) -> bool:
@@ -332,56 +398,3 @@ def _combine(parts: pa.RecordBatch | None, read: Mapping[str, pa.Array]) -> pa.R
             fields = dict(zip((f.name for f in present.type), present.flatten(), strict=True)) | fields
         columns[outer] = pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
     return pa.RecordBatch.from_pydict(columns)
-
-
-def _plain(value: Any, data_type: pa.DataType) -> Any:
-    """A value of pyorc in the form that ``pa.array`` accepts: maps become lists of pairs."""
-    if value is None:
-        return None
-    if pa.types.is_map(data_type):
-        return [(_plain(k, data_type.key_type), _plain(v, data_type.item_type)) for k, v in value.items()]
-    if pa.types.is_list(data_type):
-        return [_plain(v, data_type.value_type) for v in value]
-    if pa.types.is_struct(data_type):
-        return {f.name: _plain(value[f.name], f.type) for f in data_type}
-    return value
-
-
-def _converters(options: ReadOptions, is_proleptic: bool) -> dict[pyorc.TypeKind, Any]:
-    def timestamp(seconds: int, nanos: int) -> int | str:
-        if not is_proleptic:
-            seconds = int(proleptic_from_hybrid_timestamps(np.asarray([seconds], dtype=np.int64), "s")[0])
-        return _timestamp(seconds, nanos, options)
-
-    return {
-        pyorc.TypeKind.TIMESTAMP: _converter(timestamp),
-        pyorc.TypeKind.DATE: _converter(lambda days: days),
-    }
-
-
-def _converter(convert: Callable[..., Any]) -> Any:
-    class Converter:
-        @staticmethod
-        def from_orc(*values: Any) -> Any:
-            return convert(*(v for v in values if isinstance(v, int)))
-
-        @staticmethod
-        def to_orc(*_values: Any) -> Any:
-            raise NotImplementedError("this converter only reads")
-
-    return Converter
-
-
-def _timestamp(seconds: int, nanos: int, options: ReadOptions) -> int | str:
-    """One timestamp in the wanted form; ``nanos`` counts up from ``seconds``, also before 1970."""
-    if options.timestamp_form is TimestampForm.NANOSECONDS:
-        return seconds * _NANOS_PER_SECOND + nanos
-    if options.timestamp_form is TimestampForm.TEXT:
-        moment = (_EPOCH + datetime.timedelta(seconds=seconds)).isoformat()
-        return f"{moment}.{nanos:09d}".rstrip("0") if nanos else moment
-    if nanos % 1000 and not options.truncate_nanoseconds:
-        raise RecordValueError(
-            f"a timestamp has more than six digits of a second ({nanos} ns), which Spark cannot hold; "
-            "set truncate_nanoseconds=True to drop the rest, or leave the column out"
-        )
-    return seconds * 10**6 + nanos // 1000

@@ -13,6 +13,7 @@ from metastore_client.model import ColumnStatistics
 from mutation_api.errors import MutationError
 from mutation_api.scan.table_scan import TableScan
 from mutation_api.scan.table_view import TableView
+from mutation_api.storage.machine_faults import is_fault_of_machine
 from mutation_api.upkeep.verify.column_values import ColumnValues
 from mutation_api.upkeep.verify.finding import Finding
 from mutation_api.upkeep.verify.registered import Registered
@@ -55,6 +56,8 @@ def _differences(
     try:
         values = _values(view, [*recorded], columns, threads)
     except (MutationError, OSError) as error:
+        if is_fault_of_machine(error):
+            raise
         for name in recorded:
             yield Finding(
                 "statistics-unchecked", name, view.locations[name], str(error), "columns that can be read"

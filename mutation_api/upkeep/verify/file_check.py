@@ -20,6 +20,7 @@ from mutation_api.orc.read.event_reader import event_fields
 from mutation_api.orc.read.file_columns import FileColumns, Wanted, names_in_file
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.storage.connect import storage_at
+from mutation_api.storage.machine_faults import is_fault_of_machine
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.upkeep.verify.column_rules import misspelled
 from mutation_api.upkeep.verify.event_rules import Broken, broken_rules
@@ -53,10 +54,15 @@ def check_file(
         file: the file.
         hashes: compares rows with the bucket they lie in; None: not asked for.
         any_bucket: events of other buckets than the file's are allowed.
+
+    Raises:
+        ReadError, OSError: this machine cannot read the file, which may be sound.
     """
     try:
         return list(_Examination(table, partition, file, hashes, any_bucket=any_bucket).findings())
     except (MutationError, OSError) as error:
+        if is_fault_of_machine(error):
+            raise
         return [Finding("unreadable", partition, file.location, _short(error, file), "a readable ORC file")]
 
 
@@ -153,6 +159,8 @@ class _Examination:
         try:
             return source.read_stripe(index, names)
         except (MutationError, OSError) as error:
+            if is_fault_of_machine(error):
+                raise
             found = f"stripe {index}: {_short(error, self._file)}"
             self._add("unreadable", found, "values that can be decoded", position)
             return None

@@ -19,6 +19,7 @@ from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.reader.snapshot_split import takes_deletes_of_all_buckets
 from mutation_api.scan.table_view import TableView, open_table
 from mutation_api.storage.location import Location
+from mutation_api.storage.machine_faults import is_fault_of_machine
 from mutation_api.storage.tree import Directories, directories_below
 from mutation_api.upkeep.current_ids import current_ids
 from mutation_api.upkeep.verify.bucket_check import BucketCheck, BucketResult
@@ -109,7 +110,7 @@ def verify_table(
         TableNotMutableError: there is no such table, or it is none that can be read.
         LockNotAcquiredError, ConnectionFailedError, TransactionError: see Transaction.begin.
         ConfigurationError: ``threads`` is below 1.
-        OSError: a directory cannot be listed.
+        ReadError, OSError: a directory cannot be listed, or this machine cannot read a file.
     """
     database, name = split_full_name(table_name)
     full_name = f"{database}.{name}"
@@ -322,6 +323,8 @@ def _check_bucket(
     try:
         return check.run()
     except (MutationError, OSError) as error:
+        if is_fault_of_machine(error):
+            raise
         is_known = any(f.is_damage for file in files for f in damaged[file.location])
         rule_name = "not-merged" if is_known else "read"
         return Finding(

@@ -1,0 +1,202 @@
+"""Time zones for ORC's decoders and encoders, which look them up in files.
+
+A stripe names the zone of its writer. The C++ library of pyarrow and pyorc opens the file of that name below
+``$TZDIR``, or ``/usr/share/zoneinfo``. A machine may have no such files, or only some: Debian has older
+names such as ``EST`` in another package. And Java has names that no database has: offsets (``GMT+08:00``)
+and short names (``CTT``). :func:`add_zone` makes a folder for this process, with the files of the machine
+and the zone, and lets ``TZDIR`` name it. A zone that the machine lacks comes from the package ``tzdata``; the
+file of an offset is written.
+
+Source: ``java.util.TimeZone`` (custom ids), ``java.time.ZoneId.SHORT_IDS``, RFC 8536 (the files).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import importlib.resources
+import io
+import itertools
+import os
+import re
+import shutil
+import struct
+import tempfile
+import threading
+import zoneinfo
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["add_zone", "find_zones", "missing_zone", "named_zone"]
+
+_SYSTEM = Path("/usr/share/zoneinfo")
+_VARIABLE = "TZDIR"
+_MISSING = re.compile(r"Time zone file (.+) does not exist|Can't open (.+)")
+_OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d\d)(?::?(\d\d))?)?")
+_NAME = re.compile(r"[A-Za-z0-9_+\-:]+(?:/[A-Za-z0-9_+\-:]+)*")
+_LARGEST_HOURS = 18
+
+_SHORT_NAMES = {
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "EST": "-05:00",
+    "HST": "-10:00",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "MST": "-07:00",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+    "Z": "+00:00",
+}
+"""Java's short names."""
+
+_NO_OFFSET = frozenset(("", "UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z"))
+_FILES = "files"
+
+_mutex = threading.Lock()
+_aliases = itertools.count()
+
+
+@functools.cache
+def find_zones() -> None:
+    """Let ORC find the zones of the package ``tzdata`` on a machine that has none at all."""
+    if _VARIABLE not in os.environ and not (_SYSTEM / "GMT").exists():
+        os.environ[_VARIABLE] = str(_package())
+
+
+def missing_zone(error: BaseException) -> str | None:
+    """The zone that ORC did not find; None if the error is another one."""
+    found = _MISSING.search(str(error))
+    if found is None:
+        return None
+    path = Path(found[1] or found[2])
+    known = Path(os.environ.get(_VARIABLE, _SYSTEM))
+    return str(path.relative_to(known)) if path.is_relative_to(known) else None
+
+
+def add_zone(name: str) -> bool:
+    """Make a zone known to ORC in this process.
+
+    Args:
+        name: as a stripe has it.
+
+    Returns:
+        False if it is no offset, and neither this machine nor the package ``tzdata`` has it.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    content = _content(name)
+    if content is None:
+        return False
+    with _mutex:
+        root = _root()
+        path = root / _FILES / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        # ORC never asks again for a file that was not there, so the folder gets another name.
+        alias = root / str(next(_aliases))
+        alias.symlink_to(_FILES)
+        os.environ[_VARIABLE] = str(alias)
+    return True
+
+
+@functools.lru_cache(maxsize=64)
+def named_zone(name: str) -> zoneinfo.ZoneInfo | None:
+    """The zone of that name, which need not be one of Python's; None for one that is an offset.
+
+    Args:
+        name: as a stripe has it.
+    """
+    if name in _NO_OFFSET or _seconds(_SHORT_NAMES.get(name, name)) is not None:
+        return None
+    content = _content(name)
+    return None if content is None else zoneinfo.ZoneInfo.from_file(io.BytesIO(content), key=name)
+
+
+def _content(name: str) -> bytes | None:
+    if not _NAME.fullmatch(name):
+        return None
+    for place in (_SYSTEM, _package()):
+        with contextlib.suppress(OSError):
+            return (place / name).read_bytes()
+    seconds = _seconds(name)
+    if seconds is not None:
+        return _file_of_offset(seconds)
+    return _content(_SHORT_NAMES[name]) if name in _SHORT_NAMES else None
+
+
+def _seconds(name: str) -> int | None:
+    """The offset that a name is, in seconds east of UTC; None if it is another name."""
+    found = _OFFSET.fullmatch(name)
+    if found is None:
+        return None
+    hours, minutes, seconds = (int(each or 0) for each in found.groups()[1:])
+    if hours > _LARGEST_HOURS or minutes > 59 or seconds > 59:
+        return None
+    size = (hours * 60 + minutes) * 60 + seconds
+    return -size if found[1] == "-" else size
+
+
+def _file_of_offset(seconds: int) -> bytes:
+    """A file of a zone that has always had one offset."""
+    designation = b"GMT\0"
+    block = struct.pack(">lbb", seconds, 0, 0) + designation
+    counts = struct.pack(">6l", 0, 0, 0, 0, 1, len(designation))
+    head = b"TZif2" + bytes(15) + counts
+    sign = "-" if seconds > 0 else "+"  # POSIX counts offsets to the west
+    hours, rest = divmod(abs(seconds), 3600)
+    rule = f"<GMT>{sign}{hours}:{rest // 60:02}:{rest % 60:02}"
+    return head + block + head + block + f"\n{rule}\n".encode("ascii")
+
+
+def _package() -> Path:
+    return Path(str(importlib.resources.files("tzdata"))) / "zoneinfo"
+
+
+@functools.cache
+def _root() -> Path:
+    """A folder with the files that ORC has found so far, removed when the process ends."""
+    root = Path(tempfile.mkdtemp(prefix="hive-mutate-zones-"))
+    atexit.register(_remove, root, os.getpid())
+    folder = root / _FILES
+    folder.mkdir()
+    before = os.environ.get(_VARIABLE)
+    for place in (Path(before) if before else _SYSTEM, _package()):
+        for path in _files(place):
+            target = folder / path.relative_to(place)
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.symlink_to(path)
+    return root
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # not a process that was forked
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _files(place: Path) -> Iterator[Path]:
+    for directory, folders, names in os.walk(place):
+        folders[:] = [each for each in folders if each not in ("posix", "right", "__pycache__")]
+        yield from (Path(directory, name) for name in names if not name.endswith((".py", ".pyc")))

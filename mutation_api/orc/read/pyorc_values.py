@@ -1,0 +1,90 @@
+"""Values of pyorc, which reads what pyarrow cannot, in the form in which Arrow takes them."""
+
+from __future__ import annotations
+
+import datetime
+import zoneinfo
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyorc
+
+from mutation_api.errors import RecordValueError
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.types.calendar import proleptic_from_hybrid_timestamps
+from mutation_api.types.wall_clock import wall_clock_of_instant
+
+__all__ = ["converters", "plain_value"]
+
+_NANOS_PER_SECOND = 10**9
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def plain_value(value: Any, data_type: pa.DataType) -> Any:
+    """A value of pyorc in the form that ``pa.array`` accepts: maps become lists of pairs."""
+    if value is None:
+        return None
+    if pa.types.is_map(data_type):
+        return [
+            (plain_value(k, data_type.key_type), plain_value(v, data_type.item_type))
+            for k, v in value.items()
+        ]
+    if pa.types.is_list(data_type):
+        return [plain_value(v, data_type.value_type) for v in value]
+    if pa.types.is_struct(data_type):
+        return {f.name: plain_value(value[f.name], f.type) for f in data_type}
+    return value
+
+
+def converters(
+    options: ReadOptions, zone: zoneinfo.ZoneInfo | None, is_proleptic: bool
+) -> dict[pyorc.TypeKind, Any]:
+    """What makes values of timestamps and dates.
+
+    Args:
+        options: the form of timestamps.
+        zone: of the writer, if pyorc gives instants; None if it gives wall clocks.
+        is_proleptic: whether the file counts days in the proleptic calendar.
+    """
+
+    def timestamp(seconds: int, nanos: int) -> int | str:
+        if zone is not None:
+            seconds = wall_clock_of_instant(seconds, zone)
+        if not is_proleptic:
+            seconds = int(proleptic_from_hybrid_timestamps(np.asarray([seconds], dtype=np.int64), "s")[0])
+        return _timestamp(seconds, nanos, options)
+
+    return {
+        pyorc.TypeKind.TIMESTAMP: _converter(timestamp),
+        pyorc.TypeKind.DATE: _converter(lambda days: days),
+    }
+
+
+def _converter(convert: Callable[..., Any]) -> Any:
+    class Converter:
+        @staticmethod
+        def from_orc(*values: Any) -> Any:
+            return convert(*(v for v in values if isinstance(v, int)))
+
+        @staticmethod
+        def to_orc(*_values: Any) -> Any:
+            raise NotImplementedError("this converter only reads")
+
+    return Converter
+
+
+def _timestamp(seconds: int, nanos: int, options: ReadOptions) -> int | str:
+    """One timestamp in the wanted form; ``nanos`` counts up from ``seconds``, also before 1970."""
+    if options.timestamp_form is TimestampForm.NANOSECONDS:
+        return seconds * _NANOS_PER_SECOND + nanos
+    if options.timestamp_form is TimestampForm.TEXT:
+        moment = (_EPOCH + datetime.timedelta(seconds=seconds)).isoformat()
+        return f"{moment}.{nanos:09d}".rstrip("0") if nanos else moment
+    if nanos % 1000 and not options.truncate_nanoseconds:
+        raise RecordValueError(
+            f"a timestamp has more than six digits of a second ({nanos} ns), which Spark cannot hold; "
+            "set truncate_nanoseconds=True to drop the rest, or leave the column out"
+        )
+    return seconds * 10**6 + nanos // 1000
