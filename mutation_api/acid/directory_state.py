@@ -178,7 +178,8 @@ def _check_no_doubles(deltas: list[DeltaDirectory], location: str) -> None:
         if key in found:
             raise DirectoryStateError(
                 f"{location}: {found[key]} and {delta.name} hold the same events; Hive reads both and shows "
-                "their rows twice: wait until the cleaner has removed one, or move one away"
+                "their rows twice, or fails where they have deletes: wait until the cleaner has removed one, "
+                "or move one away"
             )
         found[key] = delta.name
 

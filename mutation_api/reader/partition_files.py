@@ -126,9 +126,7 @@ def _acid_files(
     storage: Directories, location: Location, directory: BaseDirectory | DeltaDirectory, version: AcidVersion
 ) -> list[EventFile]:
     entries = [e for e in _list_chosen(storage, location / directory.name) if not is_hidden(e.name)]
-    if not version.splits_updates:
-        # Hive's second minor compaction of one range moves its result into that of the first. In legacy
-        # tables all its readers ignore that; in split tables all of them fail (measured), so it is refused.
+    if version.ignores_nested_results:
         entries = [e for e in entries if not (e.is_directory and e.name == directory.name)]
     if version.numbers_files_through and _is_loaded(entries, directory, version):
         return [_plain_file(e, version, directory) for e in entries if e.size > 0]

@@ -221,8 +221,9 @@ class _Examination:
             self._check_version_file(entries, directory.location, _VERSION_BYTES)
 
     def _is_nested_result(self, entry: FileEntry, directory: FileEntry) -> bool:
-        """Hive 2.3's second minor compaction of a range; readers of legacy tables ignore it."""
-        return not self._version.splits_updates and entry.is_directory and entry.name == directory.name
+        """Whether readers ignore an entry as the result of another compaction of the same range."""
+        is_result = entry.is_directory and entry.name == directory.name
+        return is_result and self._version.ignores_nested_results
 
     def _check_names(self, files: Sequence[FileEntry], parsed: _Directory) -> None:
         by_name = {e.name: e for e in files}

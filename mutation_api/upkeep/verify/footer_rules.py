@@ -93,16 +93,20 @@ def _key_index_faults(
         if is_base_like and not version.is_hive_4:
             yield FooterFault("key-index", "no entry", "one key a stripe")
         return
+    is_of_deletes = file.kind is EventFileKind.DELETE_DELTA
+    rule_name = (
+        "key-index-of-deletes" if is_of_deletes else "key-index"
+    )  # Trino writes another one for deletes
     keys = [each for each in text.decode(errors="replace").split(";") if each]
     expected = [f"{key.original_txn},{key.bucket},{key.row_id}" for key in counts.last_keys]
     # Hive 2 writes the footer before the last stripe. All readers accept that.
     fewest = len(expected) - (0 if version.uses_write_ids else 1)
     if not fewest <= len(keys) <= len(expected):
-        yield FooterFault("key-index", f"{len(keys)} keys", f"{len(expected)} keys, one a stripe")
+        yield FooterFault(rule_name, f"{len(keys)} keys", f"{len(expected)} keys, one a stripe")
         return
     for number, (key, last) in enumerate(zip(keys, expected, strict=False)):
         if key != last:
-            yield FooterFault("key-index", f"{key[:80]} for stripe {number}", last)
+            yield FooterFault(rule_name, f"{key[:80]} for stripe {number}", last)
             return
 
 

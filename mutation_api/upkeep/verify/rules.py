@@ -163,12 +163,19 @@ _NOTICES = (
     (
         "bucket-hash-old",
         "rows lie elsewhere than they hash to, as Hive 3.1 itself places some",
-        _WAIT,
+        "nothing needs to be done for Hive and this library, which find them; Trino refuses such a table, or "
+        "misses rows: for Trino copy the rows to a new table",
     ),
     (
         "key-twice-old",
         "rows of one transaction share ROW__IDs, as Hive 2.3's MERGE writes some",
         "let Hive compact the table before you change such a row: a change takes both",
+    ),
+    (
+        "key-index-of-deletes",
+        "a delete delta has another hive.acid.key.index than Hive writes, as those of Trino have",
+        "nothing needs to be done: Hive and this library read its deletes without that entry. Do not remove "
+        "the directory: deleted rows would come back",
     ),
     ("missing-partition", "a partition's directory is missing: it has no rows", _WAIT),
     (

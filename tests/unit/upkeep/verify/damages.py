@@ -260,7 +260,7 @@ def version_of_hive_3_in_a_partition(table: SoundTable) -> tuple[Path, int | Non
     return rewritten(table.root / "_orc_acid_version", lambda _: b"2"), None
 
 
-@damage("nested-directory", SPLIT, HIVE3, HIVE4)
+@damage("nested-directory", SPLIT, HIVE4)
 def delta_within_a_delta(table: SoundTable) -> tuple[Path, int | None]:
     target = table.delta(1) / "delta_0000001_0000001"
     shutil.copytree(table.delta(1), target)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from mutation_api.acid.footer import KEY_INDEX
 from mutation_api.acid.version import AcidVersion
 from mutation_api.upkeep.verify.rules import RULES, Severity
 from mutation_api.upkeep.verify.verify import verify_view
-from tests.unit.upkeep.verify.damages import DAMAGES, Damage, kinds
+from tests.unit.upkeep.verify.damages import DAMAGES, Damage, delete_file, deletes, kinds
 from tests.unit.upkeep.verify.sound_tables import LAYOUTS, SoundTable, view_of
 
 ELSEWHERE = {"unregistered-partition", "row-statistics", "column-statistics", "read"}
@@ -55,3 +56,21 @@ def test_a_row_that_hive_31_misplaced_is_a_notice(tmp_path: Path) -> None:
     report = verify_view(view_of(tmp_path, version))
     assert report.is_sound
     assert {f.rule_name for f in report.findings} == {"aborted-id", "bucket-hash-old"}
+
+
+def test_the_key_index_of_trinos_deletes_is_a_notice(tmp_path: Path) -> None:
+    """Trino writes its own write id and the number of deletes; the deletes count nevertheless."""
+    version = AcidVersion.V2_HIVE4
+    table = SoundTable(tmp_path, version)
+    before = verify_view(view_of(tmp_path, version)).row_count
+    count = len(deletes(table, 0))
+    of_trino = f"2,{table.field(0)},{count - 1};".encode()
+    table.write(
+        delete_file(table, 0), deletes(table, 0), metadata=lambda entries: {**entries, KEY_INDEX: of_trino}
+    )
+    report = verify_view(view_of(tmp_path, version))
+    assert report.is_sound
+    assert report.row_count == before
+    found = [f for f in report.findings if f.rule_name == "key-index-of-deletes"]
+    assert [f.location.path for f in found] == [str(delete_file(table, 0))]
+    assert "would come back" in found[0].rule.advice
