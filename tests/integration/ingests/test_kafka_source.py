@@ -214,7 +214,7 @@ def test_messages_that_are_not_json_are_refused_by_their_place(kafka: Kafka, top
         read(source, position)
     kafka.delete_topic(topic)
     kafka.create_topic(topic)
-    kafka.send(topic, [(None, "{")])
+    kafka.send(topic, [(None, "{x")])
     with pytest.raises(InputFormatError, match=f"topic {topic}, partition 0, offset 0: the line is not one"):
         read(source)
 
