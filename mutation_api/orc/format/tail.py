@@ -18,6 +18,7 @@ from mutation_api.orc.format.orc_proto import (
     FOOTER_CALENDAR,
     FOOTER_METADATA,
     FOOTER_STRIPE,
+    FOOTER_TYPE,
     MAGIC,
     METADATA_NAME,
     METADATA_VALUE,
@@ -26,6 +27,8 @@ from mutation_api.orc.format.orc_proto import (
     POSTSCRIPT_FOOTER_LENGTH,
     POSTSCRIPT_STATISTICS_LENGTH,
     PROLEPTIC_GREGORIAN,
+    TYPE_KIND,
+    TYPE_KIND_CHAR,
 )
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
 from mutation_api.storage.location import Location
@@ -75,6 +78,8 @@ class OrcTail:
 
     ``footer_length`` comes from the postscript. The statistics of the stripes lie before the footer,
     ``statistics_length`` bytes long, 0 if there are none.
+    ``char_columns``: numbers of the columns of type char, whose values are padded; see
+    :func:`~mutation_api.orc.format.stripe_ranges.column_id`.
     ``is_proleptic``: whether days are counted in the proleptic Gregorian calendar; None if the footer does
     not say.
     """
@@ -86,6 +91,7 @@ class OrcTail:
     postscript_length: int
     stripes: tuple[StripeInfo, ...]
     row_count: int
+    char_columns: frozenset[int]
     is_proleptic: bool | None
     user_metadata: Mapping[str, bytes]
 
@@ -188,11 +194,14 @@ def _parse_postscript(end: bytes) -> _Postscript:
 def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
+    kinds: list[int] = []
     numbers = {_FOOTER_ROW_COUNT: 0, FOOTER_CALENDAR: 0}
     for field, value in fields_of(footer):
         if field == FOOTER_STRIPE:
             stripe = {key: as_number(number) for key, number in fields_of(as_bytes(value))}
             stripes.append(StripeInfo(*(stripe.get(key, 0) for key in (1, 2, 3, 4, 5))))
+        elif field == FOOTER_TYPE:
+            kinds.append(as_number(dict(fields_of(as_bytes(value))).get(TYPE_KIND, 0)))
         elif field == FOOTER_METADATA:
             item = dict(fields_of(as_bytes(value)))
             metadata[as_bytes(item.get(METADATA_NAME, b"")).decode()] = as_bytes(
@@ -208,6 +217,7 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
         postscript_length=postscript.length,
         stripes=tuple(stripes),
         row_count=numbers[_FOOTER_ROW_COUNT],
+        char_columns=frozenset(number for number, kind in enumerate(kinds) if kind == TYPE_KIND_CHAR),
         is_proleptic=_IS_PROLEPTIC.get(numbers[FOOTER_CALENDAR]),
         user_metadata=metadata,
     )

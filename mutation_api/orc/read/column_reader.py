@@ -1,10 +1,10 @@
 """Columns of an ORC file as the table's columns: what Hive 2.3 shows when file and table differ.
 
 A table's columns may have changed since a file was written, and a file may hold properties that Arrow's types
-do not express: blank padding, day numbers of the hybrid calendar. Reading follows Hive: integers widen, a
-value that no longer fits the column's type is NULL, decimals are rounded half up, char is padded, varchar
-cut. Other conversions (Hive has some, e.g. text to numbers) are refused, because a wrong value would go
-unnoticed.
+do not express: day numbers of the hybrid calendar. Reading follows Hive: integers widen, a value that no
+longer fits the column's type is NULL, decimals are rounded half up, char and varchar are cut, and char has no
+blanks at its end, as Hive compares it. Other conversions (Hive has some, e.g. text to numbers) are refused,
+because a wrong value would go unnoticed.
 
 Source: ORC's SchemaEvolution and ConvertTreeReaderFactory; compared with Hive 2.3.10 reading the same files.
 """
@@ -178,7 +178,7 @@ def _read_text(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> pa
     if hive_type.kind == "string":
         return array
     cut = _cut(array, hive_type.length)
-    return pc.utf8_rpad(cut, hive_type.length, " ") if hive_type.kind == "char" else cut
+    return pc.utf8_rtrim(cut, " ") if hive_type.kind == "char" else cut
 
 
 def _cut(array: pa.Array, length: int) -> pa.Array:

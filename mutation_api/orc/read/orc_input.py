@@ -26,6 +26,7 @@ from mutation_api.orc.format.stripe_ranges import Range, column_id, column_ids, 
 from mutation_api.orc.format.stripe_sections import parse_statistics, parse_streams, writer_zone
 from mutation_api.orc.format.tail import OrcTail, parse_tail, tail_length
 from mutation_api.orc.format.time_zones import add_zone, find_zones, missing_zone, named_zone
+from mutation_api.orc.read.char_padding import may_be_padded, without_padding
 from mutation_api.orc.read.column_reader import ReadOptions, replace_timestamps
 from mutation_api.orc.read.open_files import OpenFile
 from mutation_api.orc.read.pyorc_values import converters, plain_value
@@ -110,7 +111,7 @@ class OrcInput:
                 self._fetch(opened.ranged, index, columns)
             if not self._needs_pyorc:
                 try:
-                    found = self._decoded(opened.file, index, columns)
+                    found = self._unpadded(self._decoded(opened.file, index, columns))
                     if not any(map(_is_early, found.columns)) or self._zone(opened, index) is None:
                         return found
                     return self._read_with_pyorc(opened, index, columns)
@@ -181,7 +182,9 @@ class OrcInput:
         behind = tail.footer_length + tail.postscript_length + 1
         with self._reading() as opened:
             section = opened.last_bytes(tail.statistics_length + behind)[: tail.statistics_length]
-        names = {column_id(self.schema, name): name for name in columns}
+        numbers = {column_id(self.schema, name): name for name in columns}
+        # The texts of char columns are recorded with their padding.
+        names = {number: name for number, name in numbers.items() if number not in tail.char_columns}
         try:
             stripes = parse_statistics(section, tail, names)
             return [self._ranges(stripe, names, columns) for stripe in stripes]
@@ -288,7 +291,18 @@ class OrcInput:
             parts = opened.file.read_stripe(index, columns=rest) if rest else None
         except (pa.ArrowException, pyorc.errors.ORCError, OSError, ValueError, TypeError) as error:
             raise self._fault(error) from error
-        return _combine(parts, read)
+        return self._unpadded(_combine(parts, read))
+
+    def _unpadded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows whose values of char columns have no padding; the tail is parsed only if one may have."""
+        if not any(map(may_be_padded, batch.columns)) or not self._tail.char_columns:
+            return batch
+        chars = self._tail.char_columns
+        columns = [
+            without_padding(array, self.schema.field(name).type, column_id(self.schema, name), chars)
+            for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
     def _sought_rows(
         self, index: int, columns: Sequence[str], positions: NDArray[np.int64]
@@ -308,7 +322,7 @@ class OrcInput:
             except OSError as error:
                 raise self._fault(error) from error
         found = _combine(None, {name: self._array(rows, name) for name in columns})
-        return found.take(pa.array(at))
+        return self._unpadded(found.take(pa.array(at)))
 
     def _pyorc_stripe(self, opened: OpenFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
         rows = list(self._pyorc_reader(opened, names, self._zone(opened, index)).read_stripe(index))

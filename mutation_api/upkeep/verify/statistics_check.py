@@ -74,6 +74,8 @@ class StatisticsCheck:
         for number, name, column, parent in _columns(self._schema, batch):
             values = _below(column, parent)
             self._counts[number] += len(values) - values.null_count
+            if number in self._tail.char_columns:
+                continue  # the recorded texts are padded
             found = difference(recorded[number], values) if number in recorded else None
             if found is not None:
                 yield 0, f"{found[0]} of column {name} in stripe {index}", found[1]

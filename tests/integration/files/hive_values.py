@@ -134,7 +134,7 @@ def shown(value: Any, hive_type: HiveType) -> Any:
         case "decimal":
             return str(value.normalize()) if value else "0"
         case "char":
-            return value[: hive_type.length].rstrip(" ").ljust(hive_type.length)
+            return value[: hive_type.length].rstrip(" ")
         case "varchar":
             return value[: hive_type.length]
         case "binary":
@@ -165,6 +165,8 @@ def read_back(value: Any, hive_type: HiveType) -> Any:
         case "decimal":
             number = Decimal(value)
             return str(number.normalize()) if number else "0"
+        case "char":
+            return value.rstrip(" ")  # Hive compares it so, and prints it padded
         case "timestamp":
             return value.removesuffix(".0")
     return value

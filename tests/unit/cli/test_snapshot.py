@@ -36,7 +36,11 @@ def lines(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[Any]:
 
 
 def as_hive_prints(value: Any, hive_type: str) -> Any:
-    """Our JSON in the notation of the golden files: a blank for the T, at least one digit of a second."""
+    """Our JSON in the notation of the golden files: a blank for the T, at least one digit of a second, char
+    padded.
+    """
+    if hive_type.startswith("char(") and value is not None:
+        return value.ljust(int(hive_type[5:-1]))
     if hive_type == "timestamp" and value is not None:
         return value.replace("T", " ") + ("" if "." in value else ".0")
     return value
@@ -46,6 +50,8 @@ def as_hive_4_prints(value: Any, hive_type: str) -> Any:
     """The same for those of Hive 4: seconds as they are, decimals with all digits."""
     if hive_type == "timestamp" and value is not None:
         return value.replace("T", " ")
+    if hive_type.startswith("char(") and value is not None:
+        return value.ljust(int(hive_type[5:-1]))
     if hive_type.startswith("decimal") and value is not None:
         scale = int(hive_type.rstrip(")").rpartition(",")[2])
         return f"{Decimal(value).quantize(Decimal(1).scaleb(-scale), context=Context(prec=38)):f}"
