@@ -48,7 +48,11 @@ class OpenTransaction(SnapshotView, Protocol):
 
 
 class LookingTransaction(OpenTransaction, Protocol):
-    """The part of :class:`mutation_api.client.transaction.Transaction` that a preview needs."""
+    """The part of :class:`mutation_api.client.transaction.Transaction` that a merge and its preview need."""
+
+    def merging(self, table_name: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
+        """Say that rows are merged by these columns, before the table is read for it."""
+        ...
 
     def other_locks(self, table_name: str) -> Sequence[LockInfo]:
         """Locks for writing that others hold or wait for on a table."""

@@ -84,8 +84,8 @@ class MutatorClientBuilder:
             name: ``database.table``, or only the database if ``table`` is given.
             table: the table's name without the database, as in the Java API.
             create_partitions: whether missing partitions are created; otherwise they are refused.
-            insert_only: the transactions will only insert. Other inserters need not wait, and commits cannot
-                conflict. An update or delete is refused.
+            insert_only: the transactions will only append. Other inserters need not wait, and commits cannot
+                conflict. An update, a delete and a merge are refused.
         """
         spec = TableSpec(
             *_names(name, table),
@@ -129,8 +129,9 @@ class MutatorClientBuilder:
 
         Args:
             mode: ``exclusive`` (the default): writers wait, so a long job cannot lose its work. Inserts of
-                Hive's own SQL wait, too. ``optimistic``: writers do not wait. If two transactions change one
-                partition, the first to commit wins, and the other gets a WriteConflictError.
+                Hive's own SQL wait, too. ``optimistic``: writers do not wait. If two transactions write one
+                partition, or both insert by a key that does not name the partition, the first to commit wins,
+                and the other gets a WriteConflictError. Transactions with ``insert_only`` never meet.
 
         Raises ConfigurationError for another mode.
         """

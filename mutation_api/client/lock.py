@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from metastore_client.capabilities import Capabilities
@@ -30,10 +30,12 @@ from metastore_client.model import (
     LockType,
 )
 from mutation_api.client.clock import Clock
+from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.wait_log import WAIT_LOG
 from mutation_api.errors import LockNotAcquiredError
+from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["Lock", "LockedTable", "Marks", "WriteLock", "lock_components"]
+__all__ = ["Lock", "LockedTable", "Marks", "WriteLock", "lock_components", "locks_of_others"]
 
 FIRST_POLL_SECONDS = 0.1
 MAX_POLL_SECONDS = 15.0
@@ -139,6 +141,27 @@ def _component(table: LockedTable) -> LockComponent:
         is_transactional=True,
         is_dynamic_partition_write=table.is_sink and table.is_partitioned,
     )
+
+
+def locks_of_others(
+    metastore: MetastoreClient, table: AcidTable, ours: Collection[int]
+) -> tuple[LockInfo, ...]:
+    """Locks that others hold or wait for on a table or its partitions, as the metastore lists them now.
+
+    SHARED_READ locks are left out: their holders read, or insert without touching existing rows, and neither
+    wait for a writer nor conflict with one. Locks on the whole database are not listed.
+
+    Args:
+        metastore: lists them.
+        table: the table.
+        ours: ids of the transactions whose locks are left out.
+
+    Raises:
+        ConnectionFailedError, TransactionError: the metastore failed.
+    """
+    with metastore_errors_as_ours(f"could not ask for the locks of table {table.full_name}"):
+        locks = metastore.show_locks(table.database, table.name)
+    return tuple(i for i in locks if i.txn_id not in ours and i.type is not LockType.SHARED_READ)
 
 
 class Lock:

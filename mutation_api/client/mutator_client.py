@@ -298,9 +298,9 @@ def _mark(text: str) -> str:
 
 
 def _abort_quietly(transaction: Transaction) -> None:
-    if transaction.state is not TransactionState.OPEN:
+    if transaction.state is not TransactionState.OPEN or transaction.is_of_another_process:
         return
     try:
-        transaction.abort()
+        transaction.abort(because="its client was closed")
     except ClientError as error:
         _log.warning("could not abort a transaction: %s", error)

@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from metastore_client.errors import MetastoreError
-from metastore_client.model import LockComponent, LockInfo, LockType, PartitionInfo
+from metastore_client.model import LockComponent, LockInfo, PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.client.client_session import ClientSession, call_quietly
 from mutation_api.client.commit_outcome import (
@@ -33,21 +33,18 @@ from mutation_api.client.commit_outcome import (
 )
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.lease import Lease
-from mutation_api.client.lock import lock_components
+from mutation_api.client.lock import lock_components, locks_of_others
+from mutation_api.client.one_process import OfOneProcess
 from mutation_api.client.phases import Phases
 from mutation_api.client.tables.catalog import OpenTable
 from mutation_api.client.tables.partition_creator import PartitionCreator
-from mutation_api.client.transaction_state import Step, TransactionState, next_state, require
+from mutation_api.client.transaction_state import Step, TransactionState, ended_meanwhile, next_state, require
 from mutation_api.client.transaction_summary import TableSummary, TransactionSummary
 from mutation_api.client.written_tables import WrittenTables
 from mutation_api.commit.committer import Committer, PublishedTable, TableOutput
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.commit.staging import remove_abandoned, remove_staging
-from mutation_api.errors import (
-    ClientError,
-    ConfigurationError,
-    TransactionStateError,
-)
+from mutation_api.errors import ClientError, ConfigurationError, TransactionStateError
 from mutation_api.table.acid_table import AcidTable, TableRole
 
 __all__ = ["Transaction"]
@@ -55,10 +52,11 @@ __all__ = ["Transaction"]
 _log = logging.getLogger(__name__)
 
 
-class Transaction:
+class Transaction(OfOneProcess):
     """One transaction over the tables of its client. Made by ``MutatorClient.new_transaction``."""
 
     def __init__(self, session: ClientSession) -> None:
+        super().__init__()
         self._session = session
         self._state = TransactionState.INACTIVE
         self._mutex = threading.RLock()
@@ -67,10 +65,10 @@ class Transaction:
         self._written = WrittenTables()
         self._published: dict[str, PublishedTable] = {}
         self._is_reported = False
+        self._ended_because: str | None = None
         self._callbacks: list[Callable[[ClientError], None]] = []
         self._phases = Phases(session.clock)
 
-    # -- what it is ----------------------------------------------------------------------------------------
     @property
     def state(self) -> TransactionState:
         """The transaction's state."""
@@ -125,28 +123,17 @@ class Transaction:
         return self._begun_lease().valid_ids(self._opened(table_name).table.full_name)
 
     def partitions(self, table_name: str) -> tuple[PartitionInfo, ...]:
-        """The table's partitions as of the beginning of the transaction; empty without partition keys.
-
-        Raises as :meth:`table`; ConnectionFailedError, TransactionError: the metastore failed.
-        """
+        """Its partitions as of the beginning; empty without partition keys. Raises as :meth:`table`."""
         return self._with_partitions(table_name).partitions or ()
 
     def other_locks(self, table_name: str) -> tuple[LockInfo, ...]:
-        """Locks that others hold or wait for on the table or its partitions, as the metastore lists them now.
-
-        The list leaves out this transaction's locks and SHARED_READ locks. A holder of SHARED_READ reads, or
-        inserts without touching existing rows; it neither waits for us nor conflicts with us. Locks on the
-        whole database are not listed.
+        """Locks for writing of others on the table or its partitions; see :func:`.lock.locks_of_others`.
 
         Raises: as :meth:`table`; ConnectionFailedError, TransactionError: the metastore failed.
         """
         table = self._opened(table_name).table
-        with metastore_errors_as_ours(f"could not ask for the locks of table {table.full_name}"):
-            locks = self._session.metastore.show_locks(table.database, table.name)
-        ours = self._begun_lease().txn_ids
-        return tuple(i for i in locks if i.txn_id not in ours and i.type is not LockType.SHARED_READ)
+        return locks_of_others(self._session.metastore, table, self._begun_lease().txn_ids)
 
-    # -- the steps -----------------------------------------------------------------------------------------
     def begin(self) -> None:
         """Open the transaction, lock its tables, take the snapshot and read the tables again.
 
@@ -201,6 +188,13 @@ class Transaction:
             )
         self._written.add(name, self.id, writer_id, manifests)
 
+    def merging(self, table_name: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
+        """Say that rows are merged by these columns (None: by a condition), before the table is read.
+
+        Raises: as :meth:`table`; ConfigurationError: the transaction was made with ``insert_only``.
+        """
+        self._written.merge(self._opened(table_name), keys, inserts=inserts)
+
     def commit(self) -> None:
         """Publish everything that was written, and commit. If this raises, nothing of it is visible.
 
@@ -215,6 +209,7 @@ class Transaction:
                 asked.
             ConnectionFailedError, TransactionError: the metastore failed before the commit.
         """
+        self.check_process()
         require(self._state, TransactionState.OPEN, "commit", self._txn_id())
         self._phases.end("work")
         committer = Committer(
@@ -232,24 +227,28 @@ class Transaction:
         self._finish(committer)
         self._phases.end("commit")
 
-    def abort(self) -> None:
+    def abort(self, *, because: str | None = None) -> None:
         """Abort, and remove the staged files. Harmless if the transaction is aborted already.
 
+        Args:
+            because: why, if somebody else than its user aborts it; the end of its block raises it.
+
         Raises:
-            TransactionStateError: it is committed, or its outcome is unknown.
+            TransactionStateError: it is committed, its outcome is unknown, or it is of another process.
             ConnectionFailedError: the metastore could not be reached; without heartbeats the transaction
                 times out there.
         """
+        self.check_process()
         with self._mutex:
             before, self._state = self._state, next_state(self._state, Step.ABORT, self._txn_id())
         if before is TransactionState.OPEN:
+            self._ended_because = because
             try:
                 with metastore_errors_as_ours(f"could not abort transaction {self.id}"):
                     self._begun_lease().abort()
             finally:
                 self._remove_staging()
 
-    # -- loss ----------------------------------------------------------------------------------------------
     def check(self) -> None:
         """Raise if the transaction cannot be committed any more. Cheap: it makes no call.
 
@@ -257,6 +256,7 @@ class Transaction:
             LockLostError, TransactionAbortedError: the transaction is lost; the message says why.
             TransactionStateError: it is not open.
         """
+        self.check_process()
         require(self._state, TransactionState.OPEN, "go on", self._txn_id())
         lost = self._begun_lease().lost
         if lost is not None:
@@ -273,7 +273,6 @@ class Transaction:
         if lost is not None:
             call_quietly(callback, lost)
 
-    # -- context manager -----------------------------------------------------------------------------------
     def __enter__(self) -> Transaction:
         """Begin, unless the transaction has begun."""
         if self._state is TransactionState.INACTIVE:
@@ -286,18 +285,24 @@ class Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Commit, or abort if the block raised. An error of the abort never replaces the block's."""
-        if self._state is not TransactionState.OPEN:
-            return
+        """Commit, or abort if the block raised; an error of the abort never replaces the block's.
+
+        Raises TransactionStateError: somebody else ended it, or it ends in a forked process.
+        """
         if error is None:
-            self.commit()
+            self.check_process()
+            if self._ended_because is not None:
+                raise ended_meanwhile(self._txn_id(), self._ended_because)
+            if self._state is TransactionState.OPEN:
+                self.commit()
+            return
+        if self._state is not TransactionState.OPEN or self.is_of_another_process:
             return
         try:
             self.abort()
         except Exception:
             _log.exception("could not abort transaction %s after %r", self._txn_id(), error)
 
-    # -- begin ---------------------------------------------------------------------------------------------
     def _acquire(self) -> None:
         session = self._session
         lease = Lease(session.metastore, session.clock, self._to_lock, session.settings, self._on_lost)
@@ -339,25 +344,19 @@ class Transaction:
                 txn_ids = [each.txn_id for each in removed]
                 _log.info("removed files that transactions %s had left staged in %s", txn_ids, name)
 
-    # -- commit --------------------------------------------------------------------------------------------
     def _beat_and_check(self) -> None:
         self._begun_lease().beat()
         self.check()
 
     def _outputs(self) -> list[TableOutput]:
-        return [
-            TableOutput(
-                # Locations of partitions are needed only if there is something to publish.
-                table=self.table(name) if self._written.manifests(name) else self._bound(self._tables[name]),
-                description=self._tables[name].description,
-                writers=self._written.writers(name),
-                manifests=self._written.manifests(name),
-                partitions_at_begin=frozenset(self._tables[name].partition_names),
-                insert_only=self._tables[name].insert_only,
-                valid_write_ids=self._begun_lease().valid_write_ids.get(name),
-            )
-            for name in self._sinks()
-        ]
+        views, is_optimistic = self._begun_lease().valid_write_ids, self._session.catalog.is_optimistic
+        outputs = []
+        for name in self._sinks():
+            # Locations of partitions are needed only if there is something to publish.
+            opened = self._with_partitions(name) if self._written.manifests(name) else self._tables[name]
+            table, view = self._bound(opened), views.get(name)
+            outputs.append(self._written.output(opened, table, view, is_optimistic))
+        return outputs
 
     def _finish(self, committer: Committer) -> None:
         """Send the commit. From here on files are removed only if the server says that it is aborted."""
@@ -395,7 +394,6 @@ class Transaction:
         committer.remove_published()
         self._remove_staging()
 
-    # -- parts ---------------------------------------------------------------------------------------------
     def _abort_quietly(self) -> None:
         try:
             self._begun_lease().abort()
@@ -426,6 +424,7 @@ class Transaction:
         return [name for name, opened in self._tables.items() if opened.table.role is TableRole.SINK]
 
     def _opened(self, table_name: str) -> OpenTable:
+        self.check_process()
         require(self._state, TransactionState.OPEN, f"use table {table_name}", self._txn_id())
         opened = self._tables.get(table_name.strip().lower())
         if opened is None:

@@ -11,7 +11,7 @@ import enum
 
 from mutation_api.errors import TransactionStateError
 
-__all__ = ["Step", "TransactionState", "next_state", "require"]
+__all__ = ["Step", "TransactionState", "ended_meanwhile", "next_state", "require"]
 
 
 class TransactionState(enum.Enum):
@@ -78,3 +78,11 @@ def require(state: TransactionState, expected: TransactionState, doing: str, txn
 
 def _name(txn_id: int | None) -> str:
     return "the transaction" if txn_id is None else f"transaction {txn_id}"
+
+
+def ended_meanwhile(txn_id: int | None, reason: str) -> TransactionStateError:
+    """The error of a block that ends well after somebody else ended its transaction."""
+    return TransactionStateError(
+        f"{_name(txn_id)} was aborted while its block ran: {reason}. Nothing of it is visible; keep the "
+        "connection open until the block has ended, and run it again"
+    )

@@ -6,8 +6,12 @@ import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 
+from metastore_client.valid_ids import ValidWriteIdList
+from mutation_api.client.tables.catalog import OpenTable
+from mutation_api.commit.committer import TableOutput
 from mutation_api.commit.manifest import DeltaManifest
-from mutation_api.errors import ManifestError, TransactionStateError
+from mutation_api.errors import ConfigurationError, ManifestError, TransactionStateError
+from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["WrittenTables"]
 
@@ -20,6 +24,7 @@ class WrittenTables:
         self._changed: set[str] = set()
         self._writers: dict[str, set[str]] = {}
         self._manifests: dict[str, list[DeltaManifest]] = {}
+        self._inserted_by_key: set[str] = set()
 
     @contextlib.contextmanager
     def changing(self, name: str) -> Iterator[None]:
@@ -40,6 +45,26 @@ class WrittenTables:
         except BaseException:
             self._changed.discard(name)
             raise
+
+    def merge(self, opened: OpenTable, keys: Sequence[str] | None, *, inserts: bool) -> None:
+        """Note that rows are merged into a table by key.
+
+        Args:
+            opened: the table.
+            keys: the columns that are compared; None for a condition.
+            inserts: whether rows whose key the table lacks are inserted.
+
+        Raises:
+            ConfigurationError: other transactions may insert the same keys meanwhile.
+        """
+        name = opened.table.full_name
+        if opened.spec.insert_only:
+            raise ConfigurationError(
+                f"table {name}: the transaction was made with insert_only=True, so others insert beside it, "
+                "and a merge would not see their keys: make it without insert_only"
+            )
+        if inserts and not set(opened.table.partition_key_names) <= set(keys or ()):
+            self._inserted_by_key.add(name)
 
     def add(self, name: str, txn_id: int, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Add what one writer has written to a table.
@@ -62,6 +87,35 @@ class WrittenTables:
     def manifests(self, name: str) -> tuple[DeltaManifest, ...]:
         """The manifests of a table."""
         return tuple(self._manifests.get(name, ()))
+
+    def output(
+        self,
+        opened: OpenTable,
+        table: AcidTable,
+        valid_write_ids: ValidWriteIdList | None,
+        is_optimistic: bool,
+    ) -> TableOutput:
+        """What was written into a table.
+
+        Args:
+            opened: the table as it was when the transaction began.
+            table: its descriptor, bound.
+            valid_write_ids: the transaction's view of it.
+            is_optimistic: whether others may change it at the same time, and the first to commit wins.
+        """
+        name = table.full_name
+        is_checked = is_optimistic and not opened.spec.insert_only
+        return TableOutput(
+            table=table,
+            description=opened.description,
+            writers=self.writers(name),
+            manifests=self.manifests(name),
+            partitions_at_begin=frozenset(opened.partition_names),
+            insert_only=opened.insert_only,
+            valid_write_ids=valid_write_ids,
+            depends_on_reads=is_checked,
+            depends_on_all_partitions=is_checked and name in self._inserted_by_key,
+        )
 
     @property
     def has_manifests(self) -> bool:

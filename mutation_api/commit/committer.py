@@ -28,6 +28,7 @@ from typing import Protocol
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
 from metastore_client.model import DataOperationType, PartitionInfo, TableInfo, WriteNotification
+from metastore_client.partition_name import DEFAULT_PARTITION_NAME, make_partition_name
 from metastore_client.valid_ids import ValidWriteIdList
 from mutation_api.acid.layout import ACID_VERSION_FILE
 from mutation_api.acid.version import AcidVersion
@@ -78,7 +79,9 @@ class TableOutput:
 
     ``table`` is bound; ``description`` and ``partitions_at_begin`` (names) are the table as it was when the
     transaction began; ``writers`` are the ids of the writers that handed in their manifests;
-    ``valid_write_ids`` is the transaction's view of the table, if it uses write ids.
+    ``valid_write_ids`` is the transaction's view of the table, if it uses write ids. ``depends_on_reads``:
+    others may change the table meanwhile, and what was inserted may depend on what was read;
+    ``depends_on_all_partitions``: also on that of partitions that were not touched.
     """
 
     table: AcidTable
@@ -88,6 +91,8 @@ class TableOutput:
     partitions_at_begin: frozenset[str]
     insert_only: bool = False
     valid_write_ids: ValidWriteIdList | None = None
+    depends_on_reads: bool = False
+    depends_on_all_partitions: bool = False
 
     @property
     def partition_values(self) -> dict[str, tuple[str, ...]]:
@@ -107,8 +112,8 @@ class TableOutput:
 
     @property
     def operation(self) -> DataOperationType:
-        """What partitions are registered with; the server's conflict check looks at it."""
-        changes = any(m.update_count or m.delete_count for m in self.manifests)
+        """What partitions are registered with; the server's conflict check does not look at inserts."""
+        changes = self.depends_on_reads or any(m.update_count or m.delete_count for m in self.manifests)
         return DataOperationType.UPDATE if changes else DataOperationType.INSERT
 
 
@@ -257,6 +262,10 @@ class Committer:
     def _register(self, output: TableOutput) -> None:
         table = output.table
         names = sorted(output.partition_values)
+        if names and output.depends_on_all_partitions:
+            # A key may be inserted into different partitions by two transactions. A partition that both name
+            # lets their commits conflict; it need not exist.
+            names = sorted({*names, _no_partition(table.partition_key_names)})
         if names:
             self._metastore.add_dynamic_partitions(
                 self._txn_id, table.database, table.name, names, output.operation, write_id=output.write_id
@@ -329,6 +338,10 @@ class Committer:
         if not self._metastore.capabilities().has_write_notifications:
             return False
         return self._metastore.get_config_value(DML_EVENTS, "false").strip().lower() == "true"
+
+
+def _no_partition(keys: Sequence[str]) -> str:
+    return make_partition_name(keys, [DEFAULT_PARTITION_NAME] * len(keys))
 
 
 _UNCHANGEABLE: dict[str, Callable[[TableInfo], object]] = {

@@ -135,7 +135,8 @@ class Hive:
                 change them wait for it.
             read: tables that it only reads.
             create_partitions: whether missing partitions are created; otherwise they are refused.
-            insert_only: it will only append. Other inserters need not wait, and its commit cannot conflict.
+            insert_only: it will only append. Other inserters need not wait, and its commit cannot conflict. A
+                merge is refused.
             options: stripe size and compression of the files.
 
         Raises:

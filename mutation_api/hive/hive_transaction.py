@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.one_process import OfOneProcess
 from mutation_api.client.transaction import Transaction
+from mutation_api.client.transaction_state import ended_meanwhile
 from mutation_api.client.transaction_summary import TransactionSummary
 from mutation_api.errors import TransactionStateError
 from mutation_api.hive.hive_table import HiveTable
@@ -20,7 +22,7 @@ _COLLECTING_PART = 4
 """One part in _COLLECTING_PART of the memory is for changes that wait for the commit."""
 
 
-class HiveTransaction:
+class HiveTransaction(OfOneProcess):
     """Changes of some tables, all or nothing. Made by ``Hive.transaction``; used once, from one thread.
 
     Its block begins it. At the end of the block everything is written and committed; if the block raises,
@@ -33,6 +35,7 @@ class HiveTransaction:
     """
 
     def __init__(self, client: MutatorClient, local: LocalOptions, options: WriterOptions | None) -> None:
+        super().__init__()
         self._client = client
         self._local = local
         self._options = options
@@ -40,6 +43,7 @@ class HiveTransaction:
         self._transaction: Transaction | None = None
         self._changes: dict[str, TableChanges] = {}
         self._is_over = False
+        self._was_ended = False
 
     @property
     def is_over(self) -> bool:
@@ -118,6 +122,7 @@ class HiveTransaction:
         """
         transaction = self._begun()
         transaction.check()
+        self._was_ended = True
         try:
             for changes in self._changes.values():
                 changes.check_merges()
@@ -129,10 +134,16 @@ class HiveTransaction:
 
     def abort(self) -> None:
         """Abort; nothing remains. Does nothing if it is over."""
+        self._was_ended = True
         self.close()
 
     def close(self) -> None:
-        """Abort unless it is committed, and give back everything. May be called twice."""
+        """Abort unless it is committed, and give back everything. May be called twice.
+
+        A block that has not ended yet raises at its end. In a forked process it does nothing.
+        """
+        if self.is_of_another_process:
+            return
         self._is_over = True
         for changes in self._changes.values():
             changes.close()
@@ -148,12 +159,22 @@ class HiveTransaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Commit, or abort if the block raised."""
-        if error is None and not self._is_over:
-            self.commit()
+        """Commit, or abort if the block raised.
+
+        Raises TransactionStateError: the connection was closed meanwhile, or the block ended in a forked
+        process.
+        """
+        if error is None:
+            self.check_process()
+            if self._is_over and not self._was_ended:
+                txn_id = None if self._transaction is None else self._transaction.id
+                raise ended_meanwhile(txn_id, "its connection was closed, or close() was called on it")
+            if not self._is_over:
+                self.commit()
         self.close()
 
     def _begun(self) -> Transaction:
+        self.check_process()
         if self._transaction is None:
             raise TransactionStateError(
                 "the transaction has not begun: use it in a with statement, or call begin()"

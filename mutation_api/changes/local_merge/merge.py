@@ -202,6 +202,8 @@ class LocalMerge:
         """Check names, types and conditions; reads nothing of the table."""
         self.is_described_only = False
         self.transaction.check()
+        inserts = any(clause.action is Action.INSERT for clause in self.clauses)
+        self.transaction.merging(self.table_name, self.keys, inserts=inserts)
         table, source = self.transaction.table(self.table_name), plain_batch(self.source)
         types = {field.name: field.type for field in source.schema}
         analyser = ArrowAnalyser(

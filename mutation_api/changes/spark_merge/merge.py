@@ -264,6 +264,8 @@ class MergeInto:
 
     def _with_sides(self) -> MergeInto:
         """The same; a column in SQL that one side alone has gets its name, as by PySpark's mergeInto."""
+        inserts = any(clause.action is Action.INSERT for clause in self.clauses)
+        self.transaction.merging(self.table_name, self.keys, inserts=inserts)
         spark = self.source.sparkSession
         columns = {
             SOURCE: frozenset(name.lower() for name in self.source.columns),

@@ -98,6 +98,11 @@ class Catalog:
         self._time_zone = time_zone
         self._write_lock = write_lock
 
+    @property
+    def is_optimistic(self) -> bool:
+        """Whether writers do not wait for each other, and the first to commit wins."""
+        return self._write_lock is WriteLock.OPTIMISTIC
+
     def read(self, spec: TableSpec, *, under_lock: bool = False) -> OpenTable:
         """Read a table without its partitions.
 
@@ -146,7 +151,7 @@ class Catalog:
             name=opened.table.name,
             is_partitioned=is_partitioned,
             is_sink=spec.role is TableRole.SINK,
-            insert_only=opened.insert_only,
+            insert_only=spec.insert_only,
             partition_names=self._partitions_to_lock(spec) if is_partitioned else (),
             write_lock=self._write_lock.lock_type(capabilities),
         )

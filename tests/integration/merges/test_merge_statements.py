@@ -72,7 +72,13 @@ from mutation_api.acid.bucket_codec import bucket_ids
 from mutation_api.acid.event import Operation
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.transaction import Transaction
-from mutation_api.errors import DuplicateKeyError, TransactionStateError, WriteConflictError
+from mutation_api.errors import (
+    ConfigurationError,
+    DuplicateKeyError,
+    LockNotAcquiredError,
+    TransactionStateError,
+    WriteConflictError,
+)
 from mutation_api.spark.read.snapshot_frame import snapshot
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.fixtures.fix_clock import wait_until
@@ -578,18 +584,24 @@ def test_spark_acid_rows_of_two_statements_in_one_bucket(line: Line, spark: Spar
 
 @each_line
 def test_trino_two_writers_of_an_insert_only_table(line: Line, spark: SparkSession) -> None:
-    """Both merge what is not there; neither waits nor sees the other, so one who needs keys once must not
-    merge twice at a time.
+    """Both merge what is not there. Where others insert meanwhile neither may, since it does not see their
+    keys; else the second one waits for the first.
     """
     name = line.create("plain", insert_only=True)
     line.judge.sql(f"INSERT INTO {name} VALUES (1, 0)")
     with line.builder(name, insert_only=True).build() as one, one.new_transaction() as first:
+        merge = merge_into(first, name, source=given(spark, a=[1, 2], b=[1, 1]), on=["a"])
+        with pytest.raises(ConfigurationError, match="others insert beside it"):
+            merge.whenNotMatched().insertAll().merge()
+    with line.builder(name).build() as one, one.new_transaction() as first:
         merge = merge_into(first, name, source=given(spark, a=[1, 2, 3], b=[1, 1, 1]), on=["a"])
         assert merge.whenNotMatched().insertAll().merge().total == MergeCounts(inserted=2)
-        with line.builder(name, insert_only=True).build() as two, two.new_transaction() as second:
-            merge = merge_into(second, name, source=given(spark, a=[1, 3, 4], b=[2, 2, 2]), on=["a"])
-            assert merge.whenNotMatched().insertAll().merge().total == MergeCounts(inserted=2)
-    assert line.rows(name) == [(1, 0), (2, 1), (3, 1), (3, 2), (4, 2)]
+        with line.builder(name).lock_timeout_seconds(0.1).build() as two, pytest.raises(LockNotAcquiredError):
+            two.new_transaction().begin()
+    with line.builder(name).build() as two, two.new_transaction() as second:
+        merge = merge_into(second, name, source=given(spark, a=[1, 3, 4], b=[2, 2, 2]), on=["a"])
+        assert merge.whenNotMatched().insertAll().merge().total == MergeCounts(inserted=1)
+    assert line.rows(name) == [(1, 0), (2, 1), (3, 1), (4, 2)]
 
 
 def test_hive_of_two_merges_that_update_one_row_the_first_wins(hive41: Hive41, spark: SparkSession) -> None:
