@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from metastore_client.client import MetastoreClient
 from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.inputs.watermark import Watermark, Watermarks, watermark_table_exists
 
-__all__ = ["find_watermarks"]
+__all__ = ["find_watermarks", "read_watermarks"]
 
 
 def find_watermarks(
@@ -33,12 +32,19 @@ def find_watermarks(
             watermarks.
         Others: as :meth:`Watermarks.read` and ``MutatorClient.open_snapshot``.
     """
-    wanted = None if target is None else ".".join(split_full_name(target))
+    read = read_watermarks(metastore, watermark_table)
+    return [] if read is None else read.of(target=target, source_id=source_id)
+
+
+def read_watermarks(metastore: MetastoreClient, watermark_table: str) -> Watermarks | None:
+    """All watermarks in a snapshot, whose lock is released afterwards; None if there is no such table.
+
+    Raises: as :func:`find_watermarks`.
+    """
     if not watermark_table_exists(metastore, watermark_table):
-        return []
+        return None
     with (
         MutatorClientBuilder().metastore(metastore).build() as client,
         client.open_snapshot(watermark_table) as snapshot,
     ):
-        marks = list(Watermarks.read(snapshot, watermark_table))
-    return [mark for mark in marks if wanted in (None, mark.target) and source_id in (None, mark.source_id)]
+        return Watermarks.read(snapshot, watermark_table)

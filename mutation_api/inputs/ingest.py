@@ -70,11 +70,12 @@ class IngestOptions:
 
     ``changed_rows_advice`` is for sources that read inserted rows again, and assert that rows never change.
     An insert of an equal row contradicts nothing then, and the error for a changed row ends in this text. If
-    None, the source gives each operation once.
+    None, the source gives each operation once. ``known_watermarks``: those that the caller has read.
     """
 
     changed_rows_advice: str | None = None
     watermark_table: str | None = None
+    known_watermarks: Watermarks | None = None
     dry_run: bool = False
     strict: bool = False
     create_partitions: bool = False
@@ -203,7 +204,8 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
     source_id, dry_run = run.source.source_id, run.options.dry_run
     run.progress(f"{source_id}: waiting for the lock on {', '.join(t.target for t in run.tables)}")
     with client.new_transaction() as transaction:
-        marks = Watermarks.read(transaction, run.watermark_table) if has_watermarks else None
+        known = run.options.known_watermarks
+        marks = Watermarks.read(transaction, run.watermark_table, known=known) if has_watermarks else None
         sources = [
             SourceTable(each.source_table, transaction.table(each.target), each.key) for each in run.tables
         ]

@@ -9,6 +9,7 @@ The driver reads and writes the few rows without Spark.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import ConfigurationError, SourcePositionError
 from mutation_api.inputs.source import Position
+from mutation_api.scan.planned_files import PlannedFiles
 from mutation_api.scan.table_scan import TableScan
 from mutation_api.scan.table_view import open_table
 from mutation_api.table.acid_table import AcidTable
@@ -95,14 +97,23 @@ class Watermark:
 
 @dataclass(frozen=True)
 class Watermarks:
-    """The watermarks as a transaction or snapshot sees them, by :attr:`Watermark.key`."""
+    """The watermarks as a transaction or snapshot sees them, by :attr:`Watermark.key`.
+
+    ``files`` are those from which they were read.
+    """
 
     table: AcidTable
     rows: Mapping[tuple[str, str, str], tuple[RecordIdentifier, Watermark]]
+    files: PlannedFiles | None = None
 
     @classmethod
-    def read(cls, view: SnapshotView, table_name: str) -> Watermarks:
-        """Read the table, which seldom has more than a few rows.
+    def read(cls, view: SnapshotView, table_name: str, *, known: Watermarks | None = None) -> Watermarks:
+        """Read the table, which seldom has more than a few rows, but a file for each of its last changes.
+
+        Args:
+            view: the transaction or snapshot.
+            table_name: ``database.table``.
+            known: what an earlier snapshot saw; its rows are taken if the same files count as a whole.
 
         Raises:
             ConfigurationError: it is not a table of watermarks.
@@ -113,6 +124,10 @@ class Watermarks:
         table = opened.table
         _check_columns(table)
         scan = TableScan(opened, row_ids=True, truncate_nanoseconds=True)
+        files = scan.planned()
+        if known is not None and known.files is not None and files.have_rows_of(known.files):
+            return dataclasses.replace(known, table=table)
+        scan = dataclasses.replace(scan, files=files)
         rows: dict[tuple[str, str, str], tuple[RecordIdentifier, Watermark]] = {}
         for record in scan.to_arrow().to_pylist():
             mark = _parsed(table, record)
@@ -122,11 +137,19 @@ class Watermarks:
                     f"{mark.source_table}, target {mark.target}: delete the wrong one"
                 )
             rows[mark.key] = (RecordIdentifier(*record[ROW_ID_COLUMN].values()), mark)
-        return cls(table, rows)
+        return cls(table, rows, files)
 
     def __iter__(self) -> Iterator[Watermark]:
         """The watermarks, in the order of their keys."""
         return iter([self.rows[key][1] for key in sorted(self.rows)])
+
+    def of(self, *, target: str | None = None, source_id: str | None = None) -> list[Watermark]:
+        """Those of a table (``database.table`` in any case) and a source, sorted; None: of all.
+
+        Raises ConfigurationError: ``target`` is not ``database.table``.
+        """
+        wanted = None if target is None else ".".join(split_full_name(target))
+        return [m for m in self if wanted in (None, m.target) and source_id in (None, m.source_id)]
 
     def get(self, source_id: str, source_table: str, target: str) -> Watermark | None:
         """The watermark of one table; None if nothing was applied to it."""

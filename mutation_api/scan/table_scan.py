@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from mutation_api.reader.snapshot_split import SnapshotSplit
 from mutation_api.reader.split_rows import full_row_id_type, split_rows
 from mutation_api.scan.optional_packages import optional_package
 from mutation_api.scan.partition_values import PartitionCondition, matching_partitions
+from mutation_api.scan.planned_files import PlannedFiles
 from mutation_api.scan.row_filter import RowFilter
 from mutation_api.scan.table_view import TableView
 from mutation_api.table.acid_table import AcidColumn
@@ -71,6 +72,7 @@ class TableScan:
         threads: how many splits (buckets of partitions) are decoded at a time; None: one for each processor.
         waiting_bytes: bound of the rows that are read ahead, beside a stripe of each file being read.
             :meth:`to_arrow` and the forms made from it need no bound, since they keep all rows.
+        files: the files to read, as :meth:`planned` gave them; None: the directories are listed.
     """
 
     view: TableView
@@ -84,6 +86,7 @@ class TableScan:
     truncate_nanoseconds: bool = False
     threads: int | None = None
     waiting_bytes: int = WAITING_BYTES_DEFAULT
+    files: PlannedFiles | None = field(default=None, repr=False)
 
     @property
     def selected(self) -> tuple[AcidColumn, ...]:
@@ -103,6 +106,10 @@ class TableScan:
     def schema(self) -> pa.Schema:
         """Schema of all batches: ROW__ID if wanted, then the columns. Raises as :attr:`selected`."""
         return pa.schema([*self._row_id_fields(), *map(self._field, self.selected)])
+
+    def planned(self) -> PlannedFiles:
+        """The files that it reads, as they are listed now. Raises as :meth:`by_partition`."""
+        return PlannedFiles(tuple(self._planned(self._filter())), self.view.valid_ids)
 
     def by_partition(self) -> Generator[PartitionRows, None, None]:
         """The rows, ordered by partition name, bucket and ROW__ID.
@@ -222,6 +229,8 @@ class TableScan:
         return RowFilter.of(self.filter, table, pa.schema(map(self._field, table.all_columns)))
 
     def _planned(self, where: RowFilter | None) -> list[SnapshotSplit]:
+        if self.files is not None:
+            return [*self.files.splits]
         view = self.view
         names = matching_partitions(view.table, sorted(view.locations), self.where_partition)
         names = names if where is None else where.partitions(names)

@@ -15,8 +15,10 @@ from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.inputs.engines.choice import engine_for
 from mutation_api.inputs.engines.engine import Engine
+from mutation_api.inputs.find_watermarks import read_watermarks
 from mutation_api.inputs.ingest import Following, IngestOptions, ingest_by
 from mutation_api.inputs.ingest_report import IngestReport
+from mutation_api.inputs.watermark import Watermarks
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.scan.table_scan import TableScan
 from mutation_api.scan.table_view import open_table
@@ -24,7 +26,7 @@ from mutation_api.update.binlog_options import NO_OPTIONS, BinlogOptions
 from mutation_api.update.progress_mark import ProgressMark, Run
 from mutation_api.update.settings import UpdateSettings
 from mutation_api.update.sources import AnyCapture, capture_of
-from mutation_api.update.tables import find_mark, require_settings, watermark_table_of
+from mutation_api.update.tables import mark_of, require_settings, watermark_table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,7 +180,8 @@ def extract_by(
     started = time.monotonic()
     table = ".".join(split_full_name(table))
     settings = require_settings(metastore, table, "enabled", "disabling")
-    found = find_mark(metastore, table)
+    known = read_watermarks(metastore, watermark_table_of(table))
+    found = mark_of(known, table)
     before = None if found is None else found[1]
     replaces = found is None and _has_rows(metastore, table)
     with closing(
@@ -192,7 +195,7 @@ def extract_by(
             metastore,
             [_following(table, settings)],
             source,
-            _ingest_options(table, settings, options, is_first=found is None),
+            _ingest_options(table, settings, options, known, is_first=found is None),
         )
         seconds = time.monotonic() - started
         removed = source.acknowledge() if report.txn_id is not None else 0
@@ -207,12 +210,18 @@ def _following(table: str, settings: UpdateSettings) -> Following:
 
 
 def _ingest_options(
-    table: str, settings: UpdateSettings, options: ExtractOptions, *, is_first: bool
+    table: str,
+    settings: UpdateSettings,
+    options: ExtractOptions,
+    known: Watermarks | None,
+    *,
+    is_first: bool,
 ) -> IngestOptions:
     """Return the options; the first extraction makes the target equal to the source, whatever it has."""
     is_insert_only = settings.method.is_insert_only
     return IngestOptions(
         watermark_table=watermark_table_of(table),
+        known_watermarks=known,
         dry_run=options.dry_run,
         strict=is_insert_only and settings.verifies_key and not is_first,
         changed_rows_advice=_changed_rows_advice(table, settings) if is_insert_only else None,

@@ -10,8 +10,8 @@ from metastore_client.model import TableInfo
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.find_watermarks import find_watermarks
-from mutation_api.inputs.watermark import WATERMARK_TABLE_NAME, Watermark
+from mutation_api.inputs.find_watermarks import read_watermarks
+from mutation_api.inputs.watermark import WATERMARK_TABLE_NAME, Watermark, Watermarks
 from mutation_api.update.progress_mark import ProgressMark
 from mutation_api.update.settings import UpdateSettings
 
@@ -20,6 +20,7 @@ __all__ = [
     "find_mark",
     "find_settings",
     "get_table",
+    "mark_of",
     "require_settings",
     "watermark_table_of",
     "write_settings",
@@ -82,7 +83,12 @@ def enabled_tables(
 
 def find_mark(metastore: MetastoreClient, table: str) -> tuple[Watermark, ProgressMark | None] | None:
     """The watermark of a table and, unless another source defines its text, what it says."""
-    marks = find_watermarks(metastore, watermark_table_of(table), target=table)
+    return mark_of(read_watermarks(metastore, watermark_table_of(table)), table)
+
+
+def mark_of(read: Watermarks | None, table: str) -> tuple[Watermark, ProgressMark | None] | None:
+    """The same, of watermarks that were read."""
+    marks = [] if read is None else read.of(target=table)
     if not marks:
         return None
     latest = max(marks, key=lambda mark: mark.applied_at)

@@ -6,6 +6,7 @@ Source: orc_proto.proto and the ORC v1 specification (file tail).
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,8 +79,7 @@ class OrcTail:
 
     ``footer_length`` comes from the postscript. The statistics of the stripes lie before the footer,
     ``statistics_length`` bytes long, 0 if there are none.
-    ``char_columns``: numbers of the columns of type char, whose values are padded; see
-    :func:`~mutation_api.orc.format.stripe_ranges.column_id`.
+    ``types``: the serialised types of all columns, in pre-order; the first is the struct of all.
     ``is_proleptic``: whether days are counted in the proleptic Gregorian calendar; None if the footer does
     not say.
     """
@@ -91,9 +91,15 @@ class OrcTail:
     postscript_length: int
     stripes: tuple[StripeInfo, ...]
     row_count: int
-    char_columns: frozenset[int]
+    types: tuple[bytes, ...]
     is_proleptic: bool | None
     user_metadata: Mapping[str, bytes]
+
+    @functools.cached_property
+    def char_columns(self) -> frozenset[int]:
+        """Numbers of the columns of type char, whose values are padded."""
+        kinds = [as_number(dict(fields_of(each)).get(TYPE_KIND, 0)) for each in self.types]
+        return frozenset(number for number, kind in enumerate(kinds) if kind == TYPE_KIND_CHAR)
 
 
 @dataclass(frozen=True)
@@ -194,14 +200,14 @@ def _parse_postscript(end: bytes) -> _Postscript:
 def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
-    kinds: list[int] = []
+    types: list[bytes] = []
     numbers = {_FOOTER_ROW_COUNT: 0, FOOTER_CALENDAR: 0}
     for field, value in fields_of(footer):
         if field == FOOTER_STRIPE:
             stripe = {key: as_number(number) for key, number in fields_of(as_bytes(value))}
             stripes.append(StripeInfo(*(stripe.get(key, 0) for key in (1, 2, 3, 4, 5))))
         elif field == FOOTER_TYPE:
-            kinds.append(as_number(dict(fields_of(as_bytes(value))).get(TYPE_KIND, 0)))
+            types.append(as_bytes(value))
         elif field == FOOTER_METADATA:
             item = dict(fields_of(as_bytes(value)))
             metadata[as_bytes(item.get(METADATA_NAME, b"")).decode()] = as_bytes(
@@ -217,7 +223,7 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
         postscript_length=postscript.length,
         stripes=tuple(stripes),
         row_count=numbers[_FOOTER_ROW_COUNT],
-        char_columns=frozenset(number for number, kind in enumerate(kinds) if kind == TYPE_KIND_CHAR),
+        types=tuple(types),
         is_proleptic=_IS_PROLEPTIC.get(numbers[FOOTER_CALENDAR]),
         user_metadata=metadata,
     )

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.orc
 import pyorc
 from numpy.typing import NDArray
@@ -85,9 +84,9 @@ class OrcInput:
         self._options = options
         self._needs_pyorc = False
         self.is_proleptic = options.is_proleptic
-        self._readings = 0
         find_zones()
         self._opened = self._open()
+        self._readings = 1
         file = None if self._opened is None else self._opened.file
         self.schema: pa.Schema = pa.schema([]) if file is None else file.schema
         self.stripe_count = 0 if file is None else int(file.nstripes)
@@ -106,22 +105,14 @@ class OrcInput:
         Returns:
             The stripe's rows; timestamps in nanoseconds or, if those cannot hold them, in the wanted form.
         """
-        with self._reading() as opened:
+        opened = self._enter()
+        try:
             if opened.ranged is not None:
                 self._fetch(opened.ranged, index, columns)
-            if not self._needs_pyorc:
-                try:
-                    found = self._unpadded(self._decoded(opened.file, index, columns))
-                    if not any(map(_is_early, found.columns)) or self._zone(opened, index) is None:
-                        return found
-                    return self._read_with_pyorc(opened, index, columns)
-                except pa.ArrowInvalid as error:
-                    if _OUT_OF_RANGE not in str(error):
-                        raise self._fault(error) from error
-                except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as error:
-                    raise self._fault(error) from error
-                self._needs_pyorc = True
-            return self._read_with_pyorc(opened, index, columns)
+            found = None if self._needs_pyorc else self._read_with_pyarrow(opened, index, columns)
+            return self._read_with_pyorc(opened, index, columns) if found is None else found
+        finally:
+            self._leave()
 
     def read_rows(
         self, index: int, columns: Sequence[str], positions: NDArray[np.int64], stripe_rows: int
@@ -144,6 +135,22 @@ class OrcInput:
             with contextlib.suppress(pyorc.errors.ORCError, UnicodeDecodeError):
                 return self._sought_rows(index, columns, positions)
         return self.read_stripe(index, columns).take(pa.array(positions))
+
+    def _read_with_pyarrow(
+        self, opened: OpenFile, index: int, columns: Sequence[str]
+    ) -> pa.RecordBatch | None:
+        """What pyarrow reads; None if it cannot, or knows other offsets of the writer's zone than Java."""
+        try:
+            found = self._unpadded(self._decoded(opened.file, index, columns))
+        except pa.ArrowInvalid as error:
+            if _OUT_OF_RANGE not in str(error):
+                raise self._fault(error) from error
+            self._needs_pyorc = True
+            return None
+        except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as error:
+            raise self._fault(error) from error
+        is_sure = not any(map(_is_early, found.columns)) or self._zone(opened, index) is None
+        return found if is_sure else None
 
     def _zone(self, opened: OpenFile, index: int) -> zoneinfo.ZoneInfo | None:
         """The zone of a stripe's writer; None if it never had another offset."""
@@ -224,17 +231,21 @@ class OrcInput:
     @contextlib.contextmanager
     def _reading(self) -> Iterator[OpenFile]:
         """The open file; it is closed afterwards if too many are open."""
+        opened = self._enter()
+        try:
+            yield opened
+        finally:
+            self._leave()
+
+    def _enter(self) -> OpenFile:
         if self._opened is None:
             self._opened = self._open()
             assert self._opened is not None, f"{self.location} is empty now"
         self._readings += 1
-        try:
-            yield self._opened
-        finally:
-            self._readings -= 1
-            self._leave()
+        return self._opened
 
     def _leave(self) -> None:
+        self._readings -= 1
         if self._opened is not None and not self._readings and not self._opened.may_stay:
             self._opened.close()
             self._opened = None
@@ -257,12 +268,14 @@ class OrcInput:
 
     @functools.cached_property
     def _tail(self) -> OrcTail:
-        with self._reading() as opened:
-            try:
-                length = opened.file.file_footer_length + opened.file.file_postscript_length + 1
-                return parse_tail(opened.last_bytes(length))
-            except CorruptFileError as error:
-                raise self._fault(error) from error
+        opened = self._enter()
+        try:
+            length = opened.file.file_footer_length + opened.file.file_postscript_length + 1
+            return parse_tail(opened.last_bytes(length))
+        except CorruptFileError as error:
+            raise self._fault(error) from error
+        finally:
+            self._leave()
 
     def _stream(self) -> tuple[RangedInput | None, Any]:
         """What fetches ranges, if it is needed, and the file's committed bytes; None if there are none."""
@@ -380,13 +393,20 @@ class OrcInput:
 def _is_early(array: pa.Array) -> bool:
     """Whether a column has timestamps for which ORC and Java know other offsets of the writer's zone."""
     if pa.types.is_timestamp(array.type):
-        first = pc.min(array).value
-        return first is not None and first < _FIRST_AGREED
-    if pa.types.is_list(array.type):
-        return has_timestamp(array.type) and _is_early(array.values)
-    if pa.types.is_map(array.type):
-        return has_timestamp(array.type) and (_is_early(array.keys) or _is_early(array.items))
-    return any(_is_early(array.field(i)) for i in range(array.type.num_fields))
+        # Below a null there may be any value; then the zone is looked up in vain.
+        data = array.buffers()[1]
+        if data is None or not len(array):
+            return False
+        values = np.frombuffer(data, np.int64)[array.offset : array.offset + len(array)]
+        return bool(values.min() < _FIRST_AGREED)
+    kind = array.type
+    if not kind.num_fields or not has_timestamp(kind):
+        return False
+    if pa.types.is_list(kind):
+        return _is_early(array.values)
+    if pa.types.is_map(kind):
+        return _is_early(array.keys) or _is_early(array.items)
+    return any(_is_early(array.field(i)) for i in range(kind.num_fields) if has_timestamp(kind.field(i).type))
 
 
 def _can_be_sought(data_type: pa.DataType) -> bool:

@@ -22,6 +22,7 @@ from mutation_api.inputs.watermark import (
     ensure_watermark_table,
     watermark_table_exists,
 )
+from mutation_api.scan.table_scan import TableScan
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.worker.coordinator import MutatorCoordinator
 from tests.fixtures.fix_metastore import LINES
@@ -64,6 +65,23 @@ def read(client: MutatorClient) -> list[Watermark]:
 def moved(mark: Watermark, *order: int, **changes: Any) -> Watermark:
     """The watermark at another position."""
     return dataclasses.replace(mark, order=order, text=f"at {order}", **changes)
+
+
+def test_what_is_known_is_not_read_again(client: MutatorClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless somebody wrote meanwhile; what is then written replaces the rows that were known."""
+    write(client, MARK)
+    snapshot = client.open_snapshot(NAME)
+    known = Watermarks.read(snapshot, NAME)
+    snapshot.close()
+    with client.new_transaction() as transaction:
+        with monkeypatch.context() as patch:
+            patch.setattr(TableScan, "to_arrow", lambda self: pytest.fail("the files are read again"))
+            again = Watermarks.read(transaction, NAME, known=known)
+        again.write(transaction, [moved(MARK, 6, 0)])
+    assert [mark.order for mark in read(client)] == [(6, 0)]
+    with client.new_transaction() as transaction:
+        late = Watermarks.read(transaction, NAME, known=known)
+        assert [mark.order for mark in late] == [(6, 0)]
 
 
 def test_a_watermark_comes_back_as_it_was(client: MutatorClient) -> None:
