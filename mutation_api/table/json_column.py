@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from mutation_api.errors import RecordValueError
 from mutation_api.types.conversion import convert_to_column
+from mutation_api.types.decimal_text import exact_decimal
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
 
 __all__ = ["column_from_json"]
@@ -141,7 +142,7 @@ def _read_boolean(value: object) -> bool:
 def _read_integer(value: object) -> int:
     if type(value) is int:
         return value
-    number = _read_decimal(value)
+    number = _read_exact_decimal(value)
     if number != number.to_integral_value():
         raise ValueError(f"expected a whole number, found {value!r}")
     return int(number)
@@ -161,6 +162,10 @@ def _read_decimal(value: object) -> Decimal:
     if not number.is_finite():
         raise ValueError(f"expected a number, found {value!r}")
     return number
+
+
+def _read_exact_decimal(value: object) -> Decimal:
+    return exact_decimal(_read_decimal(value))
 
 
 def _read_text(value: object) -> str:
@@ -194,7 +199,7 @@ _READERS: dict[str, Callable[[object], object]] = {
     "boolean": _read_boolean,
     **dict.fromkeys(INTEGER_KINDS, _read_integer),
     **dict.fromkeys(("float", "double"), _read_float),
-    "decimal": _read_decimal,
+    "decimal": _read_exact_decimal,
     **dict.fromkeys(("string", "varchar", "char"), _read_text),
     "binary": _read_binary,
     "date": _read_date,

@@ -28,6 +28,7 @@ from metastore_client.partition_name import parse_partition_name as _parse_pairs
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.types.conversion import convert_to_column
+from mutation_api.types.decimal_text import exact_decimal
 from mutation_api.types.hive_type import INTEGER_BITS, INTEGER_KINDS, HiveType, arrow_type, parse_hive_type
 
 __all__ = [
@@ -338,9 +339,7 @@ def _read_float(text: str, hive_type: HiveType) -> float:
 
 
 def _read_decimal(text: str, hive_type: HiveType) -> Decimal:
-    value = Decimal(text)
-    if not value.is_finite():
-        raise ValueError("expected digits")
+    value = exact_decimal(text)
     converted = convert_to_column(pa.array([value]), hive_type, column="").to_pylist()
     return Decimal(converted[0])
 

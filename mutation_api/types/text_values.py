@@ -27,11 +27,11 @@ import base64
 import binascii
 import enum
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mutation_api.types.decimal_text import exact_decimal
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type
 from mutation_api.types.scalar_conversion import MAX_DAYS, MIN_DAYS, MisfitError, UnfitTypeError
 
@@ -157,8 +157,8 @@ def _decimal(texts: pa.Array, target: pa.DataType) -> pa.Array:
 def _scientific_decimal(texts: pa.Array, target: pa.DataType) -> pa.Array:
     """One by one, since they are rare: Java prints a BigDecimal with a negative scale so."""
     try:
-        numbers = [None if text is None else Decimal(text).normalize() for text in texts.to_pylist()]
-    except InvalidOperation as error:
+        numbers = [None if text is None else exact_decimal(text) for text in texts.to_pylist()]
+    except ValueError as error:
         raise pa.ArrowInvalid(str(error)) from error
     return pa.array(numbers, pa.decimal256(76, target.scale)).cast(target)
 

@@ -1,0 +1,60 @@
+"""Decimals of texts: every digit, or an error of ours."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from mutation_api.errors import RecordValueError
+from mutation_api.table.json_column import column_from_json
+from mutation_api.table.partition import partition_value
+from mutation_api.types.decimal_text import exact_decimal
+from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.types.text_values import MisfitError, values_of_texts
+
+FAR = ("1e-99999999", "1e99999999", "-1e99999999", "12e-78", "9.9e76", "NaN", "Infinity", "1e", "", "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1.5E+1", "15"),
+        ("1E-2", "0.01"),
+        ("-12.50", "-12.5"),
+        ("0e99999999", "0"),
+        ("-0E-99999999", "0"),
+        ("1234567890123456789012345678901234567.0E1", "12345678901234567890123456789012345670"),
+        ("12345678901234567890123456789012345678E0", "12345678901234567890123456789012345678"),
+        ("1e75", "1" + "0" * 75),
+        ("1e-76", "0." + "0" * 75 + "1"),
+        ("100e-78", "0." + "0" * 75 + "1"),
+    ],
+)
+def test_no_digit_is_lost(text: str, expected: str) -> None:
+    """Nor is one rounded, as Python's default context does."""
+    found = exact_decimal(text)
+    assert f"{found:f}" == expected
+    assert found == Decimal(expected)
+
+
+@pytest.mark.parametrize("text", FAR)
+def test_what_no_column_holds_is_refused(text: str) -> None:
+    """In texts of files and messages, in JSON, and in the names of partitions."""
+    with pytest.raises(ValueError, match=r"number|places from the point"):
+        exact_decimal(text)
+    kind = parse_hive_type("decimal(38,2)")
+    if text:
+        with pytest.raises(MisfitError):
+            values_of_texts(pa.array([text]), kind)
+        with pytest.raises(RecordValueError, match=r"number|places from the point"):
+            column_from_json([text], kind)
+        with pytest.raises(RecordValueError):
+            partition_value(text, kind)
+
+
+def test_integers_of_far_exponents() -> None:
+    """They would have millions of digits."""
+    with pytest.raises(RecordValueError, match="places from the point"):
+        column_from_json(["1e99999999"], parse_hive_type("bigint"))
