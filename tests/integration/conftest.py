@@ -178,8 +178,9 @@ def maria_tables(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    engine_session: SparkSession | None,
 ) -> Iterator[FollowedTables]:
     """A new database of MariaDB, and the commands by which Hive follows its tables."""
-    made = FollowedTables(mariadb, mariadb_database, tmp_path, monkeypatch, capsys)
+    made = FollowedTables(mariadb, mariadb_database, tmp_path, monkeypatch, capsys, engine_session)
     yield made
     made.close()

@@ -25,11 +25,15 @@ LOCAL = LocalOptions()
 
 
 class Source(ABC):
-    """A database with one account that may do everything."""
+    """A database with one account that may do everything.
+
+    ``spark``: the session by which tables of it are extracted; None: without Spark.
+    """
 
     kind: str
     url: str
     password: str | None = None
+    spark: SparkSession | None = None
 
     @abstractmethod
     def session(self) -> Any:
@@ -130,10 +134,8 @@ class Shop:
         *keys: ColumnInfo,
         bucketed_by: str | None = "id",
         name: str = "orders",
-        spark: SparkSession | None = None,
     ) -> None:
         self.source, self.metastore = source, metastore
-        self._engine: dict[str, Any] = {"local": LOCAL} if spark is None else {"local": None, "spark": spark}
         self.table = f"{database}.{name}"
         buckets = {} if bucketed_by is None else {"clustered_by": [bucketed_by], "num_buckets": 2}
         create_acid_table(metastore, self.table, columns, keys, **buckets)
@@ -144,8 +146,10 @@ class Shop:
         return enable_update(self.metastore, self.table, self.source.url, **given)
 
     def extract(self, **options: Any) -> ExtractReport:
-        """Extract, by the engine of this table if not asked otherwise."""
-        given = {"password": self.source.password, **self._engine, **options}
+        """Extract, by the engine of the source if not asked otherwise."""
+        spark = self.source.spark
+        engine = {"local": LOCAL} if spark is None else {"local": None, "spark": spark}
+        given = {"password": self.source.password, **engine, **options}
         return extract_update(self.metastore, self.table, **given)
 
     def repair(self, **options: Any) -> EnableReport:

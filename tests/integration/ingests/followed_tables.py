@@ -1,4 +1,4 @@
-"""Tables of a real MariaDB, followed by tables of a metastore in memory through the command, without Spark.
+"""Tables of a real MariaDB, followed by tables of a metastore in memory through the command.
 
 What an error asks for is done as a user would do it: by options of the command, and by changes of rows in
 Hive.
@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from judges.mariadb import MariaDb
 from metastore_client.model import ColumnInfo
@@ -26,6 +27,7 @@ from mutation_api.cli.main import main
 from mutation_api.cli.update import enable, extract
 from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE as SOURCE_PASSWORD_VARIABLE
 from mutation_api.upkeep.create_acid_table import create_acid_table
+from tests.support.ingested_table import engine_of_commands
 
 Row = dict[str, Any]
 
@@ -61,7 +63,9 @@ class FollowedTables:
         folder: Path,
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
+        spark: SparkSession | None,
     ) -> None:
+        self._engine = engine_of_commands(monkeypatch, spark)
         self.server = server
         self.database = database
         self.metastore = InMemoryMetastore(folder / "warehouse", capabilities=HIVE_4_1)
@@ -98,8 +102,8 @@ class FollowedTables:
         return self.command("update", action, *words)
 
     def command(self, *words: str) -> Answer:
-        """Run a command without Spark."""
-        engine = () if words[:2] == ("update", "enable") else ("--engine", "local")
+        """Run a command by the engine of these tables."""
+        engine = () if words[:2] == ("update", "enable") else ("--engine", self._engine)
         self._capsys.readouterr()
         code = main([*words, *engine, "--metastore", "memory"])
         said = self._capsys.readouterr()

@@ -236,7 +236,7 @@ def _as_staged(value: Any, hive_type: Any) -> Any:
         return None
     match hive_type.kind:
         case "char":
-            return tungsten.without_line_ends(value).rstrip(" ").ljust(hive_type.length)
+            return tungsten.without_line_ends(value).rstrip(" ")
         case "string" | "varchar":
             return tungsten.without_line_ends(value)
         case "timestamp" if "." in value:

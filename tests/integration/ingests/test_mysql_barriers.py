@@ -324,7 +324,7 @@ def test_random_statements_leave_hive_like_the_source_or_are_refused(
     seed: int,
 ) -> None:
     """There is no third outcome, and what is refused goes on by what the error says."""
-    shop = FollowedTables(mariadb, mariadb_database, tmp_path, monkeypatch, capsys)
+    shop = FollowedTables(mariadb, mariadb_database, tmp_path, monkeypatch, capsys, None)
     rng = random.Random(seed)
     workload, user = DdlWorkload(shop, rng), User(shop, rng)
     try:

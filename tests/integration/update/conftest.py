@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.support.shops import MariaDbSource, PostgresSource, Source, SqliteSource
 
@@ -22,3 +23,9 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
         server, name = request.getfixturevalue("mariadb"), request.getfixturevalue("mariadb_database")
         return MariaDbSource(server, name)
     return SqliteSource(tmp_path)
+
+
+@pytest.fixture
+def either_engine(source: Source, engine_session: SparkSession | None) -> None:
+    """Tables of the source are extracted without Spark, and in a long run by Spark, too."""
+    source.spark = engine_session

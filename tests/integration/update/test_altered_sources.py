@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
@@ -19,7 +18,7 @@ from tests.integration.update.altered_source_cases import BROUGHT_BACK, CASES, R
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("either_engine")]
 
 REFUSALS = (CaptureError, RecordLayoutError, SourcePositionError)
 
@@ -43,13 +42,13 @@ def _named(text: str, names: ObjectNames) -> str:
     indirect=["source"],
 )
 def test_rows_are_equal_or_the_extraction_refuses_with_a_way_on(
-    source: Source, case: Case, tmp_path: Path, engine_session: SparkSession | None
+    source: Source, case: Case, tmp_path: Path
 ) -> None:
     """Equal at once, or refused with nothing written, and equal after the way on."""
     source.run(*case.create)
     metastore = InMemoryMetastore(tmp_path / "warehouse", capabilities=HIVE_4_1)
     columns = case.columns
-    shop = Shop(source, metastore, "default", columns, bucketed_by=columns[0].name, spark=engine_session)
+    shop = Shop(source, metastore, "default", columns, bucketed_by=columns[0].name)
     names = shop.enable().settings.names
     shop.extract()
     _check(shop, case, columns)

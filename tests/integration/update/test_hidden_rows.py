@@ -13,6 +13,7 @@ from tests.integration.update.conftest import KINDS
 from tests.support.shops import PostgresSource, Shop, Source
 
 pytestmark = pytest.mark.slow
+EITHER = pytest.mark.usefixtures("either_engine")
 
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("item", "string"))
 POLICY = "CREATE POLICY few ON orders USING (id < 3)"
@@ -37,6 +38,7 @@ def _owned(source: Source, owner: str) -> None:
     source.password = "secret"
 
 
+@EITHER
 @pytest.mark.parametrize("source", KINDS[:1], indirect=True)
 def test_rows_that_a_policy_hides_are_not_taken_for_deleted(source: Source, tmp_path: Path) -> None:
     """Refused when it is enabled, and when the policy is made later; without it both sides are equal."""
@@ -63,6 +65,7 @@ def test_rows_that_a_policy_hides_are_not_taken_for_deleted(source: Source, tmp_
     assert [tuple(row.values()) for row in shop.rows()] == source.rows("SELECT * FROM orders ORDER BY id")
 
 
+@EITHER
 @pytest.mark.parametrize("source", KINDS[:1], indirect=True)
 def test_columns_whose_names_differ_in_case_only_are_told_apart(source: Source, tmp_path: Path) -> None:
     """Refused with both names; one of them is ignored by its spelling."""

@@ -17,6 +17,7 @@ from tests.integration.update.conftest import KINDS
 from tests.support.shops import PostgresSource, Shop, Source
 
 pytestmark = pytest.mark.slow
+EITHER = pytest.mark.usefixtures("either_engine")
 
 CREATE = {
     "postgresql": "CREATE TABLE orders (id date PRIMARY KEY, d date, t timestamp, z timestamptz, n numeric)",
@@ -56,6 +57,7 @@ def _zone(source: Source) -> str:
     return "+00" if source.kind == "postgresql" else ""
 
 
+@EITHER
 @pytest.mark.parametrize("source", KINDS[:2], indirect=True)
 def test_each_is_refused_with_its_key_until_it_may_be_null(source: Source, tmp_path: Path) -> None:
     """The refusal names where the value is, and the option; with the option only such values are NULL."""
@@ -86,6 +88,7 @@ def test_each_is_refused_with_its_key_until_it_may_be_null(source: Source, tmp_p
     ]
 
 
+@EITHER
 @pytest.mark.parametrize("source", KINDS[:2], indirect=True)
 def test_a_string_holds_what_the_server_writes(source: Source, tmp_path: Path) -> None:
     """In the key as well, by which the log finds changed and deleted rows."""

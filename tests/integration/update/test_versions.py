@@ -18,6 +18,7 @@ from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 
 pytestmark = pytest.mark.slow
+EITHER = pytest.mark.usefixtures("either_engine")
 
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("item", "string"))
 TIMES = ("'2024-05-01 10:00:00.5'", "'2024-05-03 11:00:00.123456'", "'2024-05-02'")
@@ -81,6 +82,7 @@ def _mode(source: Source) -> list[str]:
     return ["SET SESSION sql_mode = ''"] if source.kind == "mysql" else []
 
 
+@EITHER
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", KINDS, indirect=True)
 def test_a_row_is_read_whatever_its_version_is(source: Source, tmp_path: Path) -> None:
@@ -196,6 +198,7 @@ ALTERED = {
 """What changes rows without giving them a version, or brings rows with old ones."""
 
 
+@EITHER
 @pytest.mark.parametrize("version", ["xmin", "v"])
 @pytest.mark.parametrize("source", KINDS[:1], indirect=True)
 def test_an_altered_table_is_compared(source: Source, version: str, tmp_path: Path) -> None:
