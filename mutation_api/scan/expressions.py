@@ -1,34 +1,46 @@
 """Arrow expressions over rows: their type, the columns that they read, their values.
 
-Columns of a struct are named by a path: ``pc.field("source", "price")``. Arrow does not say which columns an
-expression reads, so they are found by leaving out one after the other: what is read cannot be resolved then.
+Columns of a struct are named by a path: ``pc.field("source", "price")``. An expression is resolved over the
+columns that it names and no others, so other columns cost nothing and may have any type.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import lazy_loader
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.errors import RecordLayoutError
+from mutation_api.errors import RecordLayoutError, listed
+from mutation_api.scan.expression_parts import Path, named_paths, with_small_integers, with_typed_sets
 
 acero = lazy_loader.load("pyarrow.acero", suppress_warning=True)  # it imports pandas, if that is installed
 
-__all__ = ["Path", "columns_read", "evaluate", "named_column", "paths_read", "result_type"]
+__all__ = [
+    "Path",
+    "bindable",
+    "columns_read",
+    "evaluate",
+    "evaluate_each",
+    "is_too_narrow",
+    "named_column",
+    "paths_read",
+    "result_type",
+]
 
-Path = tuple[str, ...]
-"""A column's name, or for a field of a struct column both names."""
-
-_BY_NUMBER = "FieldPath("
-"""How Arrow shows a column that is named by its number."""
+_BY_NUMBER = "non-name field_refs"
+"""How Arrow says that it cannot pickle a column that is named by its number."""
+_TOO_NARROW = ("Precision is not great enough", "Decimal precision out of range")
+"""How Arrow says that it finds no common type for a decimal and another number."""
 _UNKNOWN = re.compile(
     r"No match for FieldRef\.(?:Name\((?P<name>.*)\)"
     r"|Nested\(FieldRef\.Name\((?P<struct>.*)\) FieldRef\.Name\((?P<field>.*)\)\)) in "
 )
 """How Arrow says that there is no such column, or no such field of a struct column."""
+_DIGITS = 38
+"""Of Hive's widest decimal."""
 _OTHER_TYPE = re.compile(
     r"Function '(?:equal|not_equal|(?:less|greater)(?:_equal)?)' has no kernel|Array type doesn't match"
 )
@@ -39,13 +51,14 @@ def result_type(expression: pc.Expression, schema: pa.Schema, what: str) -> pa.D
     """The type of an expression's values over rows of ``schema``.
 
     Raises:
-        RecordLayoutError: a column is missing, or a function does not take these types; ``what`` names the
-            expression.
+        RecordLayoutError: a column is missing or named by its number, or a function does not take these
+            types; ``what`` names the expression.
     """
+    named = _named(expression, schema, what)
     try:
-        return _evaluated(expression, schema.empty_table()).type
+        return _values([expression], _narrowed(schema, named).empty_table())[0].type
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError) as error:
-        names = ", ".join(".".join(path) for path in _paths(schema))
+        names = listed([".".join(path) for path in _paths(schema)])
         raise RecordLayoutError(
             f"{what} {expression} cannot be resolved over {names}: {_reason(str(error), schema)}"
         ) from error
@@ -65,10 +78,21 @@ def named_column(text: str, names: Sequence[str], what: str) -> str:
     return text.lower()
 
 
-def paths_read(expression: pc.Expression, schema: pa.Schema) -> frozenset[Path]:
-    """The columns that an expression reads; of struct columns the fields. It resolves over ``schema``."""
-    paths = list(_paths(schema))
-    return frozenset(path for path in paths if not _resolves(expression, _without(schema, path)))
+def paths_read(expression: pc.Expression, schema: pa.Schema, what: str) -> frozenset[Path]:
+    """The columns that an expression reads; of struct columns the fields. It resolves over ``schema``.
+
+    Raises:
+        RecordLayoutError: it names columns by their number; ``what`` names the expression.
+    """
+    named = _named(expression, schema, what)
+    whole = {path for path in named if len(path) == 1 and pa.types.is_struct(schema.field(path[0]).type)}
+    if not whole:
+        return frozenset(path[:2] for path in named)
+    # A function may take a struct and read one field of it: what it reads cannot be resolved without it.
+    narrow = _narrowed(schema, named)
+    fields = {path for path in _paths(narrow) if path[:1] in whole}
+    read = {path for path in fields if not _resolves(expression, _without(narrow, path))}
+    return frozenset({path[:2] for path in named - whole} | read)
 
 
 def columns_read(expression: pc.Expression, schema: pa.Schema, what: str) -> frozenset[str]:
@@ -77,9 +101,23 @@ def columns_read(expression: pc.Expression, schema: pa.Schema, what: str) -> fro
     Raises:
         RecordLayoutError: it names columns by their number; ``what`` names the expression.
     """
-    if _BY_NUMBER in str(expression):
-        raise RecordLayoutError(f"{what} {expression} names a column by its number: use its name")
-    return frozenset(name for name in schema.names if not _resolves(expression, _without(schema, (name,))))
+    return frozenset(path[0] for path in _named(expression, schema, what))
+
+
+def bindable(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
+    """The expression in a form that Arrow binds to rows of ``schema`` by itself, if there is one."""
+    if _has_decimals(schema):
+        expression = with_typed_sets(expression, schema)
+    try:
+        _projected([expression], schema.empty_table())
+    except pa.ArrowInvalid as error:
+        return with_small_integers(expression) if is_too_narrow(error) else expression
+    return expression
+
+
+def is_too_narrow(error: pa.ArrowInvalid) -> bool:
+    """Whether Arrow finds no common type for a decimal and another number; :func:`evaluate` may."""
+    return any(text in str(error) for text in _TOO_NARROW)
 
 
 def evaluate(expression: pc.Expression, rows: pa.Table) -> pa.Array:
@@ -88,15 +126,104 @@ def evaluate(expression: pc.Expression, rows: pa.Table) -> pa.Array:
     Raises:
         pa.ArrowInvalid: a value has none (a division by zero, an overflow, a text that is no number).
     """
-    return _evaluated(expression, rows).combine_chunks()
+    return _values([expression], rows)[0].combine_chunks()
 
 
-def _evaluated(expression: pc.Expression, rows: pa.Table) -> pa.ChunkedArray:
+def evaluate_each(expressions: Mapping[str, pc.Expression], rows: pa.Table) -> dict[str, pa.Array]:
+    """The values of some expressions by their names; see :func:`evaluate`. Rows are gone through once."""
+    found = _values([*expressions.values()], rows)
+    return {name: each.combine_chunks() for name, each in zip(expressions, found, strict=True)}
+
+
+def _values(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.ChunkedArray]:
+    """Evaluated as Arrow does; where it finds no common type of a decimal and a number, in wider types."""
+    if _has_decimals(rows.schema):
+        expressions = [with_typed_sets(expression, rows.schema) for expression in expressions]
+    try:
+        return _projected(expressions, rows)
+    except pa.ArrowInvalid as error:
+        if not is_too_narrow(error):
+            raise
+        first = error
+    small = [with_small_integers(expression) for expression in expressions]
+    try:
+        return _projected(small, rows)
+    except pa.ArrowInvalid:
+        pass
+    wide = pa.schema([field.with_type(_wide(field.type)) for field in rows.schema])
+    try:
+        found = _projected(small, rows.cast(wide))
+    except pa.ArrowInvalid:
+        raise first from None
+    return [each.cast(_narrow(each.type)) for each in found]
+
+
+def _has_decimals(fields: Iterable[pa.Field]) -> bool:
+    """Whether there is one, also within structs."""
+    return any(
+        pa.types.is_decimal(field.type) or (pa.types.is_struct(field.type) and _has_decimals(field.type))
+        for field in fields
+    )
+
+
+def _wide(data_type: pa.DataType) -> pa.DataType:
+    """The type with twice the digits for decimals, also within structs."""
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_wide(field.type)) for field in data_type])
+    if pa.types.is_decimal128(data_type):
+        return pa.decimal256(data_type.precision, data_type.scale)
+    return data_type
+
+
+def _narrow(data_type: pa.DataType) -> pa.DataType:
+    """The type of a result; the cast to it raises ArrowInvalid if a value has too many digits."""
+    if pa.types.is_decimal256(data_type) and data_type.scale <= _DIGITS:
+        return pa.decimal128(_DIGITS, data_type.scale)
+    return data_type
+
+
+def _projected(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.ChunkedArray]:
+    names = [str(at) for at in range(len(expressions))]
     plan = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(rows)),
-        acero.Declaration("project", acero.ProjectNodeOptions([expression], ["value"])),
+        acero.Declaration("project", acero.ProjectNodeOptions([*expressions], names)),
     ]
-    return acero.Declaration.from_sequence(plan).to_table(use_threads=False).column(0)
+    found: list[pa.ChunkedArray] = acero.Declaration.from_sequence(plan).to_table(use_threads=False).columns
+    return found
+
+
+def _named(expression: pc.Expression, schema: pa.Schema, what: str) -> frozenset[Path]:
+    """The columns that an expression names; those of which Arrow cannot tell may be all."""
+    try:
+        return named_paths(expression)
+    except pa.ArrowNotImplementedError as error:
+        if _BY_NUMBER in str(error):
+            raise RecordLayoutError(
+                f"{what} {expression} names a column by its number: use its name"
+            ) from error
+        return frozenset(_paths(schema))
+
+
+def _narrowed(schema: pa.Schema, paths: Iterable[Path]) -> pa.Schema:
+    """The columns of a schema that some paths name, of structs the fields; at least one column."""
+    fields: dict[str, dict[str, pa.Field] | None] = {}
+    for name, *rest in sorted(paths):
+        at = schema.get_field_index(name)
+        if at < 0:
+            continue
+        whole = schema.field(at)
+        if not rest or not pa.types.is_struct(whole.type):
+            fields[name] = None
+        elif (chosen := fields.setdefault(name, {})) is not None and whole.type.get_field_index(rest[0]) >= 0:
+            chosen[rest[0]] = whole.type.field(rest[0])
+    if not fields:  # a table without columns has no rows
+        return pa.schema([("", pa.null())])
+    return pa.schema(
+        [
+            schema.field(name) if chosen is None else pa.field(name, pa.struct([*chosen.values()]))
+            for name, chosen in fields.items()
+        ]
+    )
 
 
 def _reason(message: str, schema: pa.Schema) -> str:
@@ -120,7 +247,7 @@ def _quoted(name: str) -> str:
 
 def _resolves(expression: pc.Expression, schema: pa.Schema) -> bool:
     try:
-        _evaluated(expression, schema.empty_table())
+        _values([expression], schema.empty_table())
     except (pa.ArrowInvalid, pa.ArrowKeyError):
         return False
     return True

@@ -16,7 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.fs
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
-from mutation_api.scan.expressions import columns_read, evaluate, named_column, result_type
+from mutation_api.scan.expressions import (
+    bindable,
+    columns_read,
+    evaluate,
+    is_too_narrow,
+    named_column,
+    result_type,
+)
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition_columns import partition_scalars
 
@@ -59,7 +66,8 @@ class RowFilter:
         if not pa.types.is_boolean(found):
             raise RecordLayoutError(f"{what} {given} gives {found}; it must be true or false for each row")
         names = columns_read(given, schema, what)
-        return cls(table, given, pa.schema([field for field in schema if field.name in names]))
+        read = pa.schema([field for field in schema if field.name in names])
+        return cls(table, bindable(given, read) if names else given, read)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -90,6 +98,8 @@ class RowFilter:
         try:
             kept = {int(fragment.path) for fragment in fragments.get_fragments(self.expression)}
         except pa.ArrowInvalid as error:
+            if is_too_narrow(error):
+                return listed
             raise self._without_value(error) from error
         return [name for at, name in enumerate(listed) if at in kept]
 

@@ -21,7 +21,7 @@ from mutation_api.changes.local_merge.expressions import ArrowMerge
 from mutation_api.changes.merge_options import MergeOptions
 from mutation_api.changes.resolve import Alternatives
 from mutation_api.errors import RecordValueError
-from mutation_api.scan.expressions import evaluate
+from mutation_api.scan.expressions import evaluate, evaluate_each
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition_columns import partition_scalars, partition_type
 
@@ -109,10 +109,13 @@ class ArrowEvaluator:
         if clause.takes_all:
             return {name: rows.source_column(name) for name in values}
         frame = rows.frame()
-        return {
-            name: self._values(frame, value, f"the value of {name} in {clause}")
-            for name, (value, _) in values.items()
-        }
+        try:
+            return evaluate_each({name: value for name, (value, _) in values.items()}, frame)
+        except pa.ArrowInvalid:  # one by one, for the one that fails
+            return {
+                name: self._values(frame, value, f"the value of {name} in {clause}")
+                for name, (value, _) in values.items()
+            }
 
     def order(self) -> Indices:
         """See :class:`Evaluator`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -80,9 +80,9 @@ class ArrowAnalyser:
 
     def analyse(self, expression: pc.Expression, sides: Sequence[str], what: str) -> Analysis[pa.DataType]:
         """Resolve an expression. Raises RecordLayoutError: it cannot be resolved."""
-        schema = self._schema(sides)
-        data_type = result_type(expression, schema, f"table {self.table_name}: {what}")
-        read = paths_read(expression, schema)
+        schema, what = self._schemas[frozenset(sides)], f"table {self.table_name}: {what}"
+        data_type = result_type(expression, schema, what)
+        read = paths_read(expression, schema, what)
         return Analysis(data_type, _of_side(read, SOURCE), _of_side(read, TARGET))
 
     def condition(self, expression: pc.Expression, sides: Sequence[str], what: str) -> Analysis[pa.DataType]:
@@ -109,9 +109,12 @@ class ArrowAnalyser:
         found = self.analyse(condition, sides, what)
         return [Conjunct(condition, found.source_columns, found.target_columns)]
 
-    def _schema(self, sides: Sequence[str]) -> pa.Schema:
-        types = {SOURCE: self.source, TARGET: self.target}
-        return pa.schema([(side, pa.struct(list(types[side].items()))) for side in sides])
+    @cached_property
+    def _schemas(self) -> dict[frozenset[str], pa.Schema]:
+        """The structs of one side, or of both."""
+        structs = {SOURCE: pa.struct(self.source.items()), TARGET: pa.struct(self.target.items())}
+        schemas = [pa.schema([(side, structs[side]) for side in sides]) for sides in (*zip(_SIDES), _SIDES)]
+        return {frozenset(schema.names): schema for schema in schemas}
 
 
 def _of_side(paths: frozenset[Path], side: str) -> frozenset[str]:

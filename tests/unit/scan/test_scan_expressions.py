@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from mutation_api.errors import RecordLayoutError
-from mutation_api.scan.expressions import evaluate, paths_read, result_type
+from mutation_api.scan.expressions import columns_read, evaluate, paths_read, result_type
 
 SCHEMA = pa.schema(
     [
@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
 )
 def test_paths_read(expression: pc.Expression, expected: set[tuple[str, ...]]) -> None:
     """Exactly the columns in the expression; a struct as a whole reads none of its fields."""
-    assert paths_read(expression, SCHEMA) == expected
+    assert paths_read(expression, SCHEMA, "x") == expected
 
 
 def test_types_and_values() -> None:
@@ -89,3 +89,77 @@ def test_what_the_message_advises_can_be_resolved() -> None:
     assert result_type(pc.field("price") > Decimal("1.50"), schema, "the filter") == pa.bool_()
     with pytest.raises(RecordLayoutError, match=r'decimal128\(9, 2\), string.*or Decimal\("1\.50"\)$'):
         result_type(pc.field("price") > "1.50", schema, "the filter")
+
+
+PRICES = pa.table(
+    {
+        "price": pa.array([Decimal("1"), Decimal("300.5"), None], pa.decimal128(9, 2)),
+        "exact": pa.array([Decimal("1"), Decimal("12.5"), None], pa.decimal128(38, 20)),
+        "n": pa.array([1, 300, None], pa.int64()),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (pc.field("price") > 100, [False, True, None]),
+        (pc.field("price") > 10**12, [False, False, None]),
+        (pc.field("price") == pc.field("n"), [True, False, None]),
+        (pc.field("price").isin([1, 300]), [True, False, False]),
+        (
+            pc.field("price").isin([Decimal("1.001"), Decimal("300.50"), Decimal(10**12)]),
+            [False, True, False],
+        ),
+        (pc.field("n").isin([Decimal("1.5"), Decimal(300), None]), [False, True, True]),
+        (pc.field("exact").isin([Decimal("12.5"), Decimal("1" * 18 + "." + "1" * 20)]), [False, True, False]),
+        (~pc.field("n").isin([Decimal(2**63), Decimal("-1")]), [True, True, True]),
+        (pc.field("exact") < 12, [True, False, None]),
+        (pc.field("exact") < pc.field("n"), [False, True, None]),
+        (pc.field("exact") >= pc.field("price"), [True, False, None]),
+        (pc.field("price") + 1, [Decimal("2.00"), Decimal("301.50"), None]),
+        (pc.field("exact") + 1, [Decimal("2"), Decimal("13.5"), None]),
+        (pc.if_else(pc.field("price") == 1, pc.field("price"), 0), [Decimal(1), Decimal(0), None]),
+        (pc.coalesce(pc.field("price"), 0), [Decimal(1), Decimal("300.5"), Decimal(0)]),
+        ((pc.field("price") > 100) & (pc.field("exact") + pc.field("n") > 1), [False, True, None]),
+    ],
+    ids=str,
+)
+def test_whole_numbers_beside_decimals(expression: pc.Expression, expected: list[object]) -> None:
+    """Literals, columns and results; of a decimal's digits none is lost."""
+    found = evaluate(expression, PRICES)
+    assert found.to_pylist() == expected
+    assert result_type(expression, PRICES.schema, "x") == found.type
+
+
+def test_a_result_with_too_many_digits_has_no_value() -> None:
+    """It is not cut."""
+    rows = pa.table({"exact": pa.array([Decimal(10) ** 17], pa.decimal128(38, 20))})
+    with pytest.raises(pa.ArrowInvalid, match="precision"):
+        evaluate(pc.field("exact") * 1000, rows)
+
+
+def test_other_columns_do_not_matter() -> None:
+    """Those of types that Arrow cannot compute with, and any number of them."""
+    union = pa.dense_union([pa.field("a", pa.int32()), pa.field("b", pa.string())])
+    schema = pa.schema([("n", pa.int64()), ("u", union), *((f"c{at}", pa.int8()) for at in range(3000))])
+    wide = pc.field("c0") > 1
+    for at in range(1, 1000):
+        wide &= pc.field(f"c{at}") > at
+    assert result_type(pc.field("n") > 1, schema, "x") == pa.bool_()
+    assert paths_read(wide, schema, "x") == {(f"c{at}",) for at in range(1000)}
+
+
+@pytest.mark.parametrize("text", ["FieldPath(0)", "field_ref", "end"])
+def test_a_text_names_no_column(text: str) -> None:
+    """Whatever it says; a number does, and is refused."""
+    schema = pa.schema([("s", pa.string())])
+    assert columns_read(pc.field("s") == text, schema, "x") == {"s"}
+    with pytest.raises(RecordLayoutError, match="names a column by its number"):
+        columns_read((pc.field(0) == text) | (pc.field("s") == text), schema, "x")
+
+
+def test_the_fields_that_a_function_reads_of_a_struct() -> None:
+    """Those of the struct itself need not be named by the expression."""
+    expression = pc.struct_field(pc.field("source"), "b") == "x"
+    assert paths_read(expression, SCHEMA, "x") == {("source", "b")}

@@ -1,0 +1,190 @@
+"""The parts of an Arrow expression: which columns it names, and its literals.
+
+Arrow shows an expression's parts only in the form in which it pickles one: an IPC file with one row. The
+schema's metadata list the parts in order (``field_ref``, ``nested_field_ref`` before as many ``field_ref``,
+``literal`` and ``options`` with the number of the column that holds them, ``call``, ``end``).
+
+Source: Serialize in Arrow's compute/expression.cc; ArrowSchema of Arrow's C data interface, which gives all
+metadata where ``Schema.metadata`` gives the last of each key.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Context, Decimal
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["Path", "exact_values", "named_paths", "with_small_integers", "with_typed_sets"]
+
+Path = tuple[str, ...]
+"""A column's name, or for a field of a struct column both names."""
+
+_FIELD, _NESTED, _LITERAL, _OPTIONS = b"field_ref", b"nested_field_ref", b"literal", b"options"
+_DIGITS = 76
+"""Of Arrow's widest decimal."""
+_EXACT = Context(prec=_DIGITS)
+_SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
+
+
+class _ArrowSchema(ctypes.Structure):
+    """The beginning of the structure of that name."""
+
+    _fields_ = (("format", ctypes.c_void_p), ("name", ctypes.c_void_p), ("metadata", ctypes.c_void_p))
+
+
+def named_paths(expression: pc.Expression) -> frozenset[Path]:
+    """The columns and fields that an expression names, whether they exist or not.
+
+    Raises:
+        pa.ArrowNotImplementedError: it names one by its number, or holds a value that Arrow cannot pickle.
+    """
+    parts = iter(_metadata(_pickled(expression).schema))
+    paths = set()
+    for key, value in parts:
+        if key == _NESTED:
+            names = [next(parts)[1] for _ in range(int(value))]
+            paths.add(tuple(name.decode() for name in names))
+        elif key == _FIELD:
+            paths.add((value.decode(),))
+    return frozenset(paths)
+
+
+def with_small_integers(expression: pc.Expression) -> pc.Expression:
+    """The same expression, in which each whole number has the smallest type that holds it.
+
+    Arrow finds the common type of a decimal and a literal as if the literal had that type, but casts it from
+    the type it has, for which the common type is too narrow (seen up to 26).
+    """
+    pickled = _pickled(expression)
+    changes = {
+        at: _small(pickled.column(at))
+        for at in (int(value) for key, value in _metadata(pickled.schema) if key == _LITERAL)
+    }
+    return _rebuilt(expression, pickled, changes)
+
+
+def with_typed_sets(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
+    """The same expression, in which ``isin`` of a column has the values of the column's type.
+
+    Only for exact numbers, if one side is a decimal: Arrow casts the values or the column then, and fails for
+    a value that the other type does not hold, which equals none.
+    """
+    pickled = _pickled(expression)
+    metadata = _metadata(pickled.schema)
+    changes = {}
+    for at, (key, value) in enumerate(metadata):
+        if (key, value) != (b"call", b"is_in"):
+            continue
+        path, options = _column_and_options(metadata[at + 1 :])
+        data_type = _type_at(schema, path)
+        if options is None or data_type is None:
+            continue
+        given = pickled.column(options)
+        values = given.field("value_set").flatten()
+        if _is_exact(data_type) and _is_exact(values.type) and data_type != values.type:
+            changes[options] = _with_value_set(given, exact_values(values, data_type))
+    return _rebuilt(expression, pickled, changes)
+
+
+def exact_values(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Those of some whole numbers or decimals that a type of such numbers holds, as that type, and nulls."""
+    scale = getattr(data_type, "scale", 0)
+    wide = values.cast(pa.decimal256(_DIGITS, max(scale, getattr(values.type, "scale", 0))))
+    cut = wide.cast(pa.decimal256(_DIGITS, scale), safe=False)
+    if pa.types.is_integer(data_type):
+        first, end = -(1 << data_type.bit_width - 1), 1 << data_type.bit_width - 1
+    else:
+        first, end = 1 - 10**data_type.precision, 10**data_type.precision
+    # The same types on both sides: Arrow finds no common type of such wide ones.
+    low, high = (pa.scalar(Decimal(each).scaleb(-scale, _EXACT)).cast(cut.type) for each in (first, end - 1))
+    parts = [pc.equal(cut.cast(wide.type), wide), pc.less_equal(cut, high), pc.greater_equal(cut, low)]
+    return cut.filter(pc.fill_null(reduce(pc.and_, parts), True)).cast(data_type)
+
+
+def _is_exact(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(data_type) or pa.types.is_decimal(data_type))
+
+
+def _column_and_options(parts: Sequence[tuple[bytes, bytes]]) -> tuple[Path, int | None]:
+    """The column that a call takes and the number of its options; None if its argument is no column."""
+    key, value = parts[0]
+    length = int(value) if key == _NESTED else 0
+    names = parts[1 : 1 + length] if length else parts[:1]
+    following, number = parts[len(names) + bool(length)]
+    if key not in (_FIELD, _NESTED) or following != _OPTIONS:
+        return (), None
+    return tuple(name.decode() for _, name in names), int(number)
+
+
+def _type_at(schema: pa.Schema, path: Path) -> pa.DataType | None:
+    found: pa.Schema | pa.DataType = schema
+    for name in path:
+        if not isinstance(found, pa.Schema | pa.StructType) or found.get_field_index(name) < 0:
+            return None
+        found = found.field(name).type
+    return found if path and isinstance(found, pa.DataType) else None
+
+
+def _with_value_set(options: pa.StructArray, values: pa.Array) -> pa.StructArray:
+    lists = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    fields = [field.with_type(lists.type) if field.name == "value_set" else field for field in options.type]
+    arrays = [lists if field.name == "value_set" else options.field(field.name) for field in fields]
+    return pa.StructArray.from_arrays(arrays, fields=fields)
+
+
+def _rebuilt(
+    expression: pc.Expression, pickled: pa.RecordBatch, changes: Mapping[int, pa.Array]
+) -> pc.Expression:
+    """The expression with other literals and options, by the numbers of their columns."""
+    if not changes:
+        return expression
+    columns = [changes.get(at, column) for at, column in enumerate(pickled.columns)]
+    fields = [field.with_type(column.type) for field, column in zip(pickled.schema, columns, strict=True)]
+    schema = pa.schema(fields).with_metadata(pa.KeyValueMetadata(_metadata(pickled.schema)))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    rebuild, _ = expression.__reduce__()
+    rebuilt: pc.Expression = rebuild(sink.getvalue())
+    return rebuilt
+
+
+def _pickled(expression: pc.Expression) -> pa.RecordBatch:
+    _, (buffer,) = expression.__reduce__()
+    return pa.ipc.open_file(pa.BufferReader(buffer)).get_batch(0)
+
+
+def _small(column: pa.Array) -> pa.Array:
+    if not pa.types.is_integer(column.type) or column.null_count:
+        return column
+    value = column[0].as_py()
+    for small in _SMALL_INTEGERS:
+        if small.bit_width < column.type.bit_width and -(1 << small.bit_width - 1) <= value < 1 << (
+            small.bit_width - 1
+        ):
+            return pa.array([value], small)
+    return column
+
+
+def _metadata(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
+    """All metadata of a schema, in order: a number of pairs, then keys and values behind their lengths."""
+    capsule = schema.__arrow_c_schema__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    address = _ArrowSchema.from_address(pointer(capsule, b"arrow_schema")).metadata
+    texts = _texts(address) if address else iter(())
+    return list(zip(texts, texts, strict=True))
+
+
+def _texts(address: int) -> Iterator[bytes]:
+    count = ctypes.c_int32.from_address(address).value
+    at = address + ctypes.sizeof(ctypes.c_int32)
+    for _ in range(2 * count):
+        length = ctypes.c_int32.from_address(at).value
+        at += ctypes.sizeof(ctypes.c_int32)
+        yield ctypes.string_at(at, length)
+        at += length
