@@ -180,8 +180,8 @@ def test_tables_of_several_topics_and_tables_that_come_later(kafka: Kafka, topic
 
 @LONG
 def test_a_first_run_begins_where_it_is_asked_to(kafka: Kafka, topic: str) -> None:
-    """And only the first."""
-    kafka.create_topic(topic)
+    """And only the first. The messages are old, so the broker must not remove them."""
+    kafka.create_topic(topic, retention_ms=-1)
     producer = kafka.producer()
     noon = datetime(2026, 5, 4, 12, tzinfo=UTC)
     for number in range(4):
