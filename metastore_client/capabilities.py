@@ -40,6 +40,11 @@ class Capabilities:
         return self.has_exclusive_write_lock
 
     @property
+    def answers_from_statistics(self) -> bool:
+        """Its Hive answers queries on ACID tables from statistics, so these must be right (4.0 and later)."""
+        return self.has_exclusive_write_lock
+
+    @property
     def line(self) -> str:
         """The Hive release whose rules the server follows, as a text for people."""
         if not self.has_write_ids:

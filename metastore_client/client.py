@@ -29,6 +29,7 @@ from metastore_client.model import (
     TableInfo,
     WriteNotification,
 )
+from metastore_client.row_counts import CountRows
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 
 __all__ = ["MetastoreClient"]
@@ -108,18 +109,33 @@ class MetastoreClient(Protocol):
         """
         ...
 
-    def clear_accurate_statistics(
+    def record_row_counts(
         self,
         database: str,
         table: str,
         partition_names: Sequence[str] | None,
+        count: CountRows,
         *,
         write_id: int | None = None,
         valid_write_ids: ValidWriteIdList | None = None,
     ) -> int:
-        """Remove COLUMN_STATS_ACCURATE from the table (None) or from partitions; returns how many had it.
+        """Record accurate numbers of rows, and that no statistics of columns are accurate any more.
 
-        ``write_id`` and ``valid_write_ids`` are the writer's; a server with write ids wants both.
+        A server that does not answer queries from statistics, or a writer that tells no ids, is not asked for
+        numbers: that any statistics are accurate is taken back.
+
+        Args:
+            database: of the table.
+            table: its name.
+            partition_names: escaped names, those that do not exist are left out; None for the table itself.
+            count: gives the new numbers for the recorded ones; called once for some hundred partitions.
+            write_id: the writer's.
+            valid_write_ids: those that the writer sees; both ids or neither are given.
+
+        Returns:
+            How many objects were changed.
+
+        Raises: NoSuchObjectError; InvalidRequestError: only one of the two ids is given.
         """
         ...
 

@@ -12,6 +12,7 @@ from typing import Any
 from metastore_client._thrift.gen import Metastore4
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, MetastoreError
 from metastore_client.model import ColumnStatistics, CompactionInfo, CompactionType, PartitionInfo, TableInfo
+from metastore_client.partition_name import make_partition_name
 from metastore_client.remote.thrift_calls import ThriftCalls, batches
 from metastore_client.remote.thrift_statistics import column_statistics
 from metastore_client.remote.thrift_values import (
@@ -20,11 +21,11 @@ from metastore_client.remote.thrift_values import (
     new_partition,
     new_partition_name,
     partition_info,
-    pop_accuracy,
     table_info,
     thrift_table,
     ttypes,
 )
+from metastore_client.row_counts import CountRows, accurate_row_count, with_row_count
 from metastore_client.valid_ids import ValidWriteIdList
 
 __all__ = ["TableCalls"]
@@ -133,30 +134,40 @@ class TableCalls(ThriftCalls):
         raw.parameters = kept | {name: value for name, value in changes.items() if value is not None}
         self._alter_raw_table(raw, {})
 
-    def clear_accurate_statistics(
+    def record_row_counts(
         self,
         database: str,
         table: str,
         partition_names: Sequence[str] | None,
+        count: CountRows,
         *,
         write_id: int | None = None,
         valid_write_ids: ValidWriteIdList | None = None,
     ) -> int:
-        """See :meth:`MetastoreClient.clear_accurate_statistics`.
+        """See :meth:`MetastoreClient.record_row_counts`.
 
-        The server has no call for this: objects with the flag are read, changed and written back at once.
+        The server has no call for this: objects are read, changed and written back at once.
         """
         if (write_id is None) != (valid_write_ids is None):
             raise InvalidRequestError(f"{database}.{table}: a write id and valid write ids go together")
-        writer: dict[str, Any] = {}
-        if valid_write_ids is not None:
-            writer = {"writeId": write_id, "validWriteIdList": valid_write_ids.to_text()}
+        if not self.capabilities().answers_from_statistics:
+            count = dict.fromkeys
         if partition_names is None:
-            return self._clear_table(database, table, writer)
-        return sum(
-            self._clear_partitions(database, table, batch, writer)
-            for batch in batches(sorted(set(partition_names)), FETCH_PARTITIONS_BATCH)
-        )
+            found = {"": self._get_raw_table(database, table)}
+            changed = _with_row_counts(found, count, valid_write_ids)
+            for raw in changed:
+                self._alter_raw_table(raw, _writer(write_id, valid_write_ids))
+            return len(changed)
+        total = 0
+        keys = [key.name for key in self.get_table(database, table).partition_keys]
+        for batch in batches(sorted(set(partition_names)), FETCH_PARTITIONS_BATCH):
+            partitions = self._get_raw_partitions(database, table, batch)
+            found = {make_partition_name(keys, raw.values): raw for raw in partitions}
+            changed = _with_row_counts(found, count, valid_write_ids)
+            if changed:
+                self._alter_raw_partitions(database, table, changed, _writer(write_id, valid_write_ids))
+            total += len(changed)
+        return total
 
     def get_column_statistics(
         self,
@@ -188,21 +199,6 @@ class TableCalls(ThriftCalls):
                 found.update((name, column_statistics(parts[name])) for name in sorted(parts))
         return {name: columns for name, columns in found.items() if columns}
 
-    def _clear_table(self, database: str, table: str, writer: Mapping[str, Any]) -> int:
-        raw = self._get_raw_table(database, table)
-        if not pop_accuracy(raw):
-            return 0
-        self._alter_raw_table(raw, writer)
-        return 1
-
-    def _clear_partitions(
-        self, database: str, table: str, names: Sequence[str], writer: Mapping[str, Any]
-    ) -> int:
-        changed = [raw for raw in self._get_raw_partitions(database, table, names) if pop_accuracy(raw)]
-        if changed:
-            self._alter_raw_partitions(database, table, changed, writer)
-        return len(changed)
-
     def _alter_raw_table(self, raw: Any, writer: Mapping[str, Any]) -> None:
         """Store a table as it is given; ``writer`` holds the write id and the valid write ids, or nothing."""
         if writer and self.capabilities().has_exclusive_write_lock:
@@ -232,6 +228,8 @@ class TableCalls(ThriftCalls):
         """Store partitions as they are given; ``writer`` as for a table."""
         database, table = database.lower(), table.lower()
         if writer and self.capabilities().has_exclusive_write_lock:
+            for raw in changed:
+                raw.writeId = writer["writeId"]
             request = ttypes.AlterPartitionsRequest(
                 catName=CATALOG,
                 dbName=database,
@@ -306,3 +304,31 @@ class TableCalls(ThriftCalls):
 def _stored_as_sent() -> Any:
     """An environment without statistics: the server then stores exactly what we send."""
     return ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
+
+
+def _with_row_counts(
+    found: Mapping[str, Any], count: CountRows, valid_write_ids: ValidWriteIdList | None
+) -> list[Any]:
+    """Those of some tables or partitions, by name, whose parameters change; they are changed in place."""
+    counts: Mapping[str, int | None] = dict.fromkeys(found)
+    if valid_write_ids is not None:
+        counts = count(
+            {
+                name: accurate_row_count(raw.parameters or {}, raw.writeId, valid_write_ids)
+                for name, raw in found.items()
+            }
+        )
+    changed = []
+    for name, raw in found.items():
+        parameters = with_row_count(raw.parameters or {}, counts[name])
+        if parameters != (raw.parameters or {}):
+            raw.parameters = parameters
+            changed.append(raw)
+    return changed
+
+
+def _writer(write_id: int | None, valid_write_ids: ValidWriteIdList | None) -> dict[str, Any]:
+    """The writer's ids, as the server wants them with a change of statistics; empty without them."""
+    if valid_write_ids is None:
+        return {}
+    return {"writeId": write_id, "validWriteIdList": valid_write_ids.to_text()}

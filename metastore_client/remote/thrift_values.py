@@ -38,7 +38,6 @@ __all__ = [
     "new_partition",
     "new_partition_name",
     "partition_info",
-    "pop_accuracy",
     "safe_text",
     "table_info",
     "thrift_component",
@@ -57,8 +56,6 @@ CATALOG = "hive"
 
 ttypes: Any = generated_types
 """The generated structures."""
-
-_COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
 
 
 def safe_text(text: str) -> str:
@@ -161,11 +158,6 @@ def new_partition(raw_table: Any, values: Sequence[str]) -> Any:
         ),
         parameters={},
     )
-
-
-def pop_accuracy(raw: Any) -> bool:
-    """Remove the flag of accurate statistics from a table or partition; returns whether it was there."""
-    return (raw.parameters or {}).pop(_COLUMN_STATS_ACCURATE, None) is not None
 
 
 def partition_info(raw: Any, keys: Sequence[str]) -> PartitionInfo:

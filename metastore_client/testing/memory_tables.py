@@ -12,12 +12,11 @@ from metastore_client.capabilities import Capabilities
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, NoSuchObjectError
 from metastore_client.model import ColumnInfo, ColumnStatistics, PartitionInfo, TableInfo
 from metastore_client.partition_name import check_name, make_partition_name
+from metastore_client.row_counts import CountRows, accurate_row_count, with_row_count
 from metastore_client.testing.server_calls import ServerCalls, server_call
 from metastore_client.valid_ids import ValidWriteIdList
 
 __all__ = ["MemoryTables"]
-
-_COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
 
 
 @dataclass
@@ -25,6 +24,21 @@ class _Table:
     info: TableInfo
     partitions: dict[str, PartitionInfo] = field(default_factory=dict)
     column_statistics: dict[str, tuple[ColumnStatistics, ...]] = field(default_factory=dict)
+    statistics_writers: dict[str, int] = field(default_factory=dict)
+
+    def parameters(self, partition: str) -> Mapping[str, str] | None:
+        """Those of a partition, or of the table (''); None if there is no such partition."""
+        if not partition:
+            return self.info.parameters
+        found = self.partitions.get(partition)
+        return None if found is None else found.parameters
+
+    def set_parameters(self, partition: str, parameters: Mapping[str, str]) -> None:
+        """Replace those of a partition that exists, or of the table ('')."""
+        if partition:
+            self.partitions[partition] = replace(self.partitions[partition], parameters=dict(parameters))
+        else:
+            self.info = replace(self.info, parameters=dict(parameters))
 
 
 class MemoryTables(ServerCalls):
@@ -135,32 +149,40 @@ class MemoryTables(ServerCalls):
         stored.info = replace(stored.info, parameters=kept | given)
 
     @server_call
-    def clear_accurate_statistics(
+    def record_row_counts(
         self,
         database: str,
         table: str,
         partition_names: Sequence[str] | None,
+        count: CountRows,
         *,
         write_id: int | None = None,
         valid_write_ids: ValidWriteIdList | None = None,
     ) -> int:
-        """See :meth:`MetastoreClient.clear_accurate_statistics`."""
+        """See :meth:`MetastoreClient.record_row_counts`."""
         stored = self._table(database, table)
         if (write_id is None) != (valid_write_ids is None):
             raise InvalidRequestError(f"{database}.{table}: a write id and valid write ids go together")
-        if partition_names is None:
-            had = _COLUMN_STATS_ACCURATE in stored.info.parameters
-            stored.info = replace(stored.info, parameters=_without_accuracy(stored.info.parameters))
-            return int(had)
-        cleared = 0
-        for name in dict.fromkeys(partition_names):
-            partition = stored.partitions.get(name)
-            if partition is not None and _COLUMN_STATS_ACCURATE in partition.parameters:
-                stored.partitions[name] = replace(
-                    partition, parameters=_without_accuracy(partition.parameters)
-                )
-                cleared += 1
-        return cleared
+        found = {
+            name: parameters
+            for name in ([""] if partition_names is None else sorted(set(partition_names)))
+            if (parameters := stored.parameters(name)) is not None
+        }
+        counts: Mapping[str, int | None] = dict.fromkeys(found)
+        if valid_write_ids is not None and self._capabilities.answers_from_statistics:
+            counts = count(
+                {
+                    name: accurate_row_count(parameters, stored.statistics_writers.get(name), valid_write_ids)
+                    for name, parameters in found.items()
+                }
+            )
+        changes = {name: with_row_count(parameters, counts[name]) for name, parameters in found.items()}
+        changed = [name for name, parameters in changes.items() if parameters != found[name]]
+        for name in changed:
+            stored.set_parameters(name, changes[name])
+            if write_id is not None:
+                stored.statistics_writers[name] = write_id
+        return len(changed)
 
     @server_call
     def get_column_statistics(
@@ -195,13 +217,9 @@ class MemoryTables(ServerCalls):
         """Replace the parameters of a table (``partition`` None) or of a partition, like an ALTER."""
         with self._mutex:
             stored = self._table(database, table)
-            if partition is None:
-                stored.info = replace(stored.info, parameters=dict(parameters))
-                return
-            if partition not in stored.partitions:
+            if partition is not None and partition not in stored.partitions:
                 raise NoSuchObjectError(f"{stored.info.full_name} has no partition {partition}")
-            changed = replace(stored.partitions[partition], parameters=dict(parameters))
-            stored.partitions[partition] = changed
+            stored.set_parameters(partition or "", parameters)
 
     def add_columns(self, database: str, table: str, *columns: ColumnInfo) -> None:
         """Add columns as Hive's ALTER TABLE … ADD COLUMNS does; only this metastore can."""
@@ -264,10 +282,6 @@ def _checked_partition_name(table: TableInfo, keys: Sequence[str], values: Seque
     name = make_partition_name(keys, values)
     check_name(name, table.full_name)
     return name
-
-
-def _without_accuracy(parameters: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in parameters.items() if key != _COLUMN_STATS_ACCURATE}
 
 
 def _local_path(location: str) -> Path:

@@ -41,9 +41,10 @@ from mutation_api.client.tables.partition_creator import PartitionCreator
 from mutation_api.client.transaction_state import Step, TransactionState, ended_meanwhile, next_state, require
 from mutation_api.client.transaction_summary import TableSummary, TransactionSummary
 from mutation_api.client.written_tables import WrittenTables
-from mutation_api.commit.committer import Committer, PublishedTable, TableOutput
+from mutation_api.commit.committer import Committer, PublishedTable
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.commit.staging import remove_abandoned, remove_staging
+from mutation_api.commit.table_output import TableOutput
 from mutation_api.errors import ClientError, ConfigurationError, TransactionStateError
 from mutation_api.table.acid_table import AcidTable, TableRole
 
@@ -350,12 +351,13 @@ class Transaction(OfOneProcess):
 
     def _outputs(self) -> list[TableOutput]:
         views, is_optimistic = self._begun_lease().valid_write_ids, self._session.catalog.is_optimistic
+        txns = self.valid_txn_list
         outputs = []
         for name in self._sinks():
             # Locations of partitions are needed only if there is something to publish.
             opened = self._with_partitions(name) if self._written.manifests(name) else self._tables[name]
             table, view = self._bound(opened), views.get(name)
-            outputs.append(self._written.output(opened, table, view, is_optimistic))
+            outputs.append(self._written.output(opened, table, view, txns, is_optimistic=is_optimistic))
         return outputs
 
     def _finish(self, committer: Committer) -> None:

@@ -6,10 +6,10 @@ import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 
-from metastore_client.valid_ids import ValidWriteIdList
+from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.client.tables.catalog import OpenTable
-from mutation_api.commit.committer import TableOutput
 from mutation_api.commit.manifest import DeltaManifest
+from mutation_api.commit.table_output import TableOutput
 from mutation_api.errors import ConfigurationError, ManifestError, TransactionStateError
 from mutation_api.table.acid_table import AcidTable
 
@@ -93,6 +93,8 @@ class WrittenTables:
         opened: OpenTable,
         table: AcidTable,
         valid_write_ids: ValidWriteIdList | None,
+        valid_txns: ValidTxnList,
+        *,
         is_optimistic: bool,
     ) -> TableOutput:
         """What was written into a table.
@@ -101,6 +103,7 @@ class WrittenTables:
             opened: the table as it was when the transaction began.
             table: its descriptor, bound.
             valid_write_ids: the transaction's view of it.
+            valid_txns: the transactions that it sees.
             is_optimistic: whether others may change it at the same time, and the first to commit wins.
         """
         name = table.full_name
@@ -113,6 +116,7 @@ class WrittenTables:
             partitions_at_begin=frozenset(opened.partition_names),
             insert_only=opened.insert_only,
             valid_write_ids=valid_write_ids,
+            valid_txns=valid_txns,
             depends_on_reads=is_checked,
             depends_on_all_partitions=is_checked and name in self._inserted_by_key,
         )

@@ -6,8 +6,8 @@ The order of the steps makes a crash harmless:
 2. create missing partitions;
 3. register every touched partition with the transaction;
 4. in the legacy layout, give all buckets a base file (see ``base_files``); give the files their final names;
-5. clear statistics that would be wrong: Hive 4 answers ``count(*)`` from them;
-6. send the server the names of the files, if it wants them for replication.
+5. send the server the names of the files, if it wants them for replication;
+6. record the numbers of rows: Hive 4 answers ``count(*)`` from them (see ``row_counts``).
 
 Step 3 must come before step 4: a metastore of Hive 2.3 or 3.1 forgets an aborted transaction that has
 registered nothing, and from then on readers take its files for committed data (observed on 2.3.10 and 3.1.3).
@@ -27,20 +27,20 @@ from typing import Protocol
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
-from metastore_client.model import DataOperationType, PartitionInfo, TableInfo, WriteNotification
+from metastore_client.model import PartitionInfo, TableInfo, WriteNotification
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME, make_partition_name
-from metastore_client.valid_ids import ValidWriteIdList
 from mutation_api.acid.layout import ACID_VERSION_FILE
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.base_files import complete_base
-from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.commit.manifest_checks import (
     check_manifests,
     check_staged,
     relative_final_path,
 )
 from mutation_api.commit.old_events import refuse_old_events
+from mutation_api.commit.row_counts import record_row_counts, take_back_row_counts
 from mutation_api.commit.staging import list_staged, remove_staging
+from mutation_api.commit.table_output import TableOutput
 from mutation_api.errors import DeltaWriteError, RowIdNotFoundError, TableNotMutableError, listed
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -49,7 +49,7 @@ from mutation_api.storage.protocol import Staged, Storage
 from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["Committer", "PartitionSource", "PublishedTable", "TableOutput"]
+__all__ = ["Committer", "PartitionSource", "PublishedTable"]
 
 DML_EVENTS = "hive.metastore.dml.events"
 V1_MARK = bytes(4)
@@ -71,50 +71,6 @@ class PartitionSource(Protocol):
         Raises PartitionCreationError, naming the partitions, before anything is created.
         """
         ...
-
-
-@dataclass(frozen=True)
-class TableOutput:
-    """What a transaction wrote into one table.
-
-    ``table`` is bound; ``description`` and ``partitions_at_begin`` (names) are the table as it was when the
-    transaction began; ``writers`` are the ids of the writers that handed in their manifests;
-    ``valid_write_ids`` is the transaction's view of the table, if it uses write ids. ``depends_on_reads``:
-    others may change the table meanwhile, and what was inserted may depend on what was read;
-    ``depends_on_all_partitions``: also on that of partitions that were not touched.
-    """
-
-    table: AcidTable
-    description: TableInfo
-    writers: frozenset[str]
-    manifests: tuple[DeltaManifest, ...]
-    partitions_at_begin: frozenset[str]
-    insert_only: bool = False
-    valid_write_ids: ValidWriteIdList | None = None
-    depends_on_reads: bool = False
-    depends_on_all_partitions: bool = False
-
-    @property
-    def partition_values(self) -> dict[str, tuple[str, ...]]:
-        """Unescaped values of every touched partition, by name; empty for an unpartitioned table."""
-        return {m.partition_name: m.partition_values for m in self.manifests if m.partition_name}
-
-    @property
-    def partitions_without_rows(self) -> frozenset[str]:
-        """Names of the partitions in which rows are updated or deleted, but the snapshot has no rows."""
-        changed = {m.partition_name for m in self.manifests if m.update_count + m.delete_count}
-        return frozenset(changed - {""} - self.partitions_at_begin)
-
-    @property
-    def write_id(self) -> int | None:
-        """The transaction's write id for the table; None in v1."""
-        return self.table.required_write_id() if self.table.version.uses_write_ids else None
-
-    @property
-    def operation(self) -> DataOperationType:
-        """What partitions are registered with; the server's conflict check does not look at inserts."""
-        changes = self.depends_on_reads or any(m.update_count or m.delete_count for m in self.manifests)
-        return DataOperationType.UPDATE if changes else DataOperationType.INSERT
 
 
 @dataclass(frozen=True)
@@ -167,6 +123,7 @@ class Committer:
         self._check_alive = check_alive
         self._made: list[_Directory] = []
         self._named: dict[Location, _File] = {}
+        self._counted: list[TableOutput] = []
 
     def publish(self, outputs: Sequence[TableOutput]) -> dict[str, PublishedTable]:
         """Make the files of all tables part of the transaction; see the module's docstring for the order.
@@ -190,9 +147,10 @@ class Committer:
         self._check_alive()
         for output, (partitions, _) in zip(written, ensured, strict=True):
             self._move_files(output, partitions)
-        for output in written:
-            self._clear_statistics(output)
         self._notify(written, [partitions for partitions, _ in ensured])
+        for output, (_, created) in zip(written, ensured, strict=True):
+            self._counted.append(output)
+            record_row_counts(self._metastore, output, created)
         for output in outputs:
             remove_staging(output.table, self._txn_id)
         return {
@@ -211,6 +169,8 @@ class Committer:
         )
         for file in self._named.values():
             self._remove(file.target, file.storage.delete_file)
+        for output in self._counted:
+            take_back_row_counts(self._metastore, output)
 
     def _remove(self, location: Location, delete: Callable[[Location], None]) -> None:
         try:
@@ -265,7 +225,8 @@ class Committer:
         if names and output.depends_on_all_partitions:
             # A key may be inserted into different partitions by two transactions. A partition that both name
             # lets their commits conflict; it need not exist.
-            names = sorted({*names, _no_partition(table.partition_key_names)})
+            nulls = [DEFAULT_PARTITION_NAME] * len(table.partition_keys)
+            names = sorted({*names, make_partition_name(table.partition_key_names, nulls)})
         if names:
             self._metastore.add_dynamic_partitions(
                 self._txn_id, table.database, table.name, names, output.operation, write_id=output.write_id
@@ -315,17 +276,6 @@ class Committer:
         if is_of_directory and not storage.publishes_by_rename:
             self._named[mark] = _File(storage, file.staged, mark)
 
-    def _clear_statistics(self, output: TableOutput) -> None:
-        table = output.table
-        names = sorted(output.partition_values) if table.partition_keys else None
-        self._metastore.clear_accurate_statistics(
-            table.database,
-            table.name,
-            names,
-            write_id=output.write_id,
-            valid_write_ids=output.valid_write_ids,
-        )
-
     def _notify(
         self, outputs: Sequence[TableOutput], partitions: Sequence[Mapping[str, PartitionInfo]]
     ) -> None:
@@ -338,10 +288,6 @@ class Committer:
         if not self._metastore.capabilities().has_write_notifications:
             return False
         return self._metastore.get_config_value(DML_EVENTS, "false").strip().lower() == "true"
-
-
-def _no_partition(keys: Sequence[str]) -> str:
-    return make_partition_name(keys, [DEFAULT_PARTITION_NAME] * len(keys))
 
 
 _UNCHANGEABLE: dict[str, Callable[[TableInfo], object]] = {

@@ -6,12 +6,12 @@ compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mutation_api.orc.format.tail import read_tail
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.reader.partition_files import list_partition_files
+from mutation_api.reader.row_counts import count_events
 from mutation_api.scan.table_view import TableView
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -120,10 +120,5 @@ def _is_in_delta(file: EventFile, partition: Location) -> bool:
 
 
 def _sum(files: Sequence[EventFile], *, counts_rows: bool) -> FileSizes:
-    rows = sum(_row_counts(files)) if counts_rows else None
+    rows = count_events(files) if counts_rows else None
     return FileSizes(len(files), sum(file.byte_count for file in files), rows)
-
-
-def _row_counts(files: Iterable[EventFile]) -> Iterable[int]:
-    for file in files:
-        yield read_tail(storage_at(file.location), file.location).row_count if file.byte_count else 0

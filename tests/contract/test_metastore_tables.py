@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -299,43 +299,69 @@ def set_parameters(
         metastore._alter_raw_partitions(database, "t", [raw], state)
 
 
+class _Counted:
+    """Gives numbers of rows, and keeps what it was asked."""
+
+    def __init__(self, **counts: int | None) -> None:
+        self.counts, self.asked = counts, {}
+
+    def __call__(self, recorded: Mapping[str, int | None]) -> Mapping[str, int | None]:
+        self.asked = dict(recorded)
+        return {name: self.counts[name.replace("=", "_") or "table"] for name in recorded}
+
+
+ACCURATE = {COLUMN_STATS_ACCURATE: '{"BASIC_STATS":"true","COLUMN_STATS":{"id":"true"}}', "numRows": "7"}
+ONLY_ROWS = '{"BASIC_STATS":"true"}'
+
+
 @pytest.mark.parametrize("tells_writer", [True, False])
-def test_accurate_statistics_of_partitions_are_cleared(
+def test_row_counts_of_partitions(
     metastore: MetastoreClient, database: str, make_table: MakeTable, writer: Writer, tells_writer: bool
 ) -> None:
-    """Only the flag goes, only where it is, only in the partitions named; with a write id and without."""
+    """Only where statistics are used; elsewhere only the claim goes, in the partitions named."""
     make_table("t", "ds")
     metastore.add_partitions(database, "t", [("a",), ("b",), ("c",)])
     for partition in ("ds=a", "ds=c"):
-        accurate = {COLUMN_STATS_ACCURATE: '{"BASIC_STATS":"true"}', "numRows": "7", "mine": "kept"}
-        set_parameters(metastore, database, partition, accurate, writer)
+        set_parameters(metastore, database, partition, {**ACCURATE, "mine": "kept"}, writer)
     told = writer._asdict() if tells_writer else {}
-    assert metastore.clear_accurate_statistics(database, "t", ["ds=a", "ds=b", "ds=nope"], **told) == 1
+    records = metastore.capabilities().answers_from_statistics and tells_writer
+    count = _Counted(ds_a=9, ds_b=1)
+    changed = metastore.record_row_counts(database, "t", ["ds=a", "ds=b", "ds=nope"], count, **told)
+    assert changed == (2 if records else 1)
+    assert count.asked == ({"ds=a": 7, "ds=b": None} if records else {})
     a, b, c = metastore.get_partitions_by_names(database, "t", ["ds=a", "ds=b", "ds=c"])
-    assert COLUMN_STATS_ACCURATE not in a.parameters and a.parameters["mine"] == "kept"
-    assert a.parameters["numRows"] == "7"
-    assert COLUMN_STATS_ACCURATE not in b.parameters
-    assert COLUMN_STATS_ACCURATE in c.parameters
+    assert (a.parameters["mine"], a.parameters["numRows"]) == ("kept", "9" if records else "7")
+    assert a.parameters.get(COLUMN_STATS_ACCURATE) == (ONLY_ROWS if records else None)
+    assert b.parameters.get("numRows") == ("1" if records else None)
+    assert c.parameters[COLUMN_STATS_ACCURATE] == ACCURATE[COLUMN_STATS_ACCURATE]
+    count = _Counted(ds_a=None, ds_b=None)
+    metastore.record_row_counts(database, "t", ["ds=a", "ds=b"], count, **told)
+    assert count.asked == ({"ds=a": 9, "ds=b": 1} if records else {})
+    for partition in metastore.get_partitions_by_names(database, "t", ["ds=a", "ds=b"]):
+        assert COLUMN_STATS_ACCURATE not in partition.parameters
 
 
 @pytest.mark.parametrize("tells_writer", [True, False])
-def test_accurate_statistics_of_a_table_are_cleared(
+def test_row_counts_of_a_table(
     metastore: MetastoreClient, database: str, make_table: MakeTable, writer: Writer, tells_writer: bool
 ) -> None:
     """All other properties of the table stay."""
     made = make_table("t")
     told = writer._asdict() if tells_writer else {}
-    metastore.clear_accurate_statistics(database, "t", None, **told)
-    accurate = {**made.parameters, COLUMN_STATS_ACCURATE: '{"BASIC_STATS":"true"}', "numRows": "7"}
-    set_parameters(metastore, database, None, accurate, writer)
+    metastore.record_row_counts(database, "t", None, _Counted(table=None), **told)
+    set_parameters(metastore, database, None, {**made.parameters, **ACCURATE}, writer)
     before = metastore.get_table(database, "t")
     assert COLUMN_STATS_ACCURATE in before.parameters
-    assert metastore.clear_accurate_statistics(database.upper(), "T", None, **told) == 1
+    count = _Counted(table=0)
+    assert metastore.record_row_counts(database.upper(), "T", None, count, **told) == 1
     after = metastore.get_table(database, "t")
-    assert COLUMN_STATS_ACCURATE not in after.parameters
-    assert after.parameters["numRows"] == "7" and after.parameters["transactional"] == "true"
+    records = metastore.capabilities().answers_from_statistics and tells_writer
+    assert count.asked == ({"": 7} if records else {})
+    assert after.parameters.get(COLUMN_STATS_ACCURATE) == (ONLY_ROWS if records else None)
+    assert after.parameters["numRows"] == ("0" if records else "7")
+    assert after.parameters["transactional"] == "true"
     assert replace(before, parameters={}) == replace(after, parameters={})
-    assert metastore.clear_accurate_statistics(database, "t", None, **told) == 0
+    assert metastore.record_row_counts(database, "t", None, _Counted(table=0), **told) == 0
 
 
 def test_columns_without_statistics(
@@ -382,7 +408,7 @@ def test_a_write_id_for_statistics_needs_its_valid_list(
     """Half of it would make a server believe that the statistics are still right."""
     make_table("t")
     with pytest.raises(InvalidRequestError, match="go together"):
-        metastore.clear_accurate_statistics(database, "t", None, write_id=1)
+        metastore.record_row_counts(database, "t", None, _Counted(), write_id=1)
 
 
 def test_a_compaction_is_queued_once(

@@ -80,6 +80,7 @@ ALLOWED = {
         "mutation_api.orc.write",
         "mutation_api.storage",
         "mutation_api.orc.format",
+        "mutation_api.reader",
         "metastore_client",
     },
     "mutation_api.client": {

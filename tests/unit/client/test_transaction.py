@@ -394,7 +394,7 @@ def test_ended_by_somebody_at_the_last_moment_is_unknown(
         "get_table",
         "get_partitions_by_names",
         "add_dynamic_partitions",
-        "clear_accurate_statistics",
+        "record_row_counts",
     ],
 )
 def test_a_failing_metastore_before_the_commit_leaves_nothing(

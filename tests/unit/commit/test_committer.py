@@ -13,9 +13,10 @@ from metastore_client.testing import InMemoryMetastore
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.tables.descriptors import describe, with_partition_locations
 from mutation_api.client.tables.partition_creator import PartitionCreator
-from mutation_api.commit.committer import Committer, TableOutput
+from mutation_api.commit.committer import Committer
 from mutation_api.commit.manifest import DeltaManifest, FileKind
 from mutation_api.commit.staging import list_staged
+from mutation_api.commit.table_output import TableOutput
 from mutation_api.errors import (
     DeltaWriteError,
     LockLostError,
@@ -167,14 +168,17 @@ def test_a_failure_half_way_removes_what_was_published(
     table = _table(metastore)
     manifests = [stage(table, PARTITION, bucket) for bucket in (0, 1)]
 
+    seen = []
+
     def full(*_: object, **__: object) -> int:
-        assert len(files_below(tmp_path)) == 2
+        seen.append(len(files_below(tmp_path)))
         raise LockLostError("in between")
 
-    monkeypatch.setattr(metastore, "clear_accurate_statistics", full)
+    monkeypatch.setattr(metastore, "record_row_counts", full)
     with pytest.raises(LockLostError):
         _publish(metastore, table, *manifests)
     assert files_below(tmp_path) == []
+    assert seen == [2, 0]  # what was recorded is taken back, too
 
 
 def test_a_file_that_cannot_be_moved_is_our_error(metastore: InMemoryMetastore, tmp_path: Path) -> None:

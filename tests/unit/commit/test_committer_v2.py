@@ -15,8 +15,9 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.client.tables.descriptors import describe
 from mutation_api.client.tables.partition_creator import PartitionCreator
 from mutation_api.client.tables.preconditions import check_mutable
-from mutation_api.commit.committer import Committer, TableOutput
+from mutation_api.commit.committer import Committer
 from mutation_api.commit.manifest import DeltaManifest, FileKind
+from mutation_api.commit.table_output import TableOutput
 from mutation_api.errors import CorruptFileError, TableNotMutableError
 from mutation_api.orc.format.tail import parse_tail
 from mutation_api.orc.format.user_metadata import append_user_metadata
@@ -101,13 +102,13 @@ def test_partitions_and_statistics_go_with_the_write_id(
     """The compactor needs it with the partition, the check of the statistics needs both ids."""
     metastore = _metastore(tmp_path)
     seen: dict[str, dict[str, Any]] = {}
-    for call in ("add_dynamic_partitions", "clear_accurate_statistics"):
+    for call in ("add_dynamic_partitions", "record_row_counts"):
         monkeypatch.setattr(metastore, call, lambda *_, _call=call, **ids: seen.__setitem__(_call, ids))
     table = _table(metastore)
     _publish(metastore, table, stage(table, PARTITION))
     assert seen["add_dynamic_partitions"] == {"write_id": 1}
-    assert seen["clear_accurate_statistics"]["write_id"] == 1
-    valid = seen["clear_accurate_statistics"]["valid_write_ids"]
+    assert seen["record_row_counts"]["write_id"] == 1
+    valid = seen["record_row_counts"]["valid_write_ids"]
     assert (valid.table, valid.high_watermark) == ("default.t", 1)
 
 

@@ -247,7 +247,7 @@ def test_b10_a_failure_moves_neither_table_nor_watermark(
     source = ListSource([*source.log, *entries("6 insert 7 seven")])
     for owner, name in (
         (Watermarks, "write"),
-        (type(warehouse.metastore), "clear_accurate_statistics"),
+        (type(warehouse.metastore), "record_row_counts"),
         (ListSource, {"spark": "read", "local": "read_local"}[warehouse.engine]),
     ):
         with monkeypatch.context() as patched, pytest.raises(InputFormatError, match="broken"):
