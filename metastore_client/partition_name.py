@@ -16,6 +16,7 @@ from metastore_client.errors import InvalidRequestError
 
 __all__ = [
     "DEFAULT_PARTITION_NAME",
+    "DEFAULT_PARTITION_SETTING",
     "MAX_PARTITION_NAME_LENGTH",
     "check_name",
     "check_partition_name",
@@ -26,7 +27,9 @@ __all__ = [
 ]
 
 DEFAULT_PARTITION_NAME = "__HIVE_DEFAULT_PARTITION__"
-"""The partition value that stands for NULL and for the empty string."""
+"""The partition value that stands for NULL and for the empty string, unless the server is set otherwise."""
+DEFAULT_PARTITION_SETTING = "hive.exec.default.partition.name"
+"""The server's setting of it."""
 
 MAX_PARTITION_NAME_LENGTH = 767
 """Width, in characters, of the columns that hold a partition name in the metastore's database."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, TypeVar
 
 from metastore_client.capabilities import Capabilities
-from metastore_client.partition_name import DEFAULT_PARTITION_NAME
+from metastore_client.partition_name import DEFAULT_PARTITION_NAME, DEFAULT_PARTITION_SETTING
 from metastore_client.testing.releases import HIVE_2_3
 
 __all__ = ["TXN_TIMEOUT_SECONDS_DEFAULT", "ServerCalls", "server_call"]
@@ -71,7 +71,7 @@ class ServerCalls:
             "hive.txn.timeout": f"{round(txn_timeout_seconds * 1000)}ms",
             "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
             "hive.compactor.initiator.on": "true",
-            "hive.exec.default.partition.name": DEFAULT_PARTITION_NAME,
+            DEFAULT_PARTITION_SETTING: DEFAULT_PARTITION_NAME,
             **(configuration or {}),
         }
         self._faults: list[_Fault] = []

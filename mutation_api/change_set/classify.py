@@ -142,17 +142,20 @@ class ChangeClassifier:
             return known
         deletes = changes.operations == Operation.DELETE
         is_known_delete = pc.and_(pa.array(deletes), pc.is_valid(known))
-        computed = self._computed_partitions(changes, pc.invert(is_known_delete))
+        computed = self._computed_partitions(changes, pc.invert(is_known_delete), known)
         check_partitions_kept(changes, computed, changes.operations == Operation.UPDATE)
         return pc.if_else(is_known_delete, known, computed)
 
-    def _computed_partitions(self, changes: Changes, wanted: pa.BooleanArray | None = None) -> pa.Array:
+    def _computed_partitions(
+        self, changes: Changes, wanted: pa.BooleanArray | None = None, known: pa.Array | None = None
+    ) -> pa.Array:
         """Partition names by the columns' values; null for rows that are not wanted."""
         columns = {name: changes.columns[name] for name in self.table.partition_key_names}
         if wanted is None:
             return partition_names(self.table, columns).cast(pa.string())
         wanted_columns = {name: values.filter(wanted) for name, values in columns.items()}
-        names = partition_names(self.table, wanted_columns).cast(pa.string())
+        known = None if known is None else known.filter(wanted)
+        names = partition_names(self.table, wanted_columns, known).cast(pa.string())
         return pc.replace_with_mask(pa.nulls(len(changes), pa.string()), wanted, names)
 
     def _buckets(self, changes: Changes, writers: pa.Array | None) -> NDArray[np.int32]:

@@ -28,7 +28,7 @@ from typing import Protocol
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
 from metastore_client.model import PartitionInfo, TableInfo, WriteNotification
-from metastore_client.partition_name import DEFAULT_PARTITION_NAME, make_partition_name
+from metastore_client.partition_name import make_partition_name
 from mutation_api.acid.layout import ACID_VERSION_FILE
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.base_files import complete_base
@@ -225,7 +225,7 @@ class Committer:
         if names and output.depends_on_all_partitions:
             # A key may be inserted into different partitions by two transactions. A partition that both name
             # lets their commits conflict; it need not exist.
-            nulls = [DEFAULT_PARTITION_NAME] * len(table.partition_keys)
+            nulls = [table.null_partition_text] * len(table.partition_keys)
             names = sorted({*names, make_partition_name(table.partition_key_names, nulls)})
         if names:
             self._metastore.add_dynamic_partitions(

@@ -68,10 +68,11 @@ def with_small_integers(expression: pc.Expression) -> pc.Expression:
 
 
 def with_typed_sets(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
-    """The same expression, in which ``isin`` of a column has the values of the column's type.
+    """The same expression, in which ``isin`` of a column finds what equals one of the values.
 
-    Only for exact numbers, if one side is a decimal: Arrow casts the values or the column then, and fails for
-    a value that the other type does not hold, which equals none.
+    Whole numbers and decimals get the column's type: Arrow casts the values or the column, and fails for a
+    value that the other type does not hold, which equals none. Zeros of floats get their negative, too: Arrow
+    compares the bits, where Hive's and its own ``=`` take -0.0 and 0.0 for equal.
     """
     pickled = _pickled(expression)
     metadata = _metadata(pickled.schema)
@@ -87,6 +88,8 @@ def with_typed_sets(expression: pc.Expression, schema: pa.Schema) -> pc.Expressi
         values = given.field("value_set").flatten()
         if _is_exact(data_type) and _is_exact(values.type) and data_type != values.type:
             changes[options] = _with_value_set(given, exact_values(values, data_type))
+        elif pa.types.is_floating(data_type) and (zeros := _zeros(values, data_type)) is not None:
+            changes[options] = _with_value_set(given, zeros)
     return _rebuilt(expression, pickled, changes)
 
 
@@ -103,6 +106,16 @@ def exact_values(values: pa.Array, data_type: pa.DataType) -> pa.Array:
     low, high = (pa.scalar(Decimal(each).scaleb(-scale, _EXACT)).cast(cut.type) for each in (first, end - 1))
     parts = [pc.equal(cut.cast(wide.type), wide), pc.less_equal(cut, high), pc.greater_equal(cut, low)]
     return cut.filter(pc.fill_null(reduce(pc.and_, parts), True)).cast(data_type)
+
+
+def _zeros(values: pa.Array, data_type: pa.DataType) -> pa.Array | None:
+    """Some numbers with both zeros; None if there is no zero among them."""
+    if not (_is_exact(values.type) or pa.types.is_floating(values.type)):
+        return None
+    floats = values if pa.types.is_floating(values.type) else values.cast(data_type, safe=False)
+    if not pc.any(pc.equal(floats, pa.scalar(0.0, floats.type))).as_py():
+        return None
+    return pa.concat_arrays([floats, pa.array([0.0, -0.0], floats.type)])
 
 
 def _is_exact(data_type: pa.DataType) -> bool:

@@ -106,7 +106,7 @@ def columns_read(expression: pc.Expression, schema: pa.Schema, what: str) -> fro
 
 def bindable(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
     """The expression in a form that Arrow binds to rows of ``schema`` by itself, if there is one."""
-    if _has_decimals(schema):
+    if _has_such_numbers(schema):
         expression = with_typed_sets(expression, schema)
     try:
         _projected([expression], schema.empty_table())
@@ -137,7 +137,7 @@ def evaluate_each(expressions: Mapping[str, pc.Expression], rows: pa.Table) -> d
 
 def _values(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.ChunkedArray]:
     """Evaluated as Arrow does; where it finds no common type of a decimal and a number, in wider types."""
-    if _has_decimals(rows.schema):
+    if _has_such_numbers(rows.schema):
         expressions = [with_typed_sets(expression, rows.schema) for expression in expressions]
     try:
         return _projected(expressions, rows)
@@ -158,10 +158,12 @@ def _values(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.Chu
     return [each.cast(_narrow(each.type)) for each in found]
 
 
-def _has_decimals(fields: Iterable[pa.Field]) -> bool:
-    """Whether there is one, also within structs."""
+def _has_such_numbers(fields: Iterable[pa.Field]) -> bool:
+    """Whether there is a decimal or a float, also within structs."""
     return any(
-        pa.types.is_decimal(field.type) or (pa.types.is_struct(field.type) and _has_decimals(field.type))
+        pa.types.is_decimal(field.type)
+        or pa.types.is_floating(field.type)
+        or (pa.types.is_struct(field.type) and _has_such_numbers(field.type))
         for field in fields
     )
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from mutation_api.errors import ConfigurationError
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.partition import parse_partition_name, partition_value
+from mutation_api.table.partition import parse_partition_name
+from mutation_api.table.partition_value import partition_value, stored_partition_value
 from mutation_api.types.hive_type import parse_hive_type
 
 __all__ = [
@@ -28,7 +29,7 @@ def matching_partitions(
         names: escaped names of the partitions.
         conditions: all must hold, also if several are on one column. A text is parsed as the column's type,
             as Hive does (``("hr", "1")`` finds ``hr=01``). Any other value is compared as it is, with the
-            type that :func:`~mutation_api.table.partition.partition_value` returns. None, '' and the default
+            type that :func:`.partition_value` returns. None, '' and the default
             partition's name mean the default partition.
 
     Raises:
@@ -40,7 +41,10 @@ def matching_partitions(
 
     def matches(name: str) -> bool:
         texts = parse_partition_name(name)
-        return all(partition_value(texts[at], types[at]) == value for at, value in wanted)
+        return all(
+            stored_partition_value(texts[at], types[at], table.null_partition_text) == value
+            for at, value in wanted
+        )
 
     return [name for name in names if matches(name)]
 
@@ -55,4 +59,6 @@ def _typed(table: AcidTable, name: str, value: object) -> tuple[int, object]:
             f"{', '.join(table.partition_key_names) or '(none)'}"
         ) from None
     hive_type = parse_hive_type(table.partition_keys[at].type)
-    return at, partition_value(value, hive_type) if isinstance(value, str) else value
+    if isinstance(value, str):
+        value = partition_value(value, hive_type, table.null_partition_text)
+    return at, value

@@ -7,6 +7,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from metastore_client.partition_name import DEFAULT_PARTITION_NAME
 from mutation_api.acid.bucket_codec import MAX_BUCKETS
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import TransactionStateError
@@ -39,7 +40,9 @@ class AcidTable:
     the version uses write ids.
     ``partition_spellings`` maps the canonical partition name to the name of an existing partition that
     spells the same values differently (``hr=1`` -> ``hr=01``). ``partition_locations`` holds, by name, the
-    location of partitions outside their default directory. Both hold exceptions only.
+    location of partitions outside their default directory. ``ambiguous_partitions`` maps a canonical name to
+    the names of all partitions that have its values, if there are several; they can be read, but not written.
+    All three hold exceptions only. ``null_partition_text`` is the server's name of the partition of NULL.
     ``time_zone`` is the zone of Hive's own processes, which the v1 hash of timestamp bucket columns depends
     on.
     """
@@ -60,6 +63,8 @@ class AcidTable:
     compression: str = "zlib"
     partition_spellings: Mapping[str, str] = field(default_factory=dict)
     partition_locations: Mapping[str, Location] = field(default_factory=dict)
+    ambiguous_partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    null_partition_text: str = DEFAULT_PARTITION_NAME
     time_zone: str | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Column values and partition values as JSON.
+"""Column values as JSON.
 
 ======================  =========================================================================
 boolean, integers       as they are
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -28,12 +28,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mutation_api.table.acid_table import AcidColumn
-from mutation_api.table.partition import parse_partition_name, partition_value
-from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
+from mutation_api.types.hive_type import HiveType
 from mutation_api.types.plain_array import map_parts, rebased_list, struct_fields, union_parts
 
-__all__ = ["json_partition", "json_values"]
+__all__ = ["json_values"]
 
 _TEXT_KINDS = ("string", "varchar", "char")
 
@@ -54,16 +52,6 @@ def json_values(array: pa.Array, hive_type: HiveType) -> list[Any]:
     convert = _SCALARS.get(hive_type.kind)
     values: list[Any] = array.to_pylist()
     return values if convert is None else [None if v is None else convert(v) for v in values]
-
-
-def json_partition(keys: Sequence[AcidColumn], partition_name: str) -> dict[str, Any]:
-    """Values of a partition by key, typed; the default partition's value is None."""
-    result = {}
-    for key, text in zip(keys, parse_partition_name(partition_name), strict=True):
-        hive_type = parse_hive_type(key.type)
-        value = pa.array([partition_value(text, hive_type)], arrow_type(hive_type, timestamp_unit="us"))
-        result[key.name] = json_values(value, hive_type)[0]
-    return result
 
 
 def _decimal(value: Decimal) -> str:

@@ -7,11 +7,9 @@ through :func:`canonical_partition_name`.
 
 from __future__ import annotations
 
-import datetime
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +23,11 @@ from metastore_client.partition_name import (
     unescape_path_name,
 )
 from metastore_client.partition_name import parse_partition_name as _parse_pairs
-from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.errors import RecordLayoutError, RecordValueError, listed
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.partition_value import stored_partition_value
 from mutation_api.types.conversion import convert_to_column
-from mutation_api.types.decimal_text import exact_decimal
-from mutation_api.types.hive_type import INTEGER_BITS, INTEGER_KINDS, HiveType, arrow_type, parse_hive_type
+from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type
 
 __all__ = [
     "DEFAULT_PARTITION_NAME",
@@ -37,23 +35,16 @@ __all__ = [
     "MAX_PARTITION_VALUE_LENGTH",
     "canonical_partition_name",
     "escape_path_name",
+    "existing_name",
     "parse_partition_name",
     "partition_name",
     "partition_names",
     "partition_texts",
-    "partition_value",
     "unescape_path_name",
 ]
 
 MAX_PARTITION_VALUE_LENGTH = 256
 """Width, in characters, of the column that holds one value in the metastore's database (PART_KEY_VAL)."""
-
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|[+-]?Infinity")
-_DATE = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
-_TIMESTAMP = re.compile(
-    r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2}) ([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]{1,9}))?"
-)
 
 
 def partition_name(keys: Sequence[str], texts: Sequence[str]) -> str:
@@ -79,17 +70,24 @@ def parse_partition_name(name: str) -> tuple[str, ...]:
     return tuple(text for _, text in _pairs(name)) if name else ()
 
 
-def partition_texts(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, *, column: str) -> pa.StringArray:
+def partition_texts(
+    array: pa.Array | pa.ChunkedArray,
+    hive_type: HiveType,
+    *,
+    column: str,
+    null_text: str = DEFAULT_PARTITION_NAME,
+) -> pa.StringArray:
     """Texts under which values of a partition column are stored, as Hive's SQL writes them.
 
     Args:
         array: n values, of any type that converts to the column's.
         hive_type: the partition column's type.
         column: its name, for messages.
+        null_text: the server's name of the default partition.
 
     Returns:
-        n strings, none null, not escaped. Null and '' become the default partition's name. A char '' does
-        not, since it is padded like every other char.
+        n strings, none null, not escaped. Null and '' become ``null_text``. A char '' does not, since it is
+        padded like every other char.
 
     Raises:
         RecordLayoutError: the column's type cannot be a partition key, or the values' type does not fit it.
@@ -104,41 +102,19 @@ def partition_texts(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, *, c
         )
     encoded = convert_to_column(array, hive_type, column=column, **_unit(hive_type)).dictionary_encode()
     distinct = _TEXTS[hive_type.kind](encoded.dictionary, hive_type)
-    texts = pc.fill_null(distinct.take(encoded.indices), DEFAULT_PARTITION_NAME)
-    texts = pc.if_else(pc.equal(texts, ""), DEFAULT_PARTITION_NAME, texts)
+    texts = pc.fill_null(distinct.take(encoded.indices), null_text)
+    texts = pc.if_else(pc.equal(texts, ""), null_text, texts)
     _check_value_length(distinct, column)
     return texts
 
 
-def partition_value(text: str, hive_type: HiveType) -> object:
-    """Typed value of a partition's text, as Hive reads it.
-
-    Returns:
-        int, bool, float, Decimal, str, datetime.date or datetime.datetime (wall clock); None for the default
-        partition. A char loses its padding.
-
-    Raises:
-        RecordValueError: Hive could not read the text as this type either (it would show NULL), or it holds
-            nanoseconds, which Python's datetime cannot hold.
-    """
-    if text in ("", DEFAULT_PARTITION_NAME):
-        return None
-    read = _VALUES.get(hive_type.kind)
-    if read is None:
-        raise RecordValueError(
-            f"partition value {text!r}: type {hive_type.text} is not supported as a partition key"
-        )
-    try:
-        return read(text, hive_type)
-    except (ValueError, InvalidOperation) as error:
-        raise RecordValueError(f"partition value {text!r} is not a {hive_type.text}: {error}") from error
-
-
-def canonical_partition_name(keys: Sequence[AcidColumn], name: str) -> str:
+def canonical_partition_name(
+    keys: Sequence[AcidColumn], name: str, null_text: str = DEFAULT_PARTITION_NAME
+) -> str:
     """The name that this library would give to the partition ``name``.
 
     Each value is read as its column's type and printed as Hive's SQL prints it (``hr=01`` -> ``hr=1``). A
-    value that cannot be read as this type stays as it is.
+    text that is no value of this type reads as NULL, so it becomes ``null_text``.
 
     Raises:
         RecordValueError: the name does not have these keys.
@@ -147,24 +123,32 @@ def canonical_partition_name(keys: Sequence[AcidColumn], name: str) -> str:
     if [key.lower() for key, _ in pairs] != [key.name for key in keys]:
         raise RecordValueError(f"partition name {name!r} does not have the keys {[key.name for key in keys]}")
     texts = [
-        _canonical_text(text, parse_hive_type(key.type)) for key, (_, text) in zip(keys, pairs, strict=True)
+        _canonical_text(text, parse_hive_type(key.type), null_text)
+        for key, (_, text) in zip(keys, pairs, strict=True)
     ]
     return make_partition_name([key.name for key in keys], texts)
 
 
-def partition_names(table: AcidTable, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.StringArray:
+def partition_names(
+    table: AcidTable,
+    columns: Mapping[str, pa.Array | pa.ChunkedArray],
+    known: pa.StringArray | None = None,
+) -> pa.StringArray:
     """Partition of every row, by escaped name.
 
     Args:
         table: its partition columns, and the spelling of existing partitions.
         columns: arrays of n values each; must hold every partition column (any case), may hold others.
+        known: names of the partitions in which n rows are, null for new rows. Such a row stays where it is if
+            its partition is one of several that have its values.
 
     Returns:
         n strings; '' in each row if the table is not partitioned.
 
     Raises:
         RecordLayoutError: a partition column is missing, or see :func:`partition_texts`.
-        RecordValueError: see :func:`partition_texts`; or a name is too long for the metastore.
+        RecordValueError: see :func:`partition_texts` and :func:`existing_name`; or a name is too long for the
+            metastore.
     """
     given = {name.lower(): array for name, array in columns.items()}
     missing = [key.name for key in table.partition_keys if key.name not in given]
@@ -177,8 +161,22 @@ def partition_names(table: AcidTable, columns: Mapping[str, pa.Array | pa.Chunke
     # A batch has few partitions, so names are built from distinct values only.
     arrays = [given[key.name] for key in table.partition_keys]
     rows, indices = _distinct_rows(arrays)
-    names = _names(table, [array.take(rows) for array in arrays])
-    return names.take(indices)
+    names = _names(table, [array.take(rows) for array in arrays]).take(indices)
+    if not table.ambiguous_partitions:
+        return names
+    stays = pa.array([False] * len(names), pa.bool_()) if known is None else _stays(table, names, known)
+    for name in names.filter(pc.invert(stays)).unique().to_pylist():
+        existing_name(table, name)  # refuses those that are ambiguous
+    return names if known is None else pc.if_else(stays, known, names)
+
+
+def _stays(table: AcidTable, names: pa.StringArray, known: pa.StringArray) -> pa.BooleanArray:
+    """Which rows are in one of several partitions that have their values."""
+    stays = pa.array([False] * len(names), pa.bool_())
+    for canonical, others in table.ambiguous_partitions.items():
+        found = pc.and_(pc.equal(names, canonical), pc.is_in(known, value_set=pa.array(others)))
+        stays = pc.or_(stays, found)
+    return stays
 
 
 def _distinct_rows(arrays: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[pa.Array, pa.Array]:
@@ -199,13 +197,34 @@ def _distinct_rows(arrays: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[pa.Arr
 
 def _names(table: AcidTable, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> pa.StringArray:
     columns = [
-        partition_texts(array, parse_hive_type(key.type), column=f"{table.full_name}.{key.name}").to_pylist()
+        partition_texts(
+            array,
+            parse_hive_type(key.type),
+            column=f"{table.full_name}.{key.name}",
+            null_text=table.null_partition_text,
+        ).to_pylist()
         for key, array in zip(table.partition_keys, arrays, strict=True)
     ]
     names = [make_partition_name(table.partition_key_names, texts) for texts in zip(*columns, strict=True)]
     for name in names:
         _check_name_length(name, f"table {table.full_name}: ")
     return pa.array([table.partition_spellings.get(name, name) for name in names], pa.string())
+
+
+def existing_name(table: AcidTable, canonical: str) -> str:
+    """The partition's name as it is spelled, for a canonical one.
+
+    Raises:
+        RecordValueError: several partitions have these values, so a row could belong to any of them.
+    """
+    others = table.ambiguous_partitions.get(canonical)
+    if others:
+        raise RecordValueError(
+            f"table {table.full_name}: the partitions {listed(others)} have the same values, so a row of "
+            f"{canonical} could belong to any of them. They can be read; to write there, move their rows "
+            "into one of them and drop the others"
+        )
+    return table.partition_spellings.get(canonical, canonical)
 
 
 def _pairs(name: str) -> tuple[tuple[str, str], ...]:
@@ -215,11 +234,11 @@ def _pairs(name: str) -> tuple[tuple[str, str], ...]:
         raise RecordValueError(str(error)) from error
 
 
-def _canonical_text(text: str, hive_type: HiveType) -> str:
+def _canonical_text(text: str, hive_type: HiveType, null_text: str) -> str:
     try:
-        value = partition_value(text, hive_type)
+        value = stored_partition_value(text, hive_type, null_text)
         array = pa.array([value], _reading_type(hive_type))
-        return str(partition_texts(array, hive_type, column="")[0])
+        return str(partition_texts(array, hive_type, column="", null_text=null_text)[0])
     except (RecordValueError, RecordLayoutError):
         return text
 
@@ -313,67 +332,4 @@ _TEXTS: dict[str, Callable[[pa.Array, HiveType], pa.Array]] = {
     "char": _char_texts,
     "date": _plain_texts,
     "timestamp": _timestamp_texts,
-}
-
-
-# ---- texts to values
-
-
-def _read_boolean(text: str, _type: HiveType) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("expected true or false")
-    return text.lower() == "true"
-
-
-def _read_integer(text: str, hive_type: HiveType) -> int:
-    limit = 2 ** (INTEGER_BITS[hive_type.kind] - 1)
-    if not _INTEGER.fullmatch(text) or not -limit <= int(text) < limit:
-        raise ValueError(f"expected a whole number from {-limit} to {limit - 1}")
-    return int(text)
-
-
-def _read_float(text: str, hive_type: HiveType) -> float:
-    if not _FLOAT.fullmatch(text):
-        raise ValueError("expected a number, NaN or Infinity")
-    return float(np.float32(text)) if hive_type.kind == "float" else float(text)
-
-
-def _read_decimal(text: str, hive_type: HiveType) -> Decimal:
-    value = exact_decimal(text)
-    converted = convert_to_column(pa.array([value]), hive_type, column="").to_pylist()
-    return Decimal(converted[0])
-
-
-def _read_string(text: str, hive_type: HiveType) -> str:
-    cut = text[: hive_type.length] if hive_type.length else text
-    return cut.rstrip(" ") if hive_type.kind == "char" else cut
-
-
-def _read_date(text: str, _type: HiveType) -> datetime.date:
-    found = _DATE.fullmatch(text)
-    if not found:
-        raise ValueError("expected yyyy-MM-dd")
-    return datetime.date(*map(int, found.groups()))
-
-
-def _read_timestamp(text: str, _type: HiveType) -> datetime.datetime:
-    found = _TIMESTAMP.fullmatch(text)
-    if not found:
-        raise ValueError("expected yyyy-MM-dd HH:mm:ss[.f]")
-    *parts, fraction = found.groups()
-    nanos = int((fraction or "").ljust(9, "0"))
-    if nanos % 1000:
-        raise ValueError("digits below microseconds are not supported")
-    year, month, day, hour, minute, second = map(int, parts)
-    return datetime.datetime(year, month, day, hour, minute, second, nanos // 1000)
-
-
-_VALUES: dict[str, Callable[[str, HiveType], object]] = {
-    "boolean": _read_boolean,
-    **dict.fromkeys(INTEGER_KINDS, _read_integer),
-    **dict.fromkeys(("float", "double"), _read_float),
-    "decimal": _read_decimal,
-    **dict.fromkeys(("string", "varchar", "char"), _read_string),
-    "date": _read_date,
-    "timestamp": _read_timestamp,
 }

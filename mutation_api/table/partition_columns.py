@@ -7,7 +7,8 @@ from collections.abc import Collection
 import pyarrow as pa
 
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.partition import parse_partition_name, partition_value
+from mutation_api.table.partition import parse_partition_name
+from mutation_api.table.partition_value import stored_partition_value
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 
 __all__ = ["partition_scalars", "partition_type"]
@@ -25,12 +26,17 @@ def partition_scalars(
 
     Only the texts of ``wanted`` columns are parsed; None for all.
 
+    A text that is no value of its column's type is NULL, as in Hive.
+
     Raises:
-        RecordValueError: a text cannot be parsed as its column's type.
+        RecordValueError: a timestamp has nanoseconds, or the column's type is none of a partition column.
     """
     texts = parse_partition_name(name) if table.partition_keys else ()
     return {
-        key.name: pa.scalar(partition_value(text, parse_hive_type(key.type)), partition_type(key))
+        key.name: pa.scalar(
+            stored_partition_value(text, parse_hive_type(key.type), table.null_partition_text),
+            partition_type(key),
+        )
         for key, text in zip(table.partition_keys, texts, strict=True)
         if wanted is None or key in wanted
     }

@@ -37,6 +37,7 @@ class AcidTableSerializer:
         fields["columns"] = [[column.name, column.type] for column in table.columns]
         fields["partition_keys"] = [[key.name, key.type] for key in table.partition_keys]
         fields["partition_spellings"] = dict(table.partition_spellings)
+        fields["ambiguous_partitions"] = {c: [*names] for c, names in table.ambiguous_partitions.items()}
         fields["location"] = str(table.location)
         fields["partition_locations"] = {name: str(at) for name, at in table.partition_locations.items()}
         fields["version"] = table.version.value
@@ -61,6 +62,8 @@ class AcidTableSerializer:
             fields["location"] = Location.parse(fields["location"])
             locations = fields["partition_locations"].items()
             fields["partition_locations"] = {name: Location.parse(text) for name, text in locations}
+            ambiguous = fields["ambiguous_partitions"].items()
+            fields["ambiguous_partitions"] = {name: tuple(others) for name, others in ambiguous}
             fields["version"] = AcidVersion(fields["version"])
             fields["role"] = TableRole(fields["role"])
             _check_names(fields)

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.partition import partition_name, partition_texts, partition_value
+from mutation_api.table.partition import existing_name, partition_name, partition_texts
+from mutation_api.table.partition_value import partition_value
 from mutation_api.types.hive_type import parse_hive_type
 
 __all__ = ["PartitionNames", "PartitionValues"]
@@ -56,21 +57,23 @@ class PartitionNames:
         if not keys:
             return ""
         texts = [
-            _text(value, f"{self._table.full_name}.{key.name}", key.type)
+            _text(value, f"{self._table.full_name}.{key.name}", key.type, self._table.null_partition_text)
             for value, key in zip(values, keys, strict=True)
         ]
         try:
             name = partition_name(self._table.partition_key_names, texts)
         except RecordValueError as error:
             raise RecordValueError(f"table {self._table.full_name}: {error}") from error
-        return self._table.partition_spellings.get(name, name)
+        return existing_name(self._table, name)
 
 
-def _text(value: Any, column: str, type_text: str) -> str:
+def _text(value: Any, column: str, type_text: str, null_text: str) -> str:
     """Hive's text of one partition value. A text is parsed as its type first: '01' of an int becomes '1'."""
     hive_type = parse_hive_type(type_text)
     try:
-        typed = pa.array([partition_value(value, hive_type) if isinstance(value, str) else value])
+        if isinstance(value, str):
+            value = partition_value(value, hive_type, null_text)
+        typed = pa.array([value])
     except (RecordValueError, pa.ArrowException, TypeError, OverflowError) as error:
         raise RecordValueError(f"partition column {column!r}, value {value!r}: {error}") from error
-    return str(partition_texts(typed, hive_type, column=column)[0])
+    return str(partition_texts(typed, hive_type, column=column, null_text=null_text)[0])

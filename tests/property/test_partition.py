@@ -18,9 +18,9 @@ from mutation_api.table.partition import (
     partition_name,
     partition_names,
     partition_texts,
-    partition_value,
     unescape_path_name,
 )
+from mutation_api.table.partition_value import partition_value
 from mutation_api.types.hive_type import HiveType, arrow_type
 from tests.property.strategies import scalar_types, scalar_values, texts
 

@@ -14,7 +14,8 @@ from mutation_api.changes.resolve import Alternatives
 from mutation_api.changes.spark_merge.expressions import Expression, column_of
 from mutation_api.changes.spark_merge.sides import column_type
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.partition import parse_partition_name, partition_value
+from mutation_api.table.partition import parse_partition_name
+from mutation_api.table.partition_value import stored_partition_value
 from mutation_api.types.hive_type import parse_hive_type
 
 __all__ = ["partitions_where"]
@@ -38,7 +39,16 @@ def partitions_where(
     if not names or not all(alternatives):
         return None
     kinds = [parse_hive_type(key.type) for key in table.partition_keys]
-    rows = [(name, *map(partition_value, parse_partition_name(name), kinds)) for name in names]
+    rows = [
+        (
+            name,
+            *(
+                stored_partition_value(text, kind, table.null_partition_text)
+                for text, kind in zip(parse_partition_name(name), kinds, strict=True)
+            ),
+        )
+        for name in names
+    ]
     schema = StructType([StructField(_NAME, StringType())])
     for key in table.partition_keys:
         schema = schema.add(key.name, column_type(key))

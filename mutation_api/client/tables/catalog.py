@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
 from metastore_client.model import PartitionInfo, TableInfo
+from metastore_client.partition_name import DEFAULT_PARTITION_NAME, DEFAULT_PARTITION_SETTING
 from mutation_api.client.lock import LockedTable, WriteLock
 from mutation_api.client.tables.databases import HOW_TO_FIND_DATABASES, has_database
 from mutation_api.client.tables.descriptors import (
@@ -128,8 +130,13 @@ class Catalog:
             spec.role,
             create_partitions=spec.create_partitions,
             time_zone=self._time_zone,
+            null_partition_text=self._null_partition_text if info.partition_keys else DEFAULT_PARTITION_NAME,
         )
         return OpenTable(spec, info, table)
+
+    @functools.cached_property
+    def _null_partition_text(self) -> str:
+        return self._metastore.get_config_value(DEFAULT_PARTITION_SETTING, DEFAULT_PARTITION_NAME).strip()
 
     def _what_is_missing(self, spec: TableSpec) -> str:
         if has_database(self._metastore, spec.database):

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
 from metastore_client.model import ColumnInfo, PartitionInfo, TableInfo
+from metastore_client.partition_name import DEFAULT_PARTITION_NAME
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.tables.preconditions import bucketing_version_of, compression_of
 from mutation_api.commit.staging import PROBE_PREFIX
@@ -18,7 +19,7 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.permissions import refused
 from mutation_api.table.acid_table import AcidColumn, AcidTable, TableRole
-from mutation_api.table.partition import canonical_partition_name
+from mutation_api.table.partition import canonical_partition_name, parse_partition_name
 
 __all__ = [
     "check_location",
@@ -36,6 +37,7 @@ def describe(
     *,
     create_partitions: bool,
     time_zone: str | None,
+    null_partition_text: str = DEFAULT_PARTITION_NAME,
 ) -> AcidTable:
     """The descriptor of a table that passed ``check_mutable``, still without its partitions.
 
@@ -55,25 +57,32 @@ def describe(
         create_partitions=create_partitions,
         compression=compression_of(table),
         time_zone=time_zone,
+        null_partition_text=null_partition_text,
     )
 
 
 def with_partition_names(table: AcidTable, names: Sequence[str]) -> AcidTable:
     """The descriptor with the partitions whose names are not spelled canonically.
 
-    Raises:
-        TableNotMutableError: two partitions spell the same values differently, so a row would belong to both.
+    Partitions that have the same values are ambiguous, and so are all that read as NULL if one of them has
+    another name than that of NULL: new rows would not belong there.
     """
-    spellings: dict[str, str] = {}
+    null_text, keys = table.null_partition_text, table.partition_keys
+    spelled: dict[str, list[str]] = {}
     for name in names:
-        canonical = canonical_partition_name(table.partition_keys, name)
-        other = spellings.setdefault(canonical, name)
-        if other != name:
-            raise TableNotMutableError(
-                f"table {table.full_name}: the partitions {other} and {name} spell the same values "
-                "differently, so a row could belong to either: move the rows into one and drop the other"
-            )
-    return dataclasses.replace(table, partition_spellings={c: n for c, n in spellings.items() if c != n})
+        spelled.setdefault(canonical_partition_name(keys, name, null_text), []).append(name)
+    for canonical, found in spelled.items():
+        if any(_nulls(canonical, null_text) != _nulls(name, null_text) for name in found):
+            spelled[canonical] = sorted({*found, canonical})
+    return dataclasses.replace(
+        table,
+        partition_spellings={c: n for c, (n, *others) in spelled.items() if c != n and not others},
+        ambiguous_partitions={c: tuple(found) for c, found in spelled.items() if len(found) > 1},
+    )
+
+
+def _nulls(name: str, null_text: str) -> tuple[bool, ...]:
+    return tuple(text == null_text for text in parse_partition_name(name))
 
 
 def with_partition_locations(table: AcidTable, partitions: Sequence[PartitionInfo]) -> AcidTable:

@@ -68,9 +68,10 @@ class PartitionCreator:
     def _check_may_create(self, table: AcidTable, missing: Sequence[str]) -> None:
         check_may_create(table, missing)
         existing = self._metastore.get_partition_names(table.database, table.name)
-        spelled = {canonical_partition_name(table.partition_keys, name): name for name in existing}
+        keys, null_text = table.partition_keys, table.null_partition_text
+        spelled = {canonical_partition_name(keys, name, null_text): name for name in existing}
         for name in missing:
-            canonical = canonical_partition_name(table.partition_keys, name)
+            canonical = canonical_partition_name(keys, name, null_text)
             if spelled.get(canonical, name) != name:
                 raise PartitionCreationError(
                     f"table {table.full_name}: partition {name} was created as {spelled[canonical]} after "

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from judges.hive.hive_judges import Hive23, Hive31, Hive41, Hive42, HiveJudge
+from judges.hive.hive_judges import HiveJudge
 from mutation_api.hive.connection import connect
+from tests.fixtures.fix_hive_elsewhere import KINDS
 from tests.fixtures.fix_judge import new_database, started
 from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow
 
-RELEASES = {"2.3": Hive23, "3.1": Hive31, "4.1": Hive41, "4.2": Hive42}
 ZONES = (
     "GMT+08:00",
     "GMT-03:30",
@@ -61,7 +61,7 @@ CLOCKS = (
 def abroad(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveJudge]:
     """Hive in another zone."""
     line, zone = request.param
-    with started(RELEASES[line], request, tmp_path_factory, zone=zone) as judge:
+    with started(KINDS[line], request, tmp_path_factory, zone=zone) as judge:
         yield judge
 
 

@@ -21,9 +21,12 @@ from mutation_api.client.transaction_state import TransactionState
 from mutation_api.errors import (
     ConfigurationError,
     ConnectionFailedError,
+    RecordValueError,
     TableNotMutableError,
     TransactionStateError,
 )
+from mutation_api.table.serializer import AcidTableSerializer
+from mutation_api.worker.partition_names import PartitionNames
 from tests.fixtures.fix_clock import FakeClock
 from tests.support.client_support import builder, table_info
 
@@ -237,17 +240,18 @@ def test_two_hundred_readings_leave_nothing(metastore: InMemoryMetastore) -> Non
             assert [reference() for reference in gone] == [None, None]
 
 
-def test_equal_partitions_in_two_spellings_are_refused(
-    metastore: InMemoryMetastore, clock: FakeClock
+@pytest.mark.parametrize(("other", "value"), [("01", 1), ("abc", None)])
+def test_partitions_with_equal_values_are_read_but_not_written(
+    metastore: InMemoryMetastore, clock: FakeClock, other: str, value: int | None
 ) -> None:
-    """hr=1 and hr=01 hold the same value; a row would belong to both."""
-    metastore.add_partitions("default", "t", [("a", "1"), ("a", "01")])
-    with builder(metastore, clock, "t").build() as client:
-        transaction = client.new_transaction()
-        with pytest.raises(TableNotMutableError, match="spell the same values"):
-            transaction.begin()
-        assert transaction.state is TransactionState.ABORTED
-    assert metastore.show_locks() == []
+    """hr=1 and hr=01 hold the same value, hr=abc reads as NULL: a row could belong to either."""
+    metastore.add_partitions("default", "t", [("a", "1"), ("a", other), ("b", "2")])
+    with builder(metastore, clock, "t").build() as client, client.new_transaction() as transaction:
+        table = transaction.table("default.t")
+        names = PartitionNames(AcidTableSerializer.decode(AcidTableSerializer.encode(table)))
+        assert names.of(("b", 2)) == "ds=b/hr=2"
+        with pytest.raises(RecordValueError, match=f"default.t: the partitions .*hr={other}.* could belong"):
+            names.of(("a", value))
 
 
 def test_an_odd_spelling_travels_with_the_table(metastore: InMemoryMetastore, clock: FakeClock) -> None:

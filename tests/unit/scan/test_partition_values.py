@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 
 from mutation_api.errors import ConfigurationError, RecordValueError
 from mutation_api.scan.partition_values import PartitionCondition, matching_partitions
+from mutation_api.table.acid_table import AcidColumn
+from mutation_api.table.partition import DEFAULT_PARTITION_NAME, partition_names
 from mutation_api.table.partition_columns import partition_scalars
 from tests.unit.scan.scan_cases import DAYS, partitioned_view, plain_view
 
@@ -50,12 +53,28 @@ def test_conditions_that_make_no_sense(tmp_path: Path) -> None:
         matching_partitions(plain_view(tmp_path).table, [""], [("ds", "x")])
 
 
-def test_a_text_that_is_no_value_matters_only_if_wanted(tmp_path: Path) -> None:
-    """Hive shows NULL for it; we refuse."""
+def test_a_text_that_is_no_value_is_null(tmp_path: Path) -> None:
+    """As Hive shows it; a timestamp with nanoseconds has a value, which we cannot hold."""
     table = partitioned_view(tmp_path).table
-    assert list(partition_scalars(table, "ds=2015-11-19/hr=x", table.partition_keys[:1])) == ["ds"]
-    with pytest.raises(RecordValueError, match="'x' is not a int"):
-        partition_scalars(table, "ds=2015-11-19/hr=x", table.partition_keys)
+    scalars = partition_scalars(table, "ds=2015-11-19/hr=x", table.partition_keys)
+    assert scalars["hr"] == pa.scalar(None, pa.int32())
+    assert matching_partitions(table, ["ds=2015-11-19/hr=x", FIRST], [("hr", None)]) == ["ds=2015-11-19/hr=x"]
+    fine = dataclasses.replace(table, partition_keys=(AcidColumn("at", "timestamp"),))
+    with pytest.raises(RecordValueError, match="microseconds"):
+        partition_scalars(fine, "at=2015-11-19 00%3A00%3A00.000000001", fine.partition_keys)
+
+
+def test_the_server_names_the_partition_of_null(tmp_path: Path) -> None:
+    """Its usual name is a text then."""
+    table = dataclasses.replace(partitioned_view(tmp_path).table, null_partition_text="NONE")
+    keys = (AcidColumn("ds", "string"), AcidColumn("hr", "int"))
+    table = dataclasses.replace(table, partition_keys=keys)
+    name = f"ds={DEFAULT_PARTITION_NAME}/hr=NONE"
+    found = {column: value.as_py() for column, value in partition_scalars(table, name).items()}
+    assert found == {"ds": DEFAULT_PARTITION_NAME, "hr": None}
+    assert matching_partitions(table, [name], [("hr", "NONE"), ("ds", DEFAULT_PARTITION_NAME)]) == [name]
+    rows = {"ds": pa.array(["a", None]), "hr": pa.array([None, 1], pa.int32())}
+    assert partition_names(table, rows).to_pylist() == ["ds=a/hr=NONE", "ds=NONE/hr=1"]
 
 
 def test_the_values_of_a_partition_are_typed(tmp_path: Path) -> None:

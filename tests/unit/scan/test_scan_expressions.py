@@ -163,3 +163,12 @@ def test_the_fields_that_a_function_reads_of_a_struct() -> None:
     """Those of the struct itself need not be named by the expression."""
     expression = pc.struct_field(pc.field("source"), "b") == "x"
     assert paths_read(expression, SCHEMA, "x") == {("source", "b")}
+
+
+@pytest.mark.parametrize("values", [[0.0], [-0.0, 7.5], [0], [Decimal("0.0")]], ids=str)
+@pytest.mark.parametrize("data_type", [pa.float32(), pa.float64()], ids=str)
+def test_both_zeros_are_one_value(data_type: pa.DataType, values: list[object]) -> None:
+    """As for ``=``, here and in Hive."""
+    rows = pa.table({"x": pa.array([0.0, -0.0, 1.5, None], data_type)})
+    assert evaluate(pc.field("x").isin(values), rows).to_pylist() == [True, True, False, False]
+    assert evaluate(pc.field("x") == values[0], rows).to_pylist() == [True, True, False, None]

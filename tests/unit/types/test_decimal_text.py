@@ -9,7 +9,7 @@ import pytest
 
 from mutation_api.errors import RecordValueError
 from mutation_api.table.json_column import column_from_json
-from mutation_api.table.partition import partition_value
+from mutation_api.table.partition_value import partition_value
 from mutation_api.types.decimal_text import exact_decimal
 from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.types.text_values import MisfitError, values_of_texts
