@@ -350,14 +350,13 @@ class Transaction(OfOneProcess):
         self.check()
 
     def _outputs(self) -> list[TableOutput]:
-        views, is_optimistic = self._begun_lease().valid_write_ids, self._session.catalog.is_optimistic
-        txns = self.valid_txn_list
-        outputs = []
+        lease, outputs, is_optimistic = self._begun_lease(), [], self._session.catalog.is_optimistic
         for name in self._sinks():
             # Locations of partitions are needed only if there is something to publish.
             opened = self._with_partitions(name) if self._written.manifests(name) else self._tables[name]
-            table, view = self._bound(opened), views.get(name)
-            outputs.append(self._written.output(opened, table, view, txns, is_optimistic=is_optimistic))
+            views = (lease.valid_write_ids.get(name), lease.valid_txn_list)
+            output = self._written.output(opened, self._bound(opened), *views, is_optimistic=is_optimistic)
+            outputs.append(output)
         return outputs
 
     def _finish(self, committer: Committer) -> None:

@@ -29,8 +29,8 @@ def matching_partitions(
         names: escaped names of the partitions.
         conditions: all must hold, also if several are on one column. A text is parsed as the column's type,
             as Hive does (``("hr", "1")`` finds ``hr=01``). Any other value is compared as it is, with the
-            type that :func:`.partition_value` returns. None, '' and the default
-            partition's name mean the default partition.
+            type that :func:`~mutation_api.table.partition_value.partition_value` returns. None, '' and the
+            name of the default partition mean the default partition.
 
     Raises:
         ConfigurationError: the table lacks the partition column.
