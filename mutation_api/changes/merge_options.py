@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
 from mutation_api.errors import ConfigurationError
+from mutation_api.table.named_columns import checked_names
 
 __all__ = ["CHANGE_COLUMN", "COLLECTED_KEYS_DEFAULT", "MergeOptions", "checked_options"]
 
@@ -55,7 +56,7 @@ def checked_options(
         raise ConfigurationError(f"on_duplicate={on_duplicate!r}: it must be 'error' or first_by(…)")
     if missing_columns not in ("null", "error"):
         raise ConfigurationError(f"missing_columns={missing_columns!r}: it must be 'null' or 'error'")
-    names = None if keys is None else [name.lower() for name in keys]
+    names = None if keys is None else checked_names(keys, "on")
     if names is not None and (not names or len(set(names)) < len(names)):
         raise ConfigurationError(f"on={names!r}: name at least one key column, and each once")
     return MergeOptions(

@@ -20,6 +20,7 @@ from mutation_api.client.listener import LockFailureListener, SaidByTheNextStep
 from mutation_api.client.lock import WriteLock
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.past_snapshot import AsOf
+from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, TransactionStateError
 from mutation_api.hive.hive_snapshot import HiveSnapshot
 from mutation_api.hive.hive_transaction import HiveTransaction
@@ -147,7 +148,7 @@ class Hive:
         if not tables and not read:
             raise ConfigurationError("a transaction needs the name of at least one table")
         builder = self._options.builder().metastore(self._metastore)
-        for name in dict.fromkeys(tables):
+        for name in dict.fromkeys(".".join(split_full_name(each)) for each in tables):
             builder.add_sink_table(name, create_partitions=create_partitions, insert_only=insert_only)
         for name in read:
             builder.add_source_table(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mutation_api.errors import RecordLayoutError
 
@@ -41,6 +42,13 @@ def arrow_reader(data: object, what: str) -> pa.RecordBatchReader:
             return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise RecordLayoutError(f"{what}: {_named(data)} {_misfit(error)}") from error
+    if hasattr(data, "collect"):
+        raise RecordLayoutError(f"{what}: {_named(data)} has no rows yet: give what its collect() returns")
+    if isinstance(data, pc.Expression):
+        raise RecordLayoutError(
+            f"{what}: {_named(data)} is a condition, not rows: give the rows that meet it, as "
+            "table.scan(row_ids=True, filter=…) reads them"
+        )
     raise RecordLayoutError(
         f"{what}: {_named(data)} cannot be read as Arrow, since it has no method __arrow_c_stream__. Give a "
         "Table, RecordBatch or RecordBatchReader of pyarrow, a DataFrame of pandas (2.2 or later) or Polars, "

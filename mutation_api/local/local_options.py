@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from numbers import Integral
 
 from mutation_api.errors import ConfigurationError
 
@@ -32,6 +33,11 @@ class LocalOptions:
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError if a setting is out of range."""
+        for name in ("memory_bytes", "threads"):
+            value = getattr(self, name)
+            is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if not (is_whole or (name == "threads" and value is None)):
+                raise ConfigurationError(f"{name}={value!r}: it must be a whole number, as 4 or 1 << 30")
         if self.memory_bytes < MEMORY_BYTES_MIN:
             raise ConfigurationError(f"memory_bytes ({self.memory_bytes}) must be {MEMORY_BYTES_MIN} or more")
         if self.threads is not None and self.threads < 1:

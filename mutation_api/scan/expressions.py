@@ -21,6 +21,7 @@ acero = lazy_loader.load("pyarrow.acero", suppress_warning=True)  # it imports p
 __all__ = [
     "Path",
     "bindable",
+    "checked_expression",
     "columns_read",
     "evaluate",
     "evaluate_each",
@@ -64,6 +65,22 @@ def result_type(expression: pc.Expression, schema: pa.Schema, what: str) -> pa.D
         ) from error
 
 
+def checked_expression(given: object, what: str) -> pc.Expression:
+    """What the caller gave, if it is an expression.
+
+    Raises:
+        RecordLayoutError: it is something else; the message says what to give.
+    """
+    if isinstance(given, pc.Expression):
+        return given
+    kind = type(given)
+    also = "; for Polars' pl.col write pc.field" if kind.__module__.startswith("polars") else ""
+    raise RecordLayoutError(
+        f"{what} is of type {kind.__module__}.{kind.__qualname__}: give an Arrow expression, such as "
+        f'pc.field("x") > 1, or the name of a column{also}'
+    )
+
+
 def named_column(text: str, names: Sequence[str], what: str) -> str:
     """The column that a text names in any case; ``names`` are in lower case.
 
@@ -73,7 +90,7 @@ def named_column(text: str, names: Sequence[str], what: str) -> str:
     if text.lower() not in names:
         raise RecordLayoutError(
             f"{what} {text!r}: a text is the name of a column, one of {', '.join(names)}; anything else is "
-            'an Arrow expression, such as pc.field("x") > 1'
+            'an Arrow expression, such as pc.field("x") > 1, or pc.scalar("…") for a text itself'
         )
     return text.lower()
 

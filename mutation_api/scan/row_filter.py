@@ -18,6 +18,7 @@ import pyarrow.fs
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.scan.expressions import (
     bindable,
+    checked_expression,
     columns_read,
     evaluate,
     is_too_narrow,
@@ -62,6 +63,7 @@ class RowFilter:
         what = f"table {table.full_name}: the filter"
         if isinstance(given, str):
             given = pc.field(named_column(given, schema.names, what))
+        given = checked_expression(given, what)
         found = result_type(given, schema, what)
         if not pa.types.is_boolean(found):
             raise RecordLayoutError(f"{what} {given} gives {found}; it must be true or false for each row")

@@ -12,6 +12,7 @@ import functools
 import os
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -87,6 +88,18 @@ class TableScan:
     threads: int | None = None
     waiting_bytes: int = WAITING_BYTES_DEFAULT
     files: PlannedFiles | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        """The table and what is wanted of it, not all of its columns and partitions."""
+        wanted = {
+            "columns": self.columns,
+            "filter": None if self.filter is None else str(self.filter),
+            "where_partition": self.where_partition or None,
+            "row_ids": self.row_ids or None,
+            "limit": self.limit,
+        }
+        given = [f"{name}={value!r}" for name, value in wanted.items() if value is not None]
+        return f"TableScan({', '.join([self.view.table.full_name, *given])})"
 
     @property
     def selected(self) -> tuple[AcidColumn, ...]:
@@ -202,8 +215,9 @@ class TableScan:
         return pa.RecordBatchReader.from_batches(self.schema, batches)
 
     def _by_partition(self, waiting_bytes: int | None) -> Generator[PartitionRows, None, None]:
-        if self.limit is not None and self.limit < 0:
-            raise ConfigurationError(f"limit {self.limit}: it cannot be below 0")
+        is_whole = isinstance(self.limit, Integral) and not isinstance(self.limit, bool)
+        if self.limit is not None and not (is_whole and self.limit >= 0):
+            raise ConfigurationError(f"limit {self.limit!r}: it must be a whole number of at least 0")
         if self.row_ids and not self.view.table.version.has_row_ids:
             raise RecordLayoutError(
                 f"table {self.view.table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}: leave "

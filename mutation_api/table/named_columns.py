@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from mutation_api.errors import RecordLayoutError
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
-__all__ = ["named_columns", "named_data_columns"]
+__all__ = ["checked_names", "named_columns", "named_data_columns"]
+
+
+def checked_names(given: object, what: str) -> list[str]:
+    """Names that a caller gave, in lower case; a text is one name.
+
+    Raises:
+        RecordLayoutError: it gave something else; ``what`` says what it is for.
+    """
+    several = [given] if isinstance(given, str) else given
+    names: list[Any] = [*several] if isinstance(several, Iterable) else [several]
+    if not all(isinstance(name, str) for name in names):
+        raise RecordLayoutError(f'{what}={given!r}: give names of columns, such as ["id", "name"]')
+    return [name.lower() for name in names]
 
 
 def named_columns(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:
@@ -30,8 +44,7 @@ def _named(
     table: AcidTable, known: Sequence[AcidColumn], given: Sequence[str] | None, known_as: str
 ) -> tuple[AcidColumn, ...]:
     by_name = {column.name: column for column in known}
-    given = [given] if isinstance(given, str) else given
-    names = list(by_name) if given is None else [name.lower() for name in given]
+    names = list(by_name) if given is None else checked_names(given, f"table {table.full_name}: columns")
     unknown = [name for name in names if name not in by_name]
     if unknown or len(set(names)) < len(names):
         raise RecordLayoutError(

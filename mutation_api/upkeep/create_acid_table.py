@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, MetastoreError, NoSuchObjectError
@@ -10,8 +11,9 @@ from metastore_client.model import ColumnInfo, TableInfo
 from mutation_api.client.failure import client_error
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.client.tables.preconditions import check_mutable
-from mutation_api.errors import ConfigurationError
+from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
+from mutation_api.types.hive_type import parse_hive_type
 
 __all__ = ["create_acid_table"]
 
@@ -57,6 +59,7 @@ def create_acid_table(
         ConnectionFailedError, TransactionError: the server could not be asked.
     """
     database, name = split_full_name(table_name)
+    clustered_by = (clustered_by,) if isinstance(clustered_by, str) else clustered_by
     if bool(clustered_by) != (num_buckets is not None):
         raise ConfigurationError(
             f"table {database}.{name}: clustered_by and num_buckets go together, but they are "
@@ -66,8 +69,8 @@ def create_acid_table(
         wanted = TableInfo(
             database,
             name,
-            tuple(columns),
-            tuple(partitioned_by),
+            _as_hive_stores(columns, "columns"),
+            _as_hive_stores(partitioned_by, "partitioned_by"),
             location=location or "",
             num_buckets=NOT_BUCKETED if num_buckets is None else num_buckets,
             bucket_columns=tuple(b.lower() for b in clustered_by),
@@ -83,6 +86,26 @@ def create_acid_table(
     except MetastoreError as error:
         raise client_error(error, f"table {database}.{name} could not be created") from error
     return created
+
+
+def _as_hive_stores(columns: object, what: str) -> tuple[ColumnInfo, ...]:
+    """The columns with the names that Hive stores for their types: it cannot read ``double precision``.
+
+    A type that is none of Hive's stays as it is; the check of the table names it.
+    """
+    stored = []
+    for column in columns if isinstance(columns, Iterable) else [columns]:
+        if not isinstance(column, ColumnInfo):
+            raise ConfigurationError(f'{what}: {column!r} is no column: give ColumnInfo("id", "int")')
+        stored.append(replace(column, type=_stored_type(column.type)))
+    return tuple(stored)
+
+
+def _stored_type(text: str) -> str:
+    try:
+        return parse_hive_type(text).text
+    except TableNotMutableError:
+        return text
 
 
 def _parameters(

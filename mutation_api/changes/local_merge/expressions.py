@@ -14,7 +14,7 @@ from mutation_api.changes.analysis import Analysis, Conjunct, Equality
 from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.changes.resolve import ResolvedMerge
 from mutation_api.errors import RecordLayoutError
-from mutation_api.scan.expressions import Path, named_column, paths_read, result_type
+from mutation_api.scan.expressions import Path, checked_expression, named_column, paths_read, result_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 
@@ -36,7 +36,7 @@ def as_expression(
         RecordLayoutError: there is none of that name; ``what`` says whose text it is.
     """
     if not isinstance(given, str):
-        return given
+        return checked_expression(given, what)
     first, _, rest = given.partition(".")
     at, name = (first, rest) if rest and first in _SIDES else (side, given)
     return pc.field(at, named_column(name, columns[at], f"{what} of the {at}"))
@@ -46,7 +46,12 @@ def as_value(given: Any, columns: Mapping[str, Sequence[str]], side: str, what: 
     """The expression of an assigned value: an expression, the name of a column, or any other value itself."""
     if isinstance(given, pc.Expression | str):
         return as_expression(given, columns, side, what)
-    return pc.scalar(given)
+    try:
+        return pc.scalar(given)
+    except pa.ArrowInvalid as error:
+        raise RecordLayoutError(
+            f"{what}: {given!r} of type {type(given).__qualname__} is no value of Arrow: {error}"
+        ) from error
 
 
 def target_types(table: AcidTable) -> dict[str, pa.DataType]:

@@ -30,8 +30,10 @@ from mutation_api.changes.merge_options import MergeOptions, checked_options
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.preview import SAMPLES_DEFAULT
 from mutation_api.changes.resolve import resolve
+from mutation_api.errors import RecordLayoutError
 from mutation_api.local.apply import apply_arrow
 from mutation_api.local.local_options import LocalOptions
+from mutation_api.table.named_columns import checked_names
 from mutation_api.table.writer_options import WriterOptions
 
 __all__ = ["LocalMerge", "local_merge"]
@@ -89,7 +91,7 @@ def local_merge(
         LocalEngineError: the source needs more memory than allowed.
         RecordLayoutError: the source is no Arrow data, or has a column twice.
     """
-    keys = tuple(name.lower() for name in ([on] if isinstance(on, str) else on))
+    keys = tuple(checked_names(on, f"table {table_name}: on"))
     options = checked_options(
         keys=keys,
         null_safe=null_safe,
@@ -231,6 +233,10 @@ class LocalMerge:
         condition = None if when is None else as_expression(when, columns, side, what)
         assignments = None
         if values is not None:
+            if not isinstance(values, Mapping):
+                raise RecordLayoutError(
+                    f'table {self.table_name}: {values!r} are no values by column, as {{"n": pc.field("n")}}'
+                )
             assignments = {
                 name.lower(): as_value(value, columns, side, f"table {self.table_name}: the value of {name}")
                 for name, value in values.items()

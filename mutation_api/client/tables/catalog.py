@@ -224,6 +224,8 @@ def probed_partitions(metastore: MetastoreClient, table: AcidTable) -> Sequence[
 
 def split_full_name(table_name: str) -> tuple[str, str]:
     """Database and table of ``database.table``, in lower case. Raises ConfigurationError."""
+    if not isinstance(table_name, str):
+        raise ConfigurationError(f"not the full name of a table: {table_name!r} (expected 'database.table')")
     database, dot, name = table_name.strip().lower().partition(".")
     if not (database and dot and name) or "." in name:
         raise ConfigurationError(f"not the full name of a table: {table_name!r} (expected database.table)")
