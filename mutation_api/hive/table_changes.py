@@ -17,7 +17,7 @@ from mutation_api.errors import TransactionStateError
 from mutation_api.hive.change_part import OPERATION, ChangePart, PartLayout, joined
 from mutation_api.hive.spooled_batches import MemoryShare, SpooledBatches
 from mutation_api.local.apply import apply_arrow
-from mutation_api.local.arrow_input import arrow_reader
+from mutation_api.local.arrow_input import changes_reader
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.writer_options import WriterOptions
@@ -67,7 +67,7 @@ class TableChanges:
             DeltaWriteError: the changes fit neither into memory nor into a temporary file.
         """
         table = self.checked_sink()
-        reader = arrow_reader(data, f"table {table.full_name}: the rows")
+        reader = changes_reader(data, table, operation_column, "the rows")
         layout = PartLayout.of(table, reader.schema, operation, operation_column)
         spool = SpooledBatches(layout.plain_schema(reader.schema), self._share)
         self._spools.append(spool)

@@ -27,7 +27,7 @@ from mutation_api.change_set.staged_writer import (
 from mutation_api.change_set.writing_order import write_batch
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.errors import MutationError
-from mutation_api.local.arrow_input import arrow_reader
+from mutation_api.local.arrow_input import changes_reader
 from mutation_api.local.batches import BATCH_PART, looked_ahead, sized
 from mutation_api.local.insert_files import InsertFiles
 from mutation_api.local.local_options import LocalOptions
@@ -111,7 +111,7 @@ def apply_arrow(
     check_sink(table)
     with transaction.changing(table.full_name):
         transaction.check()
-        reader = arrow_reader(changes, f"table {table.full_name}: the change set")
+        reader = changes_reader(changes, table, operation_column)
         valid_ids = transaction.valid_ids(table.full_name)
         plan = plan_changes(table, reader.schema, valid_ids, operation_column)
         job = _Job(transaction, plan, insert_files, options, local or LocalOptions())

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sized
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RecordLayoutError
+from mutation_api.reader.split_rows import full_row_id_type
+from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["arrow_reader"]
+__all__ = ["arrow_reader", "changes_reader"]
 
 _MIXED = re.compile(r"Conversion failed for column (.*) with type object", re.S)
 """How pyarrow says of which column of a DataFrame of pandas it cannot convert the values."""
 
 
-def arrow_reader(data: object, what: str) -> pa.RecordBatchReader:
+def arrow_reader(
+    data: object, what: str, untyped: Mapping[str, pa.DataType] = MappingProxyType({})
+) -> pa.RecordBatchReader:
     """The rows of any object with Arrow's C stream or C array interface. Batches are not copied.
 
     Such objects are tables, batches and readers of pyarrow, DataFrames of pandas (2.2 and later) and Polars,
@@ -24,6 +31,8 @@ def arrow_reader(data: object, what: str) -> pa.RecordBatchReader:
     Args:
         data: the object.
         what: its role, for messages: ``table db.t: the change set``.
+        untyped: types of columns, by name in upper case, that have none because there are no rows. A
+            DataFrame of pandas without rows often has no types: nothing was to be changed today.
 
     Raises:
         RecordLayoutError: the object has neither interface, holds something else than rows, or its values
@@ -31,6 +40,31 @@ def arrow_reader(data: object, what: str) -> pa.RecordBatchReader:
     """
     if isinstance(data, pa.RecordBatchReader):
         return data
+    reader = _reader(data, what)
+    # Others may compute their length: DuckDB runs the query for it.
+    is_in_memory = type(data).__module__.partition(".")[0] in ("pandas", "polars", "pyarrow")
+    if not (is_in_memory and isinstance(data, Sized) and len(data) == 0):
+        return reader
+    fields = [field.with_type(_type_without_rows(field, untyped)) for field in reader.schema]
+    return pa.RecordBatchReader.from_batches(pa.schema(fields), [])
+
+
+def changes_reader(
+    data: object, table: AcidTable, operation_column: str, what: str = "the change set"
+) -> pa.RecordBatchReader:
+    """The rows of a change set; ``what`` it is, for messages. Raises as :func:`arrow_reader`."""
+    untyped = {ROW_ID_COLUMN: full_row_id_type(table), operation_column.upper(): pa.string()}
+    return arrow_reader(data, f"table {table.full_name}: {what}", untyped)
+
+
+def _type_without_rows(field: pa.Field, untyped: Mapping[str, pa.DataType]) -> pa.DataType:
+    """Of a column without values; pandas gives double to one that never had any."""
+    if pa.types.is_null(field.type) or pa.types.is_float64(field.type):
+        return untyped.get(field.name.upper(), pa.null())
+    return field.type
+
+
+def _reader(data: object, what: str) -> pa.RecordBatchReader:
     if isinstance(data, pa.Table):
         # The C interface would give the same, but without the class of an error that a batch's source raises.
         return data.to_reader()

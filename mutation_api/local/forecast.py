@@ -12,7 +12,7 @@ from mutation_api.change_set.address import BUCKET, OPERATION, PARTITION
 from mutation_api.change_set.forecast import SAMPLE_ROWS, Forecast, GroupCount, forecast, write_trial
 from mutation_api.change_set.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.change_set.staged_writer import OpenTransaction, check_sink
-from mutation_api.local.arrow_input import arrow_reader
+from mutation_api.local.arrow_input import changes_reader
 from mutation_api.local.batches import BATCH_PART, sized
 from mutation_api.local.insert_files import InsertFiles
 from mutation_api.local.local_options import LocalOptions
@@ -41,7 +41,7 @@ def forecast_arrow(
     check_sink(table)
     transaction.check()
     local = local or LocalOptions()
-    reader = arrow_reader(changes, f"table {table.full_name}: the change set")
+    reader = changes_reader(changes, table, operation_column)
     plan = plan_changes(table, reader.schema, transaction.valid_ids(table.full_name), operation_column)
     files = InsertFiles.of_table(table, insert_files, local.thread_count)
     counts: Counter[tuple[str, int, int]] = Counter()
