@@ -34,6 +34,7 @@ BENCHMARKS = {
     "many_partitions": "benchmarks.many_partitions",
     "merge": "benchmarks.merge",
     "small_work": "benchmarks.small_work",
+    "wide_tables": "benchmarks.wide_tables",
     "ingest": "benchmarks.ingest",
     "json_logs": "benchmarks.json_logs",
     "incremental": "benchmarks.incremental",

@@ -44,6 +44,7 @@ from mutation_api.inputs.watermark import (
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.scan.table_view import open_table, table_bytes
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.types.repeated import repeated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -324,7 +325,7 @@ def _checked(tables: Sequence[Following]) -> tuple[Following, ...]:
         for t in tables
     )
     for names in ([t.source_table for t in checked], [t.target for t in checked]):
-        doubled = sorted({name for name in names if names.count(name) > 1})
+        doubled = repeated(names)
         if doubled:
             raise ConfigurationError(
                 f"table {doubled[0]} is named twice: in a run one target follows one table of the source"

@@ -40,6 +40,8 @@ _UNKNOWN = re.compile(
     r"|Nested\(FieldRef\.Name\((?P<struct>.*)\) FieldRef\.Name\((?P<field>.*)\)\)) in "
 )
 """How Arrow says that there is no such column, or no such field of a struct column."""
+_TOGETHER = 50
+"""Expressions evaluated at a time."""
 _DIGITS = 38
 """Of Hive's widest decimal."""
 _OTHER_TYPE = re.compile(
@@ -147,9 +149,37 @@ def evaluate(expression: pc.Expression, rows: pa.Table) -> pa.Array:
 
 
 def evaluate_each(expressions: Mapping[str, pc.Expression], rows: pa.Table) -> dict[str, pa.Array]:
-    """The values of some expressions by their names; see :func:`evaluate`. Rows are gone through once."""
-    found = _values([*expressions.values()], rows)
-    return {name: each.combine_chunks() for name, each in zip(expressions, found, strict=True)}
+    """The values of some expressions by their names; see :func:`evaluate`.
+
+    Some at a time, over the columns that these name: Arrow looks through all columns for each name.
+    """
+    found: dict[str, pa.Array] = {}
+    names = [*expressions]
+    for first in range(0, len(names), _TOGETHER):
+        part = [expressions[name] for name in names[first : first + _TOGETHER]]
+        read = rows if len(names) <= _TOGETHER else _narrow_rows(rows, part)
+        values = [each.combine_chunks() for each in _values(part, read)]
+        found.update(zip(names[first : first + _TOGETHER], values, strict=True))
+    return found
+
+
+def _narrow_rows(rows: pa.Table, expressions: Iterable[pc.Expression]) -> pa.Table:
+    """The rows with the columns, and fields of structs, that some expressions name."""
+    named = frozenset[Path]().union(*(_named(each, rows.schema, "a value") for each in expressions))
+    schema = _narrowed(rows.schema, named)
+    return pa.table([_narrow_column(rows, field) for field in schema], schema=schema)
+
+
+def _narrow_column(rows: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+    if field.name not in rows.column_names:
+        return pa.nulls(rows.num_rows)
+    column = rows.column(field.name)
+    if column.type == field.type:
+        return column
+    whole = column.combine_chunks()
+    return pa.StructArray.from_arrays(
+        [whole.field(each.name) for each in field.type], fields=[*field.type], mask=whole.is_null()
+    )
 
 
 def _values(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.ChunkedArray]:

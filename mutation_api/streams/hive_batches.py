@@ -39,6 +39,7 @@ from mutation_api.scan.table_view import open_table
 from mutation_api.spark.jvm import running_batch
 from mutation_api.streams.actions import BatchAction
 from mutation_api.streams.batch_mark import SOURCE_TABLE, RunningBatch, Written, is_new, source_id_of
+from mutation_api.types.repeated import repeated
 from mutation_api.upkeep.delta_sizes import delta_sizes
 from mutation_api.worker.idle_memory import give_back
 
@@ -269,7 +270,7 @@ def hive_batches(
     wrong = [each.table for each, target in zip(actions, targets, strict=True) if each.table != target]
     if wrong:
         raise ConfigurationError(f"write the name of table {wrong[0]} in lower case, as Hive does")
-    doubled = sorted({each for each in targets if targets.count(each) > 1})
+    doubled = repeated(targets)
     if doubled:
         raise ConfigurationError(
             f"table {doubled[0]} is named twice: a transaction takes one change set for each table; unite "

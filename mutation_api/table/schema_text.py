@@ -7,6 +7,7 @@ import re
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.types.hive_type import HiveType, parse_hive_type
+from mutation_api.types.repeated import repeated
 
 __all__ = ["parse_columns", "parse_types"]
 
@@ -23,7 +24,7 @@ def parse_columns(text: str) -> tuple[AcidColumn, ...]:
     """
     columns = tuple(_column(piece, text) for piece in _pieces(text))
     names = [c.name for c in columns]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = repeated(names)
     if twice or not columns:
         problem = f"column {twice[0]!r} comes twice" if twice else "it has no columns"
         raise ConfigurationError(f"schema {text!r}: {problem} (case does not count)")

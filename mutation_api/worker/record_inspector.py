@@ -17,6 +17,7 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 from mutation_api.types.plain_array import has_union, plain_array, struct_fields
+from mutation_api.types.repeated import repeated
 from mutation_api.worker.python_values import array_of
 from mutation_api.worker.row_ids import Mask, RowIds
 
@@ -206,7 +207,7 @@ class RecordInspector:
     def _positions(self, names: Sequence[str]) -> dict[str, int]:
         positions = {name.lower(): position for position, name in enumerate(names)}
         if len(positions) < len(names):
-            doubled = sorted({n for n in names if [m.lower() for m in names].count(n.lower()) > 1})
+            doubled = repeated(names, any_case=True)
             raise RecordLayoutError(
                 f"table {self._table.full_name}: columns {doubled} of the record have the same name "
                 "(names match in any case)"

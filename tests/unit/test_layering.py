@@ -212,6 +212,7 @@ ALLOWED = {
         "metastore_client",
     },
     "mutation_api.streams": {
+        "mutation_api.types.repeated",
         "mutation_api.change_set",
         "mutation_api.scan",
         "mutation_api.spark",

@@ -26,6 +26,7 @@ from mutation_api.changes.files.text_stream import opened_text
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.storage.location import Location
 from mutation_api.types.hive_type import HiveType, arrow_type
+from mutation_api.types.repeated import repeated
 from mutation_api.types.scalar_conversion import MisfitError
 from mutation_api.types.text_values import values_of_texts
 
@@ -85,7 +86,7 @@ class CsvFile:
     def _header(self) -> list[str]:
         with self._records() as records:
             found = next((row for _, row in records), [])
-        doubled = sorted({name for name in found if [n.lower() for n in found].count(name.lower()) > 1})
+        doubled = repeated(found, any_case=True)
         if doubled or "" in found:
             what = f"columns twice (case does not count): {', '.join(doubled)}" if doubled else "no name"
             raise RecordLayoutError(f"{self.file.shown}: its header has {what}; found {', '.join(found)}")

@@ -39,6 +39,7 @@ from mutation_api.errors import (
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type, spark_type
+from mutation_api.types.repeated import repeated
 from mutation_api.types.scalar_conversion import MisfitError
 from mutation_api.types.text_values import BinaryText, values_of_texts
 
@@ -151,8 +152,7 @@ def _object(file: Location, number: int, line: bytes) -> _Object:
 
 
 def _check_names(file: Location, names: Sequence[str]) -> None:
-    lower = [name.lower() for name in names]
-    doubled = [name for name in names if lower.count(name.lower()) > 1]
+    doubled = repeated(names, any_case=True)
     if doubled:
         raise RecordLayoutError(f"{file.shown}: columns differ only in case: {', '.join(doubled)}")
 

@@ -11,6 +11,7 @@ from mutation_api.errors import LocalEngineError, RecordLayoutError
 from mutation_api.local.arrow_input import arrow_reader
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.types.plain_array import plain_array
+from mutation_api.types.repeated import repeated
 
 __all__ = ["check_wall_clocks", "plain_batch", "source_rows"]
 
@@ -29,7 +30,7 @@ def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Tabl
     """
     reader = arrow_reader(source, f"table {table_name}: the source")
     names = [name.lower() for name in reader.schema.names]
-    doubled = sorted({name for name in names if names.count(name) > 1})
+    doubled = repeated(names)
     if doubled:
         raise RecordLayoutError(
             f"table {table_name}: the source has columns twice (case does not count): {', '.join(doubled)}"

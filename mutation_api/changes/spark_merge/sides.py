@@ -14,6 +14,7 @@ from mutation_api.spark.versions import data_type
 from mutation_api.spark.write.plan import wall_clock_type
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.types.hive_type import parse_hive_type, spark_type
+from mutation_api.types.repeated import repeated
 
 __all__ = ["Sides", "column_type"]
 
@@ -30,7 +31,7 @@ class Sides:
     def of(cls, table: AcidTable, source: DataFrame) -> Sides:
         """Describe both sides. Raises RecordLayoutError: two columns of the source differ at most in case."""
         names = [f.name.lower() for f in source.schema.fields]
-        doubled = sorted({n for n in names if names.count(n) > 1})
+        doubled = repeated(names)
         if doubled:
             raise RecordLayoutError(
                 f"table {table.full_name}: the source has columns twice (case does not count): "

@@ -18,6 +18,7 @@ from mutation_api.client.tables.replica import why_not_writable
 from mutation_api.errors import MutationError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
 from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
+from mutation_api.types.repeated import repeated
 
 __all__ = ["bucketing_version_of", "check_mutable", "compression_of"]
 
@@ -173,7 +174,7 @@ def _check_buckets(table: TableInfo, version: AcidVersion) -> None:
 
 def _check_columns(table: TableInfo) -> None:
     names = [c.name.lower() for c in (*table.columns, *table.partition_keys)]
-    doubled = sorted({n for n in names if names.count(n) > 1})
+    doubled = repeated(names)
     if doubled:
         raise _refusal(table, f"column {doubled[0]!r} occurs more than once")
     for column in table.columns:

@@ -45,6 +45,7 @@ from mutation_api.inputs.messages.reading import LookAt, Reading
 from mutation_api.inputs.messages.unwrap import MessageLog
 from mutation_api.inputs.source import Batch, LocalBatch, Position, SourceTable
 from mutation_api.inputs.source_files import LocationsLike, readable
+from mutation_api.types.repeated import repeated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,7 +147,7 @@ class MessageSource(ABC):
 
 def _check_tables(tables: Sequence[SourceTable]) -> None:
     names = [table.name for table in tables]
-    doubled = sorted({name for name in names if names.count(name) > 1})
+    doubled = repeated(names)
     if doubled or not names:
         raise ConfigurationError(
             f"tables of the source that are given twice: {', '.join(doubled)}" if doubled else "name a table"
