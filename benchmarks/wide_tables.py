@@ -33,10 +33,9 @@ from benchmarks.measuring.measure import (
     versions,
 )
 from benchmarks.measuring.report import save_cases, show_case
-from metastore_client.model import ColumnInfo
+from metastore_client import ColumnInfo
 from metastore_client.testing import InMemoryMetastore
-from mutation_api import Hive, connect, create_acid_table
-from mutation_api.hive.hive_table import HiveTable
+from mutation_api import Hive, HiveTable, connect, create_acid_table
 
 __all__ = ["HELP", "add_arguments", "run"]
 
